@@ -147,7 +147,7 @@ func TestEveryConstructorRefusesTheSameThingsWithTheSameErrors(t *testing.T) {
 func TestAClientThatWasClosedRefusesCallsInEveryPackage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
-	red := open(t, server, redlatch.Options{})
+	red := open(t, server, redlatch.Options{Limiters: ratelimit.Options{AllowTimeout: 5 * time.Second}})
 	verbs := verbsOf(red, "verbs")
 	for name, verb := range verbs {
 		require.NoError(t, verb(t.Context()), name)

@@ -214,8 +214,8 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	a.own = a.newOwner()
 	alone := waitTime == 0 || a.join != "" || a.under != nil || l.kind.manner == ""
 	a.entry = a.place()
-	if l.backoff != nil {
-		r.Backoff = l.backoff.after
+	if b := l.backoff(); b != nil {
+		r.Backoff = b.after
 	}
 	if l.kind.place == fairQueue {
 		r.Channel, r.Own, r.Place = l.kind.channel(l.key, a.own.Lease.Owner), true, wait.Paced

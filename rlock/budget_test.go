@@ -52,10 +52,10 @@ func TestBudgetOfAllocationsAlone(t *testing.T) {
 	}
 }
 
-// With 16 goroutines each call goes by itself, over one connection; with 64 they share calls.
+// With 8 goroutines each call goes by itself, over one connection; with 64 they share calls.
 func TestBudgetOfAllocationsWhilePipelining(t *testing.T) {
 	skipUnderRace(t)
-	for goroutines, budget := range map[int]int{16: allocsPipelining, 64: allocsSharing} {
+	for goroutines, budget := range map[int]int{8: allocsPipelining, 64: allocsSharing} {
 		got := pipelined(t, goroutines)
 		t.Logf("%d goroutines: %.1f allocations a cycle", goroutines, got)
 		require.LessOrEqual(t, got, float64(budget), "%d goroutines", goroutines)

@@ -385,7 +385,7 @@ func (e *election) overhear(ctx context.Context) {
 	subs := make([]*pubsub.Subscription, len(e.members))
 	for i, m := range e.members {
 		sub, ok := m.c.session.Inner.TrySubscribe(m.channel)
-		if !ok || m.backoff != nil {
+		if !ok || m.backoff() != nil {
 			if ok {
 				sub.Close()
 			}
@@ -418,7 +418,7 @@ func (e *election) listen(ctx context.Context) {
 	}
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for i, m := range e.members {
-		if m.backoff != nil {
+		if m.backoff() != nil {
 			continue // a Spin lock has no channel
 		}
 		e.listeners.Go(func() {

@@ -25,18 +25,21 @@ import (
 // extended, or ended by UnlockAfter, and all with Options.MaxHold. Close releases what lingers. If d is out of bounds, or the lock is neither
 // Reentrant nor NonReentrant, every call on the result returns ErrInvalidOption.
 func (l *Lock) WithLinger(d time.Duration) *Lock {
-	t := l.terms
-	t.linger = d
 	s, ok := l.form.(*single)
 	switch {
 	case d < 0 || d > tenureTime:
-		return l.with(t, errs.InvalidOption("linger", d, "0 to 20ms"))
+		return l.with(l.terms, errs.InvalidOption("linger", d, "0 to 20ms"))
 	case d > 0 && (!ok || s.kind != reentrant && s.kind != nonReentrant):
-		return l.with(t, errs.InvalidOption("linger", d, "0: only Reentrant and NonReentrant locks linger"))
-	case d > 0:
-		s.c.tenancies.linger.used.Store(true)
+		return l.with(l.terms, errs.InvalidOption("linger", d, "0: only Reentrant and NonReentrant locks linger"))
+	case !ok || d == s.linger():
+		return l
 	}
-	return l.with(t, nil)
+	s.c.tenancies.linger.used.Store(true)
+	m := *s
+	m.rare = &rare{linger: d}
+	x := m.asLock(l.bad)
+	x.terms = l.terms
+	return x
 }
 
 // lingering is what a client knows of tenures that linger: they are idle, which is to say that nobody has a turn, and nobody waits.
@@ -78,7 +81,7 @@ func (s *tenancies) resume(ctx context.Context, l *single, t terms, auto, part b
 // wakeUp gives a caller a turn of a tenure that is idle. Called with mu held.
 func (s *tenancies) wakeUp(y *tenancy, x *caller) {
 	x.own, x.by, x.err = y.own, y.until, nil
-	y.idle, y.linger = 0, x.terms.linger
+	y.idle, y.linger = 0, x.l.linger()
 }
 
 // lingers makes a tenure idle whose turn has ended, if it may be. Called with mu held.

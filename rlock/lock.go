@@ -34,8 +34,6 @@ type terms struct {
 	wait  time.Duration // forever: only ctx bounds it
 	lease time.Duration // 0: renewed until Unlock
 	label string
-	// linger is for how long the lock stays with the process after Unlock
-	linger time.Duration
 }
 
 const forever time.Duration = -1
@@ -115,7 +113,7 @@ func (l *Lock) TryLock(ctx context.Context, waitTime, leaseTime time.Duration) (
 	if err := errors.Join(session.CheckWait(waitTime), session.CheckLease(leaseTime)); err != nil {
 		return nil, errs.Edge("rlock", err)
 	}
-	return l.acquire(ctx, terms{waitTime, leaseTime, l.terms.label, l.terms.linger})
+	return l.acquire(ctx, terms{waitTime, leaseTime, l.terms.label})
 }
 
 func (l *Lock) acquire(ctx context.Context, t terms) (*Hold, error) {

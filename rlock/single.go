@@ -1,6 +1,8 @@
 package rlock
 
 import (
+	"time"
+
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
@@ -12,7 +14,7 @@ type single struct {
 	keys               []string // of its scripts: the lock and, where waiters queue, their queue
 	grants             string   // channels of grants, without the connection id
 	ownKey             any      // an ownerKey, boxed once
-	backoff            *backoff // of a lock that spins
+	rare               *rare    // nil for most
 }
 
 func (c *Client) lock(name string, k *kind) *Lock {
@@ -30,6 +32,26 @@ func (c *Client) single(name string, k *kind) (s single, bad error) {
 		s.grants = keyname.Prefix("redlatch_grant", key) + ":"
 	}
 	return s, bad
+}
+
+// rare is what few locks have: a lock that nobody waits for must cost little.
+type rare struct {
+	backoff *backoff      // of a lock that spins
+	linger  time.Duration // for how long the lock stays with the process after Unlock
+}
+
+func (l *single) backoff() *backoff {
+	if l.rare == nil {
+		return nil
+	}
+	return l.rare.backoff
+}
+
+func (l *single) linger() time.Duration {
+	if l.rare == nil {
+		return 0
+	}
+	return l.rare.linger
 }
 
 // grantPrefix and a connection id are the channel of a process's grants where one server serves all keys.

@@ -26,7 +26,7 @@ func (c *Client) Spin(name string, shortest, longest time.Duration) *Lock {
 	if err := b.complete(); err != nil && bad == nil {
 		bad = errs.Edge("rlock", err)
 	}
-	s.backoff = &b
+	s.rare = &rare{backoff: &b}
 	return s.asLock(bad)
 }
 

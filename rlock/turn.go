@@ -16,7 +16,7 @@ func (s *tenancies) give(y *tenancy, x *caller, by time.Duration) {
 	y.part(x)
 	x.own, x.by = y.own, by
 	x.wake()
-	if y.linger = x.terms.linger; y.turns >= 0 || x.personal() || y.own.Barred() {
+	if y.linger = x.l.linger(); y.turns >= 0 || x.personal() || y.own.Barred() {
 		y.linger = 0
 	}
 	if y.first == nil && y.linger == 0 && y.l.kind.side != reader {

@@ -27,6 +27,7 @@ type Lease struct {
 	Drift bool
 	// Soon: a lease that was handed over short is raised at once (see raiseSoon), and not only when a third of it is over.
 	Soon bool
+	told atomic.Bool // here, where it takes no room: a held lock must cost little
 	// Ended is called when the lease is over without having been removed: once with errs.ErrLost, errs.ErrOverwritten or
 	// errs.ErrMaxHold; and with errs.ErrClosed by Stop, and by EndAll, which may come before. It must not block.
 	Ended func(why error)
@@ -57,7 +58,7 @@ type trusted struct {
 	maxAt    instant // MaxHold, zero: none
 }
 
-// renewals are when the lease is renewed and looked at.
+// renewals are when the lease is renewed and looked at, and whether it is.
 type renewals struct {
 	length   time.Duration // of the renewals
 	start    instant       // the renewals are due at start + n*length/3
@@ -68,15 +69,14 @@ type renewals struct {
 	auto     int32         // how many handles want it renewed
 	retrying bool          // the last renewal failed; renewAt is the end of a pause, not a point of the schedule
 	inFlight bool          // a renewal is under way; the next event is its answer, or the deadline
+	state    state
+	group    uint8 // see Heartbeats
 }
 
 // registration is its place in the engine.
 type registration struct {
 	beside *Lease // the next lease of the same key
 	index  int    // in the heap
-	told   atomic.Bool
-	state  state
-	group  uint8 // see Heartbeats
 }
 
 // instant is a time on the monotonic clock, after an engine's base: a third of a time.Time in size, and a lease has many. The zero
