@@ -50,7 +50,7 @@ var Rules = []Rule{
 	giverTrust:          {"who gives a turn looks at what is left of the lease", "rlock/turn.go", "|| !c.engine.Lasting(&o.Lease) {\n\t\treturn false", ""},
 	countTurns:          {"where others may wait as many turns follow as callers waited", "rlock/tenancy.go", "turns = min(y.n-1, mostTurns)", ""},
 	barBehindOthers:     {"where others may wait, who comes when nobody waited here any more has no turn", "rlock/tenancy.go", "own.BarNext()", ""},
-	knownIsBarred:       {"an owner that is known elsewhere has no further turn", "internal/session/handle.go", "o.barred || o.ended != nil", "an owner that is known elsewhere and passed on"},
+	knownIsBarred:       {"an owner that is known elsewhere has no further turn", "internal/session/handle.go", "o.next != open || o.ended != nil", "an owner that is known elsewhere and passed on"},
 	lossEndsTheTurn:     {"whatever ends a tenure ends the turn that runs", "internal/session/handle.go", "for _, h := range handles {\n\t\th.end(why)", ""},
 	successorAfterALoss: {"whatever ends a tenure, those that wait have another", "rlock/turn.go", "if y := o.tenancy; y != nil {\n\t\ts.next(y)", "callers behind a tenure that was lost"},
 	droppedIsNotPassed:  {"a handle that was dropped is not unlocked: its lease runs out first", "internal/session/handle.go", "o.dropped = o.count == 0", ""},
