@@ -69,7 +69,7 @@ var Mutants = []Mutant{
 		"if before then", "if false then", false},
 	{"a barrier lets go when one is missing", []string{"barrier", "barrier", "reentrant"}, "if verb == 'arrive' then",
 		"if n == parties then", "if n >= parties - 1 then", false},
-	{"a limit counts no units", []string{"limit"}, "-- Takes units from rate limits", "l[1], l[2], l[6] = level, room - takes, l[6] + takes", "l[6] = takes", true},
+	{"a limit counts no units", []string{"limit"}, "-- Takes units from rate limits", "level, room, taken = level + units * per, room - units, taken + units", "taken = taken + units", true},
 	{"the level is lowered for who leaves", []string{"limit"}, "-- Gives the units of a reservation back",
 		"l.level = l.full + position_of(l, last[1], last[2])", "l.level = l.level - n * l.per", true},
 	{"a turn that is given back stays in line", []string{"limit"}, "-- Gives the units of a reservation back",

@@ -144,10 +144,10 @@ func steps(t *testing.T, wire []simulation.Wire) map[string][]tenuremodel.Step {
 			if r.Queued, r.TooLate = !r.Granted && w.Reply[0] == 0, !r.Granted && w.Reply[0] == 2; r.Queued {
 				s.Ticket = w.Reply[3]
 			}
-		case strings.HasPrefix(w.Script, "-- Lower the count"):
+		case strings.HasPrefix(w.Script, "-- Take an owner out of a lock"):
 			s.Owner = args[0]
-			if len(args) > 6 {
-				s.Next = args[6]
+			if len(args) > 5 {
+				s.Next = args[5]
 				s.Reply.Granted, s.Reply.Queued = w.Reply[1] == 1, w.Reply[1] == 2
 				if s.Reply.Others = s.Reply.Granted && w.Reply[2] != 0; s.Reply.Queued {
 					s.Ticket = w.Reply[2]
