@@ -43,6 +43,11 @@ type Lease struct {
 	// Once the lease is in use, only Engine.Longest reads and changes it.
 	Longest time.Duration
 
+	keeping
+}
+
+// keeping is what the engine has of a lease. Guarded by Engine.mu.
+type keeping struct {
 	trusted
 	renewals
 	registration

@@ -81,7 +81,7 @@ func (e *Engine) Trusted(key string, asked time.Time) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.now().Before(e.heart.trusted(&Lease{trusted: trusted{asked: e.at(asked)}, renewals: renewals{group: uint8(SlotGroup(e.cluster, key))}}))
+	return e.now().Before(e.heart.trusted(&Lease{keeping: keeping{trusted: trusted{asked: e.at(asked)}, renewals: renewals{group: uint8(SlotGroup(e.cluster, key))}}}))
 }
 
 // Lasting reports whether l is registered, and a quarter at least of the lease that the server has is yet to come, as far as it may be
