@@ -52,7 +52,7 @@ var Rules = []Rule{
 	barBehindOthers:     {"where others may wait, who comes when nobody waited here any more has no turn", "rlock/tenancy.go", "own.BarNext()", ""},
 	knownIsBarred:       {"an owner that is known elsewhere has no further turn", "internal/session/handle.go", "o.next != open || o.ended != nil", "an owner that is known elsewhere and passed on"},
 	lossEndsTheTurn:     {"whatever ends a tenure ends the turn that runs", "internal/session/handle.go", "for _, h := range handles {\n\t\th.end(why)", ""},
-	successorAfterALoss: {"whatever ends a tenure, those that wait have another", "rlock/turn.go", "if y := o.tenancy; y != nil {\n\t\ts.next(y)", "callers behind a tenure that was lost"},
+	successorAfterALoss: {"whatever ends a tenure, those that wait have another", "rlock/turn.go", "if y.asks == nil {\n\t\t\ts.next(y)", "callers behind a tenure that was lost"},
 	droppedIsNotPassed:  {"a handle that was dropped is not unlocked: its lease runs out first", "internal/session/handle.go", "o.dropped = o.count == 0", ""},
 	forceEndsTheTurn:    {"ForceUnlock ends a hold of its own client at once", "rlock/force.go", "l.c.engine.Lost(held, ErrLost)", "a forced unlock that its own process hears of later"},
 	confirmedRenewal:    {"only a confirmed renewal moves the deadline", "internal/lease/renew.go", "case verdicts[i] >= 1:\n\t\t\te.renewedOrSeen(a, verdicts[i], sent, now)", ""},
