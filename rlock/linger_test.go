@@ -40,7 +40,6 @@ func TestWhatLingersEndsInTime(t *testing.T) {
 		ctx := context.Background()
 		r := rigs[0]
 		l, theirs := r.locks.Reentrant("l").WithLinger(linger), rigs[1].locks.Reentrant("l")
-		began := time.Now()
 		free := func() bool { synctest.Wait(); return len(r.hash(t, "l")) == 0 }
 		h := lock(t, l, ctx)
 		require.NoError(t, h.Unlock(ctx))
@@ -61,7 +60,7 @@ func TestWhatLingersEndsInTime(t *testing.T) {
 		time.Sleep(linger + time.Millisecond)
 		require.True(t, free())
 
-		began = time.Now()
+		began := time.Now()
 		h = lock(t, l, ctx)
 		got := next(t, theirs, ctx)
 		synctest.Wait()
