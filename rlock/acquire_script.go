@@ -98,11 +98,16 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 
 // acquireCall asks for the lock; with an entry also for a place in the queue.
 func acquireCall(l *single, r acquireRequest) script.Call {
-	more := 0
+	return script.Call{Script: acquireScript, Keys: l.keys, Args: l.asking(r)}
+}
+
+// asking are the arguments of a script that acquires and queues: those with which all begin, its own, and what publishing adds.
+func (l *single) asking(r acquireRequest, own ...string) []string {
+	more := len(own)
 	if r.entry != "" || l.c.clustered {
-		more = 3
+		more += 3
 	}
-	return script.Call{Script: acquireScript, Keys: l.keys, Args: l.publishing(r.asked(more), r.entry)}
+	return l.publishing(append(r.asked(more), own...), r.entry)
 }
 
 // publishing are the arguments of a script, and behind them where it publishes and with which entry an owner queues. Most calls publish no

@@ -34,8 +34,7 @@ var rwRead = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		args := l.publishing(append(r.asked(6), l.channel, r.under, r.beside), r.entry)
-		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: args}
+		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.beside)}
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.readKeys(r.owner), r, "0") },
 	renew:   load("renew reads", "rw_read_renew"),
@@ -63,8 +62,7 @@ var rwWrite = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		args := l.publishing(append(r.asked(4), l.channel), r.entry)
-		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: args}
+		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: l.asking(r, l.channel)}
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.keys, r, "1") },
 	renew:   load("renew writes", "rw_write_renew"),
