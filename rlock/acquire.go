@@ -73,11 +73,8 @@ type seen struct {
 func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, part bool) (*Hold, seen, error) {
 	c := l.c
 	own, turn, id := ownerIn(ctx, l)
-	turns := l.kind.turns && t.wait != 0
-	if l.kind.side == reader {
-		turns = t.lease == 0 && t.label == "" && c.opts.MaxHold == 0
-	}
-	if own == nil && id == "" && l.kind.turns && c.tenancies.linger.used.Load() {
+	turns := l.kind.tenures != nil && l.kind.tenures(c, t)
+	if own == nil && id == "" && l.kind.lingers && c.tenancies.linger.used.Load() {
 		if h, err := c.tenancies.resume(ctx, l, t, auto, part); h != nil || err != nil {
 			return h, seen{}, err
 		}
@@ -217,11 +214,8 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	if b := l.backoff(); b != nil {
 		r.Backoff = b.after
 	}
-	if l.kind.place == fairQueue {
-		r.Channel, r.Own, r.Place = l.kind.channel(l.key, a.own.Lease.Owner), true, wait.Paced
-	}
-	if l.kind.side == reader { // it stands behind nobody, and nobody behind it: readers do not keep each other out
-		r.Manner, r.Place = "read each", wait.Beside
+	if l.kind.request != nil {
+		l.kind.request(l, a.own.Lease.Owner, &r)
 	}
 	if alone {
 		r.Place = wait.Alone
@@ -241,7 +235,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 // this process. Only one with a lease of its own asks: the server is to confirm that lease. It waits for nobody, because its own owner has
 // what others wait for (TestAReentryIsNotBehindALocalWaiter).
 func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool, d time.Duration) (*Hold, error) {
-	if l.kind.entry == entryNever {
+	if !l.kind.entry.reenters() {
 		return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
 	}
 	if err := own.Enter(turn); err != nil {
@@ -276,7 +270,7 @@ func (l *single) joinable(id Owner) error {
 	if !id.Ours() {
 		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
 	}
-	if l.kind.entry != entryAnywhere {
+	if !l.kind.entry.joins() {
 		return fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined", ErrInvalidOption, id)
 	}
 	return nil
@@ -293,7 +287,7 @@ func (a *acquisition) waited() {
 // failed ends an acquisition whose wait ended with err.
 func (a *acquisition) failed(err error) error {
 	l := a.l
-	if l.kind.place.left() && a.entry != "" && !a.sent.IsZero() {
+	if l.kind.leaves && a.entry != "" && !a.sent.IsZero() {
 		a.ReleaseLater(time.Time{}) // its place in the queue
 	}
 	if a.under != nil {
@@ -301,7 +295,7 @@ func (a *acquisition) failed(err error) error {
 	} else if a.join != "" && errors.Is(err, ErrWrongType) {
 		err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, ErrLost, err)
 	}
-	if l.kind.place == fairQueue && a.patient {
+	if l.kind.leaves && a.patient {
 		a.own.Depart(a.unanswered, a.entry)
 	} else {
 		a.own.Abandon(a.unanswered, a.entry)

@@ -21,6 +21,7 @@ var fair = &kind{
 	keys: func(key string) []string {
 		return []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key), keyname.Prefix("redlatch_fair", key)}
 	},
+	queue: 1,
 	channel: func(key, owner string) string {
 		c := keyname.Prefix("redisson_lock__channel", key)
 		if owner != "" {
@@ -39,14 +40,20 @@ var fair = &kind{
 	release: func(l *single, r releaseRequest) script.Call {
 		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: append([]string{r.owner, l.channel, l.c.publish, r.entry, l.grants}, r.others...)}
 	},
-	renew:  renewScript,
-	keep:   keepScript,
-	locked: lockedScript,
+	renew: renewScript,
+	keep:  keepScript, keepKeys: lockKey,
+	locked: lockedCall(lockedScript),
 	force:  load("fair force unlock", "fair_force"),
 	title:  "Fair",
-	manner: "fair",
-	place:  fairQueue,
 	entry:  entryInside,
+	manner: "fair",
+	// An entry in Redisson's queue, from which releases hand the lock over. Beside Redisson's waiters each has also a channel of its own,
+	// on which it is told that it is next.
+	stand: func(a *acquisition, _, first time.Duration) string { return a.entry + " " + script.Millis(first) },
+	request: func(l *single, owner string, r *wait.Request) {
+		r.Channel, r.Own, r.Place = l.kind.channel(l.key, owner), true, wait.Paced
+	},
+	leaves: true,
 }
 
 // Fair describes a lock that is acquired in the order in which it was asked for, by the waiters of all processes. It has the

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/session"
@@ -25,13 +26,9 @@ func (l *single) forceUnlock(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		fields := r.fields
-		if l.kind.side != alone {
-			fields = map[string]string{}
-			for field, count := range r.fields {
-				if field != "mode" && strings.HasSuffix(field, ":write") == (l.kind.side == writer) {
-					fields[field] = count
-				}
-			}
+		if holds := l.kind.holds; holds != nil {
+			fields = maps.Clone(fields)
+			maps.DeleteFunc(fields, func(field, _ string) bool { return !holds(field) })
 		}
 		removed, err := l.evict(ctx, fields)
 		return removed > 0, err
@@ -48,18 +45,16 @@ func (l *single) evict(ctx context.Context, fields map[string]string) (removed i
 			continue
 		}
 		owners = append(owners, field)
-		if l.kind.side != alone {
-			more = append(more, l.timeouts(field, count)...)
+		if l.kind.gone != nil {
+			more = append(more, l.kind.gone(l, field, count)...)
 		}
 	}
 	removed, err = l.runForce(ctx, owners, more)
 	if err == nil {
 		l.c.queue.Wake(l.key)
-		if l.kind.side == alone {
-			for _, o := range owners { // those of this client learn of it now
-				if held := l.c.engine.Find(l.leaseKey(o), o); held != nil {
-					l.c.engine.Lost(held, ErrLost)
-				}
+		for _, o := range owners { // those of this client learn of it now
+			if held := l.c.engine.Find(l.leaseKey(o), o); held != nil {
+				l.c.engine.Lost(held, ErrLost)
 			}
 		}
 	}

@@ -17,13 +17,7 @@ var (
 
 // keepKeys are the keys of keep.lua, or of rw_keep.lua, in which a writer has the lock in place of a reader's timeout key.
 func (l *single) keepKeys(owner string) []string {
-	keys := lockAlone(l.keys)
-	switch l.kind.side {
-	case reader:
-		keys = slices.Concat(l.holdKeys(), []string{timeoutKey(l.key, owner, 1)})
-	case writer:
-		keys = slices.Concat(l.holdKeys(), lockAlone(l.keys))
-	}
+	keys := l.kind.keepKeys(l, owner)
 	if l.c.heartbeat > 0 {
 		keys = slices.Concat(keys, []string{keptKey(l.key, owner)})
 	}
@@ -69,9 +63,5 @@ func (l *single) runBegin(ctx context.Context, owner string, least time.Duration
 //
 // A waiter that asks between the two is told the end, and once more to look.
 func (l *single) runLook(ctx context.Context) {
-	queue := l.keys[1]
-	if l.kind.side != alone {
-		queue = rwQueueKey(l.key)
-	}
-	l.c.runner.Attempt(ctx, script.Call{Script: lookScript, Keys: []string{queue}, Args: []string{l.c.publish, l.channel, l.grants}})
+	l.c.runner.Attempt(ctx, script.Call{Script: lookScript, Keys: []string{l.keys[l.kind.queue]}, Args: []string{l.c.publish, l.channel, l.grants}})
 }

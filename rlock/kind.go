@@ -1,8 +1,12 @@
 package rlock
 
 import (
+	"strings"
+	"time"
+
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 // kind is what the locks of one kind do in their own way: their keys, scripts and manner of waiting. Owners, holds, the
@@ -23,7 +27,8 @@ import (
 //	                                                               is told to ask
 type kind struct {
 	// keys are those of acquire and release; the first is the lock's own.
-	keys func(key string) []string
+	keys  func(key string) []string
+	queue int // which of them the waiters' queue is
 	// channel is where releases are published that waiters listen for. owner: for kinds that tell each waiter on its own.
 	channel func(key, owner string) string
 	// acquire and release are the calls; their replies are those of acquire.lua and release.lua.
@@ -36,41 +41,62 @@ type kind struct {
 	// leaseKey is the key that stands for a hold in place of the lock's own, if that is written by others all the time; more
 	// has the lock's own then.
 	leaseKey func(l *single, owner string) string
-	// keep leaves a hold to the end of a lease from now; see keep.lua.
-	keep *script.Script
-	// locked and force are IsLocked and ForceUnlock; KEYS and replies are those of locked.lua and force.lua.
-	locked, force *script.Script
+	// keep leaves a hold to the end of a lease from now; see keep.lua. keepKeys are its keys.
+	keep     *script.Script
+	keepKeys func(l *single, owner string) []string
+	// locked is IsLocked, and replies as locked.lua does. force is ForceUnlock; its KEYS and replies are those of force.lua.
+	locked func(l *single) script.Call
+	force  *script.Script
+	// field is that of an owner in the lock's hash; nil: the owner. holds reports whether a field is that of a hold of this kind, and gone
+	// are the keys that go with it; nil: all are, and none do.
+	field func(owner string) string
+	holds func(field string) bool
+	gone  func(l *single, field, count string) []string
+	// resolve is single.resolve for a lock of two sides, whose owners are one lock's to contexts; nil: it has one.
+	resolve func(l *single, own *owner, turn int32) (again, under *owner, err error)
 
-	title string // in errors
+	title    string // in errors
+	entry    entry
+	shares   bool   // acquires and releases of free locks may share calls: see lane
+	plain    string // "1": to these, the lock's key is a string
+	confirms bool   // a grant is confirmed, which mints the token that every new hold has
+	drift    bool   // of a member of a Quorum: its deadline leaves room for the drift of clocks
+
 	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind the one
 	// that asks. "": each asks for itself.
 	manner string
-	place  place
-	entry  entry
-	side   side // of a read-write lock
-	turns  bool // callers of a process that wait share its tenure: see tenancy.go
-	fenced bool // every new hold has a token
-	votes  bool // it is a member of a Quorum
-	shares bool // acquires and releases of free locks may share calls: see lane
+	// stand returns the entry with which a waiter queues on the server, and is handed the lock, or told that it is free. first is the lease
+	// that a hand-over writes. nil: it has nothing there: it is woken, and asks.
+	stand func(a *acquisition, poll, first time.Duration) string
+	// request completes the request of one that waits for itself; nil: nothing is missing.
+	request func(l *single, owner string, r *wait.Request)
+	// tenures reports whether a caller shares the tenures of its process (see tenancy.go), and tenure is how long one lasts; nil: none does,
+	// and tenureTime.
+	tenures  func(c *Client, t terms) bool
+	tenure   func(l *single) time.Duration
+	together bool // turns of a tenure run together: see reading.go
+	names    bool // a release can name the next tenure
+	lingers  bool // see WithLinger
+	hears    bool // waiters hear of every release, whoever makes it
+	leaves   bool // refused tries of one that waits leave something behind, which a release with its entry takes away
 }
 
-// place is what a waiter has on the server.
-type place uint8
+// oneByOne is tenures of kinds whose turns follow each other: who asks once asks for itself.
+func oneByOne(_ *Client, t terms) bool { return t.wait != 0 }
 
-const (
-	nowhere place = iota // nothing: it is woken, and asks
-	handed               // an entry in the queue, from which releases hand the lock over
-	// fairQueue is an entry in Redisson's queue, from which releases hand the lock over; beside Redisson's waiters also a channel of
-	// its own, on which it is told that it is next.
-	fairQueue
-	// lined is an entry in a queue that releases serve, too, but in which they put nobody of their process.
-	lined
-	// told is an entry in a queue of which a release tells the first that the lock is free. It asks like anybody else.
-	told
-)
+// standInQueue is stand of kinds whose waiters are handed the lock from a queue of ours. An entry that is not stamped for two and a half polls
+// is passed over.
+func standInQueue(a *acquisition, poll, first time.Duration) string {
+	a.entry = strings.Join([]string{a.own.Lease.Owner, script.Millis(first), script.Millis(5 * poll / 2)}, " ")
+	return a.entry
+}
 
-// left reports whether refused tries of one that waits leave something behind, which a release with its entry takes away.
-func (p place) left() bool { return p == fairQueue }
+func lockKey(l *single, _ string) []string { return lockAlone(l.keys) }
+
+// lockedCall is locked of a kind for which the lock's key says all.
+func lockedCall(s *script.Script) func(l *single) script.Call {
+	return func(l *single) script.Call { return script.Call{Script: s, Keys: lockAlone(l.keys)} }
+}
 
 // entry says under which contexts an acquisition re-enters or joins what an owner holds.
 type entry uint8
@@ -81,22 +107,25 @@ const (
 	entryAnywhere              // also under one that names the owner, in another process (WithOwner)
 )
 
+func (e entry) reenters() bool { return e != entryNever }
+func (e entry) joins() bool    { return e == entryAnywhere }
+
 // reentrant is Redisson's RLock: a hash, owner -> count.
 var reentrant = &kind{
 	keys:    func(key string) []string { return []string{key, queueKey(key)} },
+	queue:   1,
 	channel: func(key, _ string) string { return keyname.Prefix("redisson_lock__channel", key) },
 	acquire: acquireCall,
 	release: releaseCall,
 	renew:   renewScript,
-	keep:    keepScript,
-	locked:  lockedScript,
-	force:   forceScript,
-	title:   "Reentrant",
-	manner:  "queue",
-	place:   handed,
-	entry:   entryAnywhere,
-	turns:   true,
-	shares:  true,
+	keep:    keepScript, keepKeys: lockKey,
+	locked: lockedCall(lockedScript),
+	force:  forceScript,
+	title:  "Reentrant",
+	entry:  entryAnywhere,
+	shares: true,
+	manner: "queue",
+	stand:  standInQueue, tenures: oneByOne, names: true, lingers: true,
 }
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }
@@ -114,12 +143,12 @@ var (
 
 	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
 	spinning = reentrant.like(func(k *kind) {
-		k.title, k.manner, k.place, k.entry, k.turns, k.shares = "Spin", "spin", nowhere, entryInside, false, false
+		k.title, k.manner, k.stand, k.entry, k.tenures, k.names, k.lingers, k.shares = "Spin", "spin", nil, entryInside, nil, false, false, false
 	})
 
 	// fencing is Redisson's RFencedLock: an RLock, and a counter beside it.
 	fencing = reentrant.like(func(k *kind) {
-		k.title, k.fenced, k.entry, k.shares = "Fenced", true, entryInside, false
+		k.title, k.confirms, k.entry, k.lingers, k.shares = "Fenced", true, entryInside, false, false
 		k.acquire = fencedCall
 	})
 )

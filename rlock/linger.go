@@ -29,7 +29,7 @@ func (l *Lock) WithLinger(d time.Duration) *Lock {
 	switch {
 	case d < 0 || d > tenureTime:
 		return l.with(l.terms, errs.InvalidOption("linger", d, "0 to 20ms"))
-	case d > 0 && (!ok || s.kind != reentrant && s.kind != nonReentrant):
+	case d > 0 && (!ok || !s.kind.lingers):
 		return l.with(l.terms, errs.InvalidOption("linger", d, "0: only Reentrant and NonReentrant locks linger"))
 	case !ok || d == s.linger():
 		return l

@@ -1,23 +1,12 @@
 package rlock
 
-import (
-	"context"
-
-	"github.com/redlatch/redlatch/internal/script"
-)
+import "context"
 
 var lockedScript = load("is locked", "locked")
 
 // runLocked asks whether a lock, or a side of one, is held.
 func (l *single) runLocked(ctx context.Context) (bool, error) {
-	call := script.Call{Script: l.kind.locked, Keys: lockAlone(l.keys)}
-	switch l.kind.side {
-	case reader:
-		call.Keys, call.Args = l.holdKeys(), []string{"read"}
-	case writer:
-		call.Keys, call.Args = l.holdKeys(), []string{"write"}
-	}
-	m, err := l.c.runner.Do(ctx, call)
+	m, err := l.c.runner.Do(ctx, l.kind.locked(l))
 	if err != nil {
 		return false, err
 	}

@@ -30,7 +30,7 @@ type owner struct {
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
 	own := &owner{lock: l}
 	own.Lease = lease.Lease{Name: l.name, Owner: l.c.session.NewOwner(label), Renew: l.kind.renew, Ctx: ctx, Longest: d}
-	own.Lease.Drift = l.kind.votes // in each vote's deadline, not in the majority's: each server has a clock of its own
+	own.Lease.Drift = l.kind.drift // in each vote's deadline, not in the majority's: each server has a clock of its own
 	own.Lease.Key = l.leaseKey(own.Lease.Owner)
 	if l.kind.more != nil {
 		more := l.kind.more(l, own.Lease.Owner)
@@ -155,7 +155,7 @@ type beside struct {
 
 // Beside implements session.Several: those that leave the line of a Fair lock, in which each waiter has a place.
 func (o *owner) Beside() any {
-	if o.lock.kind.place != fairQueue || o.keep.Load() != 0 {
+	if !o.lock.kind.leaves || o.keep.Load() != 0 {
 		return nil
 	}
 	return beside{o.lock.c, o.lock.key}

@@ -25,6 +25,7 @@ const (
 // plain is one string key, owner as its value.
 var plain = &kind{
 	keys:    func(key string) []string { return []string{key, plainLine(key)} },
+	queue:   1,
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
 		args := append(r.room, r.owner, r.ms, strconv.FormatInt(r.notAfter, 10), l.channel, l.c.publish)
@@ -36,15 +37,25 @@ var plain = &kind{
 	release: func(l *single, r releaseRequest) script.Call {
 		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: l.publishing([]string{r.owner, l.channel}, r.entry)}
 	},
-	renew:  load("plain renew", "plain_renew"),
-	keep:   load("plain keep", "plain_keep"),
-	locked: load("plain is locked", "plain_locked"),
+	renew: load("plain renew", "plain_renew"),
+	keep:  load("plain keep", "plain_keep"), keepKeys: lockKey,
+	locked: lockedCall(load("plain is locked", "plain_locked")),
 	force:  load("plain force unlock", "plain_force"),
 	title:  "Plain",
-	manner: "plain",
-	place:  told,
-	turns:  true,
 	shares: true,
+	plain:  "1",
+	manner: "plain",
+	// An entry in a queue of which a release tells the first that the lock is free, and reserves it for a moment. It asks like anybody else.
+	stand: func(a *acquisition, _, _ time.Duration) string {
+		trip := a.l.c.runner.Clock.Trip(a.l.key)
+		a.entry = a.own.Lease.Owner + " " + script.Millis(min(max(2*trip, leastReservation), mostReservation))
+		return a.entry
+	},
+	tenures: oneByOne,
+	// It is to be free for other programs, which only poll: a tenure that lasts for two round trips beyond its first hold leaves it free for
+	// about half of the time for which it would be without turns.
+	tenure: func(l *single) time.Duration { return min(2*l.c.runner.Clock.Trip(l.key), tenureTime) },
+	hears:  true,
 }
 
 func plainLine(key string) string {

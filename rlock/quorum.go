@@ -13,7 +13,7 @@ import (
 // voting is what a kind is as a member of a Quorum.
 func voting(k *kind) *kind {
 	return k.like(func(k *kind) {
-		k.title, k.votes, k.shares = "member of a Quorum", true, false
+		k.title, k.drift, k.shares = "member of a Quorum", true, false
 		k.acquire = voteCall
 	})
 }

@@ -66,7 +66,7 @@ func (s *tenancies) enter(own *owner) bool {
 
 // giveAll has all readers in line join the tenure that was granted. Called with mu held.
 func (s *tenancies) giveAll(y *tenancy) {
-	if y.l == nil || y.l.kind.side != reader {
+	if y.l == nil || !y.l.kind.together {
 		return
 	}
 	for y.first != nil && s.enter(y.own) {
@@ -79,7 +79,7 @@ func (s *tenancies) giveAll(y *tenancy) {
 
 // under is the tenure under which a reader asks; nil: none.
 func (s *tenancies) under(a *acquisition) *owner {
-	if a.asks == nil || a.l.kind.side != reader {
+	if a.asks == nil || !a.l.kind.together {
 		return nil
 	}
 	s.mu.Lock()
@@ -94,7 +94,7 @@ func (s *tenancies) under(a *acquisition) *owner {
 // window notes for how long others may join what was granted to a reader by the call that it sent last. It is four round trips: a reader of
 // four then waits for an answer, however far the server is, and a writer waits little longer.
 func (a *acquisition) window(clear bool, received time.Time) {
-	if a.asks != nil && a.l.kind.side == reader && clear {
+	if a.asks != nil && a.l.kind.together && clear {
 		a.admit = a.sent.Add(min(max(4*received.Sub(a.sent), leastWindow), mostWindow)).Sub(a.l.c.tenancies.base)
 	}
 }

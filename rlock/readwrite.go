@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 var (
@@ -20,18 +21,10 @@ var (
 	rwForceScript   = load("force unlock read-write", "rw_force")
 )
 
-// side is a lock's place in a read-write lock.
-type side uint8
-
-const (
-	alone  side = iota // it is no part of one
-	reader             // one of many
-	writer             // alone with what it reads itself
-)
-
 // rwRead is the read half of Redisson's RReadWriteLock.
 var rwRead = &kind{
 	keys:    rwKeys,
+	queue:   2,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
 		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.beside)}
@@ -42,13 +35,32 @@ var rwRead = &kind{
 	leaseKey: func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
 	more:     func(l *single, _ string) []string { return l.holdKeys() },
 	keep:     rwKeepScript,
-	locked:   rwLockedScript,
-	force:    rwForceScript,
-	title:    "ReadWrite.Read",
-	manner:   "read",
-	place:    lined,
-	entry:    entryInside,
-	side:     reader,
+	keepKeys: func(l *single, owner string) []string {
+		return slices.Concat(l.holdKeys(), []string{timeoutKey(l.key, owner, 1)})
+	},
+	locked:  rwLocked("read"),
+	force:   rwForceScript,
+	holds:   func(field string) bool { return field != "mode" && !strings.HasSuffix(field, writing) },
+	gone:    (*single).timeouts,
+	resolve: resolveReader,
+	title:   "ReadWrite.Read",
+	entry:   entryInside,
+	manner:  "read",
+	stand:   standInQueue,
+	// It stands behind nobody, and nobody behind it: readers do not keep each other out.
+	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Place = "read each", wait.Beside },
+	tenures:  func(c *Client, t terms) bool { return t.lease == 0 && t.label == "" && c.opts.MaxHold == 0 },
+	together: true,
+}
+
+// writing ends the field of an owner that writes.
+const writing = ":write"
+
+// rwLocked is locked of a side.
+func rwLocked(mode string) func(l *single) script.Call {
+	return func(l *single) script.Call {
+		return script.Call{Script: rwLockedScript, Keys: l.holdKeys(), Args: []string{mode}}
+	}
 }
 
 // rwReleaseCall ends a hold of either side: "0" of a reader, "1" of the writer.
@@ -60,22 +72,26 @@ func rwReleaseCall(l *single, keys []string, r releaseRequest, side string) scri
 // rwWrite is the write half.
 var rwWrite = &kind{
 	keys:    rwKeys,
+	queue:   2,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
 		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: l.asking(r, l.channel)}
 	},
-	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.keys, r, "1") },
-	renew:   load("renew writes", "rw_write_renew"),
-	more:    func(l *single, _ string) []string { return l.holdKeys()[1:] },
-	keep:    rwKeepScript,
-	locked:  rwLockedScript,
-	force:   rwForceScript,
-	title:   "ReadWrite.Write",
-	manner:  "write",
-	place:   lined,
-	entry:   entryInside,
-	turns:   true,
-	side:    writer,
+	release:  func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.keys, r, "1") },
+	renew:    load("renew writes", "rw_write_renew"),
+	more:     func(l *single, _ string) []string { return l.holdKeys()[1:] },
+	keep:     rwKeepScript,
+	keepKeys: func(l *single, _ string) []string { return slices.Concat(l.holdKeys(), lockAlone(l.keys)) },
+	locked:   rwLocked("write"),
+	force:    rwForceScript,
+	field:    func(owner string) string { return owner + writing },
+	holds:    func(field string) bool { return strings.HasSuffix(field, writing) },
+	gone:     (*single).timeouts,
+	resolve:  resolveWriter,
+	title:    "ReadWrite.Write",
+	entry:    entryInside,
+	manner:   "write",
+	stand:    standInQueue, tenures: oneByOne,
 }
 
 // rwKeys are the lock, the ends of its holds, and its queue.
@@ -147,32 +163,37 @@ func (x *ReadWriteLock) Write() *Lock { return x.write }
 
 // field is what the server has of an owner.
 func (l *single) field(owner string) string {
-	if l.kind.side == writer {
-		return owner + ":write"
+	if l.kind.field != nil {
+		return l.kind.field(owner)
 	}
 	return owner
 }
 
 // resolve decides, for an acquisition of l under a context that carries own, whether it is a re-entry (again is its owner)
 // or a new hold under a write hold of the same lock (under is the owner of that). turn is that in which ctx carries it.
-//
-// What reads under a write hold may outlive that hold, so no other writer of the process may have it next:
+func (l *single) resolve(own *owner, turn int32) (again, under *owner, err error) {
+	if own == nil || own.lock.kind == l.kind || l.kind.resolve == nil {
+		return own, nil, nil
+	}
+	return l.kind.resolve(l, own, turn)
+}
+
+// resolveReader: what reads under a write hold may outlive that hold, so no other writer of the process may have it next:
 //
 //	A holds for writing             B waits for writing
 //	reads under that
 //	unlocks the write hold: were it
 //	B's turn now, B would write
 //	while A reads
-func (l *single) resolve(own *owner, turn int32) (again, under *owner, err error) {
-	switch {
-	case own == nil || own.lock.kind.side == l.kind.side:
-		return own, nil, nil
-	case l.kind.side == reader:
-		if !own.Lasts() || !own.Bar(turn) {
-			return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, ErrLost)
-		}
-		return nil, own, nil
-	case own.under != nil && own.under.Lasts():
+func resolveReader(l *single, own *owner, turn int32) (again, under *owner, err error) {
+	if !own.Lasts() || !own.Bar(turn) {
+		return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, ErrLost)
+	}
+	return nil, own, nil
+}
+
+func resolveWriter(l *single, own *owner, _ int32) (again, under *owner, err error) {
+	if own.under != nil && own.under.Lasts() {
 		return own.under, nil, nil
 	}
 	return nil, nil, fmt.Errorf("%w: %q is held for reading, and would wait for itself: release that first", ErrReentry, l.name)
@@ -180,7 +201,7 @@ func (l *single) resolve(own *owner, turn int32) (again, under *owner, err error
 
 // timeouts are the keys in which Redisson may have put the end of a field of a read-write lock's hash.
 func (l *single) timeouts(field, count string) (keys []string) {
-	if strings.HasSuffix(field, ":write") {
+	if strings.HasSuffix(field, writing) {
 		return nil
 	}
 	n, _ := strconv.Atoi(count)

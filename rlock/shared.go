@@ -72,9 +72,7 @@ func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script
 // shareable is the part of a shared call that does what a lone acquire or release of l would.
 func (l *single) shareable(owner, lease, last string) freeRequest {
 	r := freeRequest{key: l.key, queue: l.keys[len(l.keys)-1], owner: owner, lease: lease, last: last}
-	if l.kind == plain {
-		r.plain = "1"
-	}
+	r.plain = l.kind.plain
 	return r
 }
 

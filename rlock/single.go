@@ -25,7 +25,7 @@ func (c *Client) lock(name string, k *kind) *Lock {
 // single is the lock of that name, and why it cannot be used, if so.
 func (c *Client) single(name string, k *kind) (s single, bad error) {
 	key, bad := c.session.Key(name)
-	s = single{c: c, kind: k, name: name, key: key, ownKey: ownerKey{c, name, k.side != alone}}
+	s = single{c: c, kind: k, name: name, key: key, ownKey: ownerKey{c, name, k.resolve != nil}}
 	s.channel, s.keys = k.channel(key, ""), k.keys(key)
 	s.grants = grantPrefix
 	if c.clustered {
@@ -83,5 +83,5 @@ func (l *single) grantsHere() string {
 
 // hands reports whether waiters queue on the server and releases hand the lock over to them.
 func (l *single) hands() bool {
-	return l.kind.place != nowhere
+	return l.kind.stand != nil
 }

@@ -163,10 +163,10 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 		case y.idle != 0:
 			s.wakeUp(y, x)
 			s.mu.Unlock()
-		case y.asks == nil && x.l.kind.side == reader && s.joins(y):
+		case y.asks == nil && x.l.kind.together && s.joins(y):
 			x.own, x.known, x.by, x.err = y.own, y.known, 0, nil
 			s.mu.Unlock()
-		case y.asks == nil && (y.own == nil || x.l.kind.side == reader):
+		case y.asks == nil && (y.own == nil || x.l.kind.together):
 			q := y.begin(x, room)
 			y.join(x, false)
 			s.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 		default:
 			y.join(x, front)
 			var by time.Time
-			if y.own != nil && x.l.kind.side != reader {
+			if y.own != nil && !x.l.kind.together {
 				by = x.l.c.engine.Until(&y.own.Lease)
 			}
 			s.mu.Unlock()
@@ -221,11 +221,10 @@ func (s *tenancies) open(l *single) (y *tenancy) {
 	return y
 }
 
-// tenure is how long the callers of this process follow each other. A Plain lock is to be free for other programs, which only poll: a tenure
-// that lasts for two round trips beyond its first hold leaves it free for about half of the time for which it would be without turns.
+// tenure is how long the callers of this process follow each other.
 func (l *single) tenure() time.Duration {
-	if l.kind.place == told {
-		return min(2*l.c.runner.Clock.Trip(l.key), tenureTime)
+	if l.kind.tenure != nil {
+		return l.kind.tenure(l)
 	}
 	return tenureTime
 }
@@ -235,7 +234,7 @@ func (l *single) tenure() time.Duration {
 // An owner that is on its way out is either found, and tells the tenancy when it is (release, Gone), or is not found any more: the session
 // takes it out of the watchdog before it sends the release, and ends a holding before it calls Gone, which waits for mu.
 func (s *tenancies) attach(l *single) *tenancy {
-	if l.kind.side == reader {
+	if l.kind.together {
 		return nil
 	}
 	held, began := l.c.engine.First(l.key, func(e *lease.Lease) bool {
@@ -328,7 +327,7 @@ func (y *tenancy) begin(x *caller, q *asking) *asking {
 	if q.a.lease == 0 {
 		q.a.lease = c.opts.WatchdogTimeout
 	}
-	q.a.once = q.x != nil || x.l.kind.fenced || x.l.kind.side == reader || c.opts.MaxHold > 0
+	q.a.once = q.x != nil || x.l.kind.confirms || x.l.kind.together || c.opts.MaxHold > 0
 	q.a.own = q.a.newOwner()
 	y.asks = q
 	return q
@@ -457,7 +456,7 @@ func (s *tenancies) finish(q *asking, err error) {
 	case y.asks == q && err == nil && x != nil:
 		turns, until := int32(-1), s.now()+q.a.l.tenure()
 		switch {
-		case q.a.l.kind.side == reader:
+		case q.a.l.kind.together:
 			until = q.a.admit
 		case q.a.crowded:
 			turns = min(y.n-1, mostTurns)

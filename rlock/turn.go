@@ -19,7 +19,7 @@ func (s *tenancies) give(y *tenancy, x *caller, by time.Duration) {
 	if y.linger = x.l.linger(); y.turns >= 0 || x.personal() || y.own.Barred() {
 		y.linger = 0
 	}
-	if y.first == nil && y.linger == 0 && y.l.kind.side != reader {
+	if y.first == nil && y.linger == 0 && !y.l.kind.together {
 		s.drop(y)
 	}
 }
@@ -166,7 +166,7 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 	l := o.lock
 	s.mu.Lock()
 	y := o.tenancy
-	if y != nil && (y.first == nil || l.kind.side == reader) { // it could linger; readers have asked already
+	if y != nil && (y.first == nil || l.kind.together) { // it could linger; readers have asked already
 		s.gone(o)
 		y = nil
 	}

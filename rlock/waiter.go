@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -24,18 +23,7 @@ func (a *acquisition) Stand() wait.Standing {
 	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
 	// It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
-	standing := wait.Standing{Owner: a.own.Lease.Owner, Lease: a.lease}
-	switch a.l.kind.place {
-	case fairQueue:
-		standing.Entry = a.entry + " " + script.Millis(first)
-	case told:
-		a.entry = a.own.Lease.Owner + " " + script.Millis(min(max(2*c.runner.Clock.Trip(a.l.key), leastReservation), mostReservation))
-		standing.Entry = a.entry
-	default:
-		a.entry = strings.Join([]string{a.own.Lease.Owner, script.Millis(first), script.Millis(5 * poll / 2)}, " ")
-		standing.Entry = a.entry
-	}
-	return standing
+	return wait.Standing{Owner: a.own.Lease.Owner, Lease: a.lease, Entry: a.l.kind.stand(a, poll, first)}
 }
 
 // Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked or a token is to be minted,
@@ -43,7 +31,7 @@ func (a *acquisition) Stand() wait.Standing {
 // its lease counts anew.
 func (a *acquisition) Taken(g wait.Grant) bool {
 	switch {
-	case a.l.c.opts.MinReplicas > 0, a.l.kind.fenced:
+	case a.l.c.opts.MinReplicas > 0, a.l.kind.confirms:
 		return false // the acquire itself confirms: it finds its own field, and mints the token for a holder that is there
 	case !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
 		return false // a lease that nobody raises later is to be all there from now on
@@ -197,7 +185,7 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 		a.watched = true
 		l.c.monitor.watch(l)
 	}
-	return wait.Answer{Left: r.left, Foreign: r.foreign && l.kind.place != told, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners, Soon: a.soon(received)}, nil
+	return wait.Answer{Left: r.left, Foreign: r.foreign && !l.kind.hears, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners, Soon: a.soon(received)}, nil
 }
 
 // sees keeps what an answer told of the holder, for those that give up.
@@ -211,7 +199,7 @@ func (a *acquisition) sees(now seen) {
 	defer s.mu.Unlock()
 	now.unsure = a.known.seen.unsure
 	a.known.seen = now
-	if y := a.of; a.l.kind.side == reader && y.asks != nil && &y.asks.a == a {
+	if y := a.of; a.l.kind.together && y.asks != nil && &y.asks.a == a {
 		y.until = 0 // somebody comes first
 	}
 }
@@ -247,7 +235,7 @@ func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wa
 	from, sent := h.own, time.Now()
 	end := sent.Add(l.c.opts.CallTimeout)
 	notAfter := l.c.runner.Clock.At(l.key, end)
-	if standing == nil || notAfter == 0 || l.kind.place != handed {
+	if standing == nil || notAfter == 0 || !l.kind.names {
 		status, err := l.runRelease(ctx, from.Lease.Owner, from.Entry())
 		h.done <- handedOn{status: status, err: err}
 		return a.ask(ctx, standing)
@@ -264,7 +252,7 @@ func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wa
 			return a.ask(ctx, standing)
 		}
 		return wait.Answer{}, err
-	case r.outcome == 1 && (l.kind.fenced || l.c.opts.MinReplicas > 0): // see Taken
+	case r.outcome == 1 && (l.kind.confirms || l.c.opts.MinReplicas > 0): // see Taken
 		a.since = sent
 	case r.outcome == 1:
 		answer, err := a.granted(time.Now())
@@ -284,7 +272,7 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.own.Abandon(a.unanswered, a.entry)
 	a.own, a.entry, a.since = a.newOwner(), a.place(), time.Time{}
 	answer := wait.Answer{Renamed: true}
-	if a.l.kind.place == fairQueue {
+	if a.l.kind.leaves {
 		answer.Channel = a.l.kind.channel(a.l.key, a.own.Lease.Owner)
 	}
 	return answer
@@ -293,7 +281,7 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 // place is the entry to ask with, for a kind whose refused tries leave something on the server; "" for other kinds, and for
 // an acquisition that asks once.
 func (a *acquisition) place() string {
-	if a.l.kind.place.left() && a.patient {
+	if a.l.kind.leaves && a.patient {
 		return script.Millis(a.l.c.patience())
 	}
 	return ""
@@ -318,7 +306,7 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 	switch {
 	case standing != nil:
 		entry = standing.Entry
-	case a.l.kind.place.left():
+	case a.l.kind.leaves:
 		entry = a.entry
 	}
 	under := ""
@@ -329,7 +317,7 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
 		r.room = a.room[:0]
 	}
-	if a.l.kind.place == fairQueue && standing != nil {
+	if a.l.kind.leaves && standing != nil {
 		r.leaves = a.l.c.runner.Clock.Leaves(a.l.key, a.leaves)
 	}
 	if beside != nil {

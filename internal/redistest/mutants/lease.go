@@ -19,7 +19,7 @@ var ofLease = []mutant{
 	},
 	{
 		name: "votes that do not allow for drift", file: "rlock/owner.go", pkg: "rlock",
-		old: "own.Lease.Drift = l.kind.votes", new: "own.Lease.Drift = false",
+		old: "own.Lease.Drift = l.kind.drift", new: "own.Lease.Drift = false",
 		breaks: "the deadline of a vote allows lease/100 + 2 ms", tests: "TestAVoteAllowsForClocksThatDrift",
 	},
 	{
