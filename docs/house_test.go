@@ -44,16 +44,17 @@ var layers = map[string][]string{
 	"internal/measure": {"", "pubsub", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit", "rlock", "rsemaphore"},
 
 	// only tests import these
-	"redlatchtest":               {"", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore", "internal/keyname"},
-	"internal/redistest":         {"internal/keyname"},
-	"internal/redistest/rig":     {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
-	"internal/redistest/reach":   {},
-	"internal/redistest/larger":  {"internal/redistest/reach"},
-	"internal/redistest/mutants": {},
-	"internal/redistest/servers": {"internal/redistest", "internal/redistest/reach"},
-	"internal/simulation":        {"", "pubsub", "rcounter/stock", "rcounter/ratelimit", "rlock", "rlock/election", "rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
-	"internal/history":           {},
-	"internal/interop":           {},
+	"redlatchtest":                 {"", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore", "internal/keyname"},
+	"internal/redistest":           {"internal/keyname"},
+	"internal/redistest/rig":       {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
+	"internal/redistest/reach":     {},
+	"internal/redistest/larger":    {"internal/redistest/reach"},
+	"internal/redistest/mutants":   {},
+	"internal/redistest/servers":   {"internal/redistest", "internal/redistest/reach"},
+	"internal/simulation":          {"", "pubsub", "rcounter/stock", "rcounter/ratelimit", "rlock", "rlock/election", "rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
+	"internal/redistest/stage":     {},
+	"internal/simulation/simulate": {"internal/simulation"},
+	"internal/history":             {},
 }
 
 // below are the packages that a public package may import.
@@ -120,14 +121,24 @@ func house(t *testing.T) (set *token.FileSet, all []source) {
 	return set, all
 }
 
-// library are the files of the module that users import, without tests.
+// library are the files of the module that users import, without tests and without modules of their own.
 func library(all []source) (files []source) {
 	for _, s := range all {
-		if top, _, _ := strings.Cut(s.path, "/"); !s.test() && !slices.Contains([]string{"bench", "docs", "cmd", "contrib"}, top) {
+		if !s.test() && !elsewhere(s.dir()) {
 			files = append(files, s)
 		}
 	}
 	return files
+}
+
+// elsewhere reports whether a folder is of another module, or has documents.
+func elsewhere(dir string) bool {
+	for ; dir != "" && dir != "."; dir = path.Dir(dir) {
+		if _, err := os.Stat(filepath.Join("..", dir, "go.mod")); err == nil || dir == "docs" {
+			return true
+		}
+	}
+	return false
 }
 
 // offered are the files of the library, and of the packages in contrib, which are modules of their own.

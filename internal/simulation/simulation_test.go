@@ -22,7 +22,7 @@ func TestTheSimulatedLibraryKeepsItsPromises(t *testing.T) {
 		r := simulation.Run(t, p, nil)
 		total.Add(r.Figures)
 		if len(r.Violations) > 0 {
-			t.Errorf("seed %d: %s\n%v\ngo run ./bench/simulate -seeds %d -times 10", seed, r.Violations[0], p, seed)
+			t.Errorf("seed %d: %s\n%v\ngo run ./internal/simulation/simulate -seeds %d -times 10", seed, r.Violations[0], p, seed)
 		}
 	}
 	t.Log(total)
@@ -43,7 +43,7 @@ func TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle(t *testing.T) {
 			r := simulation.Run(t, simulation.NewCrowd(seed, kind), nil)
 			total.Add(r.Figures)
 			if len(r.Violations) > 0 {
-				t.Errorf("%s, seed %d: %s\ngo run ./bench/simulate -crowds -kinds %s -seeds %d -v", kind, seed, r.Violations[0], kind, seed)
+				t.Errorf("%s, seed %d: %s\ngo run ./internal/simulation/simulate -crowds -kinds %s -seeds %d -v", kind, seed, r.Violations[0], kind, seed)
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func TestACrowdThatKeepsOrHearsNothingHasItsOwnBound(t *testing.T) {
 				r := simulation.Run(t, crowd.plan(seed, kind), nil)
 				total.Add(r.Figures)
 				if len(r.Violations) > 0 {
-					t.Errorf("%s, seed %d: %s\ngo run ./bench/simulate -crowds -%s -kinds %s -seeds %d -v", kind, seed, r.Violations[0], how, kind, seed)
+					t.Errorf("%s, seed %d: %s\ngo run ./internal/simulation/simulate -crowds -%s -kinds %s -seeds %d -v", kind, seed, r.Violations[0], how, kind, seed)
 				}
 			}
 		}
@@ -87,7 +87,7 @@ func TestLimitsKeepTheirPromiseWhateverGoesWrong(t *testing.T) {
 		r := simulation.Run(t, simulation.NewPlan(seed, "limit", "limit", "limit"), nil)
 		total.Add(r.Figures)
 		if len(r.Violations) > 0 {
-			t.Errorf("seed %d: %s\ngo run ./bench/simulate -kinds limit,limit,limit -seeds %d -v", seed, r.Violations[0], seed)
+			t.Errorf("seed %d: %s\ngo run ./internal/simulation/simulate -kinds limit,limit,limit -seeds %d -v", seed, r.Violations[0], seed)
 		}
 	}
 	t.Log(total)

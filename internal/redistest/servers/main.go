@@ -21,8 +21,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest/reach"
 )
 
-// elsewhere are folders whose tests say nothing of the library on a server: programs, the test kit, and Redisson's own.
-var elsewhere = []string{"bench", "docs/examples", "internal/redistest", "internal/interop"}
+// elsewhere are folders whose tests say nothing of the library on a server: the test kit. Modules of their own are left out, too.
+var elsewhere = []string{"internal/redistest"}
 
 func main() {
 	only := flag.String("run", "", "of these tests, only those that match this `pattern`, a name or several with | between them")
