@@ -1,4 +1,6 @@
-package docs_test
+// Package house_test holds the tree to the rules of the house: what may import what, what is the same in all packages, what has a comment
+// and an Example.
+package house_test
 
 import (
 	"bytes"
@@ -12,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +24,7 @@ const (
 	longestFile     = 600
 	longestFunction = 80
 	module          = "github.com/redlatch/redlatch"
+	root            = "../.."
 )
 
 // tooLong are the files and functions that are longer than the house allows. Nothing is added here.
@@ -94,18 +98,32 @@ func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
 // house is all Go and Lua of the tree, its other modules included.
 func house(t *testing.T) (set *token.FileSet, all []source) {
 	t.Helper()
-	set = token.NewFileSet()
-	require.NoError(t, filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+	read, err := tree()
+	require.NoError(t, err)
+	require.Greater(t, len(read.all), 100, "the tree was not found")
+	return read.set, read.all
+}
+
+type sources struct {
+	set *token.FileSet
+	all []source
+}
+
+// tree reads all there is once for all tests.
+var tree = sync.OnceValues(func() (sources, error) {
+	set := token.NewFileSet()
+	var all []source
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && name != root {
 			return fs.SkipDir
 		}
 		if ext := filepath.Ext(name); d.IsDir() || ext != ".go" && ext != ".lua" {
 			return nil
 		}
-		s := source{path: strings.TrimPrefix(filepath.ToSlash(name), "../")}
+		s := source{path: strings.TrimPrefix(filepath.ToSlash(name), root+"/")}
 		if s.text, err = os.ReadFile(name); err != nil {
 			return err
 		}
@@ -116,10 +134,9 @@ func house(t *testing.T) (set *token.FileSet, all []source) {
 		}
 		all = append(all, s)
 		return nil
-	}))
-	require.Greater(t, len(all), 100, "the tree was not found")
-	return set, all
-}
+	})
+	return sources{set, all}, err
+})
 
 // library are the files of the module that users import, without tests and without modules of their own.
 func library(all []source) (files []source) {
@@ -134,7 +151,7 @@ func library(all []source) (files []source) {
 // elsewhere reports whether a folder is of another module, or has documents.
 func elsewhere(dir string) bool {
 	for ; dir != "" && dir != "."; dir = path.Dir(dir) {
-		if _, err := os.Stat(filepath.Join("..", dir, "go.mod")); err == nil || dir == "docs" {
+		if _, err := os.Stat(filepath.Join(root, dir, "go.mod")); err == nil || dir == "docs" {
 			return true
 		}
 	}

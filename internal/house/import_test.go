@@ -1,4 +1,4 @@
-package docs_test
+package house_test
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func TestImportingTheModuleAllocatesNextToNothing(t *testing.T) {
 	_, all := house(t)
 	var imported []string
 	for _, s := range all {
-		if s.path == "docs/import_test.go" {
+		if s.path == "internal/house/import_test.go" {
 			for _, i := range s.file.Imports {
 				imported = append(imported, strings.Trim(i.Path.Value, `"`))
 			}
