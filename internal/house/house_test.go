@@ -53,7 +53,7 @@ var layers = map[string][]string{
 	"internal/redistest/rig":       {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
 	"internal/redistest/reach":     {},
 	"internal/redistest/larger":    {"internal/redistest/reach"},
-	"internal/redistest/mutants":   {},
+	"internal/redistest/mutants":   {"internal/redistest/reach"},
 	"internal/redistest/servers":   {"internal/redistest", "internal/redistest/reach"},
 	"internal/simulation":          {"", "pubsub", "rcounter/stock", "rcounter/ratelimit", "rlock", "rlock/election", "rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
 	"internal/redistest/stage":     {},
