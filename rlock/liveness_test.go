@@ -111,42 +111,43 @@ func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T)
 }
 
 func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	o := living()
-	o.Heartbeat = 2 * beat // the trust of three of them outlasts a busy machine's pauses
-	r, other := newRig(t, s, o), newRig(t, s, o)
-	h := lock(t, r.locks.Reentrant("l"), within(t))
-	h2 := lock(t, r.locks.ReadWrite("rw").Read(), within(t))
-	c := s.Client(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 8*o.Heartbeat)
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, l := range []*rlock.Lock{other.locks.Reentrant("l"), other.locks.ReadWrite("rw").Write()} {
-		wg.Go(func() {
-			_, err := l.Lock(ctx)
-			if err == nil {
-				t.Errorf("%s was taken", l.Name())
-			}
-		})
-	}
-	// Heartbeats that go are no proof: the next one brings them back.
-	deleted := 0
-	for ctx.Err() == nil {
-		time.Sleep(2 * o.Heartbeat)
-		for _, key := range keys(t, c) {
-			if strings.HasPrefix(key, "redlatch_alive:") {
-				require.NoError(t, c.Do(within(t), c.B().Del().Key(key).Build()).Error())
-				deleted++
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		o := living()
+		o.Heartbeat = 2 * beat // the trust of three of them outlasts a busy machine's pauses
+		r, other := newRig(t, s, o), newRig(t, s, o)
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		h2 := lock(t, r.locks.ReadWrite("rw").Read(), within(t))
+		c := s.Client(t)
+		ctx, cancel := context.WithTimeout(context.Background(), 8*o.Heartbeat)
+		defer cancel()
+		var wg sync.WaitGroup
+		for _, l := range []*rlock.Lock{other.locks.Reentrant("l"), other.locks.ReadWrite("rw").Write()} {
+			wg.Go(func() {
+				_, err := l.Lock(ctx)
+				if err == nil {
+					t.Errorf("%s was taken", l.Name())
+				}
+			})
+		}
+		// Heartbeats that go are no proof: the next one brings them back.
+		deleted := 0
+		for ctx.Err() == nil {
+			time.Sleep(2 * o.Heartbeat)
+			for _, key := range keys(t, c) {
+				if strings.HasPrefix(key, "redlatch_alive:") {
+					require.NoError(t, c.Do(within(t), c.B().Del().Key(key).Build()).Error())
+					deleted++
+				}
 			}
 		}
-	}
-	wg.Wait()
-	require.NotZero(t, deleted)
-	require.NoError(t, h.Err())
-	require.NoError(t, h2.Err())
-	require.NoError(t, h.Unlock(within(t)))
-	require.NoError(t, h2.Unlock(within(t)))
+		wg.Wait()
+		require.NotZero(t, deleted)
+		require.NoError(t, h.Err())
+		require.NoError(t, h2.Err())
+		require.NoError(t, h.Unlock(within(t)))
+		require.NoError(t, h2.Unlock(within(t)))
+	})
 }
 
 func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
@@ -362,35 +363,36 @@ func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
 
 // A thousand locks cost what one does, and short holds nothing.
 func TestOneHeartbeatServesAllLocks(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := newRig(t, s, living())
-	c := s.Client(t)
-	beats := func() int {
-		return redistest.CommandCalls(t, c)["set"]
-	}
-	for range 200 {
-		require.NoError(t, lock(t, r.locks.Reentrant("short"), within(t)).Unlock(within(t)))
-	}
-	var holds []*rlock.Hold
-	for n := range 1000 {
-		holds = append(holds, lock(t, r.locks.Reentrant(fmt.Sprint("l", n)), within(t)))
-	}
-	redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool { return beats() > 0 })
-	time.Sleep(5 * beat)
-	require.LessOrEqual(t, beats(), 2, "the key is made once, then its expiry moves")
-	found := 0
-	for _, key := range keys(t, c) {
-		if strings.HasPrefix(key, "redlatch_alive:") {
-			found++
-			require.Greater(t, r.pttl(t, key), time.Duration(0))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		r := newRig(t, s, living())
+		c := s.Client(t)
+		beats := func() int {
+			return redistest.CommandCalls(t, c)["set"]
 		}
-	}
-	require.Equal(t, 1, found)
-	for _, h := range holds {
-		require.NoError(t, h.Unlock(within(t)))
-	}
-	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
+		for range 200 {
+			require.NoError(t, lock(t, r.locks.Reentrant("short"), within(t)).Unlock(within(t)))
+		}
+		var holds []*rlock.Hold
+		for n := range 1000 {
+			holds = append(holds, lock(t, r.locks.Reentrant(fmt.Sprint("l", n)), within(t)))
+		}
+		redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool { return beats() > 0 })
+		time.Sleep(5 * beat)
+		require.LessOrEqual(t, beats(), 2, "the key is made once, then its expiry moves")
+		found := 0
+		for _, key := range keys(t, c) {
+			if strings.HasPrefix(key, "redlatch_alive:") {
+				found++
+				require.Greater(t, r.pttl(t, key), time.Duration(0))
+			}
+		}
+		require.Equal(t, 1, found)
+		for _, h := range holds {
+			require.NoError(t, h.Unlock(within(t)))
+		}
+		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
+	})
 }
 
 func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {

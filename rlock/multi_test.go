@@ -172,32 +172,33 @@ func TestAMultiWaitsForEachOfMany(t *testing.T) {
 // Redisson took the wait and the lease of each member from those of the whole, so that with a lease shorter than the wait
 // the first members were free again when the last was granted.
 func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	// A call without a reply would have it give back what it has, and begin anew.
-	r, other := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second}), newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second})
-	const lease = 4 * time.Second
-	last := lock(t, other.locks.Reentrant("z"), within(t))
-	got := make(chan result, 1)
-	go func() {
-		h, err := multi(t, reentrants(r, "z", "b", "a")...).TryLock(within(t), 40*time.Second, lease)
-		got <- result{h, err, time.Now()}
-	}()
-	redistest.Eventually(t, 20*time.Second, "it holds the first two", func() bool { return holders(t, other, "a", "b") == 2 })
-	owners := fmt.Sprint(other.hash(t, "a"), other.hash(t, "b"))
-	for end := time.Now().Add(2 * lease); time.Now().Before(end); {
-		_, err := other.locks.Reentrant("a").TryLock(within(t), 10*time.Millisecond, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-	}
-	require.Equal(t, owners, fmt.Sprint(other.hash(t, "a"), other.hash(t, "b")), "for two leases")
-	require.NoError(t, last.Unlock(within(t)))
-	res := <-got
-	require.NoError(t, res.err)
-	require.Greater(t, res.hold.Until().Sub(res.at), lease/2, "all of them for the whole lease")
-	<-res.hold.Done()
-	require.ErrorIs(t, res.hold.Err(), rlock.ErrLost, "a fixed lease is not renewed")
-	require.ErrorIs(t, res.hold.Unlock(within(t)), rlock.ErrLost)
-	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, other.redis)) == 0 })
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		// A call without a reply would have it give back what it has, and begin anew.
+		r, other := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second}), newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second})
+		const lease = 4 * time.Second
+		last := lock(t, other.locks.Reentrant("z"), within(t))
+		got := make(chan result, 1)
+		go func() {
+			h, err := multi(t, reentrants(r, "z", "b", "a")...).TryLock(within(t), 40*time.Second, lease)
+			got <- result{h, err, time.Now()}
+		}()
+		redistest.Eventually(t, 20*time.Second, "it holds the first two", func() bool { return holders(t, other, "a", "b") == 2 })
+		owners := fmt.Sprint(other.hash(t, "a"), other.hash(t, "b"))
+		for end := time.Now().Add(2 * lease); time.Now().Before(end); {
+			_, err := other.locks.Reentrant("a").TryLock(within(t), 10*time.Millisecond, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		}
+		require.Equal(t, owners, fmt.Sprint(other.hash(t, "a"), other.hash(t, "b")), "for two leases")
+		require.NoError(t, last.Unlock(within(t)))
+		res := <-got
+		require.NoError(t, res.err)
+		require.Greater(t, res.hold.Until().Sub(res.at), lease/2, "all of them for the whole lease")
+		<-res.hold.Done()
+		require.ErrorIs(t, res.hold.Err(), rlock.ErrLost, "a fixed lease is not renewed")
+		require.ErrorIs(t, res.hold.Unlock(within(t)), rlock.ErrLost)
+		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, other.redis)) == 0 })
+	})
 }
 
 func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) {

@@ -49,6 +49,12 @@ func (servers election) votingFor(t testing.TB, lease time.Duration) election {
 	return servers
 }
 
+// simulated runs fn in a bubble with n servers that vote.
+func simulated(t *testing.T, n int, fn func(t *testing.T, servers election)) {
+	t.Helper()
+	redistest.Simulated(t, n, func(t *testing.T, servers []*redistest.Server) { fn(t, servers) })
+}
+
 func embedded(t testing.TB, n int) (servers election) {
 	for range n {
 		servers = append(servers, redistest.Embedded(t))
@@ -319,8 +325,8 @@ var fates = map[string]func(t *testing.T, s *redistest.Server, p *redistest.Prox
 
 func kill(t *testing.T, s *redistest.Server) {
 	t.Helper()
-	if s.Embedded != nil {
-		s.Embedded.Close()
+	if s.Process == nil {
+		s.Kill(t)
 	} else {
 		require.NoError(t, s.Process.Kill())
 	}
@@ -440,47 +446,48 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 }
 
 func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
-	servers := started(t, 3)
-	t.Parallel()
-	servers.votingFor(t, steady.WatchdogTimeout)
-	p, other := servers.process(t, steady), servers.process(t, steady)
-	q := p.lock(t, "q")
-	h := lock(t, q, within(t))
-	redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
-	servers[2].Restart(t)
-	redistest.Eventually(t, 20*time.Second, "it is back, and empty", func() bool {
-		return p.rigs[2].redis.Do(within(t), p.rigs[2].redis.B().Ping().Build()).Error() == nil
+	simulated(t, 3, func(t *testing.T, servers election) {
+		p, other := servers.process(t, steady), servers.process(t, steady)
+		q := p.lock(t, "q")
+		h := lock(t, q, within(t))
+		redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
+		servers[2].Restart(t)
+		redistest.Eventually(t, 20*time.Second, "it is back, and empty", func() bool {
+			return p.rigs[2].redis.Do(within(t), p.rigs[2].redis.B().Ping().Build()).Error() == nil
+		})
+		_, err := other.lock(t, "q").TryLock(within(t), 0, 0)
+		require.Error(t, err)
+		one := other.rigs[2].locks.Reentrant("free")
+		require.NoError(t, lock(t, one, within(t)).Unlock(within(t)), "for a lock of its own it needs no age")
+		redistest.Eventually(t, 30*time.Second, "it has voted again", func() bool { return servers.votes(t, "q") == 3 })
+		require.GreaterOrEqual(t, uptime(t, servers[2]), 1)
+		require.NoError(t, h.Err())
+		// now it counts: another may go
+		kill(t, servers[0])
+		first := h.Until()
+		redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool { return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4 })
+		require.NoError(t, h.Unlock(within(t)))
 	})
-	_, err := other.lock(t, "q").TryLock(within(t), 0, 0)
-	require.Error(t, err)
-	one := other.rigs[2].locks.Reentrant("free")
-	require.NoError(t, lock(t, one, within(t)).Unlock(within(t)), "for a lock of its own it needs no age")
-	redistest.Eventually(t, 30*time.Second, "it has voted again", func() bool { return servers.votes(t, "q") == 3 })
-	require.GreaterOrEqual(t, uptime(t, servers[2]), 1)
-	require.NoError(t, h.Err())
-	// now it counts: another may go
-	kill(t, servers[0])
-	first := h.Until()
-	redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool { return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4 })
-	require.NoError(t, h.Unlock(within(t)))
 }
 
 func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	servers := started(t, 3)
-	o := quick
-	o.WatchdogTimeout, o.CallTimeout = 5*time.Second, time.Second
-	p := servers.process(t, o)
-	q := p.lock(t, "q")
-	_, err := q.TryLock(within(t), 0, 4*time.Second) // so each has 400 ms to answer
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
-	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
-	require.ErrorContains(t, err, "it votes in ")
-	require.Zero(t, servers.votes(t, "q"))
-	h := lock(t, q, within(t))
-	require.GreaterOrEqual(t, uptime(t, servers[0]), 5)
-	require.NoError(t, h.Unlock(within(t)))
+	simulated(t, 3, func(t *testing.T, servers election) {
+		for _, srv := range servers {
+			srv.Restart(t)
+		}
+		o := quick
+		o.WatchdogTimeout, o.CallTimeout = 5*time.Second, time.Second
+		p := servers.process(t, o)
+		q := p.lock(t, "q")
+		_, err := q.TryLock(within(t), 0, 4*time.Second) // so each has 400 ms to answer
+		require.ErrorIs(t, err, rlock.ErrUnavailable)
+		require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorContains(t, err, "it votes in ")
+		require.Zero(t, servers.votes(t, "q"))
+		h := lock(t, q, within(t))
+		require.GreaterOrEqual(t, uptime(t, servers[0]), 5)
+		require.NoError(t, h.Unlock(within(t)))
+	})
 }
 
 // The clocks of the servers may drift apart: see Quorum.
@@ -764,30 +771,28 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 
 // The vote that it got is given back, which that server does not confirm.
 func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
-	redistest.SkipShort(t)
-	servers := started(t, 3)
-	t.Parallel()
-	servers.voting(t)
-	for _, s := range servers[:2] {
-		h := lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t))
-		t.Cleanup(func() { require.NoError(t, h.Unlock(within(t))) })
-	}
-	p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: 8 * time.Second})
-	p.proxies[0].Delay(0, 30*time.Millisecond) // so that the vote comes before the refusals
-	p.proxies[1].Delay(0, 30*time.Millisecond)
-	release := make(chan struct{})
-	trap := p.proxies[2].Trap(&redistest.Trap{Every: true, Fate: redistest.HoldRequest, Release: release, Match: func(words []string) bool {
-		return isScript(words) && slices.Contains(words, "redisson_lock__channel:{q}") // a release
-	}})
-	began := time.Now()
-	_, err := p.lock(t, "q").TryLock(within(t), 500*time.Millisecond, 0)
-	took := time.Since(began)
-	trap.Wait(t)
-	require.Error(t, err)
-	require.Less(t, took, 6*time.Second, "not a whole CallTimeout more")
-	close(release)
-	require.NoError(t, p.rigs[2].locks.Close(within(t)), "which waits for what is given back")
-	require.Equal(t, 2, servers.votes(t, "q"))
+	simulated(t, 3, func(t *testing.T, servers election) {
+		for _, s := range servers[:2] {
+			h := lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t))
+			t.Cleanup(func() { require.NoError(t, h.Unlock(within(t))) })
+		}
+		p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: 8 * time.Second})
+		p.proxies[0].Delay(0, 30*time.Millisecond) // so that the vote comes before the refusals
+		p.proxies[1].Delay(0, 30*time.Millisecond)
+		release := make(chan struct{})
+		trap := p.proxies[2].Trap(&redistest.Trap{Every: true, Fate: redistest.HoldRequest, Release: release, Match: func(words []string) bool {
+			return isScript(words) && slices.Contains(words, "redisson_lock__channel:{q}") // a release
+		}})
+		began := time.Now()
+		_, err := p.lock(t, "q").TryLock(within(t), 500*time.Millisecond, 0)
+		took := time.Since(began)
+		trap.Wait(t)
+		require.Error(t, err)
+		require.Less(t, took, 6*time.Second, "not a whole CallTimeout more")
+		close(release)
+		require.NoError(t, p.rigs[2].locks.Close(within(t)), "which waits for what is given back")
+		require.Equal(t, 2, servers.votes(t, "q"))
+	})
 }
 
 func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {

@@ -264,39 +264,40 @@ func TestAReaderThatDiesAloneKeepsAWriterOutForItsLease(t *testing.T) {
 }
 
 func TestAHundredReadersAreRenewedEachOnItsOwn(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
-	rw := r.locks.ReadWrite("l")
-	short := lock(t, rw.Read().WithLease(3*time.Second), within(t))
-	holds := make([]*rlock.Hold, 100)
-	for i := range holds {
-		holds[i] = lock(t, rw.Read().WithLabel(fmt.Sprint(i)), within(t)) // a label is of one hold, which is not shared
-	}
-	first := holds[99].Until()
-	calls := redistest.CommandCalls(t, r.redis)["evalsha"]
-	redistest.Eventually(t, 60*time.Second, "every one is renewed several times", func() bool {
-		for _, h := range holds {
-			if h.Until().Sub(first) < 4*time.Second {
-				return false
-			}
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		r := newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
+		rw := r.locks.ReadWrite("l")
+		short := lock(t, rw.Read().WithLease(3*time.Second), within(t))
+		holds := make([]*rlock.Hold, 100)
+		for i := range holds {
+			holds[i] = lock(t, rw.Read().WithLabel(fmt.Sprint(i)), within(t)) // a label is of one hold, which is not shared
 		}
-		return true
+		first := holds[99].Until()
+		calls := redistest.CommandCalls(t, r.redis)["evalsha"]
+		redistest.Eventually(t, 60*time.Second, "every one is renewed several times", func() bool {
+			for _, h := range holds {
+				if h.Until().Sub(first) < 4*time.Second {
+					return false
+				}
+			}
+			return true
+		})
+		calls = redistest.CommandCalls(t, r.redis)["evalsha"] - calls
+		require.Less(t, calls, 150, "many in one call")
+		for _, h := range holds {
+			require.NoError(t, h.Err())
+		}
+		require.ErrorIs(t, short.Err(), rlock.ErrLost, "renewals of others are none of it")
+		require.ErrorIs(t, short.Unlock(within(t)), rlock.ErrLost)
+		st, err := r.locks.Reentrant("l").Inspect(within(t))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(st.Holders), 100)
+		for _, h := range holds {
+			require.NoError(t, h.Unlock(within(t)))
+		}
+		redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
 	})
-	calls = redistest.CommandCalls(t, r.redis)["evalsha"] - calls
-	require.Less(t, calls, 150, "many in one call")
-	for _, h := range holds {
-		require.NoError(t, h.Err())
-	}
-	require.ErrorIs(t, short.Err(), rlock.ErrLost, "renewals of others are none of it")
-	require.ErrorIs(t, short.Unlock(within(t)), rlock.ErrLost)
-	st, err := r.locks.Reentrant("l").Inspect(within(t))
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(st.Holders), 100)
-	for _, h := range holds {
-		require.NoError(t, h.Unlock(within(t)))
-	}
-	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
 }
 
 func TestReadersAndWritersAreToldOfLossAtOnceWhereKeysAreTracked(t *testing.T) {
