@@ -448,29 +448,29 @@ func TestUnlockAfterKeepsAllMembersFromWhenAllWereThere(t *testing.T) {
 }
 
 func TestWithLivenessACrashedHoldersMultiAndQuorumAreTakenOver(t *testing.T) {
-	t.Parallel()
-	o := rlock.Options{Liveness: true, Heartbeat: beat}
-	servers := embedded(t, 3)
-	dead, alive := servers.behindProxies(t, o), servers.process(t, o)
-	of := func(p *process) (*rlock.Lock, *rlock.Lock) {
-		return multi(t, p.rigs[0].locks.Reentrant("a"), p.rigs[1].locks.Reentrant("b")), p.lock(t, "q")
-	}
-	several, quorum := of(dead)
-	holds := []*rlock.Hold{lock(t, several, within(t)), lock(t, quorum, within(t))}
-	for _, proxy := range dead.proxies {
-		proxy.BlackHole(redistest.Up)
-	}
-	several, quorum = of(alive)
-	for i, l := range []*rlock.Lock{several, quorum} {
-		h, err := l.TryLock(within(t), 15*time.Second, 0) // half of the lease
-		require.NoError(t, err)
-		select {
-		case <-holds[i].Done():
-		default:
-			require.False(t, time.Now().Before(holds[i].Until()), "it is over before")
+	simulated(t, 3, func(t *testing.T, servers election) {
+		o := rlock.Options{Liveness: true, Heartbeat: beat}
+		dead, alive := servers.behindProxies(t, o), servers.process(t, o)
+		of := func(p *process) (*rlock.Lock, *rlock.Lock) {
+			return multi(t, p.rigs[0].locks.Reentrant("a"), p.rigs[1].locks.Reentrant("b")), p.lock(t, "q")
 		}
-		require.NoError(t, h.Unlock(within(t)))
-	}
+		several, quorum := of(dead)
+		holds := []*rlock.Hold{lock(t, several, within(t)), lock(t, quorum, within(t))}
+		for _, proxy := range dead.proxies {
+			proxy.BlackHole(redistest.Up)
+		}
+		several, quorum = of(alive)
+		for i, l := range []*rlock.Lock{several, quorum} {
+			h, err := l.TryLock(within(t), 15*time.Second, 0) // half of the lease
+			require.NoError(t, err)
+			select {
+			case <-holds[i].Done():
+			default:
+				require.False(t, time.Now().Before(holds[i].Until()), "it is over before")
+			}
+			require.NoError(t, h.Unlock(within(t)))
+		}
+	})
 }
 
 func TestAClosedClientEndsAMulti(t *testing.T) {

@@ -565,26 +565,27 @@ func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
 }
 
 func TestLostRepliesOfReadersAndWritersCountOnceAndLeaveNothing(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	watch := s.Client(t)
-	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
-		p := redistest.NewProxy(t, s)
-		r := newRig(t, p.Server(), rlock.Options{PollCap: 50 * time.Millisecond})
-		rw := r.locks.ReadWrite(fmt.Sprint("l", fate))
-		for i := range 40 {
-			l := [2]*rlock.Lock{rw.Read(), rw.Write()}[i%2]
-			p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
-			h, err := l.Lock(within(t))
-			require.NoError(t, err)
-			again := lock(t, l, h.Context(within(t)))
-			require.Equal(t, 1+i%2, timesHeld(t, l, h), "readers of one process are one on the server")
-			require.NoError(t, again.Unlock(within(t)))
-			p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
-			require.NoError(t, h.Unlock(within(t)))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		watch := s.Client(t)
+		for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
+			p := redistest.NewProxy(t, s)
+			r := newRig(t, p.Server(), rlock.Options{PollCap: 50 * time.Millisecond})
+			rw := r.locks.ReadWrite(fmt.Sprint("l", fate))
+			for i := range 40 {
+				l := [2]*rlock.Lock{rw.Read(), rw.Write()}[i%2]
+				p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
+				h, err := l.Lock(within(t))
+				require.NoError(t, err)
+				again := lock(t, l, h.Context(within(t)))
+				require.Equal(t, 1+i%2, timesHeld(t, l, h), "readers of one process are one on the server")
+				require.NoError(t, again.Unlock(within(t)))
+				p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
+				require.NoError(t, h.Unlock(within(t)))
+			}
+			redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
 		}
-		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
-	}
+	})
 }
 
 func TestCancellingReadersAndWritersAtAnyInstantLeavesNothing(t *testing.T) {

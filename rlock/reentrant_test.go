@@ -717,21 +717,20 @@ func TestUnlockUnderAContextOfTheHoldIsNotCutShort(t *testing.T) {
 
 // The lease that was asked for last may be the longest, and whatever was done or lost since, the server may have it.
 func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, s, rlock.Options{})
-	for name, longer := range map[string]func(*testing.T, *rlock.Hold){
-		"Extend": func(t *testing.T, h *rlock.Hold) { require.NoError(t, h.Extend(within(t), time.Minute)) },
-		"re-entry": func(t *testing.T, h *rlock.Hold) {
-			in, err := through.locks.Reentrant(t.Name()).WithLease(time.Minute).Lock(h.Context(within(t)))
+	for name, longer := range map[string]func(*testing.T, *rlock.Lock, *rlock.Hold){
+		"Extend": func(t *testing.T, _ *rlock.Lock, h *rlock.Hold) { require.NoError(t, h.Extend(within(t), time.Minute)) },
+		"re-entry": func(t *testing.T, l *rlock.Lock, h *rlock.Hold) {
+			in, err := l.WithLease(time.Minute).Lock(h.Context(within(t)))
 			require.NoError(t, err)
 			require.NoError(t, in.Unlock(within(t)))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			h := lock(t, through.locks.Reentrant(t.Name()), within(t))
-			longer(t, h)
+		simulated(t, 1, func(t *testing.T, servers election) {
+			p := redistest.NewProxy(t, servers[0])
+			through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, servers[0], rlock.Options{})
+			l := through.locks.Reentrant(name)
+			h := lock(t, l, within(t))
+			longer(t, l, h)
 			p.Refuse()
 			p.Cut()
 			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -739,7 +738,7 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 			require.Error(t, h.Unlock(ctx))
 			time.Sleep(3500 * time.Millisecond) // longer than the first lease
 			p.Heal()
-			redistest.Eventually(t, 20*time.Second, "released", func() bool { return len(aside.hash(t, t.Name())) == 0 })
+			redistest.Eventually(t, 20*time.Second, "released", func() bool { return len(aside.hash(t, name)) == 0 })
 		})
 	}
 }
