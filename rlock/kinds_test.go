@@ -427,6 +427,7 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 
 // Reentrant locks have more of these: TestHistoriesUnderMixedFaultsAreLinearizable.
 func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
+	redistest.InFull(t, "TestEveryKindExcludes")
 	t.Parallel()
 	all := maps.Clone(exclusive)
 	all["Fair"] = exclusiveKind{lock: (*rlock.Client).Fair, again: true, typ: "hash"}

@@ -543,6 +543,7 @@ func TestEveryKeyOfAReadWriteLockHasATTL(t *testing.T) {
 }
 
 func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
+	redistest.InFull(t, "TestAClusterWorksOnEveryNode")
 	t.Parallel()
 	s := redistest.Cluster(t)
 	a, b := newRig(t, s, rlock.Options{WatchdogTimeout: 4 * time.Second}), newRig(t, s, rlock.Options{})

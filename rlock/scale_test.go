@@ -40,7 +40,7 @@ func heap() (bytes uint64) {
 
 func TestManyHeldLocksCostLittle(t *testing.T) {
 	redistest.SkipShort(t)
-	n, faster := redistest.Sized(5_000, 5_000, 100_000), redistest.Sized(5, 5, 1) // than at the default lease, for which a small machine has time when there are few
+	n, faster := redistest.Sized(5_000, 5_000, 100_000), redistest.Sized(8, 8, 1) // than at the default lease, for which a small machine has time when there are few
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: rlock.DefaultWatchdogTimeout / time.Duration(faster)})
 	for range 3 { // connections, the watchdog, what a first acquisition starts
 		each(64, func(i int) {

@@ -372,7 +372,7 @@ func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
 	s := redistest.Start(t)
 	var done atomic.Int32
 	aside := newRig(t, s, rlock.Options{}) // whose connections nobody holds up
-	lanes(t, s, 8, 40, rlock.Options{WatchdogTimeout: 600 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+	lanes(t, s, 8, 32, rlock.Options{WatchdogTimeout: 600 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("renewal-%d", i)
 		h, err := r.locks.Reentrant(name).Lock(within(t))
 		if err != nil {

@@ -338,7 +338,7 @@ func (c *tally) record(user int, g stock.Grant) {
 // flushed, replies are dropped and, in the middle, the primary dies and its replica goes on: no unit too many, no
 // ordinal twice, no answer changed.
 func TestAMillionClaimsThroughEveryFault(t *testing.T) {
-	redistest.SkipShort(t)
+	redistest.InFull(t, "TestOneClaimantGetsOneUnitFromAThousandClaims")
 	t.Parallel()
 	users, each, limit, callers := 100_000, 10, 40_000, 512
 	if redistest.RaceEnabled {
