@@ -516,43 +516,41 @@ func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
 // The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote of
 // the second would make two holders.
 func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
-	each := map[string]election{"as it is": started(t, 3), "planted: no uptime": started(t, 3)}
-	t.Parallel()
 	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
 		"as it is":           func(l *rlock.Lock) *rlock.Lock { return l },
 		"planted: no uptime": rlock.PlantNoUptimeRule,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			long := quick
-			long.WatchdogTimeout = 3 * time.Second
-			servers := each[name].votingFor(t, long.WatchdogTimeout)
-			p, other := servers.behindProxies(t, long), servers.process(t, long)
-			p.proxies[2].BlackHole(redistest.Up)
-			log := history.New()
-			acquire := func(q *rlock.Lock, op history.Op) *rlock.Hold {
-				var h *rlock.Hold
-				log.Do(op, func() history.Outcome {
-					h = lock(t, plant(q), within(t))
-					return history.OK
-				})
-				return h
-			}
-			op := history.Op{Client: 1, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true}
-			h := acquire(p.lock(t, "q"), op)
-			p.proxies[1].BlackHole(redistest.Up) // it would be told, before anybody else
-			servers[1].Restart(t)
-			next := acquire(other.lock(t, "q"), history.Op{Client: 2, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true})
-			<-h.Done()
-			log.Lost(op.Owner, h.Until())
-			err := history.LockModel{Slack: 2 * time.Millisecond, Late: time.Second}.Check(log)
-			if strings.HasPrefix(name, "planted") {
-				require.Error(t, err, "two holders")
-			} else {
-				require.NoError(t, err)
-				require.NoError(t, next.Unlock(within(t)))
-			}
-			require.Error(t, h.Unlock(within(t)))
+			simulated(t, 3, func(t *testing.T, servers election) {
+				long := quick
+				long.WatchdogTimeout = 3 * time.Second
+				p, other := servers.behindProxies(t, long), servers.process(t, long)
+				p.proxies[2].BlackHole(redistest.Up)
+				log := history.New()
+				acquire := func(q *rlock.Lock, op history.Op) *rlock.Hold {
+					var h *rlock.Hold
+					log.Do(op, func() history.Outcome {
+						h = lock(t, plant(q), within(t))
+						return history.OK
+					})
+					return h
+				}
+				op := history.Op{Client: 1, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true}
+				h := acquire(p.lock(t, "q"), op)
+				p.proxies[1].BlackHole(redistest.Up) // it would be told, before anybody else
+				servers[1].Restart(t)
+				next := acquire(other.lock(t, "q"), history.Op{Client: 2, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true})
+				<-h.Done()
+				log.Lost(op.Owner, h.Until())
+				err := history.LockModel{Slack: 2 * time.Millisecond, Late: time.Second}.Check(log)
+				if strings.HasPrefix(name, "planted") {
+					require.Error(t, err, "two holders")
+				} else {
+					require.NoError(t, err)
+					require.NoError(t, next.Unlock(within(t)))
+				}
+				require.Error(t, h.Unlock(within(t)))
+			})
 		})
 	}
 }

@@ -160,6 +160,9 @@ func CommandCalls(t testing.TB, c rueidis.Client) map[string]int {
 	return calls
 }
 
+// InABubble reports whether the caller is in a synctest bubble, whose clock begins with the year 2000.
+func InABubble() bool { return time.Now().Year() < 2010 }
+
 // patience is how long a busy machine is given for what takes it seconds at most.
 const patience = 60 * time.Second
 
@@ -171,7 +174,7 @@ func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) 
 		limit = max(limit, patience)
 	}
 	pause := 2 * time.Millisecond
-	if time.Now().Year() < 2010 { // the clock of a bubble begins with the year 2000, and is as fast as what is done meanwhile
+	if InABubble() { // whose clock is as fast as what is done meanwhile
 		pause = 50 * time.Millisecond
 	}
 	for end := time.Now().Add(limit); !ok(); {
