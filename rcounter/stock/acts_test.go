@@ -78,7 +78,7 @@ func (m *requestModel) call(times int, deeds []stock.Deed) []stock.Answer {
 // gets more than its limit, an id keeps its answer, and what is sold, held and left is the limit.
 func TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns(t *testing.T) {
 	t.Parallel()
-	for i := range redistest.Sized(4, 8, 60) {
+	for i := range redistest.Sized(3, 4, 60) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			srv := redistest.Embedded(t)

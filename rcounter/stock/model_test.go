@@ -127,7 +127,7 @@ func TestStockKeepsToItsModel(t *testing.T) {
 			return newLossy(t, s, func() bool { return rnd.IntN(3) == 0 })
 		},
 	} {
-		for range 3 {
+		for range redistest.Sized(1, 1, 3) {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 1))
