@@ -101,9 +101,13 @@ func Each(t *testing.T, fn func(t *testing.T, s *Server)) {
 	t.Run("redis", func(t *testing.T) { fn(t, Start(t)) })
 }
 
-// NeedServer skips the test if no redis-server is installed, or fails it if RequireEnv is set. Start calls it.
+// NeedServer skips the test if no redis-server is installed, or fails it if RequireEnv is set; with -short it skips a test, not a
+// benchmark. Start calls it.
 func NeedServer(t testing.TB) {
 	t.Helper()
+	if _, ok := t.(*testing.T); ok && testing.Short() {
+		t.Skip("starts a process; leave -short out")
+	}
 	_, err := Program()
 	switch {
 	case err == nil:

@@ -32,6 +32,7 @@ func TestTheSimulatedLibraryKeepsItsPromises(t *testing.T) {
 // The network is well, and callers give up after 0 to 20 ms, in each way that there is. By default two kinds are played, by a seed
 // that has found faults with each.
 func TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle(t *testing.T) {
+	redistest.SkipShort(t)
 	var total simulation.Figures
 	usual := []string{"reentrant", "semaphore"}
 	for _, kind := range redistest.Sized(usual[:1], usual, simulation.Crowds()) {

@@ -151,6 +151,7 @@ func requireKept(t *testing.T, all []passing, o ratelimit.LimiterOptions, seed u
 // Callers come, wait, and leave at random. The server and the process answer alike; the promise is kept to the us, whoever leaves; and
 // when everybody has left, the limiter is not closed.
 func TestReservationsOfCallersThatLeaveKeepThePromise(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	c := on(t, srv.Client(t), patient)

@@ -16,6 +16,7 @@ import (
 
 // In no period do more units pass than the limit, and a unit counts for no longer than a period and a slice.
 func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	c := on(t, srv.Client(t), patient)
@@ -71,6 +72,7 @@ func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
 
 // The server's calendar is that of package time: in UTC for a century, in other zones around the changes of the clocks.
 func TestAFixedWindowEndsWithTheUnitOfTheCalendar(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	c := on(t, srv.Client(t), patient)

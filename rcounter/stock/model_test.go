@@ -117,6 +117,7 @@ func (m *model) status() (stock.Status, error) {
 
 // The wires over which the model must be kept to: as it is, everything run twice, a third of the replies lost.
 func TestStockKeepsToItsModel(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
 		"once": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
