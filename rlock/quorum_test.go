@@ -628,38 +628,40 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 }
 
 func TestCrossingVotesMakeProgress(t *testing.T) {
-	t.Parallel()
-	servers := embedded(t, 3)
-	const processes, each = 4, 3
-	rounds := redistest.Sized(3, 5, 12)
-	var inside atomic.Int32
-	var wg sync.WaitGroup
-	began := time.Now()
-	for range processes {
-		p := servers.process(t, steady)
-		q := p.lock(t, "q")
-		for range each {
-			wg.Go(func() {
-				for range rounds {
-					h, err := q.Lock(within(t))
-					if err != nil {
-						t.Error(err)
-						return
+	simulated(t, 3, func(t *testing.T, servers election) {
+		const processes, each, rounds = 4, 3, 12
+		var inside atomic.Int32
+		var wg sync.WaitGroup
+		began := time.Now()
+		for range processes {
+			p := servers.behindProxies(t, steady)
+			for _, proxy := range p.proxies {
+				proxy.Delay(rand.N(2*time.Millisecond), rand.N(2*time.Millisecond)) // else no votes cross
+			}
+			q := p.lock(t, "q")
+			for range each {
+				wg.Go(func() {
+					for range rounds {
+						h, err := q.Lock(within(t))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if inside.Add(1) != 1 {
+							t.Error("two holders")
+						}
+						inside.Add(-1)
+						if err := h.Unlock(within(t)); err != nil {
+							t.Error(err)
+						}
 					}
-					if inside.Add(1) != 1 {
-						t.Error("two holders")
-					}
-					inside.Add(-1)
-					if err := h.Unlock(within(t)); err != nil {
-						t.Error(err)
-					}
-				}
-			})
+				})
+			}
 		}
-	}
-	wg.Wait()
-	t.Logf("%d acquisitions in %v", processes*each*rounds, time.Since(began))
-	servers.empty(t, "q")
+		wg.Wait()
+		t.Logf("%d acquisitions in %v", processes*each*rounds, time.Since(began))
+		servers.empty(t, "q")
+	})
 }
 
 func TestAWaiterOfAQuorumIsWokenByTheRelease(t *testing.T) {

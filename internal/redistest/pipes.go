@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -42,3 +43,49 @@ func (p *pipes) Close() error {
 
 // Addr is the address of the server in the bubble.
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "bubble:0", Net: "pipe"} }
+
+// eager reads from a pipe whatever is written to it, at once. What is written to a pipe waits for its reader, and the server may hold a
+// mutex meanwhile. While a proxy keeps something back, for a time of the bubble, others would wait for that mutex, and as long as one does
+// the time of the bubble stands still.
+type eager struct {
+	net.Conn
+	mu   sync.Mutex
+	more *sync.Cond
+	in   []byte
+	err  error
+}
+
+func newEager(c net.Conn) *eager {
+	e := &eager{Conn: c}
+	e.more = sync.NewCond(&e.mu)
+	return e
+}
+
+func (e *eager) run() {
+	chunk := make([]byte, 64<<10)
+	for {
+		n, err := e.Conn.Read(chunk)
+		e.mu.Lock()
+		e.in, e.err = append(e.in, chunk[:n]...), err
+		e.more.Broadcast()
+		e.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read returns what has come, and the error once all of that was read.
+func (e *eager) Read(b []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.in) == 0 && e.err == nil {
+		e.more.Wait()
+	}
+	if len(e.in) == 0 {
+		return 0, e.err
+	}
+	n := copy(b, e.in)
+	e.in = slices.Delete(e.in, 0, n)
+	return n, nil
+}

@@ -272,6 +272,13 @@ func (p *Proxy) serve(client net.Conn) {
 		abort(client)
 		return
 	}
+	if p.target.dial != nil {
+		for _, c := range []*net.Conn{&client, &server} {
+			e := newEager(*c)
+			p.wg.Go(e.run)
+			*c = e
+		}
+	}
 	pr := &pair{p: p, client: client, server: server, gone: make(chan struct{}), fates: map[int]*Trap{}}
 	p.mu.Lock()
 	p.pairs[pr] = struct{}{}
