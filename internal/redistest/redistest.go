@@ -171,15 +171,14 @@ func InABubble() bool { return time.Now().Year() < 2010 }
 const patience = 60 * time.Second
 
 // Eventually polls ok until it holds, and fails the test with what if it does not within limit. A limit of ten seconds or more is
-// no promise of the library's but patience with the machine, and is a minute at least.
+// no promise of the library's but patience with the machine, and is a minute at least, though not in a bubble.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
-	if limit >= 10*time.Second {
-		limit = max(limit, patience)
-	}
 	pause := 2 * time.Millisecond
 	if InABubble() { // whose clock is as fast as what is done meanwhile
 		pause = 50 * time.Millisecond
+	} else if limit >= 10*time.Second {
+		limit = max(limit, patience)
 	}
 	for end := time.Now().Add(limit); !ok(); {
 		if time.Now().After(end) {

@@ -34,7 +34,7 @@ func TestTheSimulatedLibraryKeepsItsPromises(t *testing.T) {
 func TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle(t *testing.T) {
 	redistest.SkipShort(t)
 	var total simulation.Figures
-	usual := []string{"reentrant", "semaphore"}
+	usual := []string{"plain", "readwrite"}
 	for _, kind := range redistest.Sized(usual[:1], usual, simulation.Crowds()) {
 		seeds := []uint64{2}
 		if redistest.Long() {
