@@ -99,7 +99,7 @@ func TestAForgottenHoldIsNotRenewedAndWarnedOfOnce(t *testing.T) {
 	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 2 * time.Second})
 	l := r.locks.Reentrant("l").WithLabel("leaky")
 	work := lock(t, l, within(t)).Context(context.Background())
-	for range 20 {
+	for range 5 {
 		collect()
 	}
 	require.NoError(t, work.Err(), "one of its contexts is in use: it is not forgotten")

@@ -517,7 +517,7 @@ func TestAForgottenMultiIsNotRenewedAndEndsWithItsLease(t *testing.T) {
 	done := h.Done()
 	work := h.Context(context.Background())
 	h = nil
-	for range 20 {
+	for range 5 {
 		collect()
 	}
 	require.Zero(t, log.Count("dropped without Unlock"), "one of its contexts is in use")
