@@ -1,6 +1,6 @@
 // Package bench holds redlatch's own benchmarks, beside the floors they stand on:
 //
-//	go test -run '^$' -bench . ./bench
+//	go -C bench test -run '^$' -bench . .
 //
 // They run on a private redis-server if one is in PATH, otherwise on the embedded server of the tests, and say which in
 // a line "server: …"; on the embedded one there are no counts of server commands. Figures of two runs cannot be

@@ -16,7 +16,7 @@ import (
 // Locks that are only held (-held, 10,000 if not given), watched for the time of their lease (-lease). An operation is
 // that time. The figures of the design are for
 //
-//	go test -run '^$' -bench Renewal -benchtime 1x ./bench -held 100000 -lease 30s
+//	go -C bench test -run '^$' -bench Renewal -benchtime 1x . -held 100000 -lease 30s
 func BenchmarkRenewal(b *testing.B) {
 	for _, o := range renewals {
 		b.Run(o.name, o.run)

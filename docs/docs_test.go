@@ -1,5 +1,5 @@
-// Package docs_test keeps the documents true: their code is compiled code, the tests, files and links they name are
-// there, and the ACL lines are enough and not too much.
+// Package docs_test keeps the documents true: their code is compiled code, and the tests, files and links they name are
+// there.
 package docs_test
 
 import (

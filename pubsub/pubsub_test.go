@@ -551,6 +551,7 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 // A sentinel says only once who is the new primary; the old one, which lives on as a replica, says so only when it is
 // written to.
 func TestDialFindsTheNewPrimaryThoughTheSentinelsMessageIsLost(t *testing.T) {
+	redistest.InFull(t, "TestAServerThatComesBackIsSubscribedAgain")
 	t.Parallel()
 	s := redistest.Sentinel(t)
 	followed := redistest.NewProxy(t, s.Server)
@@ -589,6 +590,7 @@ func TestDialFindsTheNewPrimaryThoughTheSentinelsMessageIsLost(t *testing.T) {
 // A replica accepts subscriptions to the channels of its slots, and hears what its primary publishes. But a script that
 // publishes on the primary does not count who is subscribed there, and takes the process for gone.
 func TestInAClusterChannelsAreSubscribedAtPrimaries(t *testing.T) {
+	redistest.InFull(t, "TestClusterUsesShardedChannelsOnEveryNode")
 	t.Parallel()
 	s := redistest.ReplicatedCluster(t)
 	channels := map[string]redistest.Pair{}

@@ -195,6 +195,7 @@ func beBusyHolder() error {
 }
 
 func TestNoHoldIsLostOnOneProcessorWithBusyNeighbours(t *testing.T) {
+	redistest.InFull(t, "TestAHoldIsRenewedForAsLongAsItLasts")
 	t.Parallel()
 	c := redistest.Spawn(t, "busy holder", redistest.Start(t))
 	require.Equal(t, "lost 0 ", c.Line(t))

@@ -73,6 +73,7 @@ func TestALockTakenByHalfForWantOfARightIsGivenBack(t *testing.T) {
 }
 
 func TestAHoldWhoseRenewalsAreDeniedIsLostAtItsDeadlineUnlessTheRightIsBack(t *testing.T) {
+	redistest.InFull(t, "TestARefusedRenewalIsTriedUntilTheDeadline")
 	t.Parallel()
 	renewals := make(chan error, 1000)
 	r, rights := denied(t, rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) { renewals <- e.Err })})

@@ -169,13 +169,13 @@ func TestFairLockIsReenteredRenewedLostAndForced(t *testing.T) {
 func TestFairCancellationsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
+	r := newRig(t, s, rlock.Options{CallTimeout: 1500 * time.Millisecond, PollCap: 50 * time.Millisecond})
 	var won, gaveUp atomic.Int32
 	var wg sync.WaitGroup
 	for w := range 30 {
 		rnd := rand.New(rand.NewPCG(uint64(w), 11))
 		wg.Go(func() {
-			for range 40 {
+			for range redistest.Sized(10, 15, 40) {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.IntN(40_000))*time.Microsecond)
 				h, err := r.locks.Fair(fmt.Sprint("l", rnd.IntN(3))).Lock(ctx)
 				if err == nil {

@@ -28,6 +28,7 @@ const (
 )
 
 func TestHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
+	redistest.InFull(t, "TestAHundredGoroutinesInSeveralClientsExclude")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 10)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -38,6 +39,7 @@ func TestHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 }
 
 func TestHistoriesOfFairLocksUnderMixedFaultsAreLinearizable(t *testing.T) {
+	redistest.InFull(t, "TestFairLockServesInTheOrderOfAsking")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 5)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -52,6 +54,7 @@ func TestHistoriesOfFairLocksUnderMixedFaultsAreLinearizable(t *testing.T) {
 // A waiter that was not heard of for some time goes on as another owner. What was handed to the first is in nobody's
 // history until it is taken away, and a reason for refusals that the model would not understand: they are not noted.
 func TestHistoriesWithLivenessAreLinearizable(t *testing.T) {
+	redistest.InFull(t, "TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

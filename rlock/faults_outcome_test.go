@@ -109,7 +109,7 @@ func TestAGrantThatArrivesAfterItsCallerLeftIsReleased(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	lanes(t, s, 8, 200, rlock.Options{CallTimeout: 2 * time.Second}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+	lanes(t, s, 8, 100, rlock.Options{CallTimeout: 2 * time.Second}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("late-%d", i)
 		arrive := make(chan struct{})
 		fate := []redistest.Fate{redistest.HoldReply, redistest.HoldRequest}[i%2]
@@ -188,43 +188,43 @@ func TestWaitersAreWokenThoughTheirSubscriptionIsKilledAtTheRelease(t *testing.T
 
 // rueidis sends what was awaiting its reply again, unasked, when a connection's lifetime ends.
 func TestNothingIsCountedOrReleasedTwiceWhenRueidisRunsAScriptTwice(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	r := newRigWith(t, p.Server(), rlock.Options{CallTimeout: 10 * time.Second}, func(o *rueidis.ClientOption) {
-		o.ConnLifetime, o.AlwaysPipelining, o.PipelineMultiplex = 200*time.Millisecond, true, -1
-	})
-	direct := newRig(t, s, rlock.Options{})
-	warm := lock(t, r.locks.Reentrant("warm"), within(t))
-	require.NoError(t, warm.Unlock(within(t)))
-	twice := 0
-	for i := range redistest.Sized(2, 2, 4) {
-		name := fmt.Sprint("twice", i)
-		seen := 0
-		p.Trap(&redistest.Trap{Match: func(words []string) bool { // counts, and catches nothing
-			if isScript(words) && words[3] == name {
-				seen++
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		r := newRigWith(t, p.Server(), rlock.Options{CallTimeout: 10 * time.Second}, func(o *rueidis.ClientOption) {
+			o.ConnLifetime, o.AlwaysPipelining, o.PipelineMultiplex = 200*time.Millisecond, true, -1
+		})
+		direct := newRig(t, s, rlock.Options{})
+		warm := lock(t, r.locks.Reentrant("warm"), within(t))
+		require.NoError(t, warm.Unlock(within(t)))
+		twice := 0
+		for i := range redistest.Sized(2, 2, 4) {
+			name := fmt.Sprint("twice", i)
+			seen := 0
+			p.Trap(&redistest.Trap{Match: func(words []string) bool { // counts, and catches nothing
+				if isScript(words) && words[3] == name {
+					seen++
+				}
+				return false
+			}})
+			p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReplySilently})
+			h, err := r.locks.Reentrant(name).Lock(within(t))
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{string(h.Owner()): "1"}, direct.hash(t, name))
+			p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReplySilently})
+			err = h.Unlock(within(t))
+			require.True(t, err == nil || errors.Is(err, rlock.ErrLost), "%v", err) // the second run finds nothing
+			require.Empty(t, direct.hash(t, name))
+			p.Heal()
+			next := lock(t, direct.locks.Reentrant(name), within(t))
+			require.NoError(t, next.Unlock(within(t)))
+			if seen >= 4 {
+				twice++
 			}
-			return false
-		}})
-		p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReplySilently})
-		h, err := r.locks.Reentrant(name).Lock(within(t))
-		require.NoError(t, err)
-		require.Equal(t, map[string]string{string(h.Owner()): "1"}, direct.hash(t, name))
-		p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReplySilently})
-		err = h.Unlock(within(t))
-		require.True(t, err == nil || errors.Is(err, rlock.ErrLost), "%v", err) // the second run finds nothing
-		require.Empty(t, direct.hash(t, name))
-		p.Heal()
-		next := lock(t, direct.locks.Reentrant(name), within(t))
-		require.NoError(t, next.Unlock(within(t)))
-		if seen >= 4 {
-			twice++
 		}
-	}
-	require.Positive(t, twice, "it has happened")
-	require.Empty(t, keys(t, direct.redis))
+		require.Positive(t, twice, "it has happened")
+		require.Empty(t, keys(t, direct.redis))
+	})
 }
 
 func init() { roles["canceller"] = beCanceller }
@@ -303,6 +303,7 @@ func beCanceller() error {
 }
 
 func TestTenThousandCancellationsLeaveNoGoroutine(t *testing.T) {
+	redistest.InFull(t, "TestCancellationAtAnyInstantLeavesNothing")
 	t.Parallel()
 	c := redistest.Spawn(t, "canceller", redistest.Start(t))
 	require.Equal(t, "clean", c.Line(t))

@@ -158,7 +158,7 @@ func TestProcessesTakeTurnsAndNobodyStarves(t *testing.T) {
 func TestAHotLockIsNeverIdle(t *testing.T) {
 	t.Parallel()
 	const pollCap = 30 * time.Second
-	starts := redistest.Sized(4, 12, 200)
+	starts := redistest.Sized(4, 5, 200)
 	run := func(t *testing.T, x *scramble) {
 		x.work, x.think = 500*time.Microsecond, time.Millisecond
 		x.run(t, within(t), 40)
@@ -389,7 +389,7 @@ func TestGoAndJavaShareALockUnderContention(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			x := &scramble{rigs: newRigs(t, s, v.processes, rlock.Options{}), workers: 4, name: "l", work: v.work}
-			ctx, stop := context.WithTimeout(within(t), 3*time.Second)
+			ctx, stop := context.WithTimeout(within(t), redistest.Sized(2800*time.Millisecond, 2800*time.Millisecond, 5*time.Second))
 			defer stop()
 			var javas atomic.Int32
 			var wg sync.WaitGroup

@@ -287,28 +287,29 @@ func TestAGrantThatIsHalfOverIsConfirmed(t *testing.T) {
 
 // TestAGrantThatComesAfterItsLeaseIsOver, to a process that was cut off meanwhile, is not believed.
 func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := s.Client(t)
-	p := redistest.NewProxy(t, s)
-	o := rlock.Options{PollCap: 100 * time.Millisecond} // a first lease of 1 s
-	holder, cut, other := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t), newRig(t, s, rlock.Options{}).warmUp(t)
-	h := lock(t, holder.locks.Reentrant("l"), within(t))
-	first := queueUp(t, c, cut.locks.Reentrant("l"), within(t), 1)
-	second := queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
-	line := queued(t, c, "l")
-	p.Hold(redistest.Up)
-	p.Hold(redistest.Down)
-	require.NoError(t, h.Unlock(within(t)))
-	require.Equal(t, map[string]string{line[0]: "1"}, holder.hash(t, "l"))
-	got := <-second
-	require.NoError(t, got.err)
-	p.Heal()
-	require.Never(t, func() bool { return len(first) > 0 }, 300*time.Millisecond, 10*time.Millisecond, "two holders")
-	require.Equal(t, map[string]string{line[1]: "1"}, other.hash(t, "l"))
-	got.unlock(t)
-	(<-first).unlock(t)
-	redistest.Eventually(t, 20*time.Second, "no key", func() bool { return len(keys(t, c)) == 0 })
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		c := s.Client(t)
+		p := redistest.NewProxy(t, s)
+		o := rlock.Options{PollCap: 100 * time.Millisecond} // a first lease of 1 s
+		holder, cut, other := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t), newRig(t, s, rlock.Options{}).warmUp(t)
+		h := lock(t, holder.locks.Reentrant("l"), within(t))
+		first := queueUp(t, c, cut.locks.Reentrant("l"), within(t), 1)
+		second := queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
+		line := queued(t, c, "l")
+		p.Hold(redistest.Up)
+		p.Hold(redistest.Down)
+		require.NoError(t, h.Unlock(within(t)))
+		require.Equal(t, map[string]string{line[0]: "1"}, holder.hash(t, "l"))
+		got := <-second
+		require.NoError(t, got.err)
+		p.Heal()
+		require.Never(t, func() bool { return len(first) > 0 }, 300*time.Millisecond, 10*time.Millisecond, "two holders")
+		require.Equal(t, map[string]string{line[1]: "1"}, other.hash(t, "l"))
+		got.unlock(t)
+		(<-first).unlock(t)
+		redistest.Eventually(t, 20*time.Second, "no key", func() bool { return len(keys(t, c)) == 0 })
+	})
 }
 
 // TestLeasesOfHandedOverHolds: the first is short, the watchdog makes it full, and renews on only what is to be renewed.
@@ -385,58 +386,59 @@ func untilIsSafe(t testing.TB, r *rig, h *rlock.Hold) {
 
 // TestUntilIsNeverAfterTheServersExpiry: whatever delays messages and answers.
 func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	direct := newRig(t, s, rlock.Options{}).warmUp(t)
-	var wg sync.WaitGroup
-	var granted atomic.Int32
-	for i, d := range []time.Duration{0, 60 * time.Millisecond, 150 * time.Millisecond} {
-		for _, lease := range []time.Duration{0, 700 * time.Millisecond} {
-			name := fmt.Sprintf("l%d-%v", i, lease)
-			p := redistest.NewProxy(t, s)
-			waiter := newRig(t, p.Server(), rlock.Options{PollCap: 200 * time.Millisecond}).warmUp(t)
-			p.Delay(0, d)
-			wg.Go(func() {
-				for range 6 {
-					h, err := direct.locks.Reentrant(name).Lock(within(t))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got := make(chan result, 1)
-					go func() {
-						h, err := waiter.locks.Reentrant(name).WithLease(lease).Lock(within(t))
-						if err == nil {
-							until := h.Until() // the server is asked past the proxy
-							left, e := direct.redis.Do(within(t), direct.redis.B().Pttl().Key(name).Build()).AsInt64()
-							if over := time.Now().Add(time.Duration(left+1) * time.Millisecond); e == nil && until.After(over) {
-								t.Errorf("%s: believes in itself for %v longer than the server", name, until.Sub(over))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		direct := newRig(t, s, rlock.Options{}).warmUp(t)
+		var wg sync.WaitGroup
+		var granted atomic.Int32
+		for i, d := range []time.Duration{0, 60 * time.Millisecond, 150 * time.Millisecond} {
+			for _, lease := range []time.Duration{0, 700 * time.Millisecond} {
+				name := fmt.Sprintf("l%d-%v", i, lease)
+				p := redistest.NewProxy(t, s)
+				waiter := newRig(t, p.Server(), rlock.Options{PollCap: 200 * time.Millisecond}).warmUp(t)
+				p.Delay(0, d)
+				wg.Go(func() {
+					for range 6 {
+						h, err := direct.locks.Reentrant(name).Lock(within(t))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						got := make(chan result, 1)
+						go func() {
+							h, err := waiter.locks.Reentrant(name).WithLease(lease).Lock(within(t))
+							if err == nil {
+								until := h.Until() // the server is asked past the proxy
+								left, e := direct.redis.Do(within(t), direct.redis.B().Pttl().Key(name).Build()).AsInt64()
+								if over := time.Now().Add(time.Duration(left+1) * time.Millisecond); e == nil && until.After(over) {
+									t.Errorf("%s: believes in itself for %v longer than the server", name, until.Sub(over))
+								}
 							}
+							got <- result{hold: h, err: err}
+						}()
+						for range 2000 {
+							if len(queued(t, direct.redis, name)) == 1 {
+								break
+							}
+							time.Sleep(time.Millisecond)
 						}
-						got <- result{hold: h, err: err}
-					}()
-					for range 2000 {
-						if len(queued(t, direct.redis, name)) == 1 {
-							break
+						if err := h.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrUnknownOutcome) { // goes on in the background
+							t.Error(err)
 						}
-						time.Sleep(time.Millisecond)
+						g := <-got
+						if g.err != nil {
+							t.Error(g.err)
+							return
+						}
+						granted.Add(1)
+						if err := g.hold.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrUnknownOutcome) {
+							t.Error(err)
+						}
 					}
-					if err := h.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrUnknownOutcome) { // goes on in the background
-						t.Error(err)
-					}
-					g := <-got
-					if g.err != nil {
-						t.Error(g.err)
-						return
-					}
-					granted.Add(1)
-					if err := g.hold.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrUnknownOutcome) {
-						t.Error(err)
-					}
-				}
-			})
+				})
+			}
 		}
-	}
-	wg.Wait()
-	require.EqualValues(t, 36, granted.Load())
+		wg.Wait()
+		require.EqualValues(t, 36, granted.Load())
+	})
 }

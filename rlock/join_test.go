@@ -89,33 +89,34 @@ func TestAReadWriteLockIsNotJoined(t *testing.T) {
 }
 
 func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
-	parent := lock(t, a.locks.Reentrant("l"), within(t))
-	remote := b.locks.Reentrant("l").WithLease(2 * time.Second) // and never unlocks: as good as dead
-	dead := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
-	require.NoError(t, parent.Unlock(within(t)))
-	require.LessOrEqual(t, a.pttl(t, "l"), 2*time.Second, "not the parent's lease")
-	next := lock(t, a.locks.Reentrant("l"), within(t))
-	require.NoError(t, next.Unlock(within(t)))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+		parent := lock(t, a.locks.Reentrant("l"), within(t))
+		remote := b.locks.Reentrant("l").WithLease(2 * time.Second) // and never unlocks: as good as dead
+		dead := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
+		require.NoError(t, parent.Unlock(within(t)))
+		require.LessOrEqual(t, a.pttl(t, "l"), 2*time.Second, "not the parent's lease")
+		next := lock(t, a.locks.Reentrant("l"), within(t))
+		require.NoError(t, next.Unlock(within(t)))
 
-	parent = lock(t, a.locks.Reentrant("l"), within(t))
-	dead2 := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
-	<-dead2.Done()
-	redistest.Eventually(t, 10*time.Second, "its lease is over on the server", func() bool {
-		st, err := a.locks.Reentrant("l").Inspect(within(t))
-		require.NoError(t, err)
-		for _, h := range st.Holders {
-			if h.Owner == dead2.Owner() {
-				return h.Lease == 0
+		parent = lock(t, a.locks.Reentrant("l"), within(t))
+		dead2 := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
+		<-dead2.Done()
+		redistest.Eventually(t, 10*time.Second, "its lease is over on the server", func() bool {
+			st, err := a.locks.Reentrant("l").Inspect(within(t))
+			require.NoError(t, err)
+			for _, h := range st.Holders {
+				if h.Owner == dead2.Owner() {
+					return h.Lease == 0
+				}
 			}
-		}
-		return false
+			return false
+		})
+		require.NoError(t, parent.Unlock(within(t)))
+		require.Empty(t, a.hash(t, "l"), "the dead joiner is swept out with the last of the living")
+		require.ErrorIs(t, dead.Unlock(within(t)), rlock.ErrLost)
 	})
-	require.NoError(t, parent.Unlock(within(t)))
-	require.Empty(t, a.hash(t, "l"), "the dead joiner is swept out with the last of the living")
-	require.ErrorIs(t, dead.Unlock(within(t)), rlock.ErrLost)
 }
 
 func TestADeadParentKeepsNobodyOutAfterItsJoiner(t *testing.T) {

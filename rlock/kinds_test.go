@@ -145,22 +145,22 @@ func TestEveryKindExcludes(t *testing.T) {
 }
 
 func TestEveryKindIsRenewedAndLost(t *testing.T) {
-	t.Parallel()
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 3 * time.Second})
-			h := lock(t, k.lock(r.locks, "l"), within(t))
-			first := h.Until()
-			redistest.Eventually(t, 60*time.Second, "renewed", func() bool { return h.Until().Sub(first) > 3*time.Second })
-			require.NoError(t, h.Err())
-			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
-			select {
-			case <-h.Done():
-			case <-time.After(60 * time.Second):
-				t.Fatal("not noticed")
-			}
-			require.ErrorIs(t, h.Err(), rlock.ErrLost)
+			simulated(t, 1, func(t *testing.T, servers election) {
+				r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 3 * time.Second})
+				h := lock(t, k.lock(r.locks, "l"), within(t))
+				first := h.Until()
+				redistest.Eventually(t, 60*time.Second, "renewed", func() bool { return h.Until().Sub(first) > 3*time.Second })
+				require.NoError(t, h.Err())
+				require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+				select {
+				case <-h.Done():
+				case <-time.After(60 * time.Second):
+					t.Fatal("not noticed")
+				}
+				require.ErrorIs(t, h.Err(), rlock.ErrLost)
+			})
 		})
 	}
 }
@@ -427,6 +427,7 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 
 // Reentrant locks have more of these: TestHistoriesUnderMixedFaultsAreLinearizable.
 func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
+	redistest.InFull(t, "TestEveryKindExcludes")
 	t.Parallel()
 	all := maps.Clone(exclusive)
 	all["Fair"] = exclusiveKind{lock: (*rlock.Client).Fair, again: true, typ: "hash"}

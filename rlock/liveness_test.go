@@ -21,7 +21,7 @@ import (
 func init() { roles["living"] = beLiving }
 
 // beat is short, and its three are still long for a busy machine.
-const beat = 700 * time.Millisecond
+const beat = 400 * time.Millisecond
 
 func living() rlock.Options {
 	return rlock.Options{Liveness: true, Heartbeat: beat, WatchdogTimeout: lease, Process: "test"}
@@ -111,42 +111,43 @@ func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T)
 }
 
 func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	o := living()
-	o.Heartbeat = 2 * beat // the trust of three of them outlasts a busy machine's pauses
-	r, other := newRig(t, s, o), newRig(t, s, o)
-	h := lock(t, r.locks.Reentrant("l"), within(t))
-	h2 := lock(t, r.locks.ReadWrite("rw").Read(), within(t))
-	c := s.Client(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 8*o.Heartbeat)
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, l := range []*rlock.Lock{other.locks.Reentrant("l"), other.locks.ReadWrite("rw").Write()} {
-		wg.Go(func() {
-			_, err := l.Lock(ctx)
-			if err == nil {
-				t.Errorf("%s was taken", l.Name())
-			}
-		})
-	}
-	// Heartbeats that go are no proof: the next one brings them back.
-	deleted := 0
-	for ctx.Err() == nil {
-		time.Sleep(2 * o.Heartbeat)
-		for _, key := range keys(t, c) {
-			if strings.HasPrefix(key, "redlatch_alive:") {
-				require.NoError(t, c.Do(within(t), c.B().Del().Key(key).Build()).Error())
-				deleted++
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		o := living()
+		o.Heartbeat = 2 * beat // the trust of three of them outlasts a busy machine's pauses
+		r, other := newRig(t, s, o), newRig(t, s, o)
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		h2 := lock(t, r.locks.ReadWrite("rw").Read(), within(t))
+		c := s.Client(t)
+		ctx, cancel := context.WithTimeout(context.Background(), 8*o.Heartbeat)
+		defer cancel()
+		var wg sync.WaitGroup
+		for _, l := range []*rlock.Lock{other.locks.Reentrant("l"), other.locks.ReadWrite("rw").Write()} {
+			wg.Go(func() {
+				_, err := l.Lock(ctx)
+				if err == nil {
+					t.Errorf("%s was taken", l.Name())
+				}
+			})
+		}
+		// Heartbeats that go are no proof: the next one brings them back.
+		deleted := 0
+		for ctx.Err() == nil {
+			time.Sleep(2 * o.Heartbeat)
+			for _, key := range keys(t, c) {
+				if strings.HasPrefix(key, "redlatch_alive:") {
+					require.NoError(t, c.Do(within(t), c.B().Del().Key(key).Build()).Error())
+					deleted++
+				}
 			}
 		}
-	}
-	wg.Wait()
-	require.NotZero(t, deleted)
-	require.NoError(t, h.Err())
-	require.NoError(t, h2.Err())
-	require.NoError(t, h.Unlock(within(t)))
-	require.NoError(t, h2.Unlock(within(t)))
+		wg.Wait()
+		require.NotZero(t, deleted)
+		require.NoError(t, h.Err())
+		require.NoError(t, h2.Err())
+		require.NoError(t, h.Unlock(within(t)))
+		require.NoError(t, h2.Unlock(within(t)))
+	})
 }
 
 func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
@@ -165,7 +166,7 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 		"Reentrant": r.locks.Reentrant("Reentrant"), "Fair": r.locks.Fair("Fair"), "Write": r.locks.ReadWrite("Write").Write(), "Java": r.locks.Reentrant("Java"),
 	} {
 		wg.Go(func() {
-			if _, err := l.TryLock(within(t), 8*beat, 0); !isNotAcquired(err) {
+			if _, err := l.TryLock(within(t), 5*beat, 0); !isNotAcquired(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -176,23 +177,24 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 // What another program sets as the value of its plain mutex may be any text, and one in sixteen random ones has the digit
 // of our version at its place.
 func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := newRig(t, s, living())
-	var wg sync.WaitGroup
-	for name, value := range map[string]string{
-		"random digits": "0123456789abcd800a0123456789abcdef012345",
-		"a UUID":        "8c2d3a54-1111-8001-9fff-0123456789ab",
-		"and a word":    "8c2d3a54-1111-8001-9fff-0123456789ab:host",
-	} {
-		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key(name).Value(value).Px(lease).Build()).Error())
-		wg.Go(func() {
-			if _, err := r.locks.Plain(name).TryLock(within(t), 8*beat, 0); !isNotAcquired(err) {
-				t.Errorf("%s: %v", name, err)
-			}
-		})
-	}
-	wg.Wait()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		r := newRig(t, s, living())
+		var wg sync.WaitGroup
+		for name, value := range map[string]string{
+			"random digits": "0123456789abcd800a0123456789abcdef012345",
+			"a UUID":        "8c2d3a54-1111-8001-9fff-0123456789ab",
+			"and a word":    "8c2d3a54-1111-8001-9fff-0123456789ab:host",
+		} {
+			require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key(name).Value(value).Px(lease).Build()).Error())
+			wg.Go(func() {
+				if _, err := r.locks.Plain(name).TryLock(within(t), 8*beat, 0); !isNotAcquired(err) {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
 }
 
 func isNotAcquired(err error) bool {
@@ -201,46 +203,47 @@ func isNotAcquired(err error) bool {
 
 // A holder that is cut off from the server stops before anybody can take over, though its lease has minutes to go.
 func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var wg sync.WaitGroup
-	for n := range 8 {
-		wg.Go(func() {
-			name := fmt.Sprint("l", n)
-			p := redistest.NewProxy(t, s)
-			r, other := newRig(t, p.Server(), living()), newRig(t, s, living())
-			h, err := r.locks.Reentrant(name).Lock(within(t))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			got := make(chan time.Time, 1)
-			go func() {
-				h, err := other.locks.Reentrant(name).Lock(within(t))
-				got <- time.Now()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		var wg sync.WaitGroup
+		for n := range 8 {
+			wg.Go(func() {
+				name := fmt.Sprint("l", n)
+				p := redistest.NewProxy(t, s)
+				r, other := newRig(t, p.Server(), living()), newRig(t, s, living())
+				h, err := r.locks.Reentrant(name).Lock(within(t))
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				h.Unlock(within(t))
-			}()
-			time.Sleep(time.Duration(n) * beat / 3)
-			p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[n%2])
-			for !h.Until().Before(time.Now()) {
-				time.Sleep(time.Millisecond)
-			}
-			until := h.Until()
-			<-h.Done()
-			if h.Err() != rlock.ErrLost {
-				t.Errorf("%d: %v", n, h.Err())
-			}
-			if at := <-got; at.Before(until) {
-				t.Errorf("%d: taken over %v before the holder stopped", n, until.Sub(at))
-			}
-			p.Heal()
-		})
-	}
-	wg.Wait()
+				got := make(chan time.Time, 1)
+				go func() {
+					h, err := other.locks.Reentrant(name).Lock(within(t))
+					got <- time.Now()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					h.Unlock(within(t))
+				}()
+				time.Sleep(time.Duration(n) * beat / 3)
+				p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[n%2])
+				for !h.Until().Before(time.Now()) {
+					time.Sleep(time.Millisecond)
+				}
+				until := h.Until()
+				<-h.Done()
+				if h.Err() != rlock.ErrLost {
+					t.Errorf("%d: %v", n, h.Err())
+				}
+				if at := <-got; at.Before(until) {
+					t.Errorf("%d: taken over %v before the holder stopped", n, until.Sub(at))
+				}
+				p.Heal()
+			})
+		}
+		wg.Wait()
+	})
 }
 
 // A waiter that was handed the lock while it was cut off, and lost it again to one that watched, comes back as another
@@ -291,61 +294,63 @@ func outage(p *redistest.Proxy) {
 
 // It is another owner then, and the queue knows only those that ask for a place.
 func TestAFairWaiterThatWasCutOffForLongQueuesAnewAndIsHandedTheLock(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	holder, cut := newRig(t, s, living()), newRig(t, p.Server(), living())
-	h := lock(t, holder.locks.Fair("l"), within(t))
-	got := pass(t, cut.locks.Fair("l"))
-	hasPlace := func(owner string) bool {
-		there, err := holder.redis.Do(within(t), holder.redis.B().Hexists().Key("redlatch_fair:{l}").Field(owner).Build()).AsBool()
-		return err == nil && there
-	}
-	holder.queued(t, "l", 1)
-	before := holder.queue(t, "l")[0]
-	redistest.Eventually(t, 20*time.Second, "it can be handed the lock", func() bool { return hasPlace(before) })
-	outage(p)
-	redistest.Eventually(t, 20*time.Second, "it queues as another owner, alone, and can be handed the lock as that one", func() bool {
-		line := holder.queue(t, "l")
-		return len(line) == 1 && line[0] != before && hasPlace(line[0])
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		holder, cut := newRig(t, s, living()), newRig(t, p.Server(), living())
+		h := lock(t, holder.locks.Fair("l"), within(t))
+		got := pass(t, cut.locks.Fair("l"))
+		hasPlace := func(owner string) bool {
+			there, err := holder.redis.Do(within(t), holder.redis.B().Hexists().Key("redlatch_fair:{l}").Field(owner).Build()).AsBool()
+			return err == nil && there
+		}
+		holder.queued(t, "l", 1)
+		before := holder.queue(t, "l")[0]
+		redistest.Eventually(t, 20*time.Second, "it can be handed the lock", func() bool { return hasPlace(before) })
+		outage(p)
+		redistest.Eventually(t, 20*time.Second, "it queues as another owner, alone, and can be handed the lock as that one", func() bool {
+			line := holder.queue(t, "l")
+			return len(line) == 1 && line[0] != before && hasPlace(line[0])
+		})
+		require.NoError(t, h.Unlock(within(t)))
+		require.NoError(t, <-got)
+		require.Empty(t, holder.queue(t, "l"))
 	})
-	require.NoError(t, h.Unlock(within(t)))
-	require.NoError(t, <-got)
-	require.Empty(t, holder.queue(t, "l"))
 }
 
 func TestAWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	holder, cut := newRig(t, s, living()), newRig(t, p.Server(), living())
-	h := lock(t, holder.locks.ReadWrite("l").Read(), within(t))
-	got := pass(t, cut.locks.ReadWrite("l").Write())
-	waits := func() (owner rlock.Owner) {
-		redistest.Eventually(t, 20*time.Second, "the writer waits", func() bool {
-			state, err := holder.locks.Reentrant("l").Inspect(within(t))
-			if err == nil && len(state.Waiters) == 1 {
-				owner = state.Waiters[0].Owner
-			}
-			return owner != ""
-		})
-		return owner
-	}
-	before := waits()
-	outage(p)
-	redistest.Eventually(t, 20*time.Second, "it waits as another owner", func() bool { return waits() != before })
-	// As long as its process is not subscribed again it does not count as there.
-	redistest.Eventually(t, 20*time.Second, "it keeps readers out", func() bool {
-		r, err := holder.locks.ReadWrite("l").Read().WithLabel("another").TryLock(within(t), 0, 0)
-		if err == nil {
-			require.NoError(t, r.Unlock(within(t)))
-			return false
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		holder, cut := newRig(t, s, living()), newRig(t, p.Server(), living())
+		h := lock(t, holder.locks.ReadWrite("l").Read(), within(t))
+		got := pass(t, cut.locks.ReadWrite("l").Write())
+		waits := func() (owner rlock.Owner) {
+			redistest.Eventually(t, 20*time.Second, "the writer waits", func() bool {
+				state, err := holder.locks.Reentrant("l").Inspect(within(t))
+				if err == nil && len(state.Waiters) == 1 {
+					owner = state.Waiters[0].Owner
+				}
+				return owner != ""
+			})
+			return owner
 		}
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		return true
+		before := waits()
+		outage(p)
+		redistest.Eventually(t, 20*time.Second, "it waits as another owner", func() bool { return waits() != before })
+		// As long as its process is not subscribed again it does not count as there.
+		redistest.Eventually(t, 20*time.Second, "it keeps readers out", func() bool {
+			r, err := holder.locks.ReadWrite("l").Read().WithLabel("another").TryLock(within(t), 0, 0)
+			if err == nil {
+				require.NoError(t, r.Unlock(within(t)))
+				return false
+			}
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			return true
+		})
+		require.NoError(t, h.Unlock(within(t)))
+		require.NoError(t, <-got)
 	})
-	require.NoError(t, h.Unlock(within(t)))
-	require.NoError(t, <-got)
 }
 
 func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
@@ -362,35 +367,36 @@ func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
 
 // A thousand locks cost what one does, and short holds nothing.
 func TestOneHeartbeatServesAllLocks(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := newRig(t, s, living())
-	c := s.Client(t)
-	beats := func() int {
-		return redistest.CommandCalls(t, c)["set"]
-	}
-	for range 200 {
-		require.NoError(t, lock(t, r.locks.Reentrant("short"), within(t)).Unlock(within(t)))
-	}
-	var holds []*rlock.Hold
-	for n := range 1000 {
-		holds = append(holds, lock(t, r.locks.Reentrant(fmt.Sprint("l", n)), within(t)))
-	}
-	redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool { return beats() > 0 })
-	time.Sleep(5 * beat)
-	require.LessOrEqual(t, beats(), 2, "the key is made once, then its expiry moves")
-	found := 0
-	for _, key := range keys(t, c) {
-		if strings.HasPrefix(key, "redlatch_alive:") {
-			found++
-			require.Greater(t, r.pttl(t, key), time.Duration(0))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		r := newRig(t, s, living())
+		c := s.Client(t)
+		beats := func() int {
+			return redistest.CommandCalls(t, c)["set"]
 		}
-	}
-	require.Equal(t, 1, found)
-	for _, h := range holds {
-		require.NoError(t, h.Unlock(within(t)))
-	}
-	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
+		for range 200 {
+			require.NoError(t, lock(t, r.locks.Reentrant("short"), within(t)).Unlock(within(t)))
+		}
+		var holds []*rlock.Hold
+		for n := range 1000 {
+			holds = append(holds, lock(t, r.locks.Reentrant(fmt.Sprint("l", n)), within(t)))
+		}
+		redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool { return beats() > 0 })
+		time.Sleep(5 * beat)
+		require.LessOrEqual(t, beats(), 2, "the key is made once, then its expiry moves")
+		found := 0
+		for _, key := range keys(t, c) {
+			if strings.HasPrefix(key, "redlatch_alive:") {
+				found++
+				require.Greater(t, r.pttl(t, key), time.Duration(0))
+			}
+		}
+		require.Equal(t, 1, found)
+		for _, h := range holds {
+			require.NoError(t, h.Unlock(within(t)))
+		}
+		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
+	})
 }
 
 func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {
@@ -406,6 +412,7 @@ func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {
 }
 
 func TestLivenessInACluster(t *testing.T) {
+	redistest.InFull(t, "TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases")
 	t.Parallel()
 	s := redistest.Cluster(t)
 	o := living()

@@ -80,15 +80,15 @@ func TestLossIsNoticedAtOnceWhereKeysAreTracked(t *testing.T) {
 
 func TestRenewalsKeepTheKeyTracked(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 3 * time.Second})
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 1200 * time.Millisecond})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	tracked(t, r.redis, 1)
 	first := h.Until()
-	redistest.Eventually(t, 20*time.Second, "several renewals", func() bool { return h.Until().Sub(first) > 500*time.Millisecond })
+	redistest.Eventually(t, 20*time.Second, "several renewals", func() bool { return h.Until().Sub(first) > 200*time.Millisecond })
 	tracked(t, r.redis, 1)
 	before := redistest.CommandCalls(t, r.redis)["evalsha"]
 	first = h.Until()
-	redistest.Eventually(t, 60*time.Second, "five more", func() bool { return h.Until().Sub(first) >= 4500*time.Millisecond })
+	redistest.Eventually(t, 60*time.Second, "five more", func() bool { return h.Until().Sub(first) >= 1800*time.Millisecond })
 	calls := redistest.CommandCalls(t, r.redis)["evalsha"] - before
 	require.LessOrEqual(t, calls, 8, "its own renewals must not make it look again, which would be ten")
 	require.NoError(t, h.Unlock(within(t)))
@@ -96,10 +96,10 @@ func TestRenewalsKeepTheKeyTracked(t *testing.T) {
 
 func TestAForgottenHoldIsNotRenewedAndWarnedOfOnce(t *testing.T) {
 	t.Parallel()
-	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 3 * time.Second})
+	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 2 * time.Second})
 	l := r.locks.Reentrant("l").WithLabel("leaky")
 	work := lock(t, l, within(t)).Context(context.Background())
-	for range 20 {
+	for range 5 {
 		collect()
 	}
 	require.NoError(t, work.Err(), "one of its contexts is in use: it is not forgotten")
@@ -167,24 +167,22 @@ func TestLossInAClusterIsNoticedAtOnceWhereInvalidationsAreObserved(t *testing.T
 func TestTheChannelOfAForgottenHoldIsClosedWithItsLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 2 * time.Second})
-	for name, lease := range map[string]time.Duration{"renewed": 0, "fixed": 2 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			h, err := r.locks.Reentrant(name).TryLock(within(t), 0, lease)
-			require.NoError(t, err)
-			done := h.Done() // all that is kept of it
-			end := time.After(60 * time.Second)
-			for {
-				collect()
-				select {
-				case <-done:
-					return
-				case <-end:
-					t.Fatal("still open")
-				case <-time.After(10 * time.Millisecond):
-				}
+	redistest.SideBySide(t, map[string]time.Duration{"renewed": 0, "fixed": 2 * time.Second}, func(t *testing.T, name string, lease time.Duration) {
+		h, err := r.locks.Reentrant(name).TryLock(within(t), 0, lease)
+		require.NoError(t, err)
+		done := h.Done() // all that is kept of it
+		end := time.After(60 * time.Second)
+		for {
+			collect()
+			select {
+			case <-done:
+				return
+			case <-end:
+				t.Fatal("still open")
+			case <-time.After(10 * time.Millisecond):
 			}
-		})
-	}
+		}
+	})
 }
 
 // One loss is one error: which look finds it first is a race, and callers act on ErrLost.

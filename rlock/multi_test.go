@@ -119,7 +119,7 @@ func TestAMultiIsAllOrNone(t *testing.T) {
 
 				for _, held := range []string{"a", "b", "c"} {
 					of := lock(t, other.locks.Reentrant(held).WithLease(time.Minute), within(t))
-					for _, waitTime := range []time.Duration{0, 300 * time.Millisecond} {
+					for _, waitTime := range []time.Duration{0, 100 * time.Millisecond} {
 						_, err = m.TryLock(within(t), waitTime, 0)
 						require.ErrorIs(t, err, rlock.ErrNotAcquired)
 						var contended *rlock.NotAcquiredError
@@ -129,7 +129,7 @@ func TestAMultiIsAllOrNone(t *testing.T) {
 						require.InDelta(t, time.Minute, contended.Lease, float64(30*time.Second))
 						redistest.Eventually(t, 20*time.Second, "only what another holds is left", func() bool { return holders(t, r, "a", "b", "c") == 1 })
 					}
-					ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+					ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 					_, err = m.Lock(ctx)
 					cancel()
 					require.ErrorIs(t, err, rlock.ErrNotAcquired)
@@ -172,36 +172,36 @@ func TestAMultiWaitsForEachOfMany(t *testing.T) {
 // Redisson took the wait and the lease of each member from those of the whole, so that with a lease shorter than the wait
 // the first members were free again when the last was granted.
 func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	// A call without a reply would have it give back what it has, and begin anew.
-	r, other := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second}), newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second})
-	const lease = 4 * time.Second
-	last := lock(t, other.locks.Reentrant("z"), within(t))
-	got := make(chan result, 1)
-	go func() {
-		h, err := multi(t, reentrants(r, "z", "b", "a")...).TryLock(within(t), 40*time.Second, lease)
-		got <- result{h, err, time.Now()}
-	}()
-	redistest.Eventually(t, 20*time.Second, "it holds the first two", func() bool { return holders(t, other, "a", "b") == 2 })
-	owners := fmt.Sprint(other.hash(t, "a"), other.hash(t, "b"))
-	for end := time.Now().Add(2 * lease); time.Now().Before(end); {
-		_, err := other.locks.Reentrant("a").TryLock(within(t), 10*time.Millisecond, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-	}
-	require.Equal(t, owners, fmt.Sprint(other.hash(t, "a"), other.hash(t, "b")), "for two leases")
-	require.NoError(t, last.Unlock(within(t)))
-	res := <-got
-	require.NoError(t, res.err)
-	require.Greater(t, res.hold.Until().Sub(res.at), lease/2, "all of them for the whole lease")
-	<-res.hold.Done()
-	require.ErrorIs(t, res.hold.Err(), rlock.ErrLost, "a fixed lease is not renewed")
-	require.ErrorIs(t, res.hold.Unlock(within(t)), rlock.ErrLost)
-	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, other.redis)) == 0 })
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		// A call without a reply would have it give back what it has, and begin anew.
+		r, other := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second}), newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second})
+		const lease = 4 * time.Second
+		last := lock(t, other.locks.Reentrant("z"), within(t))
+		got := make(chan result, 1)
+		go func() {
+			h, err := multi(t, reentrants(r, "z", "b", "a")...).TryLock(within(t), 40*time.Second, lease)
+			got <- result{h, err, time.Now()}
+		}()
+		redistest.Eventually(t, 20*time.Second, "it holds the first two", func() bool { return holders(t, other, "a", "b") == 2 })
+		owners := fmt.Sprint(other.hash(t, "a"), other.hash(t, "b"))
+		for end := time.Now().Add(2 * lease); time.Now().Before(end); {
+			_, err := other.locks.Reentrant("a").TryLock(within(t), 10*time.Millisecond, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		}
+		require.Equal(t, owners, fmt.Sprint(other.hash(t, "a"), other.hash(t, "b")), "for two leases")
+		require.NoError(t, last.Unlock(within(t)))
+		res := <-got
+		require.NoError(t, res.err)
+		require.Greater(t, res.hold.Until().Sub(res.at), lease/2, "all of them for the whole lease")
+		<-res.hold.Done()
+		require.ErrorIs(t, res.hold.Err(), rlock.ErrLost, "a fixed lease is not renewed")
+		require.ErrorIs(t, res.hold.Unlock(within(t)), rlock.ErrLost)
+		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, other.redis)) == 0 })
+	})
 }
 
 func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) {
-	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, r *rig){
 		"DEL": func(t *testing.T, r *rig) {
 			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("b").Build()).Error())
@@ -213,21 +213,22 @@ func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) 
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const lease = 3 * time.Second
-			r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: lease})
-			h := lock(t, multi(t, reentrants(r, "a", "b", "c")...), within(t))
-			work := h.Context(context.Background())
-			lose(t, r)
-			<-work.Done()
-			require.ErrorIs(t, context.Cause(work), rlock.ErrLost)
-			require.ErrorIs(t, h.Err(), rlock.ErrLost)
-			time.Sleep(lease + lease/6)
-			require.Equal(t, 2, holders(t, r, "a", "c"), "nothing releases a lock under running work")
-			require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrLost)
-			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
-			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost, "the first result")
-			require.Zero(t, holders(t, r, "a", "b", "c"))
+			simulated(t, 1, func(t *testing.T, servers election) {
+				const lease = 3 * time.Second
+				r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: lease})
+				h := lock(t, multi(t, reentrants(r, "a", "b", "c")...), within(t))
+				work := h.Context(context.Background())
+				lose(t, r)
+				<-work.Done()
+				require.ErrorIs(t, context.Cause(work), rlock.ErrLost)
+				require.ErrorIs(t, h.Err(), rlock.ErrLost)
+				time.Sleep(lease + lease/6)
+				require.Equal(t, 2, holders(t, r, "a", "c"), "nothing releases a lock under running work")
+				require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrLost)
+				require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+				require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost, "the first result")
+				require.Zero(t, holders(t, r, "a", "b", "c"))
+			})
 		})
 	}
 }
@@ -447,29 +448,29 @@ func TestUnlockAfterKeepsAllMembersFromWhenAllWereThere(t *testing.T) {
 }
 
 func TestWithLivenessACrashedHoldersMultiAndQuorumAreTakenOver(t *testing.T) {
-	t.Parallel()
-	o := rlock.Options{Liveness: true, Heartbeat: beat}
-	servers := embedded(t, 3)
-	dead, alive := servers.behindProxies(t, o), servers.process(t, o)
-	of := func(p *process) (*rlock.Lock, *rlock.Lock) {
-		return multi(t, p.rigs[0].locks.Reentrant("a"), p.rigs[1].locks.Reentrant("b")), p.lock(t, "q")
-	}
-	several, quorum := of(dead)
-	holds := []*rlock.Hold{lock(t, several, within(t)), lock(t, quorum, within(t))}
-	for _, proxy := range dead.proxies {
-		proxy.BlackHole(redistest.Up)
-	}
-	several, quorum = of(alive)
-	for i, l := range []*rlock.Lock{several, quorum} {
-		h, err := l.TryLock(within(t), 15*time.Second, 0) // half of the lease
-		require.NoError(t, err)
-		select {
-		case <-holds[i].Done():
-		default:
-			require.False(t, time.Now().Before(holds[i].Until()), "it is over before")
+	simulated(t, 3, func(t *testing.T, servers election) {
+		o := rlock.Options{Liveness: true, Heartbeat: beat}
+		dead, alive := servers.behindProxies(t, o), servers.process(t, o)
+		of := func(p *process) (*rlock.Lock, *rlock.Lock) {
+			return multi(t, p.rigs[0].locks.Reentrant("a"), p.rigs[1].locks.Reentrant("b")), p.lock(t, "q")
 		}
-		require.NoError(t, h.Unlock(within(t)))
-	}
+		several, quorum := of(dead)
+		holds := []*rlock.Hold{lock(t, several, within(t)), lock(t, quorum, within(t))}
+		for _, proxy := range dead.proxies {
+			proxy.BlackHole(redistest.Up)
+		}
+		several, quorum = of(alive)
+		for i, l := range []*rlock.Lock{several, quorum} {
+			h, err := l.TryLock(within(t), 15*time.Second, 0) // half of the lease
+			require.NoError(t, err)
+			select {
+			case <-holds[i].Done():
+			default:
+				require.False(t, time.Now().Before(holds[i].Until()), "it is over before")
+			}
+			require.NoError(t, h.Unlock(within(t)))
+		}
+	})
 }
 
 func TestAClosedClientEndsAMulti(t *testing.T) {
@@ -510,13 +511,13 @@ func TestMaxHoldOfAMemberEndsAMulti(t *testing.T) {
 
 func TestAForgottenMultiIsNotRenewedAndEndsWithItsLease(t *testing.T) {
 	t.Parallel()
-	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 6 * time.Second})
+	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 1800 * time.Millisecond})
 	m := multi(t, reentrants(r, "a", "b")...)
 	h := lock(t, m, within(t))
 	done := h.Done()
 	work := h.Context(context.Background())
 	h = nil
-	for range 20 {
+	for range 5 {
 		collect()
 	}
 	require.Zero(t, log.Count("dropped without Unlock"), "one of its contexts is in use")
@@ -859,6 +860,7 @@ func TestCancellingAMultiAtAnyInstantLeavesNothing(t *testing.T) {
 }
 
 func TestMultiHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
+	redistest.InFull(t, "TestAMultiIsAllOrNone")
 	t.Parallel()
 	s := redistest.Start(t)
 	log := history.New()

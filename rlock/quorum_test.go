@@ -49,6 +49,12 @@ func (servers election) votingFor(t testing.TB, lease time.Duration) election {
 	return servers
 }
 
+// simulated runs fn in a bubble with n servers that vote.
+func simulated(t *testing.T, n int, fn func(t *testing.T, servers election)) {
+	t.Helper()
+	redistest.Simulated(t, n, func(t *testing.T, servers []*redistest.Server) { fn(t, servers) })
+}
+
 func embedded(t testing.TB, n int) (servers election) {
 	for range n {
 		servers = append(servers, redistest.Embedded(t))
@@ -319,60 +325,74 @@ var fates = map[string]func(t *testing.T, s *redistest.Server, p *redistest.Prox
 
 func kill(t *testing.T, s *redistest.Server) {
 	t.Helper()
-	if s.Embedded != nil {
-		s.Embedded.Close()
+	if s.Process == nil {
+		s.Kill(t)
 	} else {
 		require.NoError(t, s.Process.Kill())
 	}
 }
 
 func TestAnyMinorityOfServersMayFail(t *testing.T) {
-	steady := steady
-	steady.WatchdogTimeout, steady.CallTimeout = 8*time.Second, 2*time.Second // of which a busy machine may be busy with other things for half
-	type trial struct {
-		fate    string
-		n       int
-		servers election
-	}
-	trials := map[string]trial{}
 	for fate := range fates {
 		for _, n := range []int{3, 5} {
-			begin := embedded // the network's doing
-			if fate == "stopped" || fate == "restarted" || fate == "killed" && n == 3 {
-				begin = started
-			}
-			trials[fmt.Sprint(fate, " of ", n)] = trial{fate, n, begin(t, n)}
+			t.Run(fmt.Sprint(fate, " of ", n), func(t *testing.T) {
+				simulated(t, n, func(t *testing.T, servers election) { minorityFails(t, fate, servers) })
+			})
 		}
 	}
+}
+
+func TestAnyMinorityOfProcessesMayFail(t *testing.T) {
+	redistest.InFull(t, "TestAnyMinorityOfServersMayFail")
+	trials := map[string]election{"stopped": started(t, 3), "restarted": started(t, 5), "killed": started(t, 3)}
 	t.Parallel()
-	redistest.SideBySide(t, trials, func(t *testing.T, _ string, c trial) {
-		servers := c.servers.votingFor(t, steady.WatchdogTimeout)
-		p, other := servers.behindProxies(t, steady), servers.behindProxies(t, steady)
-		q, theirs := p.lock(t, "q"), other.lock(t, "q")
-		h := lock(t, q, within(t))
-		unlocked(t, h)
-		unlocked(t, lock(t, theirs, within(t)))
-		servers.empty(t, "q")
-		h = lock(t, q, within(t))
-		redistest.Eventually(t, 30*time.Second, "all voted", func() bool { return len(p.rigs) == servers.votes(t, "q") })
-		for _, i := range rand.Perm(c.n)[:(c.n-1)/2] {
-			fates[c.fate](t, servers[i], p.proxies[i])
-			if strings.HasPrefix(c.fate, "black") || c.fate == "mute" || c.fate == "slow" {
-				fates[c.fate](t, servers[i], other.proxies[i])
-			}
-		}
-		first := h.Until()
-		redistest.Eventually(t, 60*time.Second, "renewed by the others for more than a lease", func() bool {
-			return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4
-		})
-		require.NoError(t, h.Err())
-		_, err := theirs.TryLock(within(t), 50*time.Millisecond, 0)
-		require.Error(t, err)
-		require.NotErrorIs(t, err, rlock.ErrInvalidOption)
-		require.NoError(t, h.Extend(within(t), steady.WatchdogTimeout))
-		unlocked(t, h)
-		unlocked(t, lock(t, theirs, within(t)))
+	redistest.SideBySide(t, trials, func(t *testing.T, fate string, servers election) {
+		minorityFails(t, fate, servers.votingFor(t, 8*time.Second))
 	})
+}
+
+// befall has the fate befall a server, as all see it who are behind the proxies.
+func befall(t *testing.T, fate string, s *redistest.Server, proxies ...*redistest.Proxy) {
+	switch {
+	case fate == "stopped" && s.Process == nil:
+		for _, p := range proxies {
+			p.Hold(redistest.Up)
+			p.Hold(redistest.Down)
+		}
+	case fate == "black-holed" || fate == "mute" || fate == "slow":
+		for _, p := range proxies {
+			fates[fate](t, s, p)
+		}
+	default:
+		fates[fate](t, s, nil)
+	}
+}
+
+func minorityFails(t *testing.T, fate string, servers election) {
+	steady := steady
+	steady.WatchdogTimeout, steady.CallTimeout = 8*time.Second, 2*time.Second // of which a busy machine may be busy with other things for half
+	p, other := servers.behindProxies(t, steady), servers.behindProxies(t, steady)
+	q, theirs := p.lock(t, "q"), other.lock(t, "q")
+	h := lock(t, q, within(t))
+	unlocked(t, h)
+	unlocked(t, lock(t, theirs, within(t)))
+	servers.empty(t, "q")
+	h = lock(t, q, within(t))
+	redistest.Eventually(t, 30*time.Second, "all voted", func() bool { return len(p.rigs) == servers.votes(t, "q") })
+	for _, i := range rand.Perm(len(servers))[:(len(servers)-1)/2] {
+		befall(t, fate, servers[i], p.proxies[i], other.proxies[i])
+	}
+	first := h.Until()
+	redistest.Eventually(t, 60*time.Second, "renewed by the others for more than a lease", func() bool {
+		return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4
+	})
+	require.NoError(t, h.Err())
+	_, err := theirs.TryLock(within(t), 50*time.Millisecond, 0)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, rlock.ErrInvalidOption)
+	require.NoError(t, h.Extend(within(t), steady.WatchdogTimeout))
+	unlocked(t, h)
+	unlocked(t, lock(t, theirs, within(t)))
 }
 
 // unlocked unlocks h. A majority says so, or says so later: a busy machine has no half second for each answer now and then.
@@ -440,47 +460,48 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 }
 
 func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
-	servers := started(t, 3)
-	t.Parallel()
-	servers.votingFor(t, steady.WatchdogTimeout)
-	p, other := servers.process(t, steady), servers.process(t, steady)
-	q := p.lock(t, "q")
-	h := lock(t, q, within(t))
-	redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
-	servers[2].Restart(t)
-	redistest.Eventually(t, 20*time.Second, "it is back, and empty", func() bool {
-		return p.rigs[2].redis.Do(within(t), p.rigs[2].redis.B().Ping().Build()).Error() == nil
+	simulated(t, 3, func(t *testing.T, servers election) {
+		p, other := servers.process(t, steady), servers.process(t, steady)
+		q := p.lock(t, "q")
+		h := lock(t, q, within(t))
+		redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
+		servers[2].Restart(t)
+		redistest.Eventually(t, 20*time.Second, "it is back, and empty", func() bool {
+			return p.rigs[2].redis.Do(within(t), p.rigs[2].redis.B().Ping().Build()).Error() == nil
+		})
+		_, err := other.lock(t, "q").TryLock(within(t), 0, 0)
+		require.Error(t, err)
+		one := other.rigs[2].locks.Reentrant("free")
+		require.NoError(t, lock(t, one, within(t)).Unlock(within(t)), "for a lock of its own it needs no age")
+		redistest.Eventually(t, 30*time.Second, "it has voted again", func() bool { return servers.votes(t, "q") == 3 })
+		require.GreaterOrEqual(t, uptime(t, servers[2]), 1)
+		require.NoError(t, h.Err())
+		// now it counts: another may go
+		kill(t, servers[0])
+		first := h.Until()
+		redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool { return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4 })
+		require.NoError(t, h.Unlock(within(t)))
 	})
-	_, err := other.lock(t, "q").TryLock(within(t), 0, 0)
-	require.Error(t, err)
-	one := other.rigs[2].locks.Reentrant("free")
-	require.NoError(t, lock(t, one, within(t)).Unlock(within(t)), "for a lock of its own it needs no age")
-	redistest.Eventually(t, 30*time.Second, "it has voted again", func() bool { return servers.votes(t, "q") == 3 })
-	require.GreaterOrEqual(t, uptime(t, servers[2]), 1)
-	require.NoError(t, h.Err())
-	// now it counts: another may go
-	kill(t, servers[0])
-	first := h.Until()
-	redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool { return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4 })
-	require.NoError(t, h.Unlock(within(t)))
 }
 
 func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	servers := started(t, 3)
-	o := quick
-	o.WatchdogTimeout, o.CallTimeout = 5*time.Second, time.Second
-	p := servers.process(t, o)
-	q := p.lock(t, "q")
-	_, err := q.TryLock(within(t), 0, 4*time.Second) // so each has 400 ms to answer
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
-	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
-	require.ErrorContains(t, err, "it votes in ")
-	require.Zero(t, servers.votes(t, "q"))
-	h := lock(t, q, within(t))
-	require.GreaterOrEqual(t, uptime(t, servers[0]), 5)
-	require.NoError(t, h.Unlock(within(t)))
+	simulated(t, 3, func(t *testing.T, servers election) {
+		for _, srv := range servers {
+			srv.Restart(t)
+		}
+		o := quick
+		o.WatchdogTimeout, o.CallTimeout = 5*time.Second, time.Second
+		p := servers.process(t, o)
+		q := p.lock(t, "q")
+		_, err := q.TryLock(within(t), 0, 4*time.Second) // so each has 400 ms to answer
+		require.ErrorIs(t, err, rlock.ErrUnavailable)
+		require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorContains(t, err, "it votes in ")
+		require.Zero(t, servers.votes(t, "q"))
+		h := lock(t, q, within(t))
+		require.GreaterOrEqual(t, uptime(t, servers[0]), 5)
+		require.NoError(t, h.Unlock(within(t)))
+	})
 }
 
 // The clocks of the servers may drift apart: see Quorum.
@@ -495,43 +516,41 @@ func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
 // The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote of
 // the second would make two holders.
 func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
-	each := map[string]election{"as it is": started(t, 3), "planted: no uptime": started(t, 3)}
-	t.Parallel()
 	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
 		"as it is":           func(l *rlock.Lock) *rlock.Lock { return l },
 		"planted: no uptime": rlock.PlantNoUptimeRule,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			long := quick
-			long.WatchdogTimeout = 3 * time.Second
-			servers := each[name].votingFor(t, long.WatchdogTimeout)
-			p, other := servers.behindProxies(t, long), servers.process(t, long)
-			p.proxies[2].BlackHole(redistest.Up)
-			log := history.New()
-			acquire := func(q *rlock.Lock, op history.Op) *rlock.Hold {
-				var h *rlock.Hold
-				log.Do(op, func() history.Outcome {
-					h = lock(t, plant(q), within(t))
-					return history.OK
-				})
-				return h
-			}
-			op := history.Op{Client: 1, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true}
-			h := acquire(p.lock(t, "q"), op)
-			p.proxies[1].BlackHole(redistest.Up) // it would be told, before anybody else
-			servers[1].Restart(t)
-			next := acquire(other.lock(t, "q"), history.Op{Client: 2, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true})
-			<-h.Done()
-			log.Lost(op.Owner, h.Until())
-			err := history.LockModel{Slack: 2 * time.Millisecond, Late: time.Second}.Check(log)
-			if strings.HasPrefix(name, "planted") {
-				require.Error(t, err, "two holders")
-			} else {
-				require.NoError(t, err)
-				require.NoError(t, next.Unlock(within(t)))
-			}
-			require.Error(t, h.Unlock(within(t)))
+			simulated(t, 3, func(t *testing.T, servers election) {
+				long := quick
+				long.WatchdogTimeout = 3 * time.Second
+				p, other := servers.behindProxies(t, long), servers.process(t, long)
+				p.proxies[2].BlackHole(redistest.Up)
+				log := history.New()
+				acquire := func(q *rlock.Lock, op history.Op) *rlock.Hold {
+					var h *rlock.Hold
+					log.Do(op, func() history.Outcome {
+						h = lock(t, plant(q), within(t))
+						return history.OK
+					})
+					return h
+				}
+				op := history.Op{Client: 1, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true}
+				h := acquire(p.lock(t, "q"), op)
+				p.proxies[1].BlackHole(redistest.Up) // it would be told, before anybody else
+				servers[1].Restart(t)
+				next := acquire(other.lock(t, "q"), history.Op{Client: 2, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true})
+				<-h.Done()
+				log.Lost(op.Owner, h.Until())
+				err := history.LockModel{Slack: 2 * time.Millisecond, Late: time.Second}.Check(log)
+				if strings.HasPrefix(name, "planted") {
+					require.Error(t, err, "two holders")
+				} else {
+					require.NoError(t, err)
+					require.NoError(t, next.Unlock(within(t)))
+				}
+				require.Error(t, h.Unlock(within(t)))
+			})
 		})
 	}
 }
@@ -609,38 +628,40 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 }
 
 func TestCrossingVotesMakeProgress(t *testing.T) {
-	servers := started(t, 3)
-	t.Parallel()
-	servers.votingFor(t, steady.WatchdogTimeout)
-	const processes, each, rounds = 4, 3, 12
-	var inside atomic.Int32
-	var wg sync.WaitGroup
-	began := time.Now()
-	for range processes {
-		p := servers.process(t, steady)
-		q := p.lock(t, "q")
-		for range each {
-			wg.Go(func() {
-				for range rounds {
-					h, err := q.Lock(within(t))
-					if err != nil {
-						t.Error(err)
-						return
+	simulated(t, 3, func(t *testing.T, servers election) {
+		const processes, each, rounds = 4, 3, 12
+		var inside atomic.Int32
+		var wg sync.WaitGroup
+		began := time.Now()
+		for range processes {
+			p := servers.behindProxies(t, steady)
+			for _, proxy := range p.proxies {
+				proxy.Delay(rand.N(2*time.Millisecond), rand.N(2*time.Millisecond)) // else no votes cross
+			}
+			q := p.lock(t, "q")
+			for range each {
+				wg.Go(func() {
+					for range rounds {
+						h, err := q.Lock(within(t))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if inside.Add(1) != 1 {
+							t.Error("two holders")
+						}
+						inside.Add(-1)
+						if err := h.Unlock(within(t)); err != nil {
+							t.Error(err)
+						}
 					}
-					if inside.Add(1) != 1 {
-						t.Error("two holders")
-					}
-					inside.Add(-1)
-					if err := h.Unlock(within(t)); err != nil {
-						t.Error(err)
-					}
-				}
-			})
+				})
+			}
 		}
-	}
-	wg.Wait()
-	t.Logf("%d acquisitions in %v", processes*each*rounds, time.Since(began))
-	servers.empty(t, "q")
+		wg.Wait()
+		t.Logf("%d acquisitions in %v", processes*each*rounds, time.Since(began))
+		servers.empty(t, "q")
+	})
 }
 
 func TestAWaiterOfAQuorumIsWokenByTheRelease(t *testing.T) {
@@ -673,9 +694,8 @@ func TestAWaiterOfAQuorumIsWokenByTheRelease(t *testing.T) {
 
 // Each takes the vote that is left and gives it back, which the others hear.
 func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
-	servers := started(t, 3)
 	t.Parallel()
-	servers.voting(t)
+	servers := embedded(t, 3)
 	var held []*rlock.Hold
 	for _, s := range servers[:2] {
 		held = append(held, lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t)))
@@ -722,11 +742,11 @@ func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
 func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 	servers := started(t, 3)
 	t.Parallel()
-	servers.votingFor(t, steady.WatchdogTimeout)
-	const processes, each = 30, 40
+	servers.voting(t)
+	const processes, each = 12, 40
 	var all []*process
 	for range processes {
-		all = append(all, servers.process(t, rlock.Options{WatchdogTimeout: steady.WatchdogTimeout}))
+		all = append(all, servers.process(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: steady.CallTimeout}))
 	}
 	calls := func() (n int) {
 		for _, r := range all[0].rigs {
@@ -755,7 +775,7 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 		return float64(calls()-before) / float64(acquired.Load())
 	}
 	least := 1e9
-	for range 4 { // a machine that stalls wakes them all
+	for try := 0; try < 4 && least >= float64(processes*len(servers)); try++ { // a machine that stalls wakes them all
 		least = min(least, cost())
 	}
 	t.Logf("%.1f calls an acquisition", least)
@@ -764,36 +784,34 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 
 // The vote that it got is given back, which that server does not confirm.
 func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
-	redistest.SkipShort(t)
-	servers := started(t, 3)
-	t.Parallel()
-	servers.voting(t)
-	for _, s := range servers[:2] {
-		h := lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t))
-		t.Cleanup(func() { require.NoError(t, h.Unlock(within(t))) })
-	}
-	p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: 8 * time.Second})
-	p.proxies[0].Delay(0, 30*time.Millisecond) // so that the vote comes before the refusals
-	p.proxies[1].Delay(0, 30*time.Millisecond)
-	release := make(chan struct{})
-	trap := p.proxies[2].Trap(&redistest.Trap{Every: true, Fate: redistest.HoldRequest, Release: release, Match: func(words []string) bool {
-		return isScript(words) && slices.Contains(words, "redisson_lock__channel:{q}") // a release
-	}})
-	began := time.Now()
-	_, err := p.lock(t, "q").TryLock(within(t), 500*time.Millisecond, 0)
-	took := time.Since(began)
-	trap.Wait(t)
-	require.Error(t, err)
-	require.Less(t, took, 6*time.Second, "not a whole CallTimeout more")
-	close(release)
-	require.NoError(t, p.rigs[2].locks.Close(within(t)), "which waits for what is given back")
-	require.Equal(t, 2, servers.votes(t, "q"))
+	simulated(t, 3, func(t *testing.T, servers election) {
+		for _, s := range servers[:2] {
+			h := lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t))
+			t.Cleanup(func() { require.NoError(t, h.Unlock(within(t))) })
+		}
+		p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: 8 * time.Second})
+		p.proxies[0].Delay(0, 30*time.Millisecond) // so that the vote comes before the refusals
+		p.proxies[1].Delay(0, 30*time.Millisecond)
+		release := make(chan struct{})
+		trap := p.proxies[2].Trap(&redistest.Trap{Every: true, Fate: redistest.HoldRequest, Release: release, Match: func(words []string) bool {
+			return isScript(words) && slices.Contains(words, "redisson_lock__channel:{q}") // a release
+		}})
+		began := time.Now()
+		_, err := p.lock(t, "q").TryLock(within(t), 500*time.Millisecond, 0)
+		took := time.Since(began)
+		trap.Wait(t)
+		require.Error(t, err)
+		require.Less(t, took, 6*time.Second, "not a whole CallTimeout more")
+		close(release)
+		require.NoError(t, p.rigs[2].locks.Close(within(t)), "which waits for what is given back")
+		require.Equal(t, 2, servers.votes(t, "q"))
+	})
 }
 
 func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {
 	t.Parallel()
 	servers := embedded(t, 3)
-	p := servers.process(t, quick)
+	p := servers.process(t, rlock.Options{WatchdogTimeout: 1500 * time.Millisecond, CallTimeout: 500 * time.Millisecond, PollCap: quick.PollCap})
 	h := lock(t, p.lock(t, "q"), within(t))
 	done := h.Done()
 	redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
@@ -851,9 +869,8 @@ func TestAQuorumIsJoinedByAnotherProcess(t *testing.T) {
 }
 
 func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
-	servers := started(t, 3)
 	t.Parallel()
-	servers.voting(t)
+	servers := embedded(t, 3)
 	var processes []*process
 	for range 3 {
 		p := servers.process(t, quick)
@@ -862,7 +879,7 @@ func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
 		}
 		processes = append(processes, p)
 	}
-	end := time.Now().Add(1500 * time.Millisecond)
+	end := time.Now().Add(redistest.Sized(300*time.Millisecond, 500*time.Millisecond, 1500*time.Millisecond))
 	var wg sync.WaitGroup
 	for g := range 9 {
 		q := processes[g%3].lock(t, "q")
@@ -891,6 +908,7 @@ func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
 }
 
 func TestQuorumHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
+	redistest.InFull(t, "TestAQuorumIsExclusiveAndGivesEverythingBack")
 	each := map[string]election{"as it is": started(t, 3), "planted: a minority": started(t, 3)}
 	t.Parallel()
 	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{

@@ -15,6 +15,7 @@ import (
 // is served from the line. Readers wait until it is through: a read without its timeout key would not be safe beside Redisson.
 // Whoever stands in line when it begins is served afterwards, and nothing is left of a place that was overtaken.
 func TestReadersAndWritersWaitThroughAMigration(t *testing.T) {
+	redistest.InFull(t, "TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased")
 	t.Parallel()
 	s := redistest.Cluster(t)
 	o := rlock.Options{PollCap: 2 * time.Second}

@@ -18,6 +18,7 @@ import (
 )
 
 func TestReadWriteHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
+	redistest.InFull(t, "TestReadersShareAndAWriterExcludes")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 5)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -264,39 +264,40 @@ func TestAReaderThatDiesAloneKeepsAWriterOutForItsLease(t *testing.T) {
 }
 
 func TestAHundredReadersAreRenewedEachOnItsOwn(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
-	rw := r.locks.ReadWrite("l")
-	short := lock(t, rw.Read().WithLease(3*time.Second), within(t))
-	holds := make([]*rlock.Hold, 100)
-	for i := range holds {
-		holds[i] = lock(t, rw.Read().WithLabel(fmt.Sprint(i)), within(t)) // a label is of one hold, which is not shared
-	}
-	first := holds[99].Until()
-	calls := redistest.CommandCalls(t, r.redis)["evalsha"]
-	redistest.Eventually(t, 60*time.Second, "every one is renewed several times", func() bool {
-		for _, h := range holds {
-			if h.Until().Sub(first) < 4*time.Second {
-				return false
-			}
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		r := newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
+		rw := r.locks.ReadWrite("l")
+		short := lock(t, rw.Read().WithLease(3*time.Second), within(t))
+		holds := make([]*rlock.Hold, 100)
+		for i := range holds {
+			holds[i] = lock(t, rw.Read().WithLabel(fmt.Sprint(i)), within(t)) // a label is of one hold, which is not shared
 		}
-		return true
+		first := holds[99].Until()
+		calls := redistest.CommandCalls(t, r.redis)["evalsha"]
+		redistest.Eventually(t, 60*time.Second, "every one is renewed several times", func() bool {
+			for _, h := range holds {
+				if h.Until().Sub(first) < 4*time.Second {
+					return false
+				}
+			}
+			return true
+		})
+		calls = redistest.CommandCalls(t, r.redis)["evalsha"] - calls
+		require.Less(t, calls, 150, "many in one call")
+		for _, h := range holds {
+			require.NoError(t, h.Err())
+		}
+		require.ErrorIs(t, short.Err(), rlock.ErrLost, "renewals of others are none of it")
+		require.ErrorIs(t, short.Unlock(within(t)), rlock.ErrLost)
+		st, err := r.locks.Reentrant("l").Inspect(within(t))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(st.Holders), 100)
+		for _, h := range holds {
+			require.NoError(t, h.Unlock(within(t)))
+		}
+		redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
 	})
-	calls = redistest.CommandCalls(t, r.redis)["evalsha"] - calls
-	require.Less(t, calls, 150, "many in one call")
-	for _, h := range holds {
-		require.NoError(t, h.Err())
-	}
-	require.ErrorIs(t, short.Err(), rlock.ErrLost, "renewals of others are none of it")
-	require.ErrorIs(t, short.Unlock(within(t)), rlock.ErrLost)
-	st, err := r.locks.Reentrant("l").Inspect(within(t))
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(st.Holders), 100)
-	for _, h := range holds {
-		require.NoError(t, h.Unlock(within(t)))
-	}
-	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
 }
 
 func TestReadersAndWritersAreToldOfLossAtOnceWhereKeysAreTracked(t *testing.T) {
@@ -542,6 +543,7 @@ func TestEveryKeyOfAReadWriteLockHasATTL(t *testing.T) {
 }
 
 func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
+	redistest.InFull(t, "TestAClusterWorksOnEveryNode")
 	t.Parallel()
 	s := redistest.Cluster(t)
 	a, b := newRig(t, s, rlock.Options{WatchdogTimeout: 4 * time.Second}), newRig(t, s, rlock.Options{})
@@ -564,26 +566,27 @@ func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
 }
 
 func TestLostRepliesOfReadersAndWritersCountOnceAndLeaveNothing(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	watch := s.Client(t)
-	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
-		p := redistest.NewProxy(t, s)
-		r := newRig(t, p.Server(), rlock.Options{PollCap: 50 * time.Millisecond})
-		rw := r.locks.ReadWrite(fmt.Sprint("l", fate))
-		for i := range 40 {
-			l := [2]*rlock.Lock{rw.Read(), rw.Write()}[i%2]
-			p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
-			h, err := l.Lock(within(t))
-			require.NoError(t, err)
-			again := lock(t, l, h.Context(within(t)))
-			require.Equal(t, 1, timesHeld(t, l, h), "an owner is one on the server")
-			require.NoError(t, again.Unlock(within(t)))
-			p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
-			require.NoError(t, h.Unlock(within(t)))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		watch := s.Client(t)
+		for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
+			p := redistest.NewProxy(t, s)
+			r := newRig(t, p.Server(), rlock.Options{PollCap: 50 * time.Millisecond})
+			rw := r.locks.ReadWrite(fmt.Sprint("l", fate))
+			for i := range 40 {
+				l := [2]*rlock.Lock{rw.Read(), rw.Write()}[i%2]
+				p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
+				h, err := l.Lock(within(t))
+				require.NoError(t, err)
+				again := lock(t, l, h.Context(within(t)))
+				require.Equal(t, 1, timesHeld(t, l, h), "an owner is one on the server")
+				require.NoError(t, again.Unlock(within(t)))
+				p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
+				require.NoError(t, h.Unlock(within(t)))
+			}
+			redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
 		}
-		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
-	}
+	})
 }
 
 func TestCancellingReadersAndWritersAtAnyInstantLeavesNothing(t *testing.T) {

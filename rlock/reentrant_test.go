@@ -146,23 +146,24 @@ func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
 }
 
 func TestTheWatchdogHoldsAndStopsAtUnlock(t *testing.T) {
-	t.Parallel()
-	const lease = 3 * time.Second
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: lease})
-	l := r.locks.Reentrant("l")
-	h := lock(t, l, within(t))
-	first := h.Until()
-	redistest.Eventually(t, 60*time.Second, "renewed for more than a lease", func() bool {
-		return h.Until().Sub(first) > lease
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		const lease = 3 * time.Second
+		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: lease})
+		l := r.locks.Reentrant("l")
+		h := lock(t, l, within(t))
+		first := h.Until()
+		redistest.Eventually(t, 60*time.Second, "renewed for more than a lease", func() bool {
+			return h.Until().Sub(first) > lease
+		})
+		require.NoError(t, h.Err())
+		require.NoError(t, h.Unlock(within(t)))
+		require.ErrorIs(t, h.Err(), rlock.ErrReleased)
+		// were it renewed still, the key of somebody else's hold would live on
+		other, err := l.TryLock(within(t), 0, 2*time.Second)
+		require.NoError(t, err)
+		<-other.Done()
+		redistest.Eventually(t, 10*time.Second, "not renewed after unlock", func() bool { return r.pttl(t, "l") < 0 })
 	})
-	require.NoError(t, h.Err())
-	require.NoError(t, h.Unlock(within(t)))
-	require.ErrorIs(t, h.Err(), rlock.ErrReleased)
-	// were it renewed still, the key of somebody else's hold would live on
-	other, err := l.TryLock(within(t), 0, 2*time.Second)
-	require.NoError(t, err)
-	<-other.Done()
-	redistest.Eventually(t, 10*time.Second, "not renewed after unlock", func() bool { return r.pttl(t, "l") < 0 })
 }
 
 func TestAWaiterIsWokenByRedissonsMessageWellBeforeTheLeaseEnds(t *testing.T) {
@@ -618,14 +619,14 @@ func TestEveryKeyHasATTLAfterEveryOperation(t *testing.T) {
 func TestAClusterWorksOnEveryNode(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
-	a, b := newRig(t, s, rlock.Options{WatchdogTimeout: 6 * time.Second}), newRig(t, s, rlock.Options{})
+	a, b := newRig(t, s, rlock.Options{WatchdogTimeout: 2 * time.Second}), newRig(t, s, rlock.Options{})
 	var holds []*rlock.Hold
-	for i := range 12 {
+	for i := range 6 {
 		holds = append(holds, lock(t, a.locks.Reentrant(fmt.Sprintf("l%d", i)), within(t)))
 	}
-	first := holds[11].Until()
+	first := holds[5].Until()
 	redistest.Eventually(t, 20*time.Second, "renewed on every node", func() bool {
-		return !slices.ContainsFunc(holds, func(h *rlock.Hold) bool { return h.Until().Sub(first) < time.Second })
+		return !slices.ContainsFunc(holds, func(h *rlock.Hold) bool { return h.Until().Sub(first) < 400*time.Millisecond })
 	})
 	for i, h := range holds {
 		l := b.locks.Reentrant(fmt.Sprintf("l%d", i))
@@ -714,21 +715,20 @@ func TestUnlockUnderAContextOfTheHoldIsNotCutShort(t *testing.T) {
 
 // The lease that was asked for last may be the longest, and whatever was done or lost since, the server may have it.
 func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, s, rlock.Options{})
-	for name, longer := range map[string]func(*testing.T, *rlock.Hold){
-		"Extend": func(t *testing.T, h *rlock.Hold) { require.NoError(t, h.Extend(within(t), time.Minute)) },
-		"re-entry": func(t *testing.T, h *rlock.Hold) {
-			in, err := through.locks.Reentrant(t.Name()).WithLease(time.Minute).Lock(h.Context(within(t)))
+	for name, longer := range map[string]func(*testing.T, *rlock.Lock, *rlock.Hold){
+		"Extend": func(t *testing.T, _ *rlock.Lock, h *rlock.Hold) { require.NoError(t, h.Extend(within(t), time.Minute)) },
+		"re-entry": func(t *testing.T, l *rlock.Lock, h *rlock.Hold) {
+			in, err := l.WithLease(time.Minute).Lock(h.Context(within(t)))
 			require.NoError(t, err)
 			require.NoError(t, in.Unlock(within(t)))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			h := lock(t, through.locks.Reentrant(t.Name()), within(t))
-			longer(t, h)
+		simulated(t, 1, func(t *testing.T, servers election) {
+			p := redistest.NewProxy(t, servers[0])
+			through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, servers[0], rlock.Options{})
+			l := through.locks.Reentrant(name)
+			h := lock(t, l, within(t))
+			longer(t, l, h)
 			p.Refuse()
 			p.Cut()
 			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -736,7 +736,7 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 			require.Error(t, h.Unlock(ctx))
 			time.Sleep(3500 * time.Millisecond) // longer than the first lease
 			p.Heal()
-			redistest.Eventually(t, 20*time.Second, "released", func() bool { return len(aside.hash(t, t.Name())) == 0 })
+			redistest.Eventually(t, 20*time.Second, "released", func() bool { return len(aside.hash(t, name)) == 0 })
 		})
 	}
 }

@@ -22,7 +22,7 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	host, port, err := net.SplitHostPort(s.Addr())
 	require.NoError(t, err)
 	replica := redistest.Start(t, "--replicaof", host, port)
-	r := newRig(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second, WatchdogTimeout: 3 * time.Second})
+	r := newRig(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second, WatchdogTimeout: 1800 * time.Millisecond})
 	redistest.Eventually(t, 20*time.Second, "the replica is in step", func() bool {
 		info, err := r.redis.Do(within(t), r.redis.B().Info().Section("replication").Build()).ToString()
 		return err == nil && strings.Contains(info, "state=online")
@@ -90,6 +90,7 @@ func TestStrictSaysNothingWhereTheServerMayNotBeAsked(t *testing.T) {
 
 // rueidis follows a redirection with the script alone, and WAIT is answered by the node that sent it on.
 func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
+	redistest.InFull(t, "TestAGrantThatIsNotReplicatedIsTakenBack")
 	t.Parallel()
 	s := redistest.ReplicatedCluster(t)
 	m := newMove(t, s.Server, "l")

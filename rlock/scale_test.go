@@ -40,7 +40,7 @@ func heap() (bytes uint64) {
 
 func TestManyHeldLocksCostLittle(t *testing.T) {
 	redistest.SkipShort(t)
-	n, faster := redistest.Sized(5_000, 5_000, 100_000), redistest.Sized(5, 5, 1) // than at the default lease, for which a small machine has time when there are few
+	n, faster := redistest.Sized(5_000, 5_000, 100_000), redistest.Sized(8, 8, 1) // than at the default lease, for which a small machine has time when there are few
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: rlock.DefaultWatchdogTimeout / time.Duration(faster)})
 	for range 3 { // connections, the watchdog, what a first acquisition starts
 		each(64, func(i int) {
@@ -93,36 +93,36 @@ func TestManyHeldLocksCostLittle(t *testing.T) {
 
 // Read holds have two keys, which are tracked, and their renewal reads most of the time that the server has for them.
 func TestManyReadHoldsAreAllKept(t *testing.T) {
-	redistest.SkipShort(t)
-	t.Parallel()
-	n := redistest.Sized(1000, 1000, 10_000)
-	var renewed, failed atomic.Int64
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
-		if e.Err != nil {
-			failed.Add(1)
-		} else {
-			renewed.Add(1)
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		n := redistest.Sized(1000, 1000, 10_000)
+		var renewed, failed atomic.Int64
+		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
+			if e.Err != nil {
+				failed.Add(1)
+			} else {
+				renewed.Add(1)
+			}
+		})})
+		holds := make([]*rlock.Hold, n)
+		each(n, func(i int) {
+			var err error
+			if holds[i], err = r.locks.ReadWrite("rw:" + strconv.Itoa(i)).Read().Lock(within(t)); err != nil {
+				t.Error(err)
+			}
+		})
+		require.False(t, t.Failed())
+		calls, from := redistest.CommandCalls(t, r.redis)["evalsha"], renewed.Load()
+		redistest.Eventually(t, 120*time.Second, "each is renewed twice", func() bool { return renewed.Load()-from >= int64(2*n) })
+		calls = redistest.CommandCalls(t, r.redis)["evalsha"] - calls
+		t.Logf("%d read holds: %d script calls for %d renewals, %d failed", n, calls, renewed.Load()-from, failed.Load())
+		for _, h := range holds {
+			require.NoError(t, h.Err())
 		}
-	})})
-	holds := make([]*rlock.Hold, n)
-	each(n, func(i int) {
-		var err error
-		if holds[i], err = r.locks.ReadWrite("rw:" + strconv.Itoa(i)).Read().Lock(within(t)); err != nil {
-			t.Error(err)
-		}
-	})
-	require.False(t, t.Failed())
-	calls, from := redistest.CommandCalls(t, r.redis)["evalsha"], renewed.Load()
-	redistest.Eventually(t, 120*time.Second, "each is renewed twice", func() bool { return renewed.Load()-from >= int64(2*n) })
-	calls = redistest.CommandCalls(t, r.redis)["evalsha"] - calls
-	t.Logf("%d read holds: %d script calls for %d renewals, %d failed", n, calls, renewed.Load()-from, failed.Load())
-	for _, h := range holds {
-		require.NoError(t, h.Err())
-	}
-	each(n, func(i int) {
-		if err := holds[i].Unlock(within(t)); err != nil {
-			t.Error(err)
-		}
+		each(n, func(i int) {
+			if err := holds[i].Unlock(within(t)); err != nil {
+				t.Error(err)
+			}
+		})
 	})
 }
 

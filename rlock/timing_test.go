@@ -2,9 +2,11 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,5 +194,33 @@ func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
 			require.ErrorContains(t, err, "no such key", "%v", waiting)
 		}
 		require.NoError(t, held.Unlock(context.Background()))
+	})
+}
+
+func TestARefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
+	var refused atomic.Int32
+	o := rlock.Options{WatchdogTimeout: 30 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
+		if errors.Is(e.Err, rlock.ErrDenied) {
+			refused.Add(1)
+		}
+	})}
+	bubble(t, 1, o, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
+		for _, right := range []string{"pexpire", "hmget"} {
+			before := refused.Load()
+			s.Embedded.SetError("NOPERM User app has no permissions to run the '" + right + "' command")
+			time.Sleep(15 * time.Second)
+			s.Embedded.SetError("")
+			require.Greater(t, refused.Load(), before, right)
+			time.Sleep(15 * time.Second)
+			require.NoError(t, h.Err(), "the right is back in time")
+		}
+		s.Embedded.SetError("NOPERM User app has no permissions to run the 'pexpire' command")
+		began := time.Now()
+		<-h.Done()
+		require.ErrorIs(t, h.Err(), rlock.ErrLost)
+		require.Greater(t, time.Since(began), 15*time.Second, "not at the first refusal")
+		require.Less(t, time.Since(began), 30*time.Second, "before the server's lease ends")
+		s.Embedded.SetError("")
 	})
 }

@@ -372,7 +372,7 @@ func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
 	s := redistest.Start(t)
 	var done atomic.Int32
 	aside := newRig(t, s, rlock.Options{}) // whose connections nobody holds up
-	lanes(t, s, 8, 40, rlock.Options{WatchdogTimeout: 600 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+	lanes(t, s, 8, 32, rlock.Options{WatchdogTimeout: 600 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("renewal-%d", i)
 		h, err := r.locks.Reentrant(name).Lock(within(t))
 		if err != nil {
@@ -504,28 +504,29 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 }
 
 func TestALateReplyDoesNotTakeTheLockFromUnderItsRelease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p, direct := redistest.NewProxy(t, s), s.Client(t)
-	r := newRigWith(t, p.Server(), rlock.Options{CallTimeout: 300 * time.Millisecond}, func(o *rueidis.ClientOption) {
-		o.DisableAutoPipelining = true // a connection for each call: none waits behind another
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p, direct := redistest.NewProxy(t, s), s.Client(t)
+		r := newRigWith(t, p.Server(), rlock.Options{CallTimeout: 300 * time.Millisecond}, func(o *rueidis.ClientOption) {
+			o.DisableAutoPipelining = true // a connection for each call: none waits behind another
+		})
+		for i := range 10 {
+			name := fmt.Sprintf("under-%d", i)
+			reply, request := make(chan struct{}), make(chan struct{})
+			granted := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldReply, Release: reply})
+			h := lock(t, r.locks.Reentrant(name), within(t)) // by its second request
+			granted.Wait(t)
+			releasing := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: request})
+			unlocked := make(chan error, 1)
+			go func() { unlocked <- h.Unlock(within(t)) }()
+			releasing.Wait(t)
+			close(reply) // now the first request's reply comes, of an owner that nobody uses any more
+			time.Sleep(20 * time.Millisecond)
+			close(request)
+			require.NoError(t, <-unlocked, "round %d", i)
+		}
+		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, direct)) == 0 })
 	})
-	for i := range 10 {
-		name := fmt.Sprintf("under-%d", i)
-		reply, request := make(chan struct{}), make(chan struct{})
-		granted := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldReply, Release: reply})
-		h := lock(t, r.locks.Reentrant(name), within(t)) // by its second request
-		granted.Wait(t)
-		releasing := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: request})
-		unlocked := make(chan error, 1)
-		go func() { unlocked <- h.Unlock(within(t)) }()
-		releasing.Wait(t)
-		close(reply) // now the first request's reply comes, of an owner that nobody uses any more
-		time.Sleep(20 * time.Millisecond)
-		close(request)
-		require.NoError(t, <-unlocked, "round %d", i)
-	}
-	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, direct)) == 0 })
 }
 
 func TestCloseDoesNotWaitForWhatIsLostMeanwhile(t *testing.T) {

@@ -175,38 +175,39 @@ func TestUnlockAfterOfWhatIsLost(t *testing.T) {
 
 // Whatever becomes of the call, the lock is taken until its time; in the end it is free.
 func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: lease, CallTimeout: 200 * time.Millisecond})
-	direct := s.Client(t)
-	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
-		h := lock(t, r.locks.Reentrant("l"), within(t))
-		at := time.Now()
-		p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: fate})
-		require.NoError(t, h.UnlockAfter(within(t), 2*time.Second), "sent again")
-		require.NotEmpty(t, keys(t, direct))
-		redistest.Eventually(t, 20*time.Second, "its end", func() bool { return len(keys(t, direct)) == 0 })
-		require.Greater(t, time.Since(at), 2*time.Second-100*time.Millisecond)
-	}
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: lease, CallTimeout: 200 * time.Millisecond})
+		direct := s.Client(t)
+		for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
+			h := lock(t, r.locks.Reentrant("l"), within(t))
+			at := time.Now()
+			p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: fate})
+			require.NoError(t, h.UnlockAfter(within(t), 2*time.Second), "sent again")
+			require.NotEmpty(t, keys(t, direct))
+			redistest.Eventually(t, 20*time.Second, "its end", func() bool { return len(keys(t, direct)) == 0 })
+			require.Greater(t, time.Since(at), 2*time.Second-100*time.Millisecond)
+		}
+	})
 }
 
 func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	redistest.SideBySide(t, kindOf, func(t *testing.T, kind string, of func(*rlock.Client, string) *rlock.Lock) {
-		r, other := newRig(t, s, living()), newRig(t, s, living())
-		asks := of(other.locks, kind)
-		if kind == "Read" {
-			asks = other.locks.ReadWrite(kind).Write()
-		}
-		h := lock(t, of(r.locks, kind), within(t))
-		at := time.Now()
-		require.NoError(t, h.UnlockAfter(within(t), 8*beat))
-		require.NoError(t, r.locks.Close(within(t))) // no heartbeat from here on
-		require.NoError(t, lock(t, asks, within(t)).Unlock(within(t)))
-		require.Greater(t, time.Since(at), 8*beat-100*time.Millisecond)
-	})
+	for kind, of := range kindOf {
+		simulated(t, 1, func(t *testing.T, servers election) {
+			r, other := newRig(t, servers[0], living()), newRig(t, servers[0], living())
+			asks := of(other.locks, kind)
+			if kind == "Read" {
+				asks = other.locks.ReadWrite(kind).Write()
+			}
+			h := lock(t, of(r.locks, kind), within(t))
+			at := time.Now()
+			require.NoError(t, h.UnlockAfter(within(t), 8*beat), kind)
+			require.NoError(t, r.locks.Close(within(t)), kind) // no heartbeat from here on
+			require.NoError(t, lock(t, asks, within(t)).Unlock(within(t)), kind)
+			require.Greater(t, time.Since(at), 8*beat-100*time.Millisecond, kind)
+		})
+	}
 }
 
 // A waiter that asked before was told the whole lease, and would sleep for its PollCap.

@@ -502,28 +502,30 @@ func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 // An arrival whose reply is lost may be the one that fills its generation for another to trip: the repeated request
 // must find the old generation, not join the new one.
 func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
-	srv := redistest.Start(t)
-	p := redistest.NewProxy(t, srv)
-	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 3 * time.Second}), newRig(t, srv, patient) // for so long the party stays known
-	direct.load(t, "barrier*")
-	b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
-	require.NoError(t, errOf(b.Inspect(within(t))))
-	trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", "arrive"), Fate: redistest.HoldReply, Release: make(chan struct{})})
-	done := arriveAt(within(t), b, 1)
-	trap.Wait(t)
-	a, err := db.Await(within(t))
-	require.NoError(t, err)
-	require.EqualValues(t, 1, a.Generation)
-	next := arriveAt(within(t), db, 1)
-	gathered(t, db, 1)
-	p.Cut() // the reply is lost, the request repeated
-	got := <-done
-	require.NoError(t, got.err)
-	require.EqualValues(t, 1, got.Generation)
-	require.EqualValues(t, 1, gathered(t, db, 1).Waiting, "and it is not in the next")
-	require.NoError(t, errOf(b.Await(within(t))))
-	require.NoError(t, (<-next).err)
-	direct.settled(t, "{b}:barrier")
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		srv := servers[0]
+		p := redistest.NewProxy(t, srv)
+		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 3 * time.Second}), newRig(t, srv, patient) // for so long the party stays known
+		direct.load(t, "barrier*")
+		b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
+		require.NoError(t, errOf(b.Inspect(within(t))))
+		trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", "arrive"), Fate: redistest.HoldReply, Release: make(chan struct{})})
+		done := arriveAt(within(t), b, 1)
+		trap.Wait(t)
+		a, err := db.Await(within(t))
+		require.NoError(t, err)
+		require.EqualValues(t, 1, a.Generation)
+		next := arriveAt(within(t), db, 1)
+		gathered(t, db, 1)
+		p.Cut() // the reply is lost, the request repeated
+		got := <-done
+		require.NoError(t, got.err)
+		require.EqualValues(t, 1, got.Generation)
+		require.EqualValues(t, 1, gathered(t, db, 1).Waiting, "and it is not in the next")
+		require.NoError(t, errOf(b.Await(within(t))))
+		require.NoError(t, (<-next).err)
+		direct.settled(t, "{b}:barrier")
+	})
 }
 
 func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
@@ -617,6 +619,7 @@ func TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate(t *testing.
 }
 
 func TestBarrierNamesWithHashTagsWorkInACluster(t *testing.T) {
+	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	srv := redistest.Cluster(t)
 	o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour} // messages alone have to do it
@@ -756,27 +759,27 @@ func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
 }
 
 func TestAPartyThatArrivedAndCannotSayThatItLeavesIsOfUnknownOutcome(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	other := newRig(t, srv, patient)
-	ob := other.c.CyclicBarrier("b", 2)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var done <-chan arrived
-	t.Run("arrives", func(arriving *testing.T) { // its way to the server goes with this test: connections are refused then
-		p := redistest.NewProxy(arriving, srv)
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		srv := servers[0]
+		other := newRig(t, srv, patient)
+		ob := other.c.CyclicBarrier("b", 2)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		p := redistest.NewProxy(t, srv)
 		r := newRig(t, p.Server(), rsemaphore.Options{PollCap: 20 * time.Millisecond})
-		done = arriveAt(ctx, r.c.CyclicBarrier("b", 2), 1)
+		done := arriveAt(ctx, r.c.CyclicBarrier("b", 2), 1)
 		gathered(t, ob, 1)
+		p.Refuse()
+		p.Cut()
+		time.Sleep(200 * time.Millisecond) // it has asked again, and found its connection gone
+		cancel()
+		gone := <-done
+		require.ErrorIs(t, gone.err, context.Canceled)
+		require.ErrorIs(t, gone.err, rsemaphore.ErrUnknownOutcome)
+		require.NotErrorIs(t, gone.err, rsemaphore.ErrUnavailable)
+		_, err := ob.Await(within(t))
+		require.NoError(t, err, "the others go on with it")
 	})
-	time.Sleep(200 * time.Millisecond) // it has asked again, and found its connection gone
-	cancel()
-	gone := <-done
-	require.ErrorIs(t, gone.err, context.Canceled)
-	require.ErrorIs(t, gone.err, rsemaphore.ErrUnknownOutcome)
-	require.NotErrorIs(t, gone.err, rsemaphore.ErrUnavailable)
-	_, err := ob.Await(within(t))
-	require.NoError(t, err, "the others go on with it")
 }
 
 func TestAStoppedPartyLearnsThatItsGenerationBroke(t *testing.T) {
@@ -832,7 +835,7 @@ func (o *outcomes) full(n int) (count int) {
 }
 
 func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
-	redistest.SkipShort(t)
+	redistest.InFull(t, "TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver")
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)
 	const parties = 4

@@ -494,7 +494,7 @@ func (b *countingBook) use(ctx context.Context, s *rsemaphore.CountingSemaphore,
 // accounted for, within what the calls of unknown outcome may have moved. Those leak, as documented, so each round has
 // a semaphore of its own.
 func TestCountingHistoriesUnderFaultsAddUp(t *testing.T) {
-	redistest.SkipShort(t)
+	redistest.InFull(t, "TestCountingSemaphoreKeepsToItsModel")
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)
 	const capacity, rounds = 30, 8

@@ -474,6 +474,7 @@ func TestALatchThatIsSetAgainAndAgainDoesNotGrow(t *testing.T) {
 }
 
 func TestLatchNamesWithHashTagsWorkInACluster(t *testing.T) {
+	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	srv := redistest.Cluster(t)
 	o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour} // messages alone have to do it

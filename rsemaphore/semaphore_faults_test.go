@@ -158,8 +158,8 @@ func (c lagging) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 }
 
 func TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
 		dead, err := rueidis.NewClient(s.Option())
 		require.NoError(t, err)
 		dead.Close()
@@ -179,33 +179,34 @@ func TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack(t
 }
 
 func TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	dead, err := rueidis.NewClient(s.Option())
-	require.NoError(t, err)
-	dead.Close()
-	const call = 3 * time.Second
-	var calls atomic.Int32
-	late := lagging{s.Client(t), dead, func(words []string) bool {
-		return slices.Contains(words, "s") && words[0] == "EVAL" && calls.Add(1) == 1
-	}, 1500 * time.Millisecond, make(chan struct{})}
-	r := newRigOn(t, s, late, rsemaphore.Options{CallTimeout: call})
-	sem := r.c.Semaphore("s", 3)
-	began := time.Now()
-	p, err := sem.TryAcquire(within(t), 2, 20*time.Second, 500*time.Millisecond) // by its second request
-	require.NoError(t, err)
-	<-p.Done()
-	require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
-	for {
-		owed := r.c.Owed()
-		if !time.Now().Before(began.Add(call)) {
-			break
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		dead, err := rueidis.NewClient(s.Option())
+		require.NoError(t, err)
+		dead.Close()
+		const call = 3 * time.Second
+		var calls atomic.Int32
+		late := lagging{s.Client(t), dead, func(words []string) bool {
+			return slices.Contains(words, "s") && words[0] == "EVAL" && calls.Add(1) == 1
+		}, 1500 * time.Millisecond, make(chan struct{})}
+		r := newRigOn(t, s, late, rsemaphore.Options{CallTimeout: call})
+		sem := r.c.Semaphore("s", 3)
+		began := time.Now()
+		p, err := sem.TryAcquire(within(t), 2, 20*time.Second, 500*time.Millisecond) // by its second request
+		require.NoError(t, err)
+		<-p.Done()
+		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+		for {
+			owed := r.c.Owed()
+			if !time.Now().Before(began.Add(call)) {
+				break
+			}
+			require.Equal(t, 1, owed, "the first request may still run")
+			time.Sleep(10 * time.Millisecond)
 		}
-		require.Equal(t, 1, owed, "the first request may still run")
-		time.Sleep(10 * time.Millisecond)
-	}
-	<-late.ran
-	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.c.Owed() == 0 && counts(t, sem) == [3]int{3, 0, 3} })
+		<-late.ran
+		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.c.Owed() == 0 && counts(t, sem) == [3]int{3, 0, 3} })
+	})
 }
 
 func TestAnErrorThatAnEarlierTryMayContradictSaysUnknown(t *testing.T) {
@@ -541,7 +542,7 @@ func collect() {
 func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	t.Parallel()
 	log := &redistest.Logbook{}
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.Logger()})
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 1500 * time.Millisecond, Logger: log.Logger()})
 	sem := r.c.Semaphore("s", 2).WithLabel("sieve")
 	kept := acquire(t, sem, 1)
 	for range 3 { // to be left to their leases
@@ -596,35 +597,36 @@ func TestAReleaseThatIsNotAnsweredGoesOnInTheBackground(t *testing.T) {
 
 // Whose ctx ends while a request is under way has only waited: what the request takes is taken back.
 func TestPermitsThatAreGrantedToWhoeverHasLeftAreTakenBack(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	direct := newRig(t, s, patient)
-	p := redistest.NewProxy(t, s)
-	r := newRig(t, p.Server(), patient)
-	for i, fate := range []redistest.Fate{redistest.HoldReply, redistest.HoldRequest} {
-		name := fmt.Sprintf("left-%d", i)
-		arrive := make(chan struct{})
-		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: arrive})
-		ctx, cancel := context.WithCancelCause(context.Background())
-		left := errors.New("left")
-		got := make(chan error, 1)
-		go func() {
-			_, err := r.c.Semaphore(name, 3).Acquire(ctx, 2)
-			got <- err
-		}()
-		trap.Wait(t)
-		cancel(left)
-		err := <-got
-		close(arrive)
-		for _, want := range []error{rsemaphore.ErrNotAcquired, context.Canceled, left} {
-			require.ErrorIs(t, err, want)
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		direct := newRig(t, s, patient)
+		p := redistest.NewProxy(t, s)
+		r := newRig(t, p.Server(), patient)
+		for i, fate := range []redistest.Fate{redistest.HoldReply, redistest.HoldRequest} {
+			name := fmt.Sprintf("left-%d", i)
+			arrive := make(chan struct{})
+			trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: arrive})
+			ctx, cancel := context.WithCancelCause(context.Background())
+			left := errors.New("left")
+			got := make(chan error, 1)
+			go func() {
+				_, err := r.c.Semaphore(name, 3).Acquire(ctx, 2)
+				got <- err
+			}()
+			trap.Wait(t)
+			cancel(left)
+			err := <-got
+			close(arrive)
+			for _, want := range []error{rsemaphore.ErrNotAcquired, context.Canceled, left} {
+				require.ErrorIs(t, err, want)
+			}
+			require.NotErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+			redistest.Eventually(t, 20*time.Second, "taken back, long before the lease is over", func() bool {
+				_, out := state(t, direct.c.Semaphore(name, 3))
+				return out == 0 && r.c.Owed() == 0
+			})
 		}
-		require.NotErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
-		redistest.Eventually(t, 20*time.Second, "taken back, long before the lease is over", func() bool {
-			_, out := state(t, direct.c.Semaphore(name, 3))
-			return out == 0 && r.c.Owed() == 0
-		})
-	}
+	})
 }
 
 func TestAGrantSlowerThanItsLeaseIsNone(t *testing.T) {

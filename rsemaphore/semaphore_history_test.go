@@ -97,6 +97,7 @@ func slower(d time.Duration) time.Duration {
 }
 
 func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
+	redistest.InFull(t, "TestSharedCallsAmongContendedPermitsNeverPassTheCapacity")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

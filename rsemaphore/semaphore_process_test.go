@@ -66,10 +66,10 @@ func TestAKilledProcessGivesItsPermitsBackAfterOneLease(t *testing.T) {
 	s := redistest.Start(t)
 	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Minute})
 	sem := r.c.Semaphore("s", 10)
-	c := redistest.Spawn(t, "permit user", s, "s", "10", "3s")
+	c := redistest.Spawn(t, "permit user", s, "s", "10", "1200ms")
 	say(t, c, "take 3")
 	require.Equal(t, "got", c.Line(t))
-	time.Sleep(3500 * time.Millisecond) // it is renewed while it lives
+	time.Sleep(1400 * time.Millisecond) // it is renewed while it lives
 	require.Equal(t, [3]int{7, 3, 10}, counts(t, sem))
 	c.Signal(t, syscall.SIGKILL)
 	_, err := sem.TryAcquire(within(t), 10, 0, 0)

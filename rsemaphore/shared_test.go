@@ -158,7 +158,7 @@ func TestManyFreePermitsShareCalls(t *testing.T) {
 	t.Parallel()
 	near, far, _ := redistest.Away(t)
 	r, direct := newRig(t, far, patient), newRig(t, near, patient)
-	const goroutines, cycles = 64, 30
+	const goroutines, cycles = 64, 15
 	run := func(of func(g int) *rsemaphore.Semaphore, n int) float64 {
 		for g := range goroutines { // in use
 			release(t, acquire(t, of(g), n))

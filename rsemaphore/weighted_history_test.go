@@ -19,6 +19,7 @@ import (
 // Weights, parts of which are released, behind proxies that delay, drop, double and cut: what may be acted on at one instant is never
 // more than the capacity, and in the end all of it is back.
 func TestHistoriesOfWeightsUnderFaultsNeverPassTheCapacity(t *testing.T) {
+	redistest.InFull(t, "TestTheScriptsOfWeightsDoWhatTheirTablesSay")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 5)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

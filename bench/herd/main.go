@@ -1,9 +1,9 @@
 // Command herd makes many processes wait for one name, and prints what an acquisition costs the server: a lock, a semaphore, a
 // latch and a barrier must cost the same however many processes wait.
 //
-//	go run ./bench/herd                                         # all kinds, 2 to 200 processes, about eight minutes
-//	go run ./bench/herd -kinds fair,semaphore -processes 10,40
-//	go run ./bench/herd -kinds latch -processes 40 -waiters 250 # 10,000 waiters wake up
+//	go -C bench run ./herd                                         # all kinds, 2 to 200 processes, about eight minutes
+//	go -C bench run ./herd -kinds fair,semaphore -processes 10,40
+//	go -C bench run ./herd -kinds latch -processes 40 -waiters 250 # 10,000 waiters wake up
 //
 // Every measurement has a redis-server of its own and its processes, each this program run again, with one connection for its
 // commands and one for its messages. A process has one waiter of a lock or semaphore, which asks again as soon as it has

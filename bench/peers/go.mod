@@ -11,6 +11,8 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/redis/rueidis/rueidiscompat v1.0.78
 	github.com/redlatch/redlatch v0.0.0
+	github.com/redlatch/redlatch/bench v0.0.0
+	github.com/redlatch/redlatch/internal/interop v0.0.0
 	github.com/sovietaced/go-redisson v0.6.0
 	github.com/stretchr/testify v1.12.1
 	github.com/throttled/throttled/v2 v2.15.0
@@ -86,4 +88,8 @@ require (
 	sigs.k8s.io/yaml v1.4.0 // indirect
 )
 
-replace github.com/redlatch/redlatch => ../..
+replace (
+	github.com/redlatch/redlatch => ../..
+	github.com/redlatch/redlatch/bench => ..
+	github.com/redlatch/redlatch/internal/interop => ../../internal/interop
+)

@@ -8,7 +8,7 @@
 //	go -C bench/peers run . -workloads uncontended,contended,handover,semaphore,readwrite,fair -processes 2 -crowd 2 -waiters 16,64 -duration 2s -peers "redlatch,redisson,redisson's driver,rsemaphore.Semaphore,RPermitExpirableSemaphore,rsemaphore.CountingSemaphore,RSemaphore,rlock.ReadWrite,RReadWriteLock,rlock.Fair,RFairLock" -out ../../docs/benchmarks/redisson.csv
 //	go -C bench/peers run . -one-processor -workloads uncontended -goroutines 1 -slice 300ms -rounds 7 -out ../../docs/benchmarks/processor.csv
 //	go -C bench/peers run . -workloads impatient -rounds 7 # callers who give up: a table, in no report; about eight minutes
-//	go -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go run ./bench/report
+//	go -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go -C bench run ./report
 //
 // Every measurement has a redis-server of its own and processes of its own: this program, run again. While it measures
 // it checks: all processes of a contended run share a page of memory where each sees who is inside, and a counter that

@@ -2,8 +2,8 @@
 // Cluster, behind Sentinel, with a replica that has to confirm, and a millisecond away; beside plain loopback. It prints a table, and
 // writes a CSV for bench/report.
 //
-//	go run ./bench/places                                          # a minute
-//	go run ./bench/places -rounds 7 -out docs/benchmarks/places.csv && go run ./bench/report
+//	go -C bench run ./places                                          # a minute
+//	go -C bench run ./places -rounds 7 -out ../docs/benchmarks/places.csv && go -C bench run ./report
 //
 // All places are set up at the start and take turns, in another order in each round: whatever else the machine does meets all alike.
 package main
@@ -27,7 +27,7 @@ import (
 
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/bench/internal/results"
-	"github.com/redlatch/redlatch/bench/internal/stage"
+	"github.com/redlatch/redlatch/internal/redistest/stage"
 )
 
 func main() {
@@ -82,7 +82,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	f := &results.File{Facts: []results.Fact{
 		{Name: "date", Value: began.UTC().Format("2006-01-02 15:04 UTC")},
 		{Name: "machine", Value: fmt.Sprintf("%d processors, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())},
-		{Name: "command", Value: "go run ./bench/places"}, {Name: "rounds", Value: strconv.Itoa(*rounds)},
+		{Name: "command", Value: "go -C bench run ./places"}, {Name: "rounds", Value: strconv.Itoa(*rounds)},
 	}}
 	for _, p := range chosen {
 		f.Facts = append(f.Facts, results.Fact{Name: "peer " + p.name, Value: p.what})

@@ -19,8 +19,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/bench/internal/load"
-	"github.com/redlatch/redlatch/bench/internal/stage"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/stage"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )

@@ -158,7 +158,7 @@ func (p *page) ratioCell(k setting, peer, base string, m metric) string {
 
 func (p *page) head() {
 	p.say("# Benchmarks")
-	p.say("`go run ./bench/report` writes this page from [results.csv](benchmarks/results.csv) and the files beside it. Every figure comes from there, also where redlatch is behind.")
+	p.say("`go -C bench run ./report` writes this page from [results.csv](benchmarks/results.csv) and the files beside it. Every figure comes from there, also where redlatch is behind.")
 }
 
 // run says where and how it was measured.
@@ -166,7 +166,7 @@ func (p *page) run() {
 	f := p.s.file
 	p.say("## The run")
 	p.say("To repeat it on a machine with Go and a redis-server:")
-	p.say("```\ngo -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go run ./bench/report\n```")
+	p.say("```\ngo -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go -C bench run ./report\n```")
 	rows := [][]string{}
 	for _, name := range []string{"date", "machine", "memory", "go", "server", "redlatch", "command", "rounds", "contended", "load before", "load after", "took", "incomplete"} {
 		if v := f.Fact(name); v != "" {

@@ -1,7 +1,7 @@
 // Command report turns the CSV of bench/peers into charts and docs/benchmarks.md:
 //
-//	go run ./bench/report                                   # from docs/benchmarks/results.csv
-//	go run ./bench/report -in bench/peers/out/results.csv -out /tmp/look
+//	go -C bench run ./report                                   # from docs/benchmarks/results.csv
+//	go -C bench run ./report -in peers/out/results.csv -out /tmp/look
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 func main() {
-	in := flag.String("in", filepath.Join("docs", "benchmarks", "results.csv"), "the CSV to read")
-	out := flag.String("out", "docs", "where benchmarks.md and the folder benchmarks with the charts go")
+	in := flag.String("in", filepath.Join("..", "docs", "benchmarks", "results.csv"), "the CSV to read")
+	out := flag.String("out", filepath.Join("..", "docs"), "where benchmarks.md and the folder benchmarks with the charts go")
 	flag.Parse()
 	if err := report(*in, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)

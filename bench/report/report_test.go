@@ -317,7 +317,7 @@ func TestTheDocumentIsWrittenFromTheResultsBesideIt(t *testing.T) {
 		require.NoError(t, err)
 		got, err := os.ReadFile(filepath.Join(docs, name))
 		require.NoError(t, err)
-		require.Equal(t, string(want), string(got), "%s: run go run ./bench/report", name)
+		require.Equal(t, string(want), string(got), "%s: run go -C bench run ./report", name)
 	}
 	same("benchmarks.md")
 	charts, err := filepath.Glob(filepath.Join(out, "benchmarks", "*.svg"))

@@ -1,9 +1,9 @@
 // Command scale measures what large numbers cost: names, held locks, waiters, processes that wait, clients. It prints a table, and
 // writes it as a CSV for bench/report.
 //
-//	go run ./bench/scale                     # a tenth of everything, a minute or two
-//	go run ./bench/scale -scale 1 -out docs/benchmarks/scale.csv && go run ./bench/report
-//	go run ./bench/scale -only waiters,processes
+//	go -C bench run ./scale                     # a tenth of everything, a minute or two
+//	go -C bench run ./scale -scale 1 -out ../docs/benchmarks/scale.csv && go -C bench run ./report
+//	go -C bench run ./scale -only waiters,processes
 //
 // Every measurement has a redis-server of its own. Memory is heap and stacks in use after a collection, and includes what the caller
 // has for each: a hold, a goroutine that waits. What is finished should leave nothing behind: that is measured too.
@@ -93,7 +93,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	f := &results.File{Facts: []results.Fact{
 		{Name: "date", Value: time.Now().UTC().Format("2006-01-02 15:04 UTC")},
 		{Name: "machine", Value: fmt.Sprintf("%d processors, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())},
-		{Name: "command", Value: fmt.Sprintf("go run ./bench/scale -scale %g", *scale)},
+		{Name: "command", Value: fmt.Sprintf("go -C bench run ./scale -scale %g", *scale)},
 	}}
 	for _, k := range chosen {
 		f.Facts = append(f.Facts, results.Fact{Name: "scale " + k.name, Value: k.what})

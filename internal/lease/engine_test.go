@@ -1139,6 +1139,7 @@ func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 }
 
 func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
+	redistest.SkipShort(t)
 	const leases = 10_000
 	inShop(t, func(t *testing.T, s *shop) {
 		one := s.take(t, "one", term)

@@ -43,6 +43,7 @@ return replies`)
 // While a slot is being migrated two leases in it may lie on two nodes, for as long as that takes. What is true of one of
 // them must not be waited for by the others: its node may be the one that is gone.
 func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
+	redistest.SkipShort(t)
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
 		for i := range lease.BatchSize + 2 {

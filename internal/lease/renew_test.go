@@ -25,6 +25,7 @@ import (
 // A server that could renew everything in 0.6 of the time there is answers most calls later than the call timeout. Were they sent
 // anew meanwhile, it would run everything several times, and answer nothing in time.
 func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
+	redistest.SkipShort(t)
 	const batches, rounds = 36, 6
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held

@@ -19,6 +19,9 @@ type Child struct {
 // Spawn starts a process in a role; there os.Args has the server's address and args. It ends with the test.
 func Spawn(t testing.TB, role string, s *Server, args ...string) *Child {
 	t.Helper()
+	if _, ok := t.(*testing.T); ok && testing.Short() {
+		t.Skip("starts a process; leave -short out")
+	}
 	fail := func(err error) {
 		t.Helper()
 		if err != nil {

@@ -44,9 +44,11 @@ func Launch(line func(host, port, dir string) []string) (s *Server, stop func(),
 
 // LaunchProxy is NewProxy for programs that are no test. stop ends the proxy.
 func LaunchProxy(target *Server) (p *Proxy, stop func(), err error) {
-	l, err := Listen()
-	if err != nil {
-		return nil, nil, err
+	var l net.Listener = newPipes()
+	if target.dial == nil {
+		if l, err = Listen(); err != nil {
+			return nil, nil, err
+		}
 	}
 	p = &Proxy{target: target, listen: l, pairs: map[*pair]struct{}{}}
 	p.wg.Add(1)

@@ -26,6 +26,15 @@ func Sized[T any](brief, usual, full T) T {
 	return usual
 }
 
+// InFull skips a test that shows at length what another test of its package, shownBy, shows in little, unless tests run in full: models and
+// histories of many steps, migrations that go on for seconds, large numbers. CI runs it in full.
+func InFull(t testing.TB, shownBy string) {
+	t.Helper()
+	if !Long() {
+		t.Skipf("%s=1 runs this; %s shows it in little", LongEnv, shownBy)
+	}
+}
+
 // SkipShort skips a test that takes seconds, with -short.
 func SkipShort(t testing.TB) {
 	t.Helper()

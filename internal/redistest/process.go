@@ -36,9 +36,16 @@ func signal(t testing.TB, p *os.Process, sig os.Signal) {
 	}
 }
 
-// Kill ends the process of a real server as a crash does, and returns when it is gone.
+// Kill ends the process of a real server as a crash does, and returns when it is gone. An embedded server is as gone.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
+	if s.Embedded != nil {
+		if s.down != nil {
+			s.down.Store(true)
+		}
+		s.Embedded.Close()
+		return
+	}
 	if s.run == nil {
 		t.Fatalf("redistest: no process to kill")
 	}
@@ -62,9 +69,15 @@ func (s *Server) Revive(t testing.TB, empty bool) {
 	s.Process = s.run.process
 }
 
-// Restart has a real server start again with nothing in memory, on the same address.
+// Restart has a real server, or one in a bubble, start again with nothing in memory, on the same address.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
+	if s.down != nil {
+		s.Embedded.FlushAll()
+		s.Embedded.Close()
+		s.boot(t, 0)
+		return
+	}
 	c, err := net.DialTimeout("tcp", s.Addr(), 5*time.Second)
 	if err != nil {
 		t.Fatalf("redistest: restart: %v", err)

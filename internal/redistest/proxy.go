@@ -1,6 +1,8 @@
 package redistest
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -11,7 +13,7 @@ import (
 	"time"
 )
 
-// Proxy stands between clients and a server on TCP and makes the network between them fail on demand. It reads RESP,
+// Proxy stands between clients and a server, on TCP or in a bubble, and makes the network between them fail on demand. It reads RESP,
 // so that it can lose the reply of one call and nothing before it, or push messages and nothing else. A fault lasts
 // until Heal. It is safe for concurrent use and ends with the test.
 type Proxy struct {
@@ -97,7 +99,7 @@ func With(word string, more ...string) func([]string) bool {
 	}
 }
 
-// NewProxy starts a proxy in front of a server that listens on TCP; of a Cluster, its first node.
+// NewProxy starts a proxy in front of a server; of a Cluster, its first node.
 func NewProxy(t testing.TB, target *Server) *Proxy {
 	t.Helper()
 	p, stop, err := LaunchProxy(target)
@@ -123,7 +125,11 @@ func Away(t testing.TB) (near, far *Server, p *Proxy) {
 
 // Server is the target as seen through the proxy.
 func (p *Proxy) Server() *Server {
-	return &Server{Addrs: []string{p.Addr()}, Embedded: p.target.Embedded, Process: p.target.Process}
+	s := &Server{Addrs: []string{p.Addr()}, Embedded: p.target.Embedded, Process: p.target.Process}
+	if pipes, ok := p.listen.(*pipes); ok {
+		s.dial = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) { return pipes.dial() }
+	}
+	return s
 }
 
 // Delay keeps everything back for this long on its way up and down.
@@ -255,10 +261,23 @@ func (p *Proxy) accept() {
 
 func (p *Proxy) serve(client net.Conn) {
 	defer p.wg.Done()
-	server, err := net.DialTimeout("tcp", p.target.Addr(), 5*time.Second)
+	dial := p.target.dial
+	if dial == nil {
+		dial = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return net.DialTimeout("tcp", p.target.Addr(), 5*time.Second)
+		}
+	}
+	server, err := dial(context.Background(), p.target.Addr(), nil, nil)
 	if err != nil {
 		abort(client)
 		return
+	}
+	if p.target.dial != nil {
+		for _, c := range []*net.Conn{&client, &server} {
+			e := newEager(*c)
+			p.wg.Go(e.run)
+			*c = e
+		}
 	}
 	pr := &pair{p: p, client: client, server: server, gone: make(chan struct{}), fates: map[int]*Trap{}}
 	p.mu.Lock()
@@ -338,6 +357,8 @@ func (pr *pair) pump(src, dst net.Conn, d Direction, judge func(frame []byte) ve
 			// that run after their callers gave up.
 			if tcp, ok := dst.(*net.TCPConn); ok {
 				tcp.CloseWrite()
+			} else {
+				dst.Close() // a pipe has no half, and nothing in it that was not read
 			}
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ type Server struct {
 	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) // nil: TCP
 	set  string                                                                    // Addrs are sentinels that watch this
 	run  *run                                                                      // nil for what was not started here
+	down *atomic.Bool                                                              // of a server in a bubble: killed
 }
 
 // Addr is the first address.
@@ -99,9 +101,13 @@ func Each(t *testing.T, fn func(t *testing.T, s *Server)) {
 	t.Run("redis", func(t *testing.T) { fn(t, Start(t)) })
 }
 
-// NeedServer skips the test if no redis-server is installed, or fails it if RequireEnv is set. Start calls it.
+// NeedServer skips the test if no redis-server is installed, or fails it if RequireEnv is set; with -short it skips a test, not a
+// benchmark. Start calls it.
 func NeedServer(t testing.TB) {
 	t.Helper()
+	if _, ok := t.(*testing.T); ok && testing.Short() {
+		t.Skip("starts a process; leave -short out")
+	}
 	_, err := Program()
 	switch {
 	case err == nil:
@@ -158,20 +164,26 @@ func CommandCalls(t testing.TB, c rueidis.Client) map[string]int {
 	return calls
 }
 
+// InABubble reports whether the caller is in a synctest bubble, whose clock begins with the year 2000.
+func InABubble() bool { return time.Now().Year() < 2010 }
+
 // patience is how long a busy machine is given for what takes it seconds at most.
 const patience = 60 * time.Second
 
 // Eventually polls ok until it holds, and fails the test with what if it does not within limit. A limit of ten seconds or more is
-// no promise of the library's but patience with the machine, and is a minute at least.
+// no promise of the library's but patience with the machine, and is a minute at least, though not in a bubble.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
-	if limit >= 10*time.Second {
+	pause := 2 * time.Millisecond
+	if InABubble() { // whose clock is as fast as what is done meanwhile
+		pause = 50 * time.Millisecond
+	} else if limit >= 10*time.Second {
 		limit = max(limit, patience)
 	}
 	for end := time.Now().Add(limit); !ok(); {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", limit, what)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }

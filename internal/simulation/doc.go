@@ -1,5 +1,5 @@
 // Package simulation runs the whole library in simulated time: several clients, a network and servers, all in one bubble of
-// testing/synctest. It is for tests, and for bench/simulate.
+// testing/synctest. It is for tests, and for internal/simulation/simulate.
 //
 // A seed makes a [Plan]: acts of clients and faults, each at its time; [NewCrowd] makes one without faults, of callers who give up.
 // [Run] plays it. An oracle knows the true time and what each client believes, and says what was not kept. [Shrink] finds the shortest

@@ -94,6 +94,7 @@ func rates(rnd *rand.Rand) ratelimit.LimiterOptions {
 }
 
 func TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
 		"once": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },

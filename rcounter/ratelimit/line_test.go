@@ -151,10 +151,11 @@ func requireKept(t *testing.T, all []passing, o ratelimit.LimiterOptions, seed u
 // Callers come, wait, and leave at random. The server and the process answer alike; the promise is kept to the us, whoever leaves; and
 // when everybody has left, the limiter is not closed.
 func TestReservationsOfCallersThatLeaveKeepThePromise(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	c := on(t, srv.Client(t), patient)
-	rounds := redistest.Sized(10, 40, 1000)
+	rounds := redistest.Sized(10, 16, 1000)
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	at := time.Now().Truncate(time.Millisecond)

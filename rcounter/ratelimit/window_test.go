@@ -16,13 +16,14 @@ import (
 
 // In no period do more units pass than the limit, and a unit counts for no longer than a period and a slice.
 func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	c := on(t, srv.Client(t), patient)
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	at := time.Now().Truncate(time.Millisecond)
-	for round := range redistest.Sized(10, 40, 400) {
+	for round := range redistest.Sized(10, 16, 400) {
 		o := ratelimit.LimiterOptions{Rate: 1 + rnd.Int64N(12), Per: time.Duration(32+rnd.Int64N(3_000_000)) * time.Microsecond, Algorithm: ratelimit.SlidingWindow}
 		l := c.Limiter("l"+strconv.Itoa(round), o)
 		m := l.NewModel()
@@ -71,6 +72,7 @@ func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
 
 // The server's calendar is that of package time: in UTC for a century, in other zones around the changes of the clocks.
 func TestAFixedWindowEndsWithTheUnitOfTheCalendar(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	c := on(t, srv.Client(t), patient)
@@ -114,7 +116,7 @@ func TestAFixedWindowEndsWithTheUnitOfTheCalendar(t *testing.T) {
 		}
 		return at
 	}
-	for range redistest.Sized(60, 300, 5000) {
+	for range redistest.Sized(60, 100, 5000) {
 		at := time.Unix(rnd.Int64N(130*365*86400), rnd.Int64N(1_000_000)*1000)
 		unit := units[rnd.IntN(len(units)-1)] // a year takes long to look through
 		require.Equal(t, next(at, unit, time.UTC).UTC(), ends(t, at, unit, nil).UTC(), "%v of %v", unit, at.UTC())
@@ -136,7 +138,7 @@ func TestAFixedWindowEndsWithTheUnitOfTheCalendar(t *testing.T) {
 				around = append(around, time.Unix(s, 0))
 			}
 		}
-		for range redistest.Sized(40, 200, 2000) {
+		for range redistest.Sized(40, 80, 2000) {
 			at := around[rnd.IntN(len(around))].Add(time.Duration(rnd.Int64N(60*3600_000_000))*time.Microsecond - 30*time.Hour)
 			for _, unit := range []ratelimit.Unit{ratelimit.Day, ratelimit.Week} {
 				require.Equal(t, next(at, unit, zone).UTC(), ends(t, at, unit, zone).UTC(), "%v of %v (%v)", unit, at.In(zone), table)

@@ -77,8 +77,9 @@ func (m *requestModel) call(times int, deeds []stock.Deed) []stock.Answer {
 // Calls of several acts, each run once or several times, do what the same acts do one by one: no unit is sold twice, no claimant
 // gets more than its limit, an id keeps its answer, and what is sold, held and left is the limit.
 func TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
-	for i := range redistest.Sized(4, 8, 60) {
+	for i := range redistest.Sized(3, 4, 60) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			srv := redistest.Embedded(t)
@@ -424,6 +425,7 @@ func TestReservationsShareCalls(t *testing.T) {
 
 // However many reservations come to nothing, the server does not keep them.
 func TestWhatHasEndedIsForgotten(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)

@@ -136,6 +136,7 @@ func (m *cartModel) call(times int, verb, id, claimant string, lines []stock.Lin
 // Carts, and reservations by themselves under the same ids, in any order, each call run once or several times: everything is as the
 // model says, and no cart is held, sold or given back in part.
 func TestCartsKeepToTheirModelHoweverOftenACallRuns(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for i := range redistest.Sized(2, 3, 60) {
 		seed := rand.Uint64()

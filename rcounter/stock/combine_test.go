@@ -113,6 +113,7 @@ func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
 
 // The sum of what callers were given is what the stock says is sold, whoever leaves and whatever is lost.
 func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		for name, lose := range map[string]func() bool{

@@ -131,6 +131,7 @@ func TestAFailoverForgetsNoConfirmedGrant(t *testing.T) {
 // The same where sentinels or the Cluster do it, and clients find the new primary by themselves: a claim that is repeated
 // until it is confirmed has one ordinal for ever, and no other claimant has it.
 func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
+	redistest.InFull(t, "TestAFailoverForgetsNoConfirmedGrant")
 	t.Parallel()
 	for name, begin := range map[string]func(testing.TB) *redistest.Replicated{"Sentinel": redistest.Sentinel, "Cluster": redistest.ReplicatedCluster} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +339,7 @@ func (c *tally) record(user int, g stock.Grant) {
 // flushed, replies are dropped and, in the middle, the primary dies and its replica goes on: no unit too many, no
 // ordinal twice, no answer changed.
 func TestAMillionClaimsThroughEveryFault(t *testing.T) {
-	redistest.SkipShort(t)
+	redistest.InFull(t, "TestOneClaimantGetsOneUnitFromAThousandClaims")
 	t.Parallel()
 	users, each, limit, callers := 100_000, 10, 40_000, 512
 	if redistest.RaceEnabled {

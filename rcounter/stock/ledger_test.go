@@ -400,7 +400,7 @@ func TestTheLedgerOfARestoredStockTellsWhatTheWinnersDoNotKnow(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
-	for range redistest.Sized(6, 12, 100) {
+	for range redistest.Sized(5, 6, 100) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))

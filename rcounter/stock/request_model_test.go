@@ -279,7 +279,7 @@ func TestRequestsAndReservationsKeepToTheirModelInAnyOrder(t *testing.T) {
 			return newLossy(t, s, func() bool { return rnd.IntN(3) == 0 })
 		},
 	} {
-		rounds := 3
+		rounds := redistest.Sized(1, 2, 3)
 		if redistest.RaceEnabled {
 			rounds = 2
 		}

@@ -293,6 +293,7 @@ func TestRestoreThatFailsLeavesTheStockSuspended(t *testing.T) {
 
 // Whatever part of the records is lost, and whatever part of them the winners know, no unit is sold twice.
 func TestRestoreFromAnyPartOfTheWinnersOversellsNothing(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)

@@ -1,8 +1,8 @@
 // Command cron-once runs a job once for each tick of a schedule, although several machines have the same schedule and their
 // clocks differ.
 //
-//	go run ./docs/examples/cron-once                      embedded server, nothing else needed
-//	go run ./docs/examples/cron-once -redis 127.0.0.1:6379
+//	go -C docs/examples run ./cron-once                      embedded server, nothing else needed
+//	go -C docs/examples run ./cron-once -redis 127.0.0.1:6379
 //
 // A lock alone is not enough. The job takes a moment, and then the lock is free again. A machine whose clock is behind comes to
 // the same tick later, and runs the job again. The first part shows that.

@@ -39,7 +39,7 @@ const (
 
 const help = `flashsale allocates a stock of units to a crowd: first come, first served, one unit to a user.
 
-Usage: go run ./docs/examples/flashsale [flags]
+Usage: go -C docs/examples run ./flashsale [flags]
 
 Without flags it needs nothing but Go: it serves a Redis of its own (miniredis) on a loopback port and lets 10,000
 simulated users claim 100 units through 4 worker processes. One worker takes a leader lock (rlock) and opens the sale

@@ -7,10 +7,10 @@
 //
 // Run it from the root of the repository. It needs nothing but Go:
 //
-//	go run ./docs/examples/flashsale
-//	go run ./docs/examples/flashsale -redis 127.0.0.1:6379 -claims claims.csv -out winners.csv
-//	go run ./docs/examples/flashsale -redpacket 200.00 -stock 50
-//	go run ./docs/examples/flashsale -help
+//	go -C docs/examples run ./flashsale
+//	go -C docs/examples run ./flashsale -redis 127.0.0.1:6379 -claims claims.csv -out winners.csv
+//	go -C docs/examples run ./flashsale -redpacket 200.00 -stock 50
+//	go -C docs/examples run ./flashsale -help
 //
 // The first command starts an embedded server (miniredis) and lets 10,000 simulated users claim 100 units. During a longer run
 // (-users 1000000), kill any worker with kill -9. The program prints their ids when they start.

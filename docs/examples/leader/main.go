@@ -1,8 +1,8 @@
 // Command leader elects one of several processes as the leader. It shows what happens when the leader is told to stop, when it
 // is killed, and when it is frozen.
 //
-//	go run ./docs/examples/leader                      embedded server, nothing else needed
-//	go run ./docs/examples/leader -redis 127.0.0.1:6379
+//	go -C docs/examples run ./leader                      embedded server, nothing else needed
+//	go -C docs/examples run ./leader -redis 127.0.0.1:6379
 //
 // The candidates campaign by package rlock/election, and the parent observes who leads. The lease of a leader is 30 s.
 //

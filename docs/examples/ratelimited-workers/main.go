@@ -2,8 +2,8 @@
 // processes share a few slots. One worker is killed while it holds some of them. Its slots come back after one lease,
 // by themselves.
 //
-//	go run ./docs/examples/ratelimited-workers                      embedded server, nothing else needed
-//	go run ./docs/examples/ratelimited-workers -redis 127.0.0.1:6379
+//	go -C docs/examples run ./ratelimited-workers                      embedded server, nothing else needed
+//	go -C docs/examples run ./ratelimited-workers -redis 127.0.0.1:6379
 //
 // The program ends with status 1 if the service was ever called by more than -slots at once, or if the throughput did not recover.
 package main

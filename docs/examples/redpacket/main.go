@@ -4,10 +4,10 @@
 //
 // Run it from the root of the repository. It needs nothing but Go:
 //
-//	go run ./docs/examples/redpacket
-//	go run ./docs/examples/redpacket -total 88.88 -shares 10 -method line -users 8 -open 3s
-//	go run ./docs/examples/redpacket -redis 127.0.0.1:6379 -shares 10000 -total 20000 -users 12000 -svg amounts.svg
-//	go run ./docs/examples/redpacket -help
+//	go -C docs/examples run ./redpacket
+//	go -C docs/examples run ./redpacket -total 88.88 -shares 10 -method line -users 8 -open 3s
+//	go -C docs/examples run ./redpacket -redis 127.0.0.1:6379 -shares 10000 -total 20000 -users 12000 -svg amounts.svg
+//	go -C docs/examples run ./redpacket -help
 //
 // # How it works
 //
@@ -45,7 +45,7 @@ const (
 
 const help = `redpacket sends a red packet, lets a crowd tap for its shares, and shows who got how much.
 
-Usage: go run ./docs/examples/redpacket [flags]
+Usage: go -C docs/examples run ./redpacket [flags]
 
 Without flags it needs nothing but Go: it serves a Redis of its own (miniredis) on a loopback port, and 60 users tap
 for 50 shares of 200.00.

@@ -2,8 +2,8 @@
 // another process. It sends its owner along in an HTTP header. The service joins the hold instead of waiting for it, and may
 // finish after the shop has released. The order is free for others when both have released.
 //
-//	go run ./docs/examples/rpc-join                      embedded server, nothing else needed
-//	go run ./docs/examples/rpc-join -redis 127.0.0.1:6379
+//	go -C docs/examples run ./rpc-join                      embedded server, nothing else needed
+//	go -C docs/examples run ./rpc-join -redis 127.0.0.1:6379
 package main
 
 import (

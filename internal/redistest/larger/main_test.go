@@ -107,6 +107,32 @@ func TestNoTestThatIsLargerInFullIsMissed(t *testing.T) {
 	}))
 }
 
+// Nothing that is promised is shown in full only.
+func TestWhatRunsInFullOnlyIsShownInLittle(t *testing.T) {
+	call := regexp.MustCompile(`redistest\.InFull\(t, "(\w+)"\)`)
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || strings.Contains(path, "internal/redistest") {
+			return err
+		}
+		p, err := reach.Read(path, "_test.go")
+		require.NoError(t, err)
+		full := p.Users(map[string]bool{"redistest.InFull": true})
+		files, err := filepath.Glob(filepath.Join(path, "*_test.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			calls := call.FindAllSubmatch(text, -1)
+			require.Len(t, calls, strings.Count(string(text), "redistest.InFull"), "%s: a literal names a test of the package", file)
+			for _, m := range calls {
+				shown := string(m[1])
+				require.True(t, p[shown] != nil && p[shown].Func && !full[shown], "%s: %s, which is to show it in little, is no test that runs by default", file, shown)
+			}
+		}
+		return nil
+	}))
+}
+
 // Those are run in full with the race detector, and in full only there.
 func TestHistoriesThatAreLargerAreInThePackagesOfTheirOwnSection(t *testing.T) {
 	ci, err := os.ReadFile(filepath.Join(root, ".ci", "run"))

@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest/reach"
 )
 
 // mutant is a fault.
@@ -57,7 +59,12 @@ func main() {
 		}
 	}
 	if *list {
-		fmt.Print(table(chosen))
+		text, err := table(".", chosen)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Print(text)
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -234,6 +241,13 @@ func (b *bench) run(ctx context.Context, m *mutant, show bool) (*verdict, error)
 	}
 	test := exec.CommandContext(ctx, bin, "-test.timeout", limit.String(), "-test.run", "^("+strings.ReplaceAll(m.tests, " ", "|")+")$")
 	test.Dir, test.Env = filepath.Join(b.root, m.pkg), append(os.Environ(), env...)
+	full, err := inFull(b.root, m.pkg)
+	if err != nil {
+		return nil, err
+	}
+	if m.inFull(full) {
+		test.Env = append(test.Env, "REDLATCH_LONG=1")
+	}
 	out, err := test.CombinedOutput()
 	if show {
 		os.Stdout.Write(out)
@@ -267,16 +281,40 @@ func (m *mutant) plant(root string) ([]byte, error) {
 	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
 }
 
-// table is Markdown.
-func table(all []mutant) string {
+// inFull are the tests of a package that run in full only.
+func inFull(root, pkg string) (map[string]bool, error) {
+	p, err := reach.Read(filepath.Join(root, pkg), "_test.go")
+	return p.Users(map[string]bool{"redistest.InFull": true}), err
+}
+
+// inFull reports whether no test that notices m runs but in full.
+func (m *mutant) inFull(full map[string]bool) bool {
+	for _, name := range strings.Fields(m.tests) {
+		if !full[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// table is Markdown. root is the module's.
+func table(root string, all []mutant) (string, error) {
 	var b strings.Builder
-	b.WriteString("| fault | in | the promise that it breaks | noticed by |\n|---|---|---|---|\n")
+	b.WriteString("| fault | in | the promise that it breaks | noticed by | which runs in |\n|---|---|---|---|---|\n")
 	for _, m := range all {
+		full, err := inFull(root, m.pkg)
+		if err != nil {
+			return "", err
+		}
+		step := "`go test ./...`"
+		if m.inFull(full) {
+			step = "`.ci/run`, in full"
+		}
 		var tests []string
 		for _, t := range strings.Fields(m.tests) {
 			tests = append(tests, "`"+t+"`")
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s in `%s` |\n", m.name, m.file, m.breaks, strings.Join(tests, ", "), m.pkg)
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s in `%s` | %s |\n", m.name, m.file, m.breaks, strings.Join(tests, ", "), m.pkg, step)
 	}
-	return b.String()
+	return b.String(), nil
 }

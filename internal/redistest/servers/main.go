@@ -3,17 +3,19 @@
 //
 //	go run ./internal/redistest/servers /opt/redis-7.2/redis-server /opt/valkey-8.0/valkey-server
 //
-// The conformance part is every test of a package of the library, and of ./docs, that starts a server, alone, as a Cluster or
+// The conformance part is every test of a package of the library, of ./docs and of internal/rights that starts a server, alone, as a Cluster or
 // under sentinels; it is found by names, which may find some more. Without a program it is the one that the tests start otherwise.
 package main
 
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,8 +23,11 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest/reach"
 )
 
-// elsewhere are folders whose tests say nothing of the library on a server: programs, the test kit, and Redisson's own.
-var elsewhere = []string{"bench", "docs/examples", "internal/redistest", "internal/interop"}
+// elsewhere are folders whose tests say nothing of the library on a server: the test kit.
+var elsewhere = []string{"internal/redistest"}
+
+// modules are those whose tests take part: the library's, and that of the rights it needs.
+var modules = []string{".", "internal/rights"}
 
 func main() {
 	only := flag.String("run", "", "of these tests, only those that match this `pattern`, a name or several with | between them")
@@ -54,22 +59,31 @@ func all(programs []string, only string, race bool) (passed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	args := []string{"test", "-json", "-count=1", "-timeout=30m", "-run=" + pattern(tests)}
-	if only != "" {
-		args[len(args)-1] = "-run=" + only
+	if only == "" {
+		only = pattern(tests)
 	}
-	if race {
-		args = append(args, "-race")
+	var commands [][]string
+	for _, module := range modules {
+		args := []string{"-C", module, "test", "-json", "-count=1", "-timeout=30m", "-race=" + strconv.FormatBool(race), "-run=" + only}
+		var dirs []string
+		for dir := range tests {
+			if moduleOf(dir) != module {
+				continue
+			}
+			rel, err := filepath.Rel(module, dir)
+			if err != nil {
+				return false, err
+			}
+			dirs = append(dirs, "./"+filepath.ToSlash(rel))
+		}
+		slices.Sort(dirs)
+		commands = append(commands, append(args, dirs...))
 	}
-	for dir := range tests {
-		args = append(args, "./"+filepath.ToSlash(dir))
-	}
-	slices.Sort(args[5:])
 
 	var runs []*run
 	passed = true
 	for _, p := range programs {
-		r, err := on(p, args)
+		r, err := on(p, commands)
 		if err != nil {
 			return false, err
 		}
@@ -80,13 +94,30 @@ func all(programs []string, only string, race bool) (passed bool, err error) {
 	return passed, nil
 }
 
-// conformance returns the tests of each folder of the module at root that start a server.
+// moduleOf is which of modules a folder is in.
+func moduleOf(dir string) string {
+	for _, m := range modules[1:] {
+		if rel, err := filepath.Rel(m, dir); err == nil && !strings.HasPrefix(rel, "..") {
+			return m
+		}
+	}
+	return modules[0]
+}
+
+// conformance returns the tests of each folder of the modules that start a server; the library's module is at root.
 func conformance(root string) (map[string][]string, error) {
 	start, err := reach.Kit(root, map[string]bool{"Launch": true, "NeedServer": true})
 	if err != nil {
 		return nil, err
 	}
-	tests, err := reach.Tests(root, start)
+	tests := map[string][]string{}
+	for _, m := range modules {
+		of, err := reach.Tests(filepath.Join(root, m), start)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(tests, of)
+	}
 	for dir := range tests {
 		for _, e := range elsewhere {
 			if rel, _ := filepath.Rel(filepath.Join(root, e), dir); !strings.HasPrefix(rel, "..") {
@@ -94,7 +125,7 @@ func conformance(root string) (map[string][]string, error) {
 			}
 		}
 	}
-	return tests, err
+	return tests, nil
 }
 
 // pattern matches the names of tests.
@@ -107,8 +138,8 @@ func pattern(tests map[string][]string) string {
 	return "^(" + strings.Join(slices.Compact(names), "|") + ")$"
 }
 
-// on runs go test with args on the server program at path.
-func on(path string, args []string) (*run, error) {
+// on runs go with each of these arguments on the server program at path.
+func on(path string, commands [][]string) (*run, error) {
 	path, err := filepath.Abs(path) // tests run in other folders
 	if err != nil {
 		return nil, err
@@ -118,22 +149,24 @@ func on(path string, args []string) (*run, error) {
 		return nil, err
 	}
 	r := &run{server: name + " " + version, results: map[test]*result{}}
-	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), redistest.ServerEnv+"="+path)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
 	fmt.Fprintf(os.Stderr, "%s: running\n", r.server)
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		return nil, err
+	for _, args := range commands {
+		cmd := exec.Command("go", args...)
+		cmd.Env = append(os.Environ(), redistest.ServerEnv+"="+path)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return nil, err
+		}
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		if err := r.read(out, os.Stderr); err != nil {
+			return nil, err
+		}
+		cmd.Wait() // it fails if a test does, which the results say
 	}
-	if err := r.read(out, os.Stderr); err != nil {
-		return nil, err
-	}
-	cmd.Wait() // it fails if a test does, which the results say
 	r.took = time.Since(began)
 	if len(r.results) == 0 {
 		return nil, fmt.Errorf("%s: no test ran", r.server)

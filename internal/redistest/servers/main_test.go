@@ -25,7 +25,7 @@ func TestTheConformancePartIsTheTestsOfTheLibraryThatStartAServer(t *testing.T) 
 		"internal/script":  {"TestRefusalsOfARealServerAreRetriedAndDoNotRun"},
 		"internal/lease":   {},
 		"internal/session": {},
-		"docs":             {"TestTheACLLineHasNothingToSpare"},
+		"internal/rights":  {"TestTheACLLineHasNothingToSpare"},
 	} {
 		found := tests[filepath.Join(root, dir)]
 		require.NotEmpty(t, found, dir)

@@ -1,4 +1,4 @@
-package docs_test
+package redlatch_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package docs_test
+package house_test
 
 import (
 	"context"
@@ -33,11 +33,14 @@ var initLine = regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, \S+ ms clock, (\d+) 
 // What a package makes before main, every program pays that imports it, at each start, whether it uses it or not. This test's own
 // program is started again, to run nothing.
 func TestImportingTheModuleAllocatesNextToNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a process; leave -short out")
+	}
 	const mostBytes, mostAllocs = 256 << 10, 3000 // of all packages together
 	_, all := house(t)
 	var imported []string
 	for _, s := range all {
-		if s.path == "docs/import_test.go" {
+		if s.path == "internal/house/import_test.go" {
 			for _, i := range s.file.Imports {
 				imported = append(imported, strings.Trim(i.Path.Value, `"`))
 			}

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/bench/internal/stage"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/stage"
 )
 
 // A soak is steady work for a long time, with something going wrong now and then. What the processes and the servers use must not grow.

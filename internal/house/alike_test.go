@@ -1,4 +1,4 @@
-package docs_test
+package house_test
 
 import (
 	"go/ast"

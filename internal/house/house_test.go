@@ -1,4 +1,6 @@
-package docs_test
+// Package house_test holds the tree to the rules of the house: what may import what, what is the same in all packages, what has a comment
+// and an Example.
+package house_test
 
 import (
 	"bytes"
@@ -12,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +24,7 @@ const (
 	longestFile     = 600
 	longestFunction = 80
 	module          = "github.com/redlatch/redlatch"
+	root            = "../.."
 )
 
 // tooLong are the files and functions that are longer than the house allows. Nothing is added here.
@@ -44,17 +48,18 @@ var layers = map[string][]string{
 	"internal/measure": {"", "pubsub", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit", "rlock", "rsemaphore"},
 
 	// only tests import these
-	"redlatchtest":               {"", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore", "internal/keyname"},
-	"internal/redistest":         {"internal/keyname"},
-	"internal/redistest/rig":     {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
-	"internal/redistest/reach":   {},
-	"internal/redistest/larger":  {"internal/redistest/reach"},
-	"internal/redistest/mutants": {},
-	"internal/redistest/servers": {"internal/redistest", "internal/redistest/reach"},
-	"internal/simulation":        {"", "pubsub", "rcounter/stock", "rcounter/ratelimit", "rlock", "rlock/election", "rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
-	"internal/history":           {},
-	"internal/tenuremodel":       {},
-	"internal/interop":           {},
+	"redlatchtest":                 {"", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore", "internal/keyname"},
+	"internal/redistest":           {"internal/keyname"},
+	"internal/redistest/rig":       {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
+	"internal/redistest/reach":     {},
+	"internal/redistest/larger":    {"internal/redistest/reach"},
+	"internal/redistest/mutants":   {"internal/redistest/reach"},
+	"internal/redistest/servers":   {"internal/redistest", "internal/redistest/reach"},
+	"internal/simulation":          {"", "pubsub", "rcounter/stock", "rcounter/ratelimit", "rlock", "rlock/election", "rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
+	"internal/redistest/stage":     {},
+	"internal/simulation/simulate": {"internal/simulation"},
+	"internal/history":             {},
+	"internal/tenuremodel":         {},
 }
 
 // below are the packages that a public package may import.
@@ -94,18 +99,32 @@ func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
 // house is all Go and Lua of the tree, its other modules included.
 func house(t *testing.T) (set *token.FileSet, all []source) {
 	t.Helper()
-	set = token.NewFileSet()
-	require.NoError(t, filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+	read, err := tree()
+	require.NoError(t, err)
+	require.Greater(t, len(read.all), 100, "the tree was not found")
+	return read.set, read.all
+}
+
+type sources struct {
+	set *token.FileSet
+	all []source
+}
+
+// tree reads all there is once for all tests.
+var tree = sync.OnceValues(func() (sources, error) {
+	set := token.NewFileSet()
+	var all []source
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && name != root {
 			return fs.SkipDir
 		}
 		if ext := filepath.Ext(name); d.IsDir() || ext != ".go" && ext != ".lua" {
 			return nil
 		}
-		s := source{path: strings.TrimPrefix(filepath.ToSlash(name), "../")}
+		s := source{path: strings.TrimPrefix(filepath.ToSlash(name), root+"/")}
 		if s.text, err = os.ReadFile(name); err != nil {
 			return err
 		}
@@ -116,19 +135,28 @@ func house(t *testing.T) (set *token.FileSet, all []source) {
 		}
 		all = append(all, s)
 		return nil
-	}))
-	require.Greater(t, len(all), 100, "the tree was not found")
-	return set, all
-}
+	})
+	return sources{set, all}, err
+})
 
-// library are the files of the module that users import, without tests.
+// library are the files of the module that users import, without tests and without modules of their own.
 func library(all []source) (files []source) {
 	for _, s := range all {
-		if top, _, _ := strings.Cut(s.path, "/"); !s.test() && !slices.Contains([]string{"bench", "docs", "cmd", "contrib"}, top) {
+		if !s.test() && !elsewhere(s.dir()) {
 			files = append(files, s)
 		}
 	}
 	return files
+}
+
+// elsewhere reports whether a folder is of another module, or has documents.
+func elsewhere(dir string) bool {
+	for ; dir != "" && dir != "."; dir = path.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(root, dir, "go.mod")); err == nil || dir == "docs" {
+			return true
+		}
+	}
+	return false
 }
 
 // offered are the files of the library, and of the packages in contrib, which are modules of their own.

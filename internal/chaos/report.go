@@ -174,7 +174,7 @@ func head(cells []cell) []string {
 		}
 	}
 	return []string{
-		fmt.Sprintf("Written by `go run ./bench/chaos -markdown docs/chaos.md`: %d cells in %v, %d of them failed. %d answers under %d faults. %s, %s, %d processors.",
+		fmt.Sprintf("Written by `go -C internal/chaos run . -markdown ../../docs/chaos.md`: %d cells in %v, %d of them failed. %d answers under %d faults. %s, %s, %d processors.",
 			ran, took.Round(time.Second), failed, answers, injected, server, runtime.Version(), runtime.NumCPU()),
 		fmt.Sprintf("A cell is one fault on one deployment. Three client processes use every primitive side by side, with leases of %v and calls of at most %v. "+
 			"The fault befalls the servers, the network or a client, again and again. Then all heals, and every primitive has to work three times again. "+
@@ -221,7 +221,7 @@ func asMarkdown(cells []cell) []byte {
 const soaked = `
 ## Soak
 
-` + "`go run ./bench/chaos -soak 1h -chart docs/chaos/soak.svg`" + ` has the three clients work on one node for so long, while something goes wrong every few
+` + "`go -C internal/chaos run . -soak 1h -chart ../../docs/chaos/soak.svg`" + ` has the three clients work on one node for so long, while something goes wrong every few
 seconds that takes nothing from anybody for good, and fails if the memory, goroutines, connections or keys of the last third are half
 as much again as those of the first. How long the run in the chart was is on its axis; it began half a minute after the clients did.
 

@@ -1,4 +1,4 @@
-package docs_test
+package rights_test
 
 import (
 	"context"

@@ -1,12 +1,12 @@
 // Command simulate runs the whole library in simulated time, on a simulated network and simulated servers, each seed a run. It prints the
 // seeds that fail, with their shortest failing plans, and how much time it has simulated.
 //
-//	go run ./bench/simulate -for 10m                        # seeds 1, 2, 3 and so on, for so long
-//	go run ./bench/simulate -seeds 1-5000 -state sim.json   # and again: it goes on where it was
-//	go run ./bench/simulate -seeds 17 -v                    # one seed, with all that happened
-//	go run ./bench/simulate -seeds 17 -keep 3,9,12 -times 20
-//	go run ./bench/simulate -crowds -for 10m                # nothing goes wrong, and callers give up
-//	go run ./bench/simulate -mutants                        # planted faults: which seeds find them
+//	go run ./internal/simulation/simulate -for 10m                        # seeds 1, 2, 3 and so on, for so long
+//	go run ./internal/simulation/simulate -seeds 1-5000 -state sim.json   # and again: it goes on where it was
+//	go run ./internal/simulation/simulate -seeds 17 -v                    # one seed, with all that happened
+//	go run ./internal/simulation/simulate -seeds 17 -keep 3,9,12 -times 20
+//	go run ./internal/simulation/simulate -crowds -for 10m                # nothing goes wrong, and callers give up
+//	go run ./internal/simulation/simulate -mutants                        # planted faults: which seeds find them
 package main
 
 import (
@@ -220,7 +220,7 @@ func report(out io.Writer, o orders, p simulation.Plan, r simulation.Result) {
 		numbers = append(numbers, strconv.Itoa(n))
 	}
 	fmt.Fprintf(out, "shortest plan that fails:\n%v  => %s\n", p, strings.Join(r.Violations, "\n     "))
-	again := fmt.Sprintf("go run ./bench/simulate -seeds %d -keep %s", p.Seed, strings.Join(numbers, ","))
+	again := fmt.Sprintf("go run ./internal/simulation/simulate -seeds %d -keep %s", p.Seed, strings.Join(numbers, ","))
 	if o.kinds != "" {
 		again += " -kinds " + o.kinds
 	}
