@@ -200,7 +200,8 @@ func (x *Permit) Err() error { return x.h.Err() }
 // Name returns the semaphore's name.
 func (x *Permit) Name() string { return x.h.Holding.Lease.Name }
 
-// IDs returns the ids of its permits, as many as were acquired, each 32 hexadecimal digits: what [Semaphore.ReleaseIDs] and Redisson take.
+// IDs returns the ids of its permits, as many as were acquired, each 32 hexadecimal digits: what
+// [Semaphore.ReleaseIDs] and Redisson take. An acquisition of a WeightedSemaphore has one, for [WeightedSemaphore.ReleaseIDs].
 func (x *Permit) IDs() []string {
 	ids := x.permit().ids()
 	for i, raw := range ids {
