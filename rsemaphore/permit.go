@@ -43,6 +43,9 @@ func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration) *perm
 	}
 	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.made.renewed, Owner: s.c.newOwner(n),
 		Renew: renew, Untracked: true, Soon: true, Ctx: ctx, Longest: d}
+	if n > 1 && !s.weighted {
+		p.Lease.Records = int32(n)
+	}
 	p.Granted = p.base()
 	p.Begin(&s.c.handles, p)
 	return p

@@ -59,15 +59,18 @@ type trusted struct {
 
 // renewals are when the lease is renewed and looked at.
 type renewals struct {
-	length   time.Duration // of the renewals
-	start    instant       // the renewals are due at start + n*length/3
-	renewAt  instant
-	checkAt  instant       // when to look whether it is still held; zero: there is no reason to
-	short    time.Duration // the lease that the server has, if a hand-over wrote a shorter one: one renewal is due in any case
-	next     instant       // next event: renewal, deadline or MaxHold
-	auto     int32         // how many handles want it renewed
-	retrying bool          // the last renewal failed; renewAt is the end of a pause, not a point of the schedule
-	inFlight bool          // a renewal is under way; the next event is its answer, or the deadline
+	length  time.Duration // of the renewals
+	start   instant       // the renewals are due at start + n*length/3
+	renewAt instant
+	checkAt instant       // when to look whether it is still held; zero: there is no reason to
+	short   time.Duration // the lease that the server has, if a hand-over wrote a shorter one: one renewal is due in any case
+	next    instant       // next event: renewal, deadline or MaxHold
+	auto    int32         // how many handles want it renewed
+	// Records is how many records a renewal reads and writes besides one of each key, as of a permit that is for many. It is set before
+	// Add, as the fields of Lease are.
+	Records  int32
+	retrying bool // the last renewal failed; renewAt is the end of a pause, not a point of the schedule
+	inFlight bool // a renewal is under way; the next event is its answer, or the deadline
 }
 
 // registration is its place in the engine.
