@@ -30,7 +30,7 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a permit too many", file: "rsemaphore/lua/acquire.lua", pkg: "rsemaphore",
-		old: "  elseif not blocked and n <= spare then\n", new: "  elseif not blocked and n <= spare + 1 then\n",
+		old: "  elseif not blocked and n <= spare and (touched", new: "  elseif not blocked and n <= spare + 1 and (touched",
 		breaks: "there are never more permits out than there are", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
@@ -40,7 +40,7 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a permit that is taken twice", file: "rsemaphore/lua/acquire.lua", pkg: "rsemaphore",
-		old: "  if there == n then\n", new: "  if there == n and n > 1000 then\n",
+		old: "  elseif there == n then\n", new: "  elseif there == n and n > 1000 then\n",
 		breaks: "a repeated acquisition takes its permits once", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
@@ -217,5 +217,10 @@ var ofPermits = []mutant{
 		name: "a count that is a number to Lua alone", file: "internal/script/lua/integer.lua", pkg: "rsemaphore",
 		old: "integer(text) and tonumber(text)\n", new: "tonumber(text)\n",
 		breaks: "what is no integer to the server is refused before anything is written", tests: "TestANumberThatIsNoneIsWrongTypeAndChangesNothing",
+	},
+	{
+		name: "weights of which one is gone are released by their ids", file: "rsemaphore/lua/weighted_release.lua", pkg: "rsemaphore",
+		old: "if kept < 0 and not all then", new: "if kept < 0 and not held then",
+		breaks: "acquisitions are released by their ids all or none", tests: "TestTheScriptsOfWeightsDoWhatTheirTablesSay",
 	},
 }
