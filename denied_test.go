@@ -81,6 +81,8 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"WeightedSemaphore.Available":     second(semaphores.WeightedSemaphore("w", 2).Available(ctx)),
 		"WeightedSemaphore.Inspect":       second(semaphores.WeightedSemaphore("w", 2).Inspect(ctx)),
 		"WeightedSemaphore.Resize":        second(semaphores.WeightedSemaphore("w", 2).Resize(ctx, 3)),
+		"WeightedSemaphore.ExtendIDs":     semaphores.WeightedSemaphore("w", 2).ExtendIDs(ctx, time.Second, strings.Repeat("0", 32)),
+		"WeightedSemaphore.ReleaseIDs":    semaphores.WeightedSemaphore("w", 2).ReleaseIDs(ctx, strings.Repeat("0", 32)),
 		"CountingSemaphore.TrySetPermits": second(counting.TrySetPermits(ctx, 1, 0)),
 		"CountingSemaphore.Acquire":       counting.Acquire(ctx, 1),
 		"CountingSemaphore.Release":       counting.Release(ctx, 1),

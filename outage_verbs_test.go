@@ -99,6 +99,9 @@ func ofPermits(t *testing.T, red *redlatch.Client, all verbs) {
 	all["WeightedSemaphore.Available"] = func(ctx context.Context) error { return err1(w.Available(ctx)) }
 	all["WeightedSemaphore.Inspect"] = func(ctx context.Context) error { return err1(w.Inspect(ctx)) }
 	all["WeightedSemaphore.Resize"] = func(ctx context.Context) error { return err1(w.Resize(ctx, 99)) }
+	all["WeightedSemaphore.ReleaseIDs"] = func(ctx context.Context) error { return w.ReleaseIDs(ctx, weight.IDs()...) }
+	all["WeightedSemaphore.ExtendIDs"] = func(ctx context.Context) error { return w.ExtendIDs(ctx, time.Minute, weight.IDs()...) }
+	all["WeightedSemaphore.InspectIDs"] = func(ctx context.Context) error { return err1(w.InspectIDs(ctx, weight.IDs()...)) }
 }
 
 func ofParties(red *redlatch.Client, all verbs) {

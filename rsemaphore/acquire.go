@@ -318,6 +318,8 @@ func (a *acquisition) answer(r told) (wait.Answer, error) {
 		a.p.Abandon(a.unanswered, a.entry)
 		a.p, a.entry, a.text = s.newPermit(a.p.Lease.Ctx, a.n, a.lease), "", ""
 		return wait.Answer{Renamed: true}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
+	case r.asked == askedAgain:
+		return wait.Answer{Left: -1, Again: true}, nil
 	case r.asked == askedGranted:
 		a.sent, a.handed = r.sent, false
 		return wait.Answer{Granted: true}, nil

@@ -13,10 +13,11 @@ import (
 // What a cycle of Acquire and Release of one permit may cost where nobody waits, in counts: times say more about the machine than about
 // the code. A budget that has to be raised is a change to be argued for.
 const (
-	allocsAlone    = 22 // by one goroutine
-	allocsAnew     = 32 // the same, with the semaphore described anew each time
-	commandsFree   = 13 // within the scripts, where no other permit is out
-	commandsBeside = 17 // where others are
+	allocsAlone     = 22 // by one goroutine
+	allocsAnew      = 32 // the same, with the semaphore described anew each time
+	commandsFree    = 13 // within the scripts, where no other permit is out
+	commandsBeside  = 17 // where others are
+	commandsOfNotes = 5  // more, where it was resized, or has a revision or a label
 )
 
 func cycle(t testing.TB, s *rsemaphore.Semaphore) {
@@ -53,11 +54,26 @@ func TestBudgetOfAllocationsOfAPermit(t *testing.T) {
 
 func TestBudgetOfCommandsOfAPermit(t *testing.T) {
 	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
-	s := r.c.Semaphore("s", 10)
+	resized := r.c.Semaphore("resized", 9)
+	_, err := resized.Resize(within(t), 10)
+	require.NoError(t, err)
+	plain := r.c.Semaphore("s", 10)
 	for name, c := range map[string]struct {
+		s      *rsemaphore.Semaphore
 		beside int // permits that are out
 		budget int
-	}{"alone": {0, commandsFree}, "beside others": {3, commandsBeside}} {
+	}{
+		"alone":                       {plain, 0, commandsFree},
+		"beside others":               {plain, 3, commandsBeside},
+		"resized":                     {resized, 0, commandsFree + commandsOfNotes},
+		"resized, beside others":      {resized, 3, commandsBeside + commandsOfNotes},
+		"with a revision":             {r.c.Semaphore("revised", 10).WithRevision(2), 0, commandsFree + commandsOfNotes},
+		"of an older revision":        {r.c.Semaphore("revised", 9).WithRevision(1), 3, commandsBeside + commandsOfNotes},
+		"with a label":                {r.c.Semaphore("labelled", 10).WithLabel("mine"), 0, commandsFree + commandsOfNotes},
+		"with a label, beside others": {r.c.Semaphore("labelled", 10).WithLabel("mine"), 3, commandsBeside + commandsOfNotes},
+		"all of these, and is Shared": {r.c.Semaphore("all", 10).WithRevision(2).WithLabel("mine").Shared(), 3, commandsBeside + commandsOfNotes},
+	} {
+		s := c.s
 		var others []*rsemaphore.Permit
 		for range c.beside {
 			others = append(others, take(t, s, 1))

@@ -17,14 +17,20 @@ import (
 // lease is over); nothing was given back. ErrUnknownOutcome: a request was lost, and the ids may have been released by
 // it. A *Permit whose id is released so is lost: it learns of it at its next renewal.
 func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
+	return s.releaseIDs(ctx, ids, func(ctx context.Context, raw []string) (held int64, err error) {
+		return s.runRelease(ctx, strings.Join(raw, ""), true, "")
+	})
+}
+
+// releaseIDs gives back by ids, all or none. run sends one request, and returns -1 where not all are held.
+func (s *Semaphore) releaseIDs(ctx context.Context, ids []string, run func(ctx context.Context, raw []string) (held int64, err error)) error {
 	list, err := parseIDs(ids)
 	if err != nil {
 		return err
 	}
-	raw := strings.Join(list, "")
 	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (held int64, err error) {
 		unsure, err := script.Repeat(ctx, false, func() (err error) {
-			held, err = s.runRelease(ctx, raw, true, "")
+			held, err = run(ctx, list)
 			return err
 		})
 		switch {
@@ -51,6 +57,10 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 // ErrUnavailable: nothing was changed. ErrUnknownOutcome: a request got no reply, and may have extended them. ErrNotReplicated:
 // they were extended, and too few replicas confirmed it. A *Permit of these ids does not move its Until by it.
 func (s *Semaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...string) error {
+	return s.extendIDs(ctx, d, ids, s.extendExchange)
+}
+
+func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string, exchange func(raw []string, d time.Duration) exchange[bool]) error {
 	list, err := parseIDs(ids)
 	if err != nil {
 		return err
@@ -58,7 +68,7 @@ func (s *Semaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...strin
 	if err := session.CheckRange("d", d, session.MinLease); err != nil {
 		return s.c.session.Error(err)
 	}
-	x := s.extendExchange(list, d)
+	x := exchange(list, d)
 	x.Replicas, x.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
 	held, err := ask(ctx, &s.object, x, s.c.runner.Do)
 	if err == nil && !held {

@@ -144,3 +144,56 @@ func TestAddPermitsWakesWaiters(t *testing.T) {
 	require.NoError(t, <-got)
 	release(t, held)
 }
+
+func TestAWeightIsExtendedLookedAtAndReleasedByItsIDFromAnotherProcess(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
+		held := r.c.WeightedSemaphore("w", 10).WithLabel("import")
+		a, err := held.TryAcquire(within(t), 4, 0, time.Minute)
+		require.NoError(t, err)
+		b, err := held.Acquire(within(t), 6)
+		require.NoError(t, err)
+		w, ids, unknown := other.c.WeightedSemaphore("w", 10), append(a.IDs(), b.IDs()...), strings.Repeat("0", 32)
+		second := ids[0][:31] + "1" // of what weighs several there is one id
+
+		require.NoError(t, w.ExtendIDs(within(t), time.Hour, ids[0]))
+		seen, err := w.InspectIDs(within(t), ids[0], unknown, ids[1], second)
+		require.NoError(t, err)
+		require.Len(t, seen, 4)
+		require.Equal(t, []string{ids[0], unknown, ids[1], second}, []string{seen[0].ID, seen[1].ID, seen[2].ID, seen[3].ID})
+		require.Equal(t, []int64{4, 0, 6, 0}, []int64{seen[0].Weight, seen[1].Weight, seen[2].Weight, seen[3].Weight})
+		require.Equal(t, "import", seen[0].Label)
+		require.True(t, strings.HasPrefix(r.c.ID(), seen[0].Client) && seen[0].Client != "", seen[0].Client)
+		require.Greater(t, seen[0].Lease, 50*time.Minute)
+		require.Zero(t, seen[1].Lease+seen[3].Lease)
+		require.Positive(t, seen[2].Lease)
+
+		for _, bad := range [][]string{{unknown}, {ids[0], unknown}, {second}} {
+			require.ErrorIs(t, w.ExtendIDs(within(t), 3*time.Hour, bad...), rsemaphore.ErrLost)
+			require.ErrorIs(t, w.ReleaseIDs(within(t), bad...), rsemaphore.ErrLost)
+		}
+		require.Less(t, must1[[]rsemaphore.WeightedHolder](t)(w.InspectIDs(within(t), ids[0]))[0].Lease, 2*time.Hour, "all or none")
+
+		served := make(chan error, 1)
+		go func() {
+			_, err := r.c.WeightedSemaphore("w", 10).Acquire(within(t), 10)
+			served <- err
+		}()
+		redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.number(t, "EXISTS", "redlatch_queue:{w}:weighted") == 1 })
+		require.NoError(t, w.ReleaseIDs(within(t), ids...))
+		require.NoError(t, <-served, "what is released by id goes to who waits")
+		require.ErrorIs(t, w.ReleaseIDs(within(t), ids...), rsemaphore.ErrLost)
+		require.ErrorIs(t, b.Release(within(t)), rsemaphore.ErrLost)
+
+		for text, err := range map[string]error{
+			"d is 1ms":            w.ExtendIDs(within(t), time.Millisecond, ids...),
+			"number of ids is 0":  w.ReleaseIDs(within(t)),
+			"number of different": errOf(w.InspectIDs(within(t), unknown, unknown)),
+			`id is "x"`:           errOf(w.InspectIDs(within(t), "x")),
+		} {
+			require.ErrorIs(t, err, rsemaphore.ErrInvalidOption, text)
+			require.ErrorContains(t, err, text)
+			require.ErrorContains(t, err, "rsemaphore: ")
+		}
+	})
+}

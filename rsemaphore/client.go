@@ -31,8 +31,8 @@ type Client struct {
 	queue  *wait.Queue
 	lane   *batch.Lane[freeRequest] // nil: calls are not shared
 	// texts that nearly every call sends
-	watchdogMillis, pollMillis, staleMillis string
-	heard                                   string // the channel of grants of this process, where it is that of all keys
+	watchdogMillis, staleMillis string
+	heard                       string // the channel of grants of this process, where it is that of all keys
 
 	observer Observer
 }
@@ -55,7 +55,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
 	c.heard = grantsOfAll + s.ID
 	c.lane = newLane(c)
-	c.watchdogMillis, c.pollMillis, c.staleMillis = script.Millis(s.WatchdogTimeout), script.Millis(c.poll()), script.Millis(5*c.poll()/2)
+	c.watchdogMillis, c.staleMillis = script.Millis(s.WatchdogTimeout), script.Millis(5*c.poll()/2)
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release",
 		Ended: func(ctx context.Context, name string, why error) {
 			c.observe(ctx, Event{Kind: EventEnded, Name: name, Err: why})

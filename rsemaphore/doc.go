@@ -23,7 +23,7 @@
 //   - A holder learns of its loss by its own clock, without the network, before the server gives the permit to anybody
 //     else. A lost permit stays lost: no renewal brings it back.
 //   - Every permit has an id, and a lease in the server's time. Every script that changes the semaphore first gives back
-//     the permits whose lease is over. So counts are never stale, and nobody has to clean up. Permits of running holders
+//     permits whose lease is over, 1,000 at most. So nobody has to clean up. Permits of running holders
 //     are renewed, many in one call.
 //   - Only an id that is held is given back. To release a handle twice, an id twice, or an id that was never granted,
 //     raises nothing.

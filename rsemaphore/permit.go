@@ -43,6 +43,9 @@ func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration) *perm
 	}
 	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.made.renewed, Owner: s.c.newOwner(n),
 		Renew: renew, Untracked: true, Soon: true, Ctx: ctx, Longest: d}
+	if n > 1 && !s.weighted {
+		p.Lease.Records = int32(n)
+	}
 	p.Granted = p.base()
 	p.Begin(&s.c.handles, p)
 	return p
@@ -200,7 +203,8 @@ func (x *Permit) Err() error { return x.h.Err() }
 // Name returns the semaphore's name.
 func (x *Permit) Name() string { return x.h.Holding.Lease.Name }
 
-// IDs returns the ids of its permits, as many as were acquired, each 32 hexadecimal digits: what [Semaphore.ReleaseIDs] and Redisson take.
+// IDs returns the ids of its permits, as many as were acquired, each 32 hexadecimal digits: what
+// [Semaphore.ReleaseIDs] and Redisson take. An acquisition of a WeightedSemaphore has one, for [WeightedSemaphore.ReleaseIDs].
 func (x *Permit) IDs() []string {
 	ids := x.permit().ids()
 	for i, raw := range ids {

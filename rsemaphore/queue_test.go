@@ -22,7 +22,7 @@ const queueKey = "redlatch_queue:{s}"
 
 // asking are acquire's arguments of a process that asks for places for several entries.
 func asking(capacity int, of string, entries ...string) []string {
-	args := []string{strconv.Itoa(capacity), "0", "redisson_sc:{s}", "PUBLISH", "0", "redlatch_grant:", of, "1000", "1"}
+	args := []string{strconv.Itoa(capacity), "0", "redisson_sc:{s}", "PUBLISH", "0", "redlatch_grant:", of, "1"}
 	for _, e := range entries {
 		args = append(args, e, strconv.Itoa(30*unit))
 	}

@@ -30,6 +30,7 @@ var (
 	weightedReleaseScript = script.Load("release", luaFiles, "weighted_release")
 	weightedRenewScript   = script.Load("renew", luaFiles, "weighted_renew")
 	weightedResizeScript  = script.Load("resize", luaFiles, "weighted_resize")
+	weightedExtendScript  = script.Load("extend", luaFiles, "weighted_extend")
 	weightedInspectScript = script.Load("inspect", luaFiles, "weighted_inspect")
 
 	countingAcquireScript = script.Load("acquire", luaFiles, "counting_acquire")
@@ -53,7 +54,7 @@ func (s *Semaphore) keys() []string { return s.made.all[:3:3] }
 
 // self are the arguments by which a script knows this process among those that wait.
 func (s *Semaphore) self() []string {
-	return []string{s.grants, s.c.session.ID, s.c.pollMillis}
+	return []string{s.grants, s.c.session.ID}
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
@@ -99,6 +100,7 @@ const (
 	askedRefused = 0
 	askedGranted = -1
 	askedTooMany = -2
+	askedAgain   = -3 // the call was for too many
 )
 
 type acquireReply struct {
@@ -131,7 +133,7 @@ func (s *Semaphore) acquireCall(all []wait.Standing, place bool, notAfter int64,
 	if n := acquireArgs + 2*len(all); cap(args) < n {
 		args = make([]string, 0, n)
 	}
-	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.shared), s.grants, c.session.ID, c.pollMillis, flag(place))
+	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.shared), s.grants, c.session.ID, flag(place))
 	for i := range all {
 		args = append(args, all[i].Entry, c.millis(all[i].Lease))
 	}
@@ -143,7 +145,7 @@ func (s *Semaphore) acquireCall(all []wait.Standing, place bool, notAfter int64,
 }
 
 // acquireArgs is how many arguments there are besides those of each.
-const acquireArgs = 9
+const acquireArgs = 8
 
 // decodeAcquire reads the reply for n.
 func (s *Semaphore) decodeAcquire(m rueidis.RedisMessage, n int) (acquireReply, error) {
@@ -196,7 +198,7 @@ type releaseReply struct {
 // owner and entry of each that is released beside it.
 func (s *Semaphore) releaseCall(ids string, all bool, entry string, others ...string) script.Call {
 	c := s.c
-	args := append([]string{ids, flag(all), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID, c.pollMillis, entry}, others...)
+	args := append([]string{ids, flag(all), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID, entry}, others...)
 	return script.Call{Script: releaseScript, Keys: s.made.released, Args: args}
 }
 

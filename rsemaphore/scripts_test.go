@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -191,7 +190,7 @@ func (r *rig) told(t *testing.T, fn func()) (payloads []string) {
 const process, processTwo = "11111111-1111-8111-8111-111111111111", "22222222-2222-8222-8222-222222222222"
 
 // self are the last arguments of all scripts that serve.
-func self() []string { return []string{"redlatch_grant:", process, "1000"} }
+func self() []string { return []string{"redlatch_grant:", process} }
 
 // entry is what a waiter of a process has in the queue: a first lease of 4 units, stale after 5.
 func entry(base string, n int, of, label string) string {
@@ -311,6 +310,10 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			tooFew(3, 50*unit), sem{count: "2", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, []string{"2"}, nil},
 		{"a count of a resized one that is too high grants nothing beyond the capacity", sem{count: "5", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire", taking(3, 30, baseC, 1),
 			tooFew(2, 50*unit), sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, nil, nil},
+		{"also where its keys need not be prolonged", sem{count: "5", ttl: 600, out: map[string]int{idA: 50, idB: 50}, outTTL: 600, notes: resized("2"), noteTTL: 600}, "acquire", taking(3, 30, baseC, 1),
+			tooFew(2, 50*unit), sem{count: "0", ttl: 600, out: map[string]int{idA: 50, idB: 50}, outTTL: 600, notes: resized("2"), noteTTL: 600}, nil, nil},
+		{"a resized one whose keys need not be prolonged", sem{count: "4", ttl: 600, out: map[string]int{idA: 50}, outTTL: 600, notes: resized("5"), noteTTL: 600}, "acquire", taking(6, 30, baseC, 1),
+			plain, sem{count: "3", ttl: 600, out: map[string]int{idA: 50, idC: 30}, outTTL: 600, notes: resized("5"), noteTTL: 600}, nil, granted(5)},
 		{"without an end it is Java that may have set the permits of a resized one", sem{count: "1", notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, baseC, 1),
 			granted(1), sem{count: "0", out: ends{idC: 30}, notes: resized("3"), noteTTL: 600}, nil, nil},
 		{"of a shared one any capacity will do", sem{count: "5"}, "acquire", takingAs("", "0", "1", 2, 30, baseA, 3),
@@ -577,28 +580,6 @@ func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{1}, r.numbers(t, m))
 	require.Equal(t, "4", r.get(t).count)
-}
-
-func TestAThousandDeadAreGivenBackInOneCall(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, patient)
-		dead := map[string]int{}
-		for i := range 2500 {
-			dead[fmt.Sprintf("dead%012d", i)] = -1
-		}
-		add := []string{"ZADD", "{s}:timeout"}
-		for id := range dead {
-			add = append(add, strconv.FormatInt(r.now(t)-1, 10), id)
-		}
-		r.put(t, sem{count: "0", ttl: 50})
-		r.must(t, add...)
-		r.must(t, "PEXPIRE", "{s}:timeout", "3000000")
-		time.Sleep(2 * time.Millisecond)
-		m, err := r.script(t, "acquire", semaphoreKeys, taking(2500, 30, baseA, 1)...)
-		require.NoError(t, err)
-		require.Equal(t, granted(2500), r.numbers(t, m))
-		require.Equal(t, sem{count: "2499", ttl: 50, out: map[string]int{idA: 30}, outTTL: 50}, r.get(t))
-	})
 }
 
 func TestEveryScriptSaysHowItIsCalledAndWhatASecondRunDoes(t *testing.T) {

@@ -69,9 +69,9 @@ func (s *Semaphore) make() *Semaphore {
 }
 
 const (
-	maxCapacity = math.MaxInt32 // Redisson's
-	maxPerCall  = 1000          // permits that one call can acquire or release: each is an id of its own on the server
-	resizeKept  = 7 * 24 * time.Hour
+	maxCapacity = math.MaxInt32                // Redisson's
+	maxPerCall  = 1000                         // permits that one call can acquire or release: each is an id of its own on the server
+	resizeKept  = 7*24*time.Hour + time.Minute // the minute is for acquire.lua, which does not prolong it with each call
 )
 
 const unlimited time.Duration = -1

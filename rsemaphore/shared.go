@@ -21,12 +21,12 @@ import (
 //	has a free permit, nobody queues               granted                    nothing: one call
 //	permit held, nobody queues                     released                   nothing: one call
 //	none is free, others queue, a lease is over,
-//	resized, not in use, another capacity          0, nothing is done         a call of its own, which queues, serves, prunes
+//	not in use, another capacity, a new revision   0, nothing is done         a call of its own, which queues, serves, prunes
 //	another type, no right                         0, nothing is done         a call of its own, which says what is wrong
 //
 // A shared release serves nobody, because where anybody queues it is none: so there is nobody whom its lost reply would have named.
 //
-// Not shared: more than one permit, labels and revisions, which write more; waiters that ask for a place in the queue, and releases
+// Not shared: more than one permit; waiters that ask for a place in the queue, and releases
 // that may have left one behind; weights; clients that ask for replicas; clients of a Cluster, where the keys of a call must be of
 // one slot; an acquire before the first answer of the server, because it has no instant after which it is refused.
 
@@ -59,7 +59,7 @@ func newLane(c *Client) *batch.Lane[freeRequest] {
 
 // plain reports whether calls for n permits may be shared.
 func (s *Semaphore) plain(n int) bool {
-	return s.c.lane != nil && n == 1 && !s.weighted && s.label == "" && s.revision == 0
+	return s.c.lane != nil && n == 1 && !s.weighted
 }
 
 // sharedCall is one shared call.
@@ -74,11 +74,14 @@ func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script
 			of = strconv.Itoa(len(number))
 			number[a.s.key], keys = of, append(keys, a.s.made.all...)
 		}
-		capacity := ""
-		if !a.s.shared {
-			capacity = a.s.made.revised
+		base, capacity := a.base, a.s.made.revised
+		if a.s.shared {
+			capacity = "*" + capacity
 		}
-		args = append(args, of, a.base, a.lease, a.last, capacity)
+		if a.lease != "" {
+			base += a.s.label
+		}
+		args = append(args, of, base, a.lease, a.last, capacity)
 	}
 	return script.Call{Script: freeScript, Keys: keys, Args: args}
 }

@@ -23,6 +23,13 @@ func TestSharedScriptTable(t *testing.T) {
 		other := []string{"o", "{o}:timeout", "{o}:notes", "{o}:latch", "redlatch_queue:{o}"}
 		lease := strconv.Itoa(4 * unit)
 		const give, channel = "", "redisson_sc:{s}"
+		kept := func(capacity, revised string) map[string]string {
+			notes := map[string]string{"keep": keptUnits, "capacity": capacity}
+			if revised != "" {
+				notes["revised"] = revised
+			}
+			return notes
+		}
 		for _, c := range []struct {
 			name     string
 			before   sem
@@ -41,9 +48,9 @@ func TestSharedScriptTable(t *testing.T) {
 				done: true, after: sem{count: "3", ttl: 4, out: map[string]int{idA: 4, idB: 2}, outTTL: 4}},
 			{name: "keys without an end", before: sem{count: "4", out: map[string]int{idB: 2}}, base: baseA, lease: lease, last: "0", capacity: "5",
 				done: true, after: sem{count: "3", out: map[string]int{idA: 4, idB: 2}}},
-			{name: "shared with Redisson", before: sem{count: "7"}, base: baseA, lease: lease, last: "0",
+			{name: "shared with Redisson", before: sem{count: "7"}, base: baseA, lease: lease, last: "0", capacity: "*5",
 				done: true, after: sem{count: "6", out: map[string]int{idA: 4}}},
-			{name: "shared with Redisson, keys with an end", before: sem{count: "7", ttl: 6}, base: baseA, lease: lease, last: "0",
+			{name: "shared with Redisson, keys with an end", before: sem{count: "7", ttl: 6}, base: baseA, lease: lease, last: "0", capacity: "*5",
 				after: sem{count: "7", ttl: 6}},
 			{name: "one key without an end", before: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}}, base: baseA, lease: lease, last: "0", capacity: "5",
 				after: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}}},
@@ -54,8 +61,31 @@ func TestSharedScriptTable(t *testing.T) {
 				after: sem{count: "5", ttl: 6}},
 			{name: "a lease is over", before: sem{count: "4", ttl: 6, out: map[string]int{idB: -1}, outTTL: 6}, base: baseA, lease: lease, last: "0", capacity: "5",
 				after: sem{count: "4", ttl: 6, out: map[string]int{idB: -1}, outTTL: 6}},
-			{name: "resized", before: sem{count: "5", ttl: 6, notes: map[string]string{"capacity": "5"}, noteTTL: 6}, base: baseA, lease: lease, last: "0", capacity: "5",
-				after: sem{count: "5", ttl: 6, notes: map[string]string{"capacity": "5"}, noteTTL: 6}},
+			{name: "resized", before: sem{count: "5", ttl: 600, notes: kept("5", ""), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "7",
+				done: true, after: sem{count: "4", ttl: 600, out: map[string]int{idA: 4}, outTTL: 600, notes: kept("5", ""), noteTTL: 600}},
+			{name: "resized, and its keys are to be prolonged", before: sem{count: "5", ttl: 598, notes: kept("5", ""), noteTTL: 598}, base: baseA, lease: lease, last: "0", capacity: "7",
+				after: sem{count: "5", ttl: 598, notes: kept("5", ""), noteTTL: 598}},
+			{name: "resized, and some of it was deleted", before: sem{count: "4", ttl: 600, notes: kept("5", ""), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "7",
+				after: sem{count: "4", ttl: 600, notes: kept("5", ""), noteTTL: 600}},
+			{name: "resized to what is no number", before: sem{count: "5", ttl: 600, notes: kept("x", ""), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "5",
+				after: sem{count: "5", ttl: 600, notes: kept("x", ""), noteTTL: 600}},
+			{name: "its revision", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "5:3",
+				done: true, after: sem{count: "4", ttl: 600, out: map[string]int{idA: 4}, outTTL: 600, notes: kept("5", "3 5"), noteTTL: 600}},
+			{name: "an older revision", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "9:2",
+				done: true, after: sem{count: "4", ttl: 600, out: map[string]int{idA: 4}, outTTL: 600, notes: kept("5", "3 5"), noteTTL: 600}},
+			{name: "a newer revision", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "9:12",
+				after: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}},
+			{name: "the same revision of another capacity", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "9:3",
+				after: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}},
+			{name: "the first revision", before: sem{count: "5", ttl: 6}, base: baseA, lease: lease, last: "0", capacity: "*5:3", after: sem{count: "5", ttl: 6}},
+			{name: "a label", before: sem{count: "5", ttl: 6}, base: baseA + "mine", lease: lease, last: "0", capacity: "5",
+				done: true, after: sem{count: "4", ttl: 6, out: map[string]int{idA: 4}, outTTL: 6, notes: map[string]string{idA: "mine"}, noteTTL: 4}},
+			{name: "a label beside another that ends sooner", before: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}, outTTL: 6, notes: map[string]string{idB: "theirs"}, noteTTL: 2}, base: baseA + "mine", lease: lease, last: "0", capacity: "5",
+				done: true, after: sem{count: "3", ttl: 6, out: map[string]int{idA: 4, idB: 2}, outTTL: 6, notes: map[string]string{idA: "mine", idB: "theirs"}, noteTTL: 4}},
+			{name: "released with its label", before: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6, notes: map[string]string{idA: "mine"}, noteTTL: 2}, base: baseA, lease: give, last: channel,
+				done: true, after: sem{count: "5", ttl: 6}, told: []string{"5"}},
+			{name: "released, resized", before: sem{count: "4", ttl: 600, out: map[string]int{idA: 2}, outTTL: 600, notes: kept("5", ""), noteTTL: 600}, base: baseA, lease: give, last: channel,
+				done: true, after: sem{count: "5", ttl: 600, notes: kept("5", ""), noteTTL: 600}, told: []string{"5"}},
 			{name: "a latch", before: sem{count: "5", ttl: 6}, beside: []string{"HSET", "{s}:latch", "gen", "1"}, base: baseA, lease: lease, last: "0", capacity: "5",
 				after: sem{count: "5", ttl: 6}},
 			{name: "others queue", before: sem{count: "5", ttl: 6}, beside: []string{"ZADD", "redlatch_queue:{s}", "5", "x"}, base: baseA, lease: lease, last: "0", capacity: "5",

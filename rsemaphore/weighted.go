@@ -141,9 +141,10 @@ func (w *WeightedSemaphore) Inspect(ctx context.Context) (WeightedState, error) 
 	return ask(ctx, &w.s.object, w.inspectExchange(true), w.s.c.runner.Do)
 }
 
-func (w *WeightedSemaphore) inspectExchange(all bool) exchange[WeightedState] {
+// inspectExchange looks at all that is out, or at what is out under bases, whether or not it is.
+func (w *WeightedSemaphore) inspectExchange(all bool, bases ...string) exchange[WeightedState] {
 	s := w.s
-	return exchange[WeightedState]{script.Call{Script: weightedInspectScript, Keys: []string{s.key, s.permits}, Args: []string{flag(all)}}, func(m rueidis.RedisMessage) (WeightedState, error) {
+	return exchange[WeightedState]{script.Call{Script: weightedInspectScript, Keys: []string{s.key, s.permits}, Args: append([]string{flag(all)}, bases...)}, func(m rueidis.RedisMessage) (WeightedState, error) {
 		v, err := m.ToArray()
 		if err != nil || len(v)%3 != 0 || len(v) == 0 {
 			return WeightedState{}, malformed("inspect", s.key, &m)
@@ -160,8 +161,12 @@ func (w *WeightedSemaphore) inspectExchange(all bool) exchange[WeightedState] {
 			end, _ := v[i+1].AsInt64()
 			text, _ := v[i+2].ToString()
 			number, label, _ := strings.Cut(text, " ")
-			n, bad := strconv.ParseInt(number, 10, 64)
-			err = errors.Join(err, bad)
+			var n int64
+			if number != "" { // else it is not out
+				var bad error
+				n, bad = strconv.ParseInt(number, 10, 64)
+				err = errors.Join(err, bad)
+			}
 			st.Permits = append(st.Permits, WeightedHolder{holder(idOf(base, 0), label, end, now), n})
 		}
 		if err != nil {
@@ -219,9 +224,12 @@ func (x *WeightedPermit) ReleasePart(ctx context.Context, n int64) error {
 	return err
 }
 
-// runWeightedRelease keeps so much of an acquisition, 0: nothing. It returns what was held. others: base and entry of each that is
+// allOrNone gives back all of several acquisitions, or nothing of any.
+const allOrNone = -1
+
+// runWeightedRelease keeps so much of an acquisition, 0: nothing. It returns what was held; -1 with allOrNone, if not all were. others: base and entry of each that is
 // released beside it.
 func (s *Semaphore) runWeightedRelease(ctx context.Context, base string, kept int64, entry string, others ...string) (int64, error) {
-	args := append([]string{base, decimal(kept), s.channel, s.c.session.Inner.PublishCommand(), s.grants, s.c.session.ID, s.c.pollMillis, entry}, others...)
+	args := append([]string{base, decimal(kept), s.channel, s.c.session.Inner.PublishCommand(), s.grants, s.c.session.ID, entry}, others...)
 	return s.releaseBy(ctx, script.Call{Script: weightedReleaseScript, Keys: s.made.released, Args: args})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -65,6 +66,32 @@ func ExampleWeightedSemaphore_Inspect() {
 	// Output:
 	// build has 12
 	// 16 before, now 12 of 24 free
+}
+
+// A job is handed to another process with the id of what it holds. That process keeps it, looks at it, and gives it back.
+func ExampleWeightedSemaphore_ReleaseIDs() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	memory := c.WeightedSemaphore("gpu-memory", 64<<10)
+	share, err := memory.WithLabel("job-17").TryAcquire(ctx, 9<<10, 0, time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ids := share.IDs() // goes along with the job
+	if err := memory.ExtendIDs(ctx, time.Hour, ids...); err != nil {
+		log.Fatal(err)
+	}
+	seen, err := memory.InspectIDs(ctx, ids...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(seen[0].Label, "has", seen[0].Weight, "for up to", seen[0].Lease.Round(time.Minute))
+	fmt.Println(memory.ReleaseIDs(ctx, ids...))
+	// Output:
+	// job-17 has 9216 for up to 1h0m0s
+	// <nil>
 }
 
 // What is held grows with the work only up to what was asked for at first: take the most, and give back what is not needed.

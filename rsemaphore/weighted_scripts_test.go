@@ -73,7 +73,7 @@ func scaleEntry(base string, n int) string {
 
 // weighing are the arguments of an acquisition: capacity, a place or none, base and weight of each.
 func weighing(capacity int, place string, each ...any) []string {
-	args := []string{strconv.Itoa(capacity), "0", "redisson_sc:{s}", "PUBLISH", "0", "redlatch_grant:", "me", "1000", place}
+	args := []string{strconv.Itoa(capacity), "0", "redisson_sc:{s}", "PUBLISH", "0", "redlatch_grant:", "me", place}
 	for i := 0; i < len(each); i += 2 {
 		args = append(args, scaleEntry(each[i].(string), each[i+1].(int)), strconv.Itoa(30*unit))
 	}
@@ -81,7 +81,7 @@ func weighing(capacity int, place string, each ...any) []string {
 }
 
 func unweighing(base, kept, entry string) []string {
-	return []string{base, kept, "redisson_sc:{s}", "PUBLISH", "redlatch_grant:", "me", "1000", entry}
+	return []string{base, kept, "redisson_sc:{s}", "PUBLISH", "redlatch_grant:", "me", entry}
 }
 
 func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
@@ -147,6 +147,21 @@ func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
 			append(unweighing(weightC, "0", scaleEntry(weightC, 7)), weightB, scaleEntry(weightB, 5), "ddddddddddddd", ""), []int64{0, -1},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
 
+		{"two by their ids", scale{main: ten("10", weightA, "4 ", weightB, "5 l", weightC, "1 "), leases: ends{weightA: 50, weightB: 50, weightC: 50}}, "weighted_release", append(unweighing(weightA, "-1", ""), weightB, ""), []int64{4, -1},
+			scale{main: ten("1", weightC, "1 "), leases: ends{weightC: 50}}, []int64{-1, -1}},
+		{"two by their ids, one of them over", scale{main: ten("10", weightA, "4 ", weightB, "5 l", weightC, "1 "), leases: ends{weightA: 50, weightB: -1, weightC: 50}}, "weighted_release", append(unweighing(weightA, "-1", ""), weightB, ""), []int64{-1, -1},
+			scale{main: ten("5", weightA, "4 ", weightC, "1 "), leases: ends{weightA: 50, weightC: 50}}, nil},
+		{"two by their ids, the first not out", scale{main: ten("5", weightB, "5 l"), leases: ends{weightB: 50}}, "weighted_release", append(unweighing(weightA, "-1", ""), weightB, ""), []int64{-1, -1},
+			scale{main: ten("5", weightB, "5 l"), leases: ends{weightB: 50}}, nil},
+
+		// extend: 1 or 0
+		{"an extension by ids", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: 50}}, "weighted_extend", []string{thirty, weightA, weightB}, []int64{1},
+			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 30, weightB: 50}}, nil},
+		{"an extension of what is over", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: -1}}, "weighted_extend", []string{thirty, weightA, weightB}, []int64{0},
+			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: -1}}, nil},
+		{"an extension of what is gone", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 10, weightB: 50}}, "weighted_extend", []string{thirty, weightA, weightB}, []int64{0},
+			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 10, weightB: 50}}, nil},
+
 		// renew: 1 or 0
 		{"a renewal", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: 10}}, "weighted_renew", []string{weightA, thirty}, []int64{1},
 			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 30, weightB: 10}}, nil},
@@ -162,7 +177,7 @@ func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
 				keys := weightedKeys
-				if c.script == "weighted_renew" {
+				if c.script == "weighted_renew" || c.script == "weighted_extend" {
 					keys = keys[:2]
 				}
 				r.putScale(t, c.before)
@@ -212,7 +227,7 @@ func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
 }
 
 func TestEveryScriptOfWeightsSaysWhatASecondRunDoes(t *testing.T) {
-	for _, name := range []string{"acquire", "release", "renew", "resize", "inspect"} {
+	for _, name := range []string{"acquire", "release", "renew", "resize", "inspect", "extend"} {
 		text := source(t, "weighted_"+name)
 		header, _, _ := strings.Cut(text, "\nlocal")
 		for _, part := range []string{"-- KEYS", "-- Reply", "-- Twice: "} {

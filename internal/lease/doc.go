@@ -32,7 +32,7 @@
 //  1. One goroutine keeps a heap of all leases of a client by their next event: a renewal, the deadline, the end of MaxHold, or
 //     a look (a question that renews nothing).
 //  2. Every third of its length a lease is renewed, on an absolute schedule. What is due at about the same time goes out in
-//     batches of at most batchSize, and of at most trackedKeys keys that are tracked; in a Cluster for each slot. At most
+//     batches of at most batchSize, of at most batchRecords records, and of at most trackedKeys keys that are tracked; in a Cluster for each slot. At most
 //     maxFlights calls are under way, and what ends first goes first. A call that fails says nothing about the leases in it,
 //     and one lease's failure never touches another's.
 //  3. Confirmed: the deadline moves. "Not held": ErrLost. An error: the renewal is repeated after a sixtieth of the lease, 250

@@ -19,6 +19,8 @@ import (
 const (
 	// batchSize bounds the server time of one renewal call: 128 keys take some 100 µs.
 	batchSize = 128
+	// batchRecords bounds the records of one call, unless one lease has more: 1,000 take some 0.8 ms.
+	batchRecords = 1000
 	// trackedKeys bounds the keys of a renewal call that has them tracked. Redis 7.0 enters all keys of a script at each read in it,
 	// which grows with their square: 384 keys take it 12 ms, and 0.28 ms where nothing is tracked.
 	trackedKeys = 64

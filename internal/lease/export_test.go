@@ -18,6 +18,7 @@ func (e *Engine) SetWall(wall func() time.Time) {
 }
 
 const (
-	BatchSize  = batchSize
-	MaxFlights = maxFlights
+	BatchSize    = batchSize
+	BatchRecords = batchRecords
+	MaxFlights   = maxFlights
 )

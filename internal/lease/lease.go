@@ -81,7 +81,10 @@ type renewals struct {
 // registration is its place in the engine.
 type registration struct {
 	beside *Lease // the next lease of the same key
-	index  int    // in the heap
+	index  int32  // in the heap
+	// Records is how many records a renewal reads and writes besides one of each key, as of a permit that is for many. It is set before
+	// Add, as the fields of Lease are.
+	Records int32
 }
 
 // instant is a time on the monotonic clock, after an engine's base: a third of a time.Time in size, and a lease has many. The zero
@@ -229,8 +232,8 @@ type leases []*Lease
 
 func (h leases) Len() int           { return len(h) }
 func (h leases) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
-func (h leases) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
-func (h *leases) Push(x any)        { l := x.(*Lease); l.index = len(*h); *h = append(*h, l) }
+func (h leases) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = int32(i), int32(j) }
+func (h *leases) Push(x any)        { l := x.(*Lease); l.index = int32(len(*h)); *h = append(*h, l) }
 func (h *leases) Pop() any {
 	old := *h
 	l := old[len(old)-1]

@@ -81,6 +81,12 @@ func (e *Engine) take() (conn script.Conn, batch []asked, awaited time.Duration)
 		if conn != nil {
 			n = min(n, max(1, trackedKeys/len(first.leases[0].keys())))
 		}
+		records := int(first.leases[0].Records)
+		for i := 1; i < n; i++ {
+			if records += int(first.leases[i].Records); records > batchRecords {
+				n = i
+			}
+		}
 		batch, awaited = batch[:0], longest
 		for _, a := range first.leases[:n] {
 			if a.state != registered || !now.Before(a.deadline) {

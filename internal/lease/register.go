@@ -93,7 +93,7 @@ func (e *Engine) Auto(l *Lease, length time.Duration) bool {
 		l.plan(e.now())
 	}
 	l.schedule()
-	heap.Fix(&e.due, l.index)
+	heap.Fix(&e.due, int(l.index))
 	e.wakeBy(l.next)
 	return true
 }
@@ -105,7 +105,7 @@ func (e *Engine) Manual(l *Lease) {
 	if l.state == registered {
 		l.auto--
 		l.schedule()
-		heap.Fix(&e.due, l.index)
+		heap.Fix(&e.due, int(l.index))
 	}
 }
 
@@ -165,7 +165,7 @@ func (e *Engine) Lost(l *Lease, why error) bool {
 
 func (e *Engine) remove(l *Lease) {
 	l.state = over
-	heap.Remove(&e.due, l.index)
+	heap.Remove(&e.due, int(l.index))
 	if e.heart != nil {
 		e.heart.parts[l.group].leases--
 	}

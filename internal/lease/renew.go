@@ -120,7 +120,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 				l.retry(now.Add(retryPause(l.term())), a.length)
 			}
 			l.schedule()
-			heap.Fix(&e.due, l.index)
+			heap.Fix(&e.due, int(l.index))
 			e.wakeBy(l.next)
 		}
 		if a.length > 0 || why != nil { // a look that finds nothing amiss is no renewal
@@ -167,7 +167,7 @@ func (e *Engine) late(batch []asked, verdicts []int64, sent time.Time) {
 			e.trust(l, sent, a.length)
 		}
 		l.schedule()
-		heap.Fix(&e.due, l.index)
+		heap.Fix(&e.due, int(l.index))
 		e.wakeBy(l.next)
 		if a.length > 0 {
 			events = append(events, event{l, nil})

@@ -237,6 +237,33 @@ func TestACallThatHasItsKeysTrackedHasFewOfThem(t *testing.T) {
 	}
 }
 
+// A permit for many is many records: what bounds a call is those. One that has more than a call may have is renewed by itself.
+func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
+	const leases, each = 100, 400
+	inShop(t, func(t *testing.T, s *shop) {
+		for i := range leases {
+			h := newLease(fmt.Sprint("l", i))
+			if h.Records = each; i == leases/2 {
+				h.Records = 3 * lease.BatchRecords
+			}
+			s.grant(t, h, term)
+			require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
+		}
+		time.Sleep(term / 2)
+		renewed := map[string]int{}
+		for _, c := range s.tap.calls() {
+			require.LessOrEqual(t, len(c.keys), lease.BatchRecords/each)
+			for _, k := range c.keys {
+				renewed[k]++
+				if k == fmt.Sprint("l", leases/2) {
+					require.Len(t, c.keys, 1)
+				}
+			}
+		}
+		require.Len(t, renewed, leases)
+	})
+}
+
 // They are lined up once: nothing is done about them until a call is answered.
 func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
 	const leases = 2 * lease.MaxFlights * lease.BatchSize

@@ -146,7 +146,7 @@ func (e *Engine) Check(key string) {
 		}
 		l.checkAt = now
 		l.schedule()
-		heap.Fix(&e.due, l.index)
+		heap.Fix(&e.due, int(l.index))
 		e.wakeBy(l.next)
 	}
 }

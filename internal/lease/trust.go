@@ -14,7 +14,7 @@ func (e *Engine) Confirmed(l *Lease, sent time.Time, length time.Duration) bool 
 		return false
 	}
 	e.confirm(l, sent, length)
-	heap.Fix(&e.due, l.index)
+	heap.Fix(&e.due, int(l.index))
 	e.wakeBy(l.next)
 	return true
 }

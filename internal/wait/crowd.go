@@ -167,6 +167,10 @@ func (w *waiter) told(b Batcher, o *outcome) (Answer, error) {
 	}
 	switch {
 	case err == nil && answer.Granted:
+	case err == nil && answer.Again:
+		w.q.mu.Lock()
+		w.q.wants(w.line.crowd, w) // idle drives
+		w.q.mu.Unlock()
 	case err == nil:
 		w.heard = true
 		w.note(answer.Left, nil)

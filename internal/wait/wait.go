@@ -163,6 +163,7 @@ type Answer struct {
 	Foreign bool  // the holder's release is only published on Request.Channel
 	Ticket  int64 // the place in the server's queue; 0: none
 	Renamed bool  // the owner is another one now; also beside an error
+	Again   bool  // of a Batcher: the call asked for too much, and was not answered for this one; ask again
 
 	// Channel, if set, is where releases are published for this waiter from now on; also beside an error.
 	Channel string

@@ -2,16 +2,20 @@
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] the record of a latch of that name  KEYS[5] queue
 -- ARGV[1] capacity, then a colon and its revision if it has one: see revise  ARGV[2] not after, server ms (0: any time)  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] 1: shared with Redisson, the capacity on the server counts, and the keys have no end
--- ARGV[6] channels of grants, without the process  ARGV[7] the process  ARGV[8] ms between its polls
--- ARGV[9] 1: whoever cannot be served gets a place in the queue; 0: none does, and nobody is served after one that was not
--- ARGV[10…] entry and lease in ms of each
+-- ARGV[6] channels of grants, without the process  ARGV[7] the process
+-- ARGV[8] 1: whoever cannot be served gets a place in the queue; 0: none does, and nobody is served after one that was not
+-- ARGV[9…] entry and lease in ms of each
 -- Reply: server ms, one integer: the one that was asked for was granted, and nobody else was served. Otherwise {status, server ms, capacity, ms until enough leases are over for the first that was not served (-1: not known), ms after
 --   which to ask for the first in line (-1: another process does), 1 if Redisson may release some, for each: -1
---   granted, -2 more than there are in all, 0 not served, or the ticket of its place; then lease and base of others of this process
+--   granted, -2 more than there are in all, -3 to ask again, 0 not served, or the ticket of its place; then lease and base of others of this process
 --   that were served}. status: 1 done; 2 too late, and 3 the capacity differs: nothing done, and nothing is said of each
 -- Twice: permits that are out already are not taken again, their lease is only ever raised, and an entry keeps its ticket. What a
 --   run served for others of the process is found by those when they ask.
--- uses: clock, kind, permits, queue, revision, wake
+-- A waiter is asked for in every poll, and one call is for 128 of up to 1,000 permits each: so of each the first id alone is looked for,
+-- and the others if that is out. If it was released by itself meanwhile, of an acquisition whose reply was lost, the others may be out
+-- still: what is taken then is what put_out finds missing. And once 1,000 permits were looked at or written, what is out is to ask again, and
+-- what is not stands in the queue.
+-- uses: clock, integer, kind, permits, queue, revision, wake
 local count, permits, notes, latch, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- The common case makes no function, so it says itself what clock, late and elapsed say.
 local time = redis.call('TIME')
@@ -19,23 +23,47 @@ local now, notafter = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV
 if notafter > 0 and now > notafter then
   return {2, now, 0, -1, -1, 0}
 end
-local there = redis.call('EXISTS', permits, permits, permits, permits, latch, notes, queue)
-local bare = there == 0 or there == 4 -- none but the permits
--- The common case: one permit without a label, of those that are free. All is looked at before anything is written, and whatever is
+local there = redis.call('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
+local bare = there % 3 == 0 -- neither of the last two: 6 are the permits, 3 the notes
+-- The common case: one permit, of those that are free. All is looked at before anything is written, and whatever is
 -- not plain is left to what follows, which looks anew. So a run that breaks off here has done no more than one that breaks off there:
 --   first run: ZADD, INCRBY, its reply is lost     second run: its id is out, ZADD NX adds nothing, so what follows raises its lease
-if bare and #ARGV == 11 and string.find(ARGV[10], '^ 1 %d+ %d+:?%d* %S+ $', 14) then
-  local available, shared, capacity = tonumber(redis.call('GET', count) or ''), ARGV[5] == '1', tonumber(ARGV[1]) -- nil: it has a revision
-  if available and available > 0 and capacity then
-    local out, over, left, ours = 0, nil, redis.call('PTTL', count), nil
-    if there == 4 then
+-- Of a semaphore that was resized, or has a revision, the capacity is in the notes. Its keys are kept for seven days and a minute. Here
+-- they are left to have seven days and what remains of that minute, and what follows prolongs them, once a minute.
+local label = bare and #ARGV == 10 and string.match(ARGV[9], '^ 1 %d+ %d+:?%d* %S+ (.*)$', 14)
+if label then
+  local text = redis.call('GET', count)
+  local available, shared, capacity = tonumber(text or ''), ARGV[5] == '1', tonumber(ARGV[1]) -- nil: it has a revision
+  if available and available > 0 and available <= 2147483647 and string.format('%.0f', available) == text then
+    local out, over, left, ours, keep, last = 0, nil, redis.call('PTTL', count), nil, 0, nil
+    if there >= 6 then
       out, over = redis.call('ZCARD', permits), redis.call('ZRANGE', permits, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, 1)[1]
       ours = redis.call('PTTL', permits)
     end
+    local fits = capacity and (shared or available + out == capacity)
+    if there % 2 == 1 then -- there are notes
+      local noted = redis.call('HMGET', notes, 'keep', 'capacity', 'revised')
+      keep, last = tonumber(noted[1] or 0) or 0, redis.call('PTTL', notes)
+      if noted[2] then
+        fits = left == -1 or available + out == tonumber(noted[2]) -- else some of it was deleted: see lacking
+      end
+      if not capacity then
+        local wanted, revision = string.match(ARGV[1], '^(%d+):(%d+)$')
+        local known, of = string.match(noted[3] or '', '^(%d+) (%d+)$')
+        local same = known == revision and of == wanted
+        if not noted[2] or not known or not same and tonumber(revision) >= tonumber(known) then
+          fits = false
+        end
+      end
+      local numbers = string.find((noted[1] or '1') .. ' ' .. (noted[2] or '1'), '^[1-9]%d* [1-9]%d*$')
+      if not numbers or #(noted[1] or '') > 15 or #(noted[2] or '') > 10 or last < keep - 60000 or left >= 0 and left < keep - 60000 then
+        fits = false -- what is no number, whole says
+      end
+    end
     -- Either both keys have an end, or none has: see prolong.
-    if not over and (shared or available + out == capacity) and (left == -1 and (ours or -1) == -1 or not shared and left >= 0 and (ours or 0) >= 0) then
-      local lease = tonumber(ARGV[11])
-      if redis.call('ZADD', permits, 'NX', string.format('%.0f', now + lease), string.sub(ARGV[10], 1, 13) .. '\0\0\0') == 1 then
+    if fits and not over and (left == -1 and (ours or -1) == -1 or not shared and left >= 0 and (ours or 0) >= 0) then
+      local lease = tonumber(ARGV[10])
+      if redis.call('ZADD', permits, 'NX', string.format('%.0f', now + lease), string.sub(ARGV[9], 1, 13) .. '\0\0\0') == 1 then
         local need = math.max(left, lease + 1)
         if left >= 0 and left < need then
           redis.call('SET', count, string.format('%.0f', available - 1), 'PX', string.format('%.0f', need))
@@ -44,6 +72,12 @@ if bare and #ARGV == 11 and string.find(ARGV[10], '^ 1 %d+ %d+:?%d* %S+ $', 14) 
         end
         if left >= 0 and (ours or 0) < need then
           redis.call('PEXPIRE', permits, string.format('%.0f', need))
+        end
+        if label ~= '' then
+          redis.pcall('HSET', notes, string.sub(ARGV[9], 1, 13) .. '\0\0\0', label)
+        end
+        if (last or label ~= '') and (last or 0) <= lease then
+          redis.call('PEXPIRE', notes, string.format('%.0f', lease + 1))
         end
         return now
       end
@@ -54,8 +88,8 @@ end
 
 local us = time[1] * 1000000 + time[2]
 local wanted, revision = string.match(ARGV[1], '^(%d+):?(%d*)$')
-local capacity, channel, shared, place = tonumber(wanted), ARGV[3], ARGV[5] == '1', ARGV[9] == '1'
-local q = {key = queue, publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], pollcap = tonumber(ARGV[8]), now = now, us = us}
+local capacity, channel, shared, place = tonumber(wanted), ARGV[3], ARGV[5] == '1', ARGV[8] == '1'
+local q = {key = queue, publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], now = now, us = us}
 local available = stored(count)
 if not bare then
   refuse_latch(latch, 'Semaphore')
@@ -78,7 +112,7 @@ if revision ~= '' then
   end
 end
 local noted = redis.call('HMGET', notes, 'keep', 'capacity')
-local keep, resized = tonumber(noted[1] or 0), tonumber(noted[2])
+local keep, resized = whole(noted[1], 'time in the notes of a semaphore') or 0, whole(noted[2], 'capacity in the notes of a semaphore')
 local fresh = not available
 if fresh then -- never used, or expired, or deleted: the permits that are out stay out
   capacity = resized or capacity
@@ -103,12 +137,16 @@ end
 local spare = available - (lined and reserved(q) or 0)
 local blocked = lined and lined_up(q)
 local reply, left, granted, refused = {1, now, total, -1, -1, 0}, -1, false, false
-for i = 10, #ARGV, 2 do
+local touched = 0
+for i = 9, #ARGV, 2 do
   local entry, lease = ARGV[i], tonumber(ARGV[i + 1])
   local base, n, _, _, _, label = read_entry(entry)
   local there, till, raise = 0, now + lease, false
-  for first = 0, n - 1, 1000 do
-    for _, score in ipairs(redis.call('ZMSCORE', permits, unpack(ids_of(base, n, first)))) do
+  local known = redis.call('ZSCORE', permits, id_of(base, 0)) and true or false
+  local again = known and touched > 0 and touched + n > MOST_PERMITS
+  if known and not again then
+    touched = touched + n
+    for _, score in ipairs(redis.call('ZMSCORE', permits, unpack(ids_of(base, n)))) do
       if score then
         there, raise = there + 1, raise or tonumber(score) < till
       end
@@ -118,7 +156,9 @@ for i = 10, #ARGV, 2 do
     take_out(permits, notes, ids_of(base, n))
     available, spare = available + there, spare + there
   end
-  if there == n then
+  if again then
+    reply[#reply + 1] = -3
+  elseif there == n then
     if raise or label ~= '' then
       put_out(permits, notes, base, n, till, label)
     end
@@ -126,9 +166,9 @@ for i = 10, #ARGV, 2 do
     granted, longest = true, math.max(longest, lease)
   elseif n > total then
     reply[#reply + 1] = -2
-  elseif not blocked and n <= spare then
-    put_out(permits, notes, base, n, till, label)
-    available, spare = available - n, spare - n
+  elseif not blocked and n <= spare and (touched == 0 or touched + n <= MOST_PERMITS) then
+    local took = put_out(permits, notes, base, n, till, label)
+    available, spare, touched = available - took, spare - took, touched + n
     reply[#reply + 1] = -1
     granted, longest = true, math.max(longest, lease)
   else
@@ -141,6 +181,7 @@ for i = 10, #ARGV, 2 do
 end
 if place and (lined or refused) and lined_up(q) then
   redis.call('ZADD', q.key, -now, '!' .. q.conn)
+  q.most = MOST_PERMITS - touched
   available, own, look, head, most = serve(q, available, total, dealing(permits, notes, now))
   longest = math.max(longest, most)
 end

@@ -3,7 +3,7 @@
 -- ARGV[1] how many  ARGV[2] not after, server ms (0: any time)
 -- Reply {status, server ms}: 1 taken; 0 there are too few; 2 too late, and 3 the key holds no integer: nothing done
 -- Twice: takes twice. It is sent once.
--- uses: clock, kind
+-- uses: clock, integer, kind
 local key, permits, record = KEYS[1], KEYS[2], KEYS[3]
 local n, notafter = ARGV[1], ARGV[2]
 refuse_all_but_counting(permits, record)

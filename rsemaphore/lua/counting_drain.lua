@@ -2,7 +2,7 @@
 -- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see lib/kind.lua)
 -- Reply {status, taken}: 1 taken, the count is 0 now; 0 there is no key; 3 the key holds no integer, nothing done
 -- Twice: the second run takes what has come since. It is sent once.
--- uses: kind
+-- uses: integer, kind
 local key, permits, record = KEYS[1], KEYS[2], KEYS[3]
 refuse_all_but_counting(permits, record)
 local value = redis.call('GET', key)

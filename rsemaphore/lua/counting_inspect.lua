@@ -2,7 +2,7 @@
 -- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see lib/kind.lua)
 -- Reply {status, free, ms}: 1, with ms left of its TTL (-1 none, -2 there is no key); 3 the key holds no integer
 -- Twice: reads only.
--- uses: kind
+-- uses: integer, kind
 local key, permits, record = KEYS[1], KEYS[2], KEYS[3]
 refuse_all_but_counting(permits, record)
 local value = redis.call('GET', key) or '0'

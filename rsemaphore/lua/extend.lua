@@ -4,7 +4,7 @@
 -- Reply: 1 all of them are held, for so long at least; 0 not all are, and nothing was changed
 -- Twice: a lease is raised to what is asked, never shortened, and only that of an id that is out and not over: a run that comes
 --   after the release does nothing.
--- uses: clock, permits
+-- uses: clock, integer, permits
 local count, permits, notes, lease = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1])
 local now = clock()
 for i = 2, #ARGV do
@@ -18,5 +18,5 @@ redis.call('ZREM', permits, '')
 for i = 2, #ARGV do
   redis.call('ZADD', permits, 'XX', 'GT', digits(now + lease), ARGV[i])
 end
-prolong(count, permits, notes, now, math.max(lease + 1, tonumber(redis.call('HGET', notes, 'keep') or 0)))
+prolong(count, permits, notes, now, math.max(lease + 1, whole(redis.call('HGET', notes, 'keep'), 'time in the notes of a semaphore') or 0))
 return 1

@@ -2,32 +2,58 @@
 -- else is to ask alone: nothing has been done for it. What cannot be looked at (of another type, no right) is left alone, too, and the
 -- lone call says what is wrong.
 -- KEYS of each semaphore, five: count, permits, notes, the record of a latch of that name, queue
--- ARGV[1] PUBLISH or SPUBLISH, then for each permit: its semaphore, from 0; base of 13 bytes; lease in ms or '' to release; not after in
---   server ms (0: any time) or the channel of a release; the capacity, or '' if that of the server counts (shared with Redisson)
+-- ARGV[1] PUBLISH or SPUBLISH, then for each permit: its semaphore, from 0; base of 13 bytes, and its label; lease in ms or '' to release;
+--   not after in server ms (0: any time) or the channel of a release; the capacity, then a colon and its revision if it has one, and a star
+--   before it if that of the server counts (shared with Redisson)
 -- Reply {server ms, and for each 1 done, 0 ask alone}
 -- Twice: a permit that is out, or is out no more, is told to ask alone, and learns that from a script that may run twice.
--- uses: clock
+-- uses: clock, integer
 local pcall, now = redis.pcall, clock()
-local out, known, texts = {now}, {}, {}
-local function text(n) -- most permits of a call have the same lease
-  if not texts[n] then
-    texts[n] = string.format('%.0f', n)
+local out, known, texts, described = {now}, {}, {}, {}
+local function written(n) -- most permits of a call have the same lease
+  local key = n + 0.5 -- no index of an array: the Lua of a test's server would make one with so many places
+  if not texts[key] then
+    texts[key] = string.format('%.0f', n)
   end
-  return texts[n]
+  return texts[key]
+end
+local function describe(capacity)
+  local star, wanted, revision = string.match(capacity, '^(%*?)(%d+):?(%d*)$')
+  return {shared = star ~= '', wanted = wanted, revision = revision ~= '' and revision or nil}
+end
+
+-- Reports whether the capacity is as the caller has it, or the server's counts: as acquire.lua.
+local function fits(s, d)
+  if s.revised == nil then -- no notes
+    return not d.revision and (d.shared or s.available + s.out == tonumber(d.wanted))
+  end
+  local known, of = string.match(s.revised or '', '^(%d+) (%d+)$')
+  if d.revision and not (known and (known == d.revision and of == d.wanted or tonumber(d.revision) < tonumber(known))) then
+    return false
+  end
+  if s.resized then
+    return s.left == -1 or s.available + s.out == s.resized
+  end
+  return not d.revision and (d.shared or s.available + s.out == tonumber(d.wanted))
 end
 for a = 2, #ARGV, 5 do
-  local at, id, lease, last, capacity = tonumber(ARGV[a]) * 5, ARGV[a + 1] .. '\0\0\0', ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
+  local at, id, label, lease, last, capacity = tonumber(ARGV[a]) * 5, string.sub(ARGV[a + 1], 1, 13) .. '\0\0\0', string.sub(ARGV[a + 1], 14), ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
   local count, permits, notes, latch, queue = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5]
   local s, done = known[at], 0
   if not s then -- each semaphore is looked at once: nothing runs beside
     s = {}
     known[at] = s
     if lease ~= '' then
-      local there = pcall('EXISTS', permits, permits, permits, permits, notes, latch, queue)
-      s.plain, s.out = there == 0 or there == 4, there == 0 and 0 or nil
+      local there = pcall('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
+      s.plain = type(there) == 'number' and there % 3 == 0
+      if s.plain then
+        s.noted = there % 2 == 1
+        s.out = there < 6 and 0 or nil
+      end
     else
-      s.plain = pcall('EXISTS', count, count, count, count, notes, latch, queue) == 4
-      s.counted = s.plain
+      local there = pcall('EXISTS', count, count, count, count, count, count, notes, notes, notes, latch, queue)
+      s.plain = there == 6 or there == 9
+      s.counted, s.noted = s.plain, there == 9
     end
     if s.plain and s.out ~= 0 then
       local over = pcall('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1)
@@ -35,32 +61,52 @@ for a = 2, #ARGV, 5 do
     end
   end
   if s.plain and lease ~= '' and not s.left then
-    s.left, s.available, s.out = pcall('PTTL', count), tonumber(pcall('GET', count)), s.out or pcall('ZCARD', permits)
+    local number = pcall('GET', count)
+    s.left, s.available, s.out = pcall('PTTL', count), type(number) == 'string' and integer(number) and tonumber(number), s.out or pcall('ZCARD', permits)
     s.ours = s.out == 0 and -2 or pcall('PTTL', permits)
     s.plain = s.available and type(s.left) == 'number' and type(s.out) == 'number' and type(s.ours) == 'number'
+    if s.plain and s.noted then
+      local noted, last, least = pcall('HMGET', notes, 'keep', 'capacity', 'revised'), pcall('PTTL', notes), nil
+      if not noted.err and type(last) == 'number' and integer(noted[1] or '0') and integer(noted[2] or '0') and #(noted[2] or '') < 11 then
+        least = tonumber(noted[1] or '0') - 60000
+        s.last = last
+        s.resized = tonumber(noted[2] or '')
+        s.revised = noted[3]
+      end
+      s.plain = least and last >= least and (s.left == -1 or s.left >= least)
+    end
     s.counted = s.plain
   end
   if s.plain and lease ~= '' then
-    local ms, shared = tonumber(lease), capacity == ''
+    local ms, d = tonumber(lease), described[capacity] or describe(capacity)
+    described[capacity] = d
     -- Either both keys have an end, or none has: see prolong.
-    if not late(last, now) and s.available > 0 and (shared or s.available + s.out == tonumber(capacity)) and
-        (s.left == -1 and s.ours < 0 or not shared and s.left >= 0 and s.ours ~= -1) and
-        pcall('ZADD', permits, 'NX', text(now + ms), id) == 1 then
+    if not late(last, now) and s.available > 0 and fits(s, d) and
+        (s.left == -1 and s.ours < 0 or not d.shared and s.left >= 0 and s.ours ~= -1) and
+        pcall('ZADD', permits, 'NX', written(now + ms), id) == 1 then
       local need, fine = math.max(s.left, ms + 1), nil
       if s.left >= 0 and s.left < need then
-        fine = not pcall('SET', count, text(s.available - 1), 'PX', text(need)).err
+        fine = not pcall('SET', count, written(s.available - 1), 'PX', written(need)).err
         s.left = fine and need or s.left
       else
         fine = pcall('INCRBY', count, '-1') == s.available - 1
       end
       if fine and s.left >= 0 and s.ours < need then
-        fine, s.ours = pcall('PEXPIRE', permits, text(need)) == 1, need
+        fine, s.ours = pcall('PEXPIRE', permits, written(need)) == 1, need
         if not fine then
           pcall('INCRBY', count, '1')
         end
       end
       if fine then
         done, s.available, s.out = 1, s.available - 1, s.out + 1
+        if label ~= '' then
+          pcall('HSET', notes, id, label)
+          s.noted, s.revised, s.last = true, s.revised or false, s.last or -1
+        end
+        if (s.last or math.huge) <= ms then
+          pcall('PEXPIRE', notes, written(ms + 1))
+          s.last = ms + 1
+        end
       else -- no right to it, or no number
         pcall('ZREM', permits, id)
         s.plain = false
@@ -73,6 +119,9 @@ for a = 2, #ARGV, 5 do
       s.plain = false
     elseif pcall('ZREM', permits, id) == 1 then
       done, s.channel, s.available = 1, last, available
+      if s.noted then
+        pcall('HDEL', notes, id)
+      end
       s.out = s.out and s.out - 1
       if s.out == 0 then
         s.ours = -2
@@ -86,7 +135,7 @@ end
 if ARGV[1] ~= '' then
   for _, s in pairs(known) do
     if s.channel and s.available > 0 then
-      pcall(ARGV[1], s.channel, text(s.available))
+      pcall(ARGV[1], s.channel, written(s.available))
     end
   end
 end

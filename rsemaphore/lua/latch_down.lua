@@ -7,7 +7,7 @@
 --   3 the key holds no integer, nothing done; 4 the latch expired
 -- Twice: with a participant a second run of the same call finds the call's id and counts nothing, also if the latch has
 --   been opened and set again since. Without one it counts again, and is sent once.
--- uses: kind, record, wake
+-- uses: integer, kind, record, wake
 local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
 local participant, call, keep, rest, channel, publish = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local value = redis.call('GET', key)

@@ -6,7 +6,7 @@
 --   7 expired; 8 over, and it is not known how
 -- Twice: the writes record that a latch is open which another program has opened, and keep the record of a latch without a TTL
 --   for as long as somebody waits. A second run finds both done.
--- uses: kind, record
+-- uses: integer, kind, record
 local key, record, permits, last, keep = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
 local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set', 'before', 'gone', 'opens')
 local gen, till, deleted, set, before, gone = held[1], held[2], held[3] or '', held[4] or '', held[5], held[6] or ''

@@ -1,9 +1,9 @@
 -- Give permits back, and hand them to those that wait.
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] queue
 -- ARGV[1] an owner; or ids, 16 bytes each without anything between  ARGV[2] 1: ids, only if all are held  ARGV[3] channel
--- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channels of grants, without the process  ARGV[6] the process  ARGV[7] ms between its polls
--- ARGV[8] the owner's entry, if it may be in the queue; or ''
--- ARGV[9…] owner and entry of others that leave, too: each may have been granted what it asked for, or stand in the queue, or neither.
+-- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channels of grants, without the process  ARGV[6] the process
+-- ARGV[7] the owner's entry, if it may be in the queue; or ''
+-- ARGV[8…] owner and entry of others that leave, too: each may have been granted what it asked for, or stand in the queue, or neither.
 --   Of what they had the reply says nothing. So those that leave a queue together are one call, and nobody of them is served on the way
 -- Reply: 1, one integer: the one permit was held, and nobody queues. Otherwise {how many of them were held, their leases not over (-1: not all, nothing given back), ms after which to ask for the
 --   first in line (-1: another process does), lease and base of those of this process that were served}
@@ -12,17 +12,21 @@
 -- uses: clock, permits, queue, wake
 local count, permits, notes, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- The common case: one permit, where no lease is over and nobody queues. It makes no function, so it says itself what clock, elapsed,
--- wake and stored say. A second run finds no permit, and goes on to what follows.
+-- wake, take_out and stored say. A second run finds no permit, and goes on to what follows.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if #ARGV[1] == 14 and ARGV[2] ~= '1' and ARGV[8] == '' and #ARGV == 8 and string.sub(ARGV[1], 14) == '1' and
-    redis.call('EXISTS', count, count, count, notes, queue) == 3 and -- the count, and neither of the others
+local there = redis.call('EXISTS', count, count, count, count, notes, notes, queue)
+if #ARGV[1] == 14 and ARGV[2] ~= '1' and ARGV[7] == '' and #ARGV == 7 and string.sub(ARGV[1], 14) == '1' and
+    there % 2 == 0 and there >= 4 and -- the count, and not the queue
     not redis.call('ZRANGE', permits, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, 1)[1] and
     redis.call('ZREM', permits, string.sub(ARGV[1], 1, 13) .. '\0\0\0') == 1 then
+  if there == 6 then
+    redis.pcall('HDEL', notes, string.sub(ARGV[1], 1, 13) .. '\0\0\0')
+  end
   local available = redis.pcall('INCRBY', count, '1')
   if type(available) == 'table' then
     if string.find(available.err, 'not an integer', 1, true) then
-      return redis.error_reply('WRONGTYPE the count of a semaphore is not a number')
+      return redis.error_reply('WRONGTYPE the count of a semaphore is not an integer')
     end
     return available
   end
@@ -35,7 +39,7 @@ end
 
 local us = time[1] * 1000000 + time[2]
 local all, channel = ARGV[2] == '1', ARGV[3]
-local q = {key = queue, publish = ARGV[4], grants = ARGV[5], conn = ARGV[6], pollcap = tonumber(ARGV[7]), now = now, us = us}
+local q = {key = queue, publish = ARGV[4], grants = ARGV[5], conn = ARGV[6], now = now, us = us}
 local ids
 if all then
   ids = split(ARGV[1])
@@ -51,13 +55,13 @@ end
 if all and held < #ids then
   return {-1, -1}
 end
-local lined = redis.call('EXISTS', q.key) == 1
-for i = 9, #ARGV, 2 do
+local lined = there % 2 == 1
+for i = 8, #ARGV, 2 do
   for _, id in ipairs(ids_of(read_owner(ARGV[i]))) do
     ids[#ids + 1] = id
   end
 end
-for i = 8, lined and #ARGV or 0, 2 do
+for i = 7, lined and #ARGV or 0, 2 do
   if ARGV[i] ~= '' then
     redis.call('ZREM', q.key, ARGV[i], '!p' .. string.sub(ARGV[i], 1, 13))
   end

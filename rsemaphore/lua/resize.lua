@@ -3,7 +3,7 @@
 -- ARGV[1] new capacity  ARGV[2] the caller's old one, if the semaphore is not in use  ARGV[3] ms to remember it unused
 -- ARGV[4] not after, server ms (0: any time)  ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH  ARGV[7] 1: shared with Redisson, no end
 -- ARGV[8] id of this call  ARGV[9] 1: ARGV[1] is added to the capacity, which stays between 1 and 2^31-1
--- ARGV[10] channels of grants, without the process  ARGV[11] the process  ARGV[12] ms between its polls
+-- ARGV[10] channels of grants, without the process  ARGV[11] the process
 -- Reply {status, capacity before, server ms, ms after which to ask for the first in line (-1: another process does), lease
 --   and base of those of this process that were served}. status: 1 done; 2 too late, nothing done; 3 it would be out of
 --   these bounds, nothing done
@@ -11,12 +11,12 @@
 --   another resize since. Then the capacity is set again, not added to; what is out stays out. A call that adds is remembered
 --   for a minute, whatever comes after it, with 99 others of that minute:
 --     A adds 2: done, its reply is lost     B sets 10     A is sent again: it must not make that 12
--- uses: clock, kind, permits, queue, wake
+-- uses: clock, integer, kind, permits, queue, wake
 local count, permits, notes, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local capacity, declared, keep, notafter = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local channel, publish, shared, call, relative = ARGV[5], ARGV[6], ARGV[7] == '1', ARGV[8], ARGV[9] == '1'
 local now, us = clock()
-local q = {key = KEYS[5], publish = publish, grants = ARGV[10], conn = ARGV[11], pollcap = tonumber(ARGV[12]), now = now, us = us}
+local q = {key = KEYS[5], publish = publish, grants = ARGV[10], conn = ARGV[11], now = now, us = us}
 local added, recent = redis.call('HGET', notes, 'added') or '', {}
 for id, was, at in string.gmatch(added, '(%S+) (%d+) (%d+);') do
   if id == call then
@@ -37,7 +37,7 @@ local available = stored(count)
 refuse_latch(latch, 'Semaphore')
 local freed = prune(count, permits, notes, now)
 local out = redis.call('ZCARD', permits)
-local resized = tonumber(redis.call('HGET', notes, 'capacity') or '')
+local resized = whole(redis.call('HGET', notes, 'capacity'), 'capacity in the notes of a semaphore')
 local before = resized or declared
 if available then
   available = available + freed

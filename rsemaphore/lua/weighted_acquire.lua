@@ -4,15 +4,15 @@
 -- Reply as of acquire.lua
 -- Twice: what is out already is not taken again, its lease is only ever raised, and its weight stays as it is: a part of it may have
 --   been released since. An entry keeps its ticket. What a run served for others of the process is found by those when they ask.
--- uses: clock, queue, revision, weights
+-- uses: clock, integer, queue, revision, weights
 local main, leases = KEYS[1], KEYS[2]
 local wanted, revision = string.match(ARGV[1], '^(%d+):?(%d*)$')
-local capacity, notafter, channel, place = tonumber(wanted), ARGV[2], ARGV[3], ARGV[9] == '1'
+local capacity, notafter, channel, place = tonumber(wanted), ARGV[2], ARGV[3], ARGV[8] == '1'
 local now, us = clock()
 if late(notafter, now) then
   return {2, now, 0, -1, -1, 0}
 end
-local q = {key = KEYS[3], publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], pollcap = tonumber(ARGV[8]), now = now, us = us,
+local q = {key = KEYS[3], publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], now = now, us = us,
   most = math.huge}
 local known, used, resized, freed = weighed(main, leases, now)
 if revision ~= '' then
@@ -42,7 +42,7 @@ end
 local spare = available - (lined and reserved(q) or 0)
 local blocked = lined and lined_up(q)
 local reply, left, refused = {1, now, total, -1, -1, 0}, -1, false
-for i = 10, #ARGV, 2 do
+for i = 9, #ARGV, 2 do
   local entry, lease = ARGV[i], tonumber(ARGV[i + 1])
   local base, n, _, _, _, label = read_entry(entry)
   local out, noted = weight_of(main, base)
@@ -71,7 +71,7 @@ if place and (lined or refused) and lined_up(q) then
   longest = math.max(longest, most)
 end
 if longest > 0 or freed > 0 then
-  note_weights(main, leases, total, total - available, math.max(longest + 1, tonumber(redis.call('HGET', main, 'keep') or 0)))
+  note_weights(main, leases, total, total - available, math.max(longest + 1, whole(redis.call('HGET', main, 'keep'), 'time of a semaphore') or 0))
 end
 if freed > 0 and not head then
   wake_weights(q, channel, available)

@@ -1,16 +1,16 @@
 -- Look at a semaphore of weights without changing it.
 -- KEYS[1] main  KEYS[2] leases
--- ARGV[1] 1: with all that is out
--- Reply {server ms, capacity (0: it is not in use), used; leases that are over count as given back; base, end and "<weight> <label>"
+-- ARGV[1] 1: with all that is out  ARGV[2…] bases to look at, each whether or not it is out
+-- Reply {server ms, capacity (0: it is not in use), used; leases that are over count as given back; base, end (0: it is not out) and "<weight> <label>"
 --   of each}
 -- Twice: reads only.
--- uses: clock
+-- uses: clock, integer
 local main, leases, all = KEYS[1], KEYS[2], ARGV[1] == '1'
 local now = clock()
 local noted = redis.call('HMGET', main, 'capacity', 'used')
-local used = tonumber(noted[2] or 0)
+local capacity, used = whole(noted[1], 'capacity of a semaphore') or 0, whole(noted[2], 'use of a semaphore') or 0
 local out = redis.call('ZRANGE', leases, '-inf', all and '+inf' or elapsed(now), 'BYSCORE', 'WITHSCORES')
-local reply = {digits(now), noted[1] or '0'}
+local reply = {digits(now), digits(capacity)}
 if #out == 0 and redis.call('EXISTS', leases) == 0 then
   used = 0
 end
@@ -23,6 +23,11 @@ for i = 1, #out, 2 do
     reply[#reply + 1] = digits(tonumber(out[i + 1]))
     reply[#reply + 1] = text
   end
+end
+for i = 2, #ARGV do
+  reply[#reply + 1] = ARGV[i]
+  reply[#reply + 1] = digits(tonumber(redis.call('ZSCORE', leases, ARGV[i]) or 0))
+  reply[#reply + 1] = redis.call('HGET', main, ARGV[i]) or ''
 end
 table.insert(reply, 3, digits(used))
 return reply

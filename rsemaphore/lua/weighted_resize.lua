@@ -2,7 +2,7 @@
 -- KEYS[1] main  KEYS[2] leases  KEYS[3] queue
 -- ARGV[1] new capacity  ARGV[2] the caller's old one, if the semaphore is not in use  ARGV[3] ms to remember it unused
 -- ARGV[4] not after, server ms (0: any time)  ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH  ARGV[7] id of this call
--- ARGV[8] channels of grants, without the process  ARGV[9] the process  ARGV[10] ms between its polls
+-- ARGV[8] channels of grants, without the process  ARGV[9] the process
 -- Reply {status, capacity before, server ms, ms after which to ask for the first in line (-1: another process does), lease
 --   and base of those of this process that were served}. status: 1 done; 2 too late, nothing done
 -- Twice: a second run of the same call finds its id, does nothing and replies the same, unless there was another resize since.
@@ -18,7 +18,7 @@ end
 if late(notafter, now) then
   return {2, 0, now, -1}
 end
-local q = {key = KEYS[3], publish = ARGV[6], grants = ARGV[8], conn = ARGV[9], pollcap = tonumber(ARGV[10]), now = now, us = us,
+local q = {key = KEYS[3], publish = ARGV[6], grants = ARGV[8], conn = ARGV[9], now = now, us = us,
   most = math.huge}
 local before, used, _, freed = weighed(main, leases, now)
 before = before or declared

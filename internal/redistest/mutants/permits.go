@@ -4,12 +4,12 @@ package main
 var ofPermits = []mutant{
 	{
 		name: "a waiter for permits that is served as it leaves", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
-		old: "      if leaving(leaves, q.now) then\n", new: "      if false then\n",
+		old: "      if not n or leaving(leaves, q.now) then\n", new: "      if not n then\n",
 		breaks: "a permit does not pass from one that has left to the next", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
 	},
 	{
 		name: "one of those that leave the queue for permits together keeps what it has", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
-		old: "for i = 9, #ARGV, 2 do\n", new: "for i = 11, #ARGV, 2 do\n",
+		old: "for i = 8, #ARGV, 2 do\n", new: "for i = 10, #ARGV, 2 do\n",
 		breaks: "who has left holds nothing", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
 	},
 	{
@@ -30,7 +30,7 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a permit too many", file: "rsemaphore/lua/acquire.lua", pkg: "rsemaphore",
-		old: "  elseif not blocked and n <= spare then\n", new: "  elseif not blocked and n <= spare + 1 then\n",
+		old: "  elseif not blocked and n <= spare and (touched", new: "  elseif not blocked and n <= spare + 1 and (touched",
 		breaks: "there are never more permits out than there are", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
@@ -40,7 +40,7 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a permit that is taken twice", file: "rsemaphore/lua/acquire.lua", pkg: "rsemaphore",
-		old: "  if there == n then\n", new: "  if there == n and n > 1000 then\n",
+		old: "  elseif there == n then\n", new: "  elseif there == n and n > 1000 then\n",
 		breaks: "a repeated acquisition takes its permits once", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
@@ -115,12 +115,12 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a grant of permits to the gone", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
-		old: "> stale or not hears(q, channel)) then", new: "> stale) then",
+		old: "> stale or not hears(q, q.grants .. who)\n", new: "> stale\n",
 		breaks: "permits are handed to a process that is there", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
 	},
 	{
 		name: "a grant of permits that stands though nobody was told", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
-		old: "        take(g[1], g[2])\n", new: "",
+		old: "        free = free + take(g[1], g[2])\n", new: "",
 		breaks: "a grant that cannot be published is undone", tests: "TestAGrantThatMayNotBePublishedIsUndone",
 	},
 	{
@@ -175,7 +175,7 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a permit that goes to another in its holder's last millisecond", file: "rsemaphore/lua/lib/permits.lua", pkg: "rsemaphore",
-		old: "redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE')", new: "redis.call('ZRANGE', permits, '-inf', digits(now), 'BYSCORE')",
+		old: "redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', ", new: "redis.call('ZRANGE', permits, '-inf', digits(now), 'BYSCORE', ",
 		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 	{
@@ -187,5 +187,40 @@ var ofPermits = []mutant{
 		name: "a release that finds its permit over in the last millisecond", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
 		old: "if till and not expired(till, now) then", new: "if till and not begun(till, now) then",
 		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
+	},
+	{
+		name: "a resized semaphore that grants by its count alone", file: "rsemaphore/lua/acquire.lua", pkg: "rsemaphore",
+		old: "fits = left == -1 or available + out == tonumber(noted[2])", new: "fits = true",
+		breaks: "there are never more permits out than there are, also in the short way of a resized semaphore", tests: "TestTheScriptsDoWhatTheirTablesSay",
+	},
+	{
+		name: "a shared call for a resized semaphore that grants by its count alone", file: "rsemaphore/lua/free.lua", pkg: "rsemaphore",
+		old: "    return s.left == -1 or s.available + s.out == s.resized\n", new: "    return true\n",
+		breaks: "there are never more permits out than there are, also in shared calls for a resized semaphore", tests: "TestSharedScriptTable",
+	},
+	{
+		name: "a newer revision that a shared call passes over", file: "rsemaphore/lua/free.lua", pkg: "rsemaphore",
+		old: "or tonumber(d.revision) < tonumber(known))) then", new: "or true)) then",
+		breaks: "the capacity of the newest revision counts", tests: "TestSharedScriptTable",
+	},
+	{
+		name: "a permit that is counted though it was out", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
+		old: "= free - took, spare - took,", new: "= free - n, spare - n,",
+		breaks: "no permit is lost where part of an acquisition is out already", tests: "TestWhoTakesPartOfItsIDsAnewLosesNoPermit",
+	},
+	{
+		name: "those behind many that are gone are forgotten", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
+		old: "      head, enough = head or late_comer(q, stamp), true\n", new: "      enough = true\n",
+		breaks: "who waits behind many that are gone is served", tests: "TestWhoIsBehindManyThatAreGoneIsServed",
+	},
+	{
+		name: "a count that is a number to Lua alone", file: "internal/script/lua/integer.lua", pkg: "rsemaphore",
+		old: "integer(text) and tonumber(text)\n", new: "tonumber(text)\n",
+		breaks: "what is no integer to the server is refused before anything is written", tests: "TestANumberThatIsNoneIsWrongTypeAndChangesNothing",
+	},
+	{
+		name: "weights of which one is gone are released by their ids", file: "rsemaphore/lua/weighted_release.lua", pkg: "rsemaphore",
+		old: "if kept < 0 and not all then", new: "if kept < 0 and not held then",
+		breaks: "acquisitions are released by their ids all or none", tests: "TestTheScriptsOfWeightsDoWhatTheirTablesSay",
 	},
 }

@@ -26,8 +26,3 @@ local function refuse_all_but_latch(key, permits, there, till)
     error('WRONGTYPE the key is not a CountDownLatch: it has an end, as a Semaphore has, and no record', 0)
   end
 end
-
--- Reports whether a text is an integer, as INCRBY has it.
-local function integer(text)
-  return text == '0' or string.find(text, '^%-?[1-9]%d*$') ~= nil
-end

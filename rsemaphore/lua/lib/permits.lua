@@ -2,7 +2,7 @@
 --   count    how many permits are available: a string, Redisson's. With the permits that are out it adds up to the capacity.
 --   permits  the permits that are out: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. FOREVER: no end.
 --   notes    ours, often absent: a hash, "keep", "capacity" and "before" ("<call> <capacity>") after a resize, id -> label.
--- uses: clock
+-- uses: clock, integer
 
 local FOREVER = 922337203685477
 
@@ -41,8 +41,9 @@ end
 -- inform, and a script that broke off there would have changed the permits, and not the count: permits that nobody has and nobody gets,
 -- or more of them than there are (TestAPermitBesideAKeyOfAnotherTypeIsNotLost).
 
--- Writes n permits of a base, with a label if there is one. The lease of one that is out is only ever raised.
+-- Writes n permits of a base, with a label if there is one. The lease of one that is out is only ever raised. Returns how many were not out.
 local function put_out(permits, notes, base, n, till, label)
+  local new = 0
   for first = 0, n - 1, 1000 do
     local add, say = {}, {}
     for _, id in ipairs(ids_of(base, n, first)) do
@@ -51,11 +52,12 @@ local function put_out(permits, notes, base, n, till, label)
       say[#say + 1] = id
       say[#say + 1] = label
     end
-    redis.call('ZADD', permits, 'GT', unpack(add))
+    new = new + redis.call('ZADD', permits, 'GT', unpack(add))
     if label ~= '' then
       redis.pcall('HSET', notes, unpack(say))
     end
   end
+  return new
 end
 
 -- Takes permits out by their ids, 1,000 at most. Returns how many there were.
@@ -77,9 +79,9 @@ end
 -- Returns how permits are written, taken back and waited for, as serve has it.
 local function dealing(permits, notes, now)
   return function(base, n, till, label)
-    put_out(permits, notes, base, n, till, label)
+    return put_out(permits, notes, base, n, till, label)
   end, function(base, n)
-    take_out(permits, notes, ids_of(base, n))
+    return take_out(permits, notes, ids_of(base, n))
   end, function(n, free)
     return ends_for(permits, n, free, now)
   end
@@ -100,20 +102,17 @@ end
 
 -- Returns the stored count, nil if there is none.
 local function stored(count)
-  local text = redis.call('GET', count)
-  local n = text and tonumber(text)
-  if text and not n then
-    error('WRONGTYPE the count of a semaphore is not a number')
-  end
-  return n
+  return whole(redis.call('GET', count), 'count of a semaphore')
 end
 
--- Gives back the permits whose lease is over, and returns how many they were.
+-- Gives back permits whose lease is over, 1,000 at most, and returns how many they were. So a script is short however many a process
+-- leaves that dies. No request is for more than 1,000. What is left over counts as out until the next script, and whoever waits for it is
+-- told to ask at once: ends_for finds ends that have passed.
 local function prune(count, permits, notes, now)
-  local dead = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE')
-  for i = 1, #dead, 1000 do
-    redis.call('ZREM', permits, unpack(dead, i, math.min(i + 999, #dead)))
-    redis.pcall('HDEL', notes, unpack(dead, i, math.min(i + 999, #dead)))
+  local dead = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
+  if #dead > 0 then
+    redis.call('ZREM', permits, unpack(dead))
+    redis.pcall('HDEL', notes, unpack(dead))
   end
   if #dead > 0 and redis.call('EXISTS', count) == 1 then
     redis.call('INCRBY', count, #dead)

@@ -31,17 +31,22 @@
 --   queue for ever otherwise.
 -- * What ends for want of a renewal is pruned by whoever comes by. One process comes by in time: that of the first in line, which is
 --   told in the reply or by "0 <ms>". If it dies any poll finds it.
--- * One script serves up to 128 waiters, and 1,000 permits, so that it holds up nobody else; then the next in line is told to look.
+-- * One script serves up to 128 waiters, and 1,000 permits, and takes out some 500 that are gone, so that it holds up nobody else; then
+--   the next in line is told to look. Where 500 were gone it is not known who that is, so one that came late and is there is told:
+--     release: the first 512 of 10,000 are gone; the last entry is of process B, which lives; "look" to B
+--     B asks for its own, as in a poll: the next 512 are gone; B is told in the reply; and so on until one can be served
+--   Any poll goes on likewise, so a lost message costs a poll.
+-- * What is no entry at all is taken out as one that is gone: nobody can be told of it.
 -- uses: clock, listeners
 
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
-local LOOK, PASS, MOST, MOST_PERMITS = 16, 4, 128, 1000
+local LOOK, PASS, MOST, MOST_PERMITS, MOST_GONE = 16, 4, 128, 1000, 512
 local JAVA_MS, JAVA_SHARE = 5, 8
 
 -- The queue q = {key, publish, grants, conn, now, us}: of process conn, which makes the call; grants is a channel without the process.
--- q.most: permits that one script serves, where they do not take a write each.
+-- q.most: permits that serve may hand out; MOST_PERMITS if it is nil.
 
--- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves.
+-- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves. The number is nil if the text is no entry.
 local function read_entry(entry)
   local n, lease, stale, leaves, who, label = string.match(string.sub(entry, 14), '^ (%d+) (%d+) (%d+):?(%d*) (%S+) ?(.*)$')
   return string.sub(entry, 1, 13), tonumber(n), tonumber(lease), tonumber(stale), who, label, leaves
@@ -101,8 +106,32 @@ local function reserve(q, channel, n)
   return true
 end
 
+-- Reports whether the process of an entry is silent, or gone. stamp keeps what is known of processes.
+local function silent(q, who, ticket, stale, stamp)
+  if who == q.conn then
+    return false
+  end
+  stamp[who] = stamp[who] or -(redis.call('ZSCORE', q.key, '!' .. who) or 0)
+  return q.now - math.max(stamp[who], ticket / 1000) > stale or not hears(q, q.grants .. who)
+end
+
+-- Returns one of those that came last whose process is there; nil: none is.
+local function late_comer(q, stamp)
+  local list = redis.call('ZREVRANGEBYSCORE', q.key, '+inf', '(0', 'WITHSCORES', 'LIMIT', 0, LOOK)
+  for i = 1, #list, 2 do
+    local base, n, _, stale, who = read_entry(list[i])
+    if n and not silent(q, who, tonumber(list[i + 1]), stale, stamp) then
+      return {base = base, n = n, who = who, channel = q.grants .. who, stale = stale}
+    end
+  end
+end
+
 -- Hands free permits to those in the queue, in their order, until the first cannot be served. give(base, n, till, label) writes
--- permits, take(base, n) takes them back, ends(n, free) returns the ms until n are free, negative: not known.
+-- permits and returns how many were not out, take(base, n) takes them back and returns how many there were, ends(n, free) returns the ms
+-- until n are free, negative: not known.
+--
+-- Of an acquisition that is to be given n some may be out, if somebody released part of its ids before it knew of them: so what give
+-- has taken is counted, and not n.
 --
 -- Returns how many are free then; the grants of the caller's own process: lease and base, one after the other (lease 0: it is to ask);
 -- the ms after which the caller's process is to look, -1: it is not; the first in line, nil: there is none; and the longest lease
@@ -113,20 +142,21 @@ local function serve(q, free, total, give, take, ends)
   local spare, head, passed, was, full = free - held, nil, 0, 0, false
   local served, given, longest = 0, 0, 0
   local looked, enough = 0, false -- those that stay, the first in line and who is behind it: the lowest in the queue
+  local dropped = 0
   repeat
     -- No more at first than may be served, and the next in line: to read 17 costs more than all the rest.
-    local list = redis.call('ZRANGEBYSCORE', q.key, '(0', '+inf', 'WITHSCORES', 'LIMIT', looked, head and LOOK + 1 - looked or math.max(1, math.min(spare, LOOK)) + 1)
+    local list = redis.call('ZRANGEBYSCORE', q.key, '(0', '+inf', 'WITHSCORES', 'LIMIT', looked, head and LOOK + 1 - looked or math.max(dropped > 0 and MOST or 1, math.min(spare, LOOK)) + 1)
+    local drop = {}
     for i = 1, #list, 2 do
       local entry, ticket = list[i], tonumber(list[i + 1])
       local base, n, lease, stale, who, label, leaves = read_entry(entry)
-      local channel, word = q.grants .. who, nil
-      if who ~= q.conn and not stamp[who] then
-        stamp[who] = -(redis.call('ZSCORE', q.key, '!' .. who) or 0)
-      end
-      if leaving(leaves, q.now) then
-        redis.call('ZREM', q.key, entry, '!p' .. base)
-      elseif who ~= q.conn and (q.now - math.max(stamp[who], ticket / 1000) > stale or not hears(q, channel)) then
-        redis.call('ZREM', q.key, entry, '!p' .. base, '!' .. who) -- silent, or gone
+      local channel, word = q.grants .. (who or ''), nil
+      if not n or leaving(leaves, q.now) then
+        dropped = dropped + 1
+        drop[#drop + 1], drop[#drop + 2] = entry, '!p' .. base
+      elseif silent(q, who, ticket, stale, stamp) then
+        dropped = dropped + 1
+        drop[#drop + 1], drop[#drop + 2], drop[#drop + 3] = entry, '!p' .. base, '!' .. who
       elseif n > total then
         redis.call('ZREM', q.key, entry, '!p' .. base)
         word, lease = '0 0 13 ', 0
@@ -134,18 +164,18 @@ local function serve(q, free, total, give, take, ends)
         looked = looked + 1
         if not head then
           was = -(redis.call('ZSCORE', q.key, '!p' .. base) or 0)
-          head, passed = {base = base, n = n, who = who, channel = channel}, was
+          head, passed = {base = base, n = n, who = who, channel = channel, stale = stale}, was
         end
       elseif head and passed + n > PASS * head.n then
         enough = true
         break
       elseif not head and served > 0 and (served >= MOST or given + n > (q.most or MOST_PERMITS)) then
-        head, full, enough = {base = base, n = n, who = who, channel = channel}, true, true
+        head, full, enough = {base = base, n = n, who = who, channel = channel, stale = stale}, true, true
         break
       else
-        give(base, n, q.now + lease, label)
+        local took = give(base, n, q.now + lease, label)
         redis.call('ZREM', q.key, entry, '!p' .. base)
-        free, spare, served, given, longest = free - n, spare - n, served + 1, given + n, math.max(longest, lease)
+        free, spare, served, given, longest = free - took, spare - took, served + 1, given + n, math.max(longest, lease)
         if head then
           passed = passed + n
         end
@@ -161,10 +191,16 @@ local function serve(q, free, total, give, take, ends)
       elseif word then
         words[channel] = (words[channel] or '*') .. word .. base
       end
-      if head and (spare < 1 or passed >= PASS * head.n) then
+      if head and (spare < 1 or passed >= PASS * head.n or looked > LOOK) then
         enough = true
         break
       end
+    end
+    if #drop > 0 then
+      redis.call('ZREM', q.key, unpack(drop))
+    end
+    if dropped >= MOST_GONE then
+      head, enough = head or late_comer(q, stamp), true
     end
   until enough or looked > LOOK or #list == 0
   if head and passed ~= was and not full then
@@ -172,12 +208,12 @@ local function serve(q, free, total, give, take, ends)
   end
   local look = -1
   if head then
-    look = full and 0 or ends(head.n, math.min(free, head.n - 1))
+    look = (full or dropped >= MOST_GONE) and 0 or ends(head.n, math.min(free, head.n - 1))
     if held > 0 then
       look = look < 0 and JAVA_MS + 1 or math.min(look, JAVA_MS + 1)
     end
     if head.who ~= q.conn then
-      if look >= 0 and look < q.pollcap then
+      if look >= 0 and look < head.stale * 2 / 5 then -- before it asks by itself: an entry is stale after two and a half of its polls
         words[head.channel] = (words[head.channel] or '*') .. '0 ' .. digits(math.max(1, look)) .. ' 13 ' .. head.base
       end
       look = -1
@@ -186,10 +222,9 @@ local function serve(q, free, total, give, take, ends)
   for channel, text in pairs(words) do
     if type(redis.pcall(q.publish, channel, text)) == 'table' then -- no right: nobody was told
       for _, g in ipairs(granted[channel] or {}) do
-        take(g[1], g[2])
+        free = free + take(g[1], g[2])
         redis.call('ZADD', q.key, digits(g[4]), g[3])
         redis.call('PEXPIRE', q.key, QUEUE_TTL) -- the last one's way back makes the queue anew
-        free = free + g[2]
       end
     end
   end

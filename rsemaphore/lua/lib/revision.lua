@@ -9,7 +9,7 @@
 -- the revision only rises. To go back to 5 takes revision 3.
 -- uses: clock
 
-local REVISION_KEPT = 604800000 -- as long as a resize
+local REVISION_KEPT = 604860000 -- as long as a resize
 
 -- Notes the revision in a hash, if it is newer than what is there. Returns whether it is; or nil and another capacity, if the same
 -- revision came with that before: then one of two programs is wrong, and nobody can tell which.

@@ -6,15 +6,19 @@
 -- A number may be up to 2^53-1, to which a double is exact. What is added up here never is more: the sum of what is out and what is
 -- available is the capacity, and what has been given in excess by a smaller capacity is negative.
 -- An acquisition is one field and one member whatever its weight, so nothing here takes longer for a large one.
--- uses: clock, wake
+-- uses: clock, integer, wake
+
+-- Returns the weight and the label in a text of an acquisition; nil: there is none.
+local function read_weight(text)
+  if text then
+    local n, label = string.match(text, '^(%d+) ?(.*)$')
+    return whole(n or text, 'weight of an acquisition'), label
+  end
+end
 
 -- Returns the weight and the label of what is out under a base; nil: nothing is.
 local function weight_of(main, base)
-  local text = redis.call('HGET', main, base)
-  if text then
-    local n, label = string.match(text, '^(%d+) ?(.*)$')
-    return tonumber(n), label
-  end
+  return read_weight(redis.call('HGET', main, base))
 end
 
 -- Writes an acquisition. The lease of one that is out is only ever raised.
@@ -31,14 +35,14 @@ local function unweigh(main, leases, base)
   return n or 0
 end
 
--- Gives back what is over. Returns the capacity (nil: the semaphore is not in use), what is used, whether it was resized,
--- and how much was given back.
+-- Gives back what is over, 1,000 acquisitions at most: as prune of permits does. Returns the capacity (nil: the semaphore is not in use),
+-- what is used, whether it was resized, and how much was given back.
 --
 -- If only one of the keys was deleted, all is given back: what is out follows from both. Its holders find out at their next
 -- renewal, which finds nothing. The leases may also be gone because the last of them is over, and main is kept after a resize.
 local function weighed(main, leases, now)
   local noted = redis.call('HMGET', main, 'capacity', 'used', 'before', 'revised')
-  local capacity, used, freed = tonumber(noted[1]), tonumber(noted[2] or 0), 0
+  local capacity, used, freed = whole(noted[1], 'capacity of a semaphore'), whole(noted[2], 'use of a semaphore') or 0, 0
   if not capacity then
     redis.call('DEL', leases)
     return nil, 0, false, 0
@@ -56,13 +60,19 @@ local function weighed(main, leases, now)
     end
     return capacity, 0, noted[3] or noted[4], used
   end
-  for _, base in ipairs(redis.call('ZRANGE', leases, '-inf', elapsed(now), 'BYSCORE')) do
-    freed = freed + unweigh(main, leases, base)
+  local over = redis.call('ZRANGE', leases, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
+  if #over > 0 then
+    for _, text in ipairs(redis.call('HMGET', main, unpack(over))) do
+      freed = freed + (read_weight(text) or 0)
+    end
+    redis.call('HDEL', main, unpack(over))
+    redis.call('ZREM', leases, unpack(over))
   end
   return capacity, used - freed, noted[3] or noted[4], freed
 end
 
--- Returns the ms until enough leases are over for n where so much is free; -1: not known, because it takes more than 64 of them.
+-- Returns the ms until enough leases are over for n where so much is free; -1: not known. It looks at 64 of them. If it takes more, it is
+-- the end of the 64th: whoever asks then finds those given back, and is told of the next.
 local function weight_ends(main, leases, n, free, now)
   local list = redis.call('ZRANGE', leases, 0, 63, 'WITHSCORES')
   for i = 1, #list, 2 do
@@ -71,6 +81,9 @@ local function weight_ends(main, leases, n, free, now)
       return math.max(1, tonumber(list[i + 1]) - now)
     end
   end
+  if #list == 128 then
+    return math.max(1, tonumber(list[128]) - now)
+  end
   return -1
 end
 
@@ -78,8 +91,9 @@ end
 local function weighing(main, leases, now)
   return function(base, n, till, label)
     weigh(main, leases, base, n, till, label)
+    return n
   end, function(base)
-    unweigh(main, leases, base)
+    return unweigh(main, leases, base)
   end, function(n, free)
     return weight_ends(main, leases, n, free, now)
   end

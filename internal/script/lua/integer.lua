@@ -1,0 +1,17 @@
+-- Numbers that are kept as text. Lua reads more texts as numbers than the server does (1e3, 0x10, " 5", nan), and a script that took one
+-- for a number would do half of its writes before the server refuses the next.
+
+-- Reports whether a text is an integer, as INCRBY has it.
+local function integer(text)
+  return text == '0' or string.find(text, '^%-?[1-9]%d*$') ~= nil
+end
+
+-- Returns the integer in a text, and nil where there is no text. Any other text, and an integer to which a double is not exact, ends the
+-- script, so it is asked for before anything is written.
+local function whole(text, what)
+  local n = text and #text < 18 and integer(text) and tonumber(text)
+  if text and not (n and math.abs(n) <= 9007199254740992) then
+    error('WRONGTYPE the ' .. what .. ' is not an integer', 0)
+  end
+  return n or nil
+end
