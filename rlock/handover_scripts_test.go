@@ -622,6 +622,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 }
 
 func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.SideBySide(t, map[string]func(testing.TB) *redistest.Server{
 		"embedded": redistest.Embedded, "redis": func(t testing.TB) *redistest.Server { return redistest.Start(t) },

@@ -541,6 +541,7 @@ func collect() {
 }
 
 func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	log := &redistest.Logbook{}
 	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 1500 * time.Millisecond, Logger: log.Logger()})
