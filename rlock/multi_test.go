@@ -101,6 +101,7 @@ func TestAMultiOfOneSlotIsOneCallToAcquireAndOneForEachToRelease(t *testing.T) {
 }
 
 func TestAMultiIsAllOrNone(t *testing.T) {
+	redistest.SkipShort(t)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
 		for name, m := range map[string]*rlock.Lock{

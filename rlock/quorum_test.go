@@ -333,6 +333,7 @@ func kill(t *testing.T, s *redistest.Server) {
 }
 
 func TestAnyMinorityOfServersMayFail(t *testing.T) {
+	redistest.SkipShort(t)
 	for fate := range fates {
 		for _, n := range []int{3, 5} {
 			t.Run(fmt.Sprint(fate, " of ", n), func(t *testing.T) {
@@ -809,6 +810,7 @@ func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
 }
 
 func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	servers := embedded(t, 3)
 	p := servers.process(t, rlock.Options{WatchdogTimeout: 1500 * time.Millisecond, CallTimeout: 500 * time.Millisecond, PollCap: quick.PollCap})

@@ -22,7 +22,7 @@ import (
 // lanes runs n rounds of fn in lanes, each lane a client of its own behind a proxy of its own.
 func lanes(t *testing.T, s *redistest.Server, width, n int, o rlock.Options, fn func(t *testing.T, round int, p *redistest.Proxy, r *rig)) {
 	t.Helper()
-	n = redistest.Sized(n/10, n/4, n)
+	n = redistest.Sized(n/10, max(n/8, min(n/4, 16)), n)
 	var wg sync.WaitGroup
 	var next atomic.Int32
 	for range width {

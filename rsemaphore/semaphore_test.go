@@ -301,6 +301,7 @@ func subscribed(t testing.TB, r *rig) bool {
 }
 
 func TestWithAContextThatEndsBothReasonsAreTold(t *testing.T) {
+	redistest.SkipShort(t)
 	r := newRig(t, redistest.Embedded(t), patient)
 	sem := r.c.Semaphore("s", 1)
 	p := acquire(t, sem, 1)
@@ -872,6 +873,7 @@ func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForAPermitThatIsLostMeanwhile(t *testing.T) {
+	redistest.SkipShort(t)
 	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 6 * time.Second})
 	sem := r.c.Semaphore("s", 2)
 	p := acquire(t, sem, 1)
@@ -931,6 +933,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
 }
 
 func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
+	redistest.SkipShort(t)
 	var mu sync.Mutex
 	var seen []string
 	see := func(format string, args ...any) {

@@ -242,6 +242,7 @@ func (c counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 }
 
 func TestManyPermitsAreRenewedInFewCalls(t *testing.T) {
+	redistest.SkipShort(t)
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
 	bubbleOn(t, 1, rsemaphore.Options{}, count, func(t *testing.T, s *redistest.Server, rigs []*rig) {
