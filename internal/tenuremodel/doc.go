@@ -41,7 +41,7 @@
 //
 // # What is not modelled
 //
-//   - Readers and writers, Plain and Fenced locks, labels and leases of a caller's own, MaxHold, re-entry, joins, MinReplicas, Liveness.
+//   - Readers and writers, Plain and Fenced locks, lingering, labels and leases of a caller's own, MaxHold, re-entry, joins, MinReplicas, Liveness.
 //   - The first request of a process, whose not-after is not known yet; waiting before grants are heard; a slot that is migrated.
 //   - Entries of processes that were silent for long, releases that are open to Redisson's waiters, gaps in the messages.
 //   - Tracking: a loss is learned at a renewal or at the deadline.
