@@ -147,7 +147,8 @@ func TestEveryConstructorRefusesTheSameThingsWithTheSameErrors(t *testing.T) {
 func TestAClientThatWasClosedRefusesCallsInEveryPackage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
-	red := open(t, server, redlatch.Options{})
+	const patience = 10 * time.Second // a limiter waits for 50 ms by default: a busy machine needs longer
+	red := open(t, server, redlatch.Options{CallTimeout: patience, Limiters: ratelimit.Options{AllowTimeout: patience}})
 	verbs := verbsOf(red, "verbs")
 	for name, verb := range verbs {
 		require.NoError(t, verb(t.Context()), name)
