@@ -120,7 +120,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: patience})
 	require.NoError(t, err)
 	t.Cleanup(func() { packets.Close(t.Context()) })
-	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: patience})
+	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: patience, AllowTimeout: patience})
 	require.NoError(t, err)
 	t.Cleanup(func() { limiters.Close(t.Context()) })
 
