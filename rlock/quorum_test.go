@@ -275,7 +275,9 @@ func TestAQuorumIsOneCallToEachServer(t *testing.T) {
 	servers := started(t, 3)
 	t.Parallel()
 	servers.voting(t)
-	p := servers.process(t, quick)
+	o := quick
+	o.WatchdogTimeout = 3 * time.Second // no renewal comes by, however long a cycle takes
+	p := servers.process(t, o)
 	q := p.lock(t, "q")
 	require.NoError(t, lock(t, q, within(t)).Unlock(within(t)))
 	servers.empty(t, "q")
