@@ -198,7 +198,13 @@ func (w *waiter) settled(granted bool) (after time.Time, unsettled bool) {
 	if l.contender == w {
 		l.contender = nil
 	}
-	unsettled = w.queued || w.grant != nil
+	// An answer that the waiter has not taken in may be that it was granted, in a call that asked for no place:
+	//
+	//	waiter, out of patience               call for several, without places
+	//	awaits the answer for 20 ms
+	//	                                      answered in that very instant: granted
+	//	leaves
+	unsettled = w.queued || w.grant != nil || w.outcome != nil
 	if w.does == flying { // a batch asks for it, and may yet be granted what it asks for
 		after, unsettled = time.Now().Add(w.r.Reach), true
 	}
