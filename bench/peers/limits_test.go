@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -18,7 +17,6 @@ import (
 	"github.com/ulule/limiter/v3"
 	ulule "github.com/ulule/limiter/v3/drivers/store/redis"
 
-	"github.com/redlatch/redlatch/internal/interop"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -142,9 +140,8 @@ func TestLimitPeersLimit(t *testing.T) {
 	for _, p := range limitPeers {
 		t.Run(p.name, func(t *testing.T) {
 			if p.crowd != nil {
-				if _, err := theJVM(); errors.Is(err, interop.ErrNoJava) {
-					t.Skip(err)
-				}
+				_, err := theJVM()
+				needJava(t, err)
 			}
 			r := testing.Benchmark(func(b *testing.B) {
 				ask := p.make(b, redistest.Start(b), 5)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -30,10 +29,7 @@ var redissonOpened atomic.Int64
 // redissonOn makes a client of Redisson on s.
 func redissonOn(b *testing.B, s *redistest.Server) (j *interop.JVM, client string) {
 	j, err := theJVM()
-	if errors.Is(err, interop.ErrNoJava) {
-		b.Skip(err)
-	}
-	require.NoError(b, err)
+	needJava(b, err)
 	client = "limits-" + strconv.FormatInt(redissonOpened.Add(1), 10)
 	_, err = j.Do(context.Background(), "opening", client, "open", 30000, s.Addr())
 	require.NoError(b, err)
