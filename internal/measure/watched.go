@@ -67,36 +67,23 @@ func add[T any](w *Watched, to *[]T, v T) {
 func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	shared := func(kind string, s rlock.Stats) {
+		f(SharedCalls, s.SharedCalls, kind)
+		f(SharedRequests, s.SharedRequests, kind)
+	}
 	holders := func(kind string, s rlock.Stats) {
 		f(Held, int64(s.Held), kind)
 		f(Waiting, int64(s.Waiting), kind)
 		f(PendingReleases, int64(s.PendingReleases), kind)
 		f(HandOvers, s.HandOvers, kind)
-		f(SharedCalls, s.SharedCalls, kind)
-		f(SharedRequests, s.SharedRequests, kind)
+		shared(kind, s)
 	}
 	holders(Lock, sum(w.locks, func(l *rlock.Client) rlock.Stats { return l.Stats() }))
 	holders(Semaphore, sum(w.semaphores, func(s *rsemaphore.Client) rlock.Stats { return rlock.Stats(s.Stats()) }))
-	shared := func(kind string, s rlock.Stats) {
-		f(SharedCalls, s.SharedCalls, kind)
-		f(SharedRequests, s.SharedRequests, kind)
-	}
-	shared(Stock, sum(w.stocks, func(s *stock.Client) rlock.Stats {
-		n := s.Stats()
-		return rlock.Stats{SharedCalls: n.SharedCalls, SharedRequests: n.SharedRequests}
-	}))
-	shared(RedPacket, sum(w.packets, func(p *redpacket.Client) rlock.Stats {
-		n := p.Stats()
-		return rlock.Stats{SharedCalls: n.SharedCalls, SharedRequests: n.SharedRequests}
-	}))
-	shared(CounterOf, sum(w.counters, func(c *rcounter.Client) rlock.Stats {
-		n := c.Stats()
-		return rlock.Stats{SharedCalls: n.SharedCalls, SharedRequests: n.SharedRequests}
-	}))
-	shared(Limiter, sum(w.limiters, func(l *ratelimit.Client) rlock.Stats {
-		n := l.Stats()
-		return rlock.Stats{SharedCalls: n.SharedCalls, SharedRequests: n.SharedRequests}
-	}))
+	shared(Stock, sum(w.stocks, func(s *stock.Client) rlock.Stats { return tallied(s.Stats()) }))
+	shared(RedPacket, sum(w.packets, func(p *redpacket.Client) rlock.Stats { return tallied(stock.Stats(p.Stats())) }))
+	shared(CounterOf, sum(w.counters, func(c *rcounter.Client) rlock.Stats { return tallied(stock.Stats(c.Stats())) }))
+	shared(Limiter, sum(w.limiters, func(l *ratelimit.Client) rlock.Stats { return tallied(stock.Stats(l.Stats())) }))
 	var hubs pubsub.Stats
 	for _, h := range w.hubs {
 		n := h.Stats()
@@ -105,6 +92,11 @@ func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 	f(Subscriptions, int64(hubs.Confirmed), "confirmed")
 	f(Subscriptions, int64(hubs.Channels-hubs.Confirmed), "pending")
 	f(Connections, int64(hubs.Connections))
+}
+
+// tallied is what clients have to tell that only share calls.
+func tallied(s stock.Stats) rlock.Stats {
+	return rlock.Stats{SharedCalls: s.SharedCalls, SharedRequests: s.SharedRequests}
 }
 
 // sum adds up the Stats of clients.
