@@ -73,13 +73,13 @@ type seen struct {
 func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, part bool) (*Hold, seen, error) {
 	c := l.c
 	own, turn, id := ownerIn(ctx, l)
-	turns := l.kind.tenures != nil && l.kind.tenures(c, t)
-	if own == nil && id == "" && l.kind.lingers && c.tenancies.linger.used.Load() {
+	fresh := own == nil && id == ""
+	if fresh && l.kind.lingers && c.tenancies.linger.used.Load() {
 		if h, err := c.tenancies.resume(ctx, l, t, auto, part); h != nil || err != nil {
 			return h, seen{}, err
 		}
 	}
-	if own == nil && id == "" && turns {
+	if fresh && l.kind.tenures != nil && l.kind.tenures(c, t) {
 		if err := c.queue.Ended(ctx); err != nil {
 			return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}
 		}
