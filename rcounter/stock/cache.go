@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 type freshKey struct{}
@@ -75,6 +76,14 @@ func (m *cache) soldOut(ctx context.Context) (epoch int64, yes bool, until time.
 		until = m.c.calls.At(now).Add(m.c.calls.Bound())
 	}
 	return epoch, epoch > 0, until
+}
+
+// patience is ctx until then, if that is not zero.
+func patience(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
+	if until.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadlineCause(ctx, until, session.ErrPatience)
 }
 
 // flagged is the epoch that the flag tells, or 0.

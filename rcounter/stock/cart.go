@@ -79,11 +79,8 @@ func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, 
 	if sold {
 		return c, nil
 	}
-	if !until.IsZero() {
-		var done context.CancelFunc
-		ctx, done = context.WithDeadlineCause(ctx, until, session.ErrPatience)
-		defer done()
-	}
+	ctx, done := patience(ctx, until)
+	defer done()
 	args := []string{claimant, script.Millis(ttl)}
 	for _, l := range lines {
 		args = append(args, decimal(l.N))

@@ -6,7 +6,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Claim claims one unit for claimant: any text that names one participant of this sale, such as a user id or an order id. One
@@ -38,11 +37,9 @@ func (s *Stock) obtain(ctx context.Context, may bool, ask func(context.Context) 
 			s.c.observe(ctx, Event{Kind: EventAnsweredLocally, Name: s.name, Outcome: SoldOut})
 			return Grant{Outcome: SoldOut, Epoch: epoch}, nil
 		}
-		if !until.IsZero() {
-			var done context.CancelFunc
-			ctx, done = context.WithDeadlineCause(ctx, until, session.ErrPatience)
-			defer done()
-		}
+		var done context.CancelFunc
+		ctx, done = patience(ctx, until)
+		defer done()
 	}
 	turns, began := m.turns.Load(), s.c.began()
 	g, err := ask(ctx)
