@@ -7,7 +7,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/script"
@@ -20,35 +19,17 @@ type addition struct {
 	d int64
 }
 
-const (
-	// shareFrom is how many Adds must be under way before they share calls. From two on, two goroutines lose a quarter of their rate;
-	// from 24 on, ten gain nothing.
-	shareFrom = 4
-	// sharePays is how many must be in a call on the average: with 256 goroutines on 64 counters calls of one or two were four times as slow as INCR.
-	sharePays = 2
-	// shareCalls is how many shared calls are under way at most; nearCall is a call for which two are enough.
-	shareCalls = 4
-	nearCall   = 200 * time.Microsecond
-	// shareSlots is over how many batchers counters are spread outside a Cluster. INCRs of two counters in one script take longer than both
-	// in a row, so mostly those of one counter share a call.
-	shareSlots = 4096
-)
-
-var shareOptions = func() *batch.Options {
-	o := &batch.Options{MaxCalls: shareCalls}
-	if err := o.Check(); err != nil {
-		panic(err)
-	}
-	return o
-}()
+// shareSlots is over how many batchers counters are spread outside a Cluster. INCRs of two counters in one script take longer than both
+// in a row, so mostly those of one counter share a call.
+const shareSlots = 4096
 
 // newAdds makes the batcher of Adds.
 func (c *Client) newAdds() *batch.Batcher[addition, int64] {
-	return &batch.Batcher[addition, int64]{
-		Options: shareOptions, From: shareFrom, Pays: sharePays, Halves: true, Near: nearCall, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience,
-		What: "add", Key: "several counters", Run: c.addAll,
+	l := &batch.Batcher[addition, int64]{
+		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "add", Key: "several counters", Run: c.addAll,
 		Alone: func(ctx context.Context, a addition) (int64, error) { return a.k.addAlone(ctx, a.d) },
 	}
+	return l.Sharing()
 }
 
 // sum is several additions to one counter under the same options, all of which rise or all of which fall. They are added at once, and
@@ -84,11 +65,8 @@ func (k *Counter) same(o *Counter) bool {
 func (c *Client) addAll(ctx context.Context, requests []*batch.Request[addition, int64]) {
 	if len(requests) == 1 {
 		r := requests[0]
-		if !r.Until.IsZero() { // the call may be meant for others too, who left before it was sent
-			var stop context.CancelFunc
-			ctx, stop = context.WithDeadline(ctx, r.Until)
-			defer stop()
-		}
+		ctx, stop := batch.Lone(ctx, requests)
+		defer stop()
 		r.Answer, r.Err = r.Ask.k.addAlone(ctx, r.Ask.d)
 		return
 	}

@@ -114,6 +114,33 @@ type Batcher[Q, A any] struct {
 	calls int
 }
 
+// Sharing sets the terms under which requests share calls of which each takes no longer than a call itself costs, such as an INCRBY.
+//
+// They share from four under way on: from two, two goroutines lose a quarter of their rate; from 24, ten gain nothing. A call must carry two on
+// the average: with 256 goroutines on 64 counters calls of one or two were four times as slow as INCR. At most four shared calls are
+// under way, and two are enough for each 200 µs that one takes.
+func (l *Batcher[Q, A]) Sharing() *Batcher[Q, A] {
+	l.Options, l.From, l.Pays, l.Halves, l.Near = sharing, 4, 2, true, 200*time.Microsecond
+	return l
+}
+
+var sharing = func() *Options {
+	o := &Options{MaxCalls: 4}
+	if err := o.Check(); err != nil {
+		panic(err)
+	}
+	return o
+}()
+
+// Lone bounds the context of a call that is for one request by that one's patience: the call may have been meant for others too, who left
+// before it was sent. The context of a call for several is left as it is.
+func Lone[Q, A any](ctx context.Context, requests []*Request[Q, A]) (context.Context, context.CancelFunc) {
+	if len(requests) > 1 || requests[0].Until.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, requests[0].Until)
+}
+
 // Request is one request in a batch. Until the batch is answered, Answer and Err belong to the call.
 type Request[Q, A any] struct {
 	Ctx context.Context // its caller's, for the values in it

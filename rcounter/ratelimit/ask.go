@@ -75,30 +75,12 @@ func (r reply) admission(upTo bool) Admission {
 	return a
 }
 
-const (
-	// shareFrom is how many requests must be under way before they share calls; with fewer, each is as fast alone.
-	shareFrom = 4
-	// sharePays is how many must be in a call on the average; in a Cluster each slot has calls of its own.
-	sharePays = 2
-	// shareCalls is how many shared calls are under way at most; nearCall is a call for which two are enough.
-	shareCalls = 4
-	nearCall   = 200 * time.Microsecond
-)
-
-var shareOptions = func() *batch.Options {
-	o := &batch.Options{MaxCalls: shareCalls}
-	if err := o.Check(); err != nil {
-		panic(err)
-	}
-	return o
-}()
-
 // newAsks makes the batcher of requests.
 func (c *Client) newAsks() *batch.Batcher[request, answers] {
-	return &batch.Batcher[request, answers]{
-		Options: shareOptions, From: shareFrom, Pays: sharePays, Halves: true, Near: nearCall, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.allowTimeout, Patience: errAllowTimeout,
-		What: "take", Key: "several limits", Run: c.askAll, Alone: c.askAlone,
+	l := &batch.Batcher[request, answers]{
+		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.allowTimeout, Patience: errAllowTimeout, What: "take", Key: "several limits", Run: c.askAll, Alone: c.askAlone,
 	}
+	return l.Sharing()
 }
 
 // ask has a request answered by the server, or in this process if its limit is of the process.

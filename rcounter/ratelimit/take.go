@@ -35,11 +35,8 @@ func (c *Client) askAlone(ctx context.Context, r request) (answers, error) {
 
 // askAll makes the calls for several requests: one, unless a key comes under terms that differ.
 func (c *Client) askAll(ctx context.Context, requests []*asked) {
-	if len(requests) == 1 && !requests[0].Until.IsZero() { // the call may be meant for others too, who left before it was sent
-		var stop context.CancelFunc
-		ctx, stop = context.WithDeadline(ctx, requests[0].Until)
-		defer stop()
-	}
+	ctx, stop := batch.Lone(ctx, requests)
+	defer stop()
 	for rest := requests; len(rest) > 0; {
 		var t takeCall
 		t.requests, rest = alike(rest)

@@ -97,11 +97,8 @@ func (s *Stock) do(ctx context.Context, a act) (done, error) { return s.shared()
 func (s *Stock) runActs(ctx context.Context, requests []*batch.Request[act, done]) {
 	if len(requests) == 1 {
 		r := requests[0]
-		if !r.Until.IsZero() { // the call may be meant for others too, who left before it was sent
-			var stop context.CancelFunc
-			ctx, stop = context.WithDeadline(ctx, r.Until)
-			defer stop()
-		}
+		ctx, stop := batch.Lone(ctx, requests)
+		defer stop()
 		r.Answer, r.Err = s.act(ctx, session.CallID(), r.Ask)
 		return
 	}
