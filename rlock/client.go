@@ -30,6 +30,7 @@ type Client struct {
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
 	tenancies      tenancies
+	rechecks       rechecks
 	observer       Observer
 	voter
 }

@@ -77,6 +77,7 @@ type kind struct {
 	together bool // turns of a tenure run together: see reading.go
 	names    bool // a release can name the next tenure
 	lingers  bool // see WithLinger
+	rechecks bool // recheck.lua knows the places of those that wait
 	hears    bool // waiters hear of every release, whoever makes it
 	leaves   bool // refused tries of one that waits leave something behind, which a release with its entry takes away
 }
@@ -125,7 +126,7 @@ var reentrant = &kind{
 	entry:  entryAnywhere,
 	shares: true,
 	manner: "queue",
-	stand:  standInQueue, tenures: oneByOne, names: true, lingers: true,
+	stand:  standInQueue, tenures: oneByOne, names: true, lingers: true, rechecks: true,
 }
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }

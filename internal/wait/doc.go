@@ -25,7 +25,8 @@
 //     poll, and do not ask again for 30 s. After any other refusal they ask again with growing pauses.
 //  4. It sleeps until a grant, a message, a wake-up, the end of the holder's lease plus a little at random, or PollCap (10 s at
 //     most in the server's queue), and tries again. A grant that may be trusted ends the wait without another try, and so
-//     does a message that the request knows for an answer (Request.Told).
+//     does a message that the request knows for an answer (Request.Told). Where many wait, each for something else,
+//     their process asks for many at once whether anything has changed (Rechecker).
 //  5. A try that fails pauses for 2 ms and more. The waiter goes on for as long as its caller may wait.
 //  6. A waiter that leaves the line lets the next one contend. One that leaves without a grant, and may have been in the
 //     server's queue, has its release made in the background, which takes it out of the queue.

@@ -146,14 +146,23 @@ func (w *waiter) sleepTime() time.Duration {
 	if w.hears() && w.placeless { // the key's slot is being migrated, and no release is told meanwhile
 		d /= placelessPolls
 	}
-	if w.known >= 0 {
-		d = min(d, AfterLease(w.known))
+	left := w.left()
+	if left >= 0 {
+		d = min(d, AfterLease(left))
 	}
 	d -= rand.N(d/10 + 1)
-	if w.known >= 0 && w.known < d {
-		d = script.Expiry(w.known)
+	if left >= 0 && left < d {
+		d = script.Expiry(left)
 	}
 	return d
+}
+
+// left is what is left of the holder's lease by the last answer; negative: unknown.
+func (w *waiter) left() time.Duration {
+	if w.known < 0 {
+		return w.known
+	}
+	return max(0, w.known-time.Since(w.asked))
 }
 
 // AfterLease returns how long to sleep for a lease that ends in left: until it has expired, and by a random time longer, because all
@@ -172,7 +181,19 @@ func (w *waiter) sleep(d time.Duration) bool {
 	for {
 		select {
 		case <-t.C:
+			if !drawn && w.recheck() {
+				t.Reset(w.q.pollCap)
+				continue
+			}
 			w.q.woken(w.ctx, w.r.Name, drawn)
+		case sent := <-w.rechecked:
+			if w.same(sent) {
+				d = w.sleepTime()
+				by = time.Now().Add(d)
+				t.Reset(d)
+				continue
+			}
+			w.q.woken(w.ctx, w.r.Name, false)
 		case <-w.pushes():
 			if w.r.Told != nil && !w.readMessages() {
 				continue // what has come was heard before the last try

@@ -37,7 +37,8 @@ type endurance struct {
 
 // findings are what its tries have found.
 type findings struct {
-	known    time.Duration // what was left of the holder's lease by the last answer; negative: unknown
+	known    time.Duration // what was left of the holder's lease at asked; negative: unknown
+	asked    time.Time     // when it was last answered
 	failure  error         // why the last try failed; nil if it was answered
 	failures int           // tries in a row that failed
 	heard    bool          // some try was answered
@@ -56,14 +57,15 @@ type listener struct {
 
 // place is its place in the server's queue, from which releases hand over. Guarded by Queue.mu from stand on.
 type place struct {
-	standing *Standing // nil, or room
-	room     Standing
-	grantSub *grantSubscription
-	grant    *Grant
-	ticket   int64     // that the newest answer named
-	held     time.Time // when the call was sent that got this answer
-	queued   bool      // a call was sent that may have put this waiter into the server's queue
-	named    bool      // a release has made it the holder
+	standing  *Standing // nil, or room
+	room      Standing
+	grantSub  *grantSubscription
+	grant     *Grant
+	ticket    int64            // that the newest answer named
+	held      time.Time        // when the call was sent that got this answer
+	rechecked <-chan time.Time // see Rechecker; nil: nothing is asked
+	queued    bool             // a call was sent that may have put this waiter into the server's queue
+	named     bool             // a release has made it the holder
 	// placeless: the last answer named no place. It is the waiter's own, and guarded by nothing.
 	placeless bool
 }
@@ -162,7 +164,7 @@ func (w *waiter) leave() {
 func (w *waiter) note(left time.Duration, failure error) {
 	w.failure = failure
 	if failure == nil {
-		w.known = left
+		w.known, w.asked = left, time.Now()
 	}
 	if w.line == nil {
 		return
@@ -178,7 +180,7 @@ func (w *waiter) note(left time.Duration, failure error) {
 		}
 		g.freeBy = time.Time{}
 		if left >= 0 {
-			g.freeBy = time.Now().Add(left)
+			g.freeBy = w.asked.Add(left)
 		}
 	}
 }

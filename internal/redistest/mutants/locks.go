@@ -217,4 +217,14 @@ var ofLocks = []mutant{
 		old: "if expired(till, now) then", new: "if begun(till, now) then",
 		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
+	{
+		name: "waiters that are asked for together, though their lock is gone", file: "rlock/lua/recheck.lua", pkg: "rlock",
+		old: "(all or redis.pcall('EXISTS', locks[i]) == 1) and ", new: "",
+		breaks: "what has changed is found as by a poll of the waiter's own", tests: "TestManyWaitersAskTogether",
+	},
+	{
+		name: "waiters that are asked for together, and not stamped", file: "rlock/lua/recheck.lua", pkg: "rlock",
+		old: "type(redis.pcall('ZADD', queue, -now, '!' .. string.match(entry, '^%S+'))) == 'number'", new: "now",
+		breaks: "a waiter that was asked for is in the queue as one that has asked", tests: "TestManyWaitersAskTogether",
+	},
 }

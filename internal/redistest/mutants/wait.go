@@ -74,7 +74,7 @@ var ofWait = []mutant{
 	},
 	{
 		name: "a lease whose end wakes nobody", file: "internal/wait/loop.go", pkg: "internal/wait",
-		old: "\tif w.known >= 0 {\n\t\td = min(d, AfterLease(w.known))\n\t}\n\td -= rand.N(d/10 + 1)\n\tif w.known >= 0 && w.known < d {\n\t\td = script.Expiry(w.known)\n\t}\n", new: "\td -= rand.N(d/10 + 1)\n",
+		old: "\tif left >= 0 {\n\t\td = min(d, AfterLease(left))\n\t}\n\td -= rand.N(d/10 + 1)\n\tif left >= 0 && left < d {\n\t\td = script.Expiry(left)\n\t}\n", new: "\td -= rand.N(d/10 + 1) + 0*left\n",
 		breaks: "the end of the holder's lease wakes a waiter", tests: "TestTheEndOfTheHoldersLeaseWakes",
 	},
 	{

@@ -1,0 +1,68 @@
+package wait
+
+import "time"
+
+// Rechecker is a Taker for which the server can be asked, together with other waiters of the process, whether anything has changed since
+// its last answer. Such a question is a small part of a call, and the waiter sleeps on beside it, so it takes the place of most polls
+// where many wait, each for something else:
+//
+//	waiters                                          server
+//	1 to 64: each sleeps for a PollCap
+//	a question for all of them ---------------->     all is as it was, but for 7: each place is stamped
+//	1 to 6, 8 to 64 sleep for another PollCap
+//	7 asks by itself ------------------------->      is granted, refused, given another place
+//
+// Where an answer is lost or late the waiter asks by itself a PollCap later. A grant ends the sleep at any moment: the question changes
+// nothing that a grant depends on. An answer that comes after the wait has ended is not read.
+type Rechecker interface {
+	// Recheck has the server asked whether what is waited for is still another's, and the waiter still has the place with this ticket,
+	// which is stamped then. It neither blocks nor calls the Queue, and calls told, once, unless it returns false: then that cannot be
+	// found out so.
+	Recheck(s Standing, ticket int64, told func(same bool)) bool
+}
+
+const (
+	// recheckFrom is how many waiters of a process must have places on the server for their polls to be made together.
+	recheckFrom = 64
+	// askEvery is how often a waiter asks by itself all the same: that moves the end of the server's queue on, and learns who the
+	// holder is, and for how long.
+	askEvery = 20 * time.Second
+)
+
+// recheck has the server asked whether all is as it was, in place of a poll, beside the sleep.
+func (w *waiter) recheck() bool {
+	r, ok := w.taker().(Rechecker)
+	if !ok || w.rechecked != nil || !w.hears() || w.placeless || w.failure != nil || time.Since(w.asked) > askEvery {
+		return false
+	}
+	if left := w.left(); left >= 0 && left < w.q.pollCap {
+		return false // the holder's lease is about to end, or has ended
+	}
+	w.q.mu.Lock()
+	few, s, ticket := len(w.q.standing) < recheckFrom, *w.standing, w.ticket
+	w.q.mu.Unlock()
+	if few || ticket == 0 {
+		return false
+	}
+	sent, rechecked := time.Now(), make(chan time.Time, 1)
+	if !r.Recheck(s, ticket, func(same bool) {
+		if !same {
+			sent = time.Time{}
+		}
+		rechecked <- sent
+	}) {
+		return false
+	}
+	w.rechecked = rechecked
+	return true
+}
+
+// same takes in the answer to such a question that was sent at sent; zero: the waiter is to ask by itself.
+func (w *waiter) same(sent time.Time) bool {
+	w.rechecked = nil
+	if sent.IsZero() {
+		return false
+	}
+	w.learn(Answer{Ticket: w.ticket, Sent: sent}, nil)
+	return true
+}
