@@ -149,13 +149,7 @@ func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers i
 		return 0, fmt.Errorf("pubsub: hub: %w", ErrClosed)
 	}
 	m, err := h.runner.Attempt(ctx, script.Call{
-		Script: script.Plain(h.publish), Keys: []string{channel}, Once: true,
-		Command: func(b rueidis.Builder) rueidis.Completed {
-			if h.cluster {
-				return b.Spublish().Channel(channel).Message(payload).Build()
-			}
-			return b.Publish().Channel(channel).Message(payload).Build()
-		},
+		Script: script.Plain(h.publish), Keys: []string{channel}, Args: []string{payload}, Once: true,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("pubsub: %w", err)

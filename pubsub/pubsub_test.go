@@ -996,6 +996,10 @@ func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testi
 	s := redistest.Start(t)
 	c := s.Client(t)
 	h := newHub(t, c, pubsub.Options{Grace: 2 * time.Second})
+	for range 20 { // the client makes all connections that it uses for calls
+		_, err := h.Publish(within(t), "none", "")
+		require.NoError(t, err)
+	}
 	before := connections(t, c)
 	for i := range 20 {
 		sub := subscribe(t, h, fmt.Sprint("c", i))

@@ -219,13 +219,13 @@ func (k *Counter) limit(d int64) string {
 // incrby is Add by Redis' own commands, those that RAtomicLong sends.
 func (k *Counter) incrby(ctx context.Context, d int64) (int64, error) {
 	call := script.Call{Keys: []string{k.key}, Once: true}
-	switch d { // a function each, which only the chosen one allocates
+	switch d {
 	case 1:
-		call.Script, call.Command = incrScript, func(b rueidis.Builder) rueidis.Completed { return b.Incr().Key(k.key).Build() }
+		call.Script = incrScript
 	case -1:
-		call.Script, call.Command = decrScript, func(b rueidis.Builder) rueidis.Completed { return b.Decr().Key(k.key).Build() }
+		call.Script = decrScript
 	default:
-		call.Script, call.Command = incrbyScript, func(b rueidis.Builder) rueidis.Completed { return b.Incrby().Key(k.key).Increment(d).Build() }
+		call.Script, call.Args = incrbyScript, []string{strconv.FormatInt(d, 10)}
 	}
 	m, err := k.c.calls.Do(ctx, call)
 	if err != nil {
@@ -266,7 +266,7 @@ func (k *Counter) Get(ctx context.Context) (_ int64, err error) {
 	if err := k.c.calls.Usable(k.refused); err != nil {
 		return 0, err
 	}
-	m, err := k.c.calls.Do(ctx, script.Call{Script: getScript, Keys: []string{k.key}, Reads: true, Command: func(b rueidis.Builder) rueidis.Completed {
+	m, err := k.c.calls.Do(ctx, script.Call{Script: getScript, Keys: []string{k.key}, Command: func(b rueidis.Builder) rueidis.Completed {
 		return b.Get().Key(k.key).Build()
 	}})
 	if errors.Is(err, rueidis.Nil) {

@@ -254,7 +254,7 @@ func (m *monitor) takeOver(ctx context.Context, l *single, r inspectReply, gone 
 		kept := keptKey(l.key, strings.TrimSuffix(field, ":write"))
 		n, err := m.c.runner.Attempt(ctx, script.Call{
 			Script: script.Plain("exists"), Keys: []string{kept},
-			Reads: true, Command: func(b rueidis.Builder) rueidis.Completed { return b.Exists().Key(kept).Build() },
+			Command: func(b rueidis.Builder) rueidis.Completed { return b.Exists().Key(kept).Build() },
 		})
 		if v, bad := n.AsInt64(); err == nil && bad == nil && v == 0 {
 			fields[field] = r.fields[field]

@@ -190,7 +190,7 @@ func (s *CountingSemaphore) Available(ctx context.Context) (int64, error) {
 
 // get reads the number.
 func (s *CountingSemaphore) get(ctx context.Context, send sender) (int64, error) {
-	m, err := send(ctx, script.Call{Script: countingGetScript, Keys: []string{s.key}, Reads: true, Command: func(b rueidis.Builder) rueidis.Completed {
+	m, err := send(ctx, script.Call{Script: countingGetScript, Keys: []string{s.key}, Command: func(b rueidis.Builder) rueidis.Completed {
 		return b.Get().Key(s.key).Build()
 	}})
 	if errors.Is(err, rueidis.Nil) {

@@ -93,8 +93,7 @@ func (p *page) goals() {
 		"- *One goroutine.* Most of the time is the waking of a processor, see [On one processor](#on-one-processor). There a fifth of a cycle is redlatch's own: a new owner, the lease that the watchdog keeps, " +
 		"a deadline for each call, and four bytes of every ten that are sent. A peer that keeps no leases has none of that.\n" +
 		"- *256 goroutines, and p99.* Both processors are busy. A lock and its unlock are seven commands on the server, four of redsync's, and all requests of a shared call have the latency of its last one.\n" +
-		"- *Contended, rate with 16 workers and p99.* With few workers the lock is idle while they think, with every library. The p99 of a fair lock is a whole round of all workers; a tenth of a peer's would need its unlucky workers to wait for ten rounds.\n" +
-		"- *Counter.Incr with many goroutines.* An INCR in a deep pipeline is some 3.5 us of both sides. The 1.1 us more are the deadline of the call, the clock read twice, and what tells not sent from unknown.")
+		"- *Counter.Incr with few goroutines.* One goroutine pays for the deadline of its call, for reading the clock twice, and for telling not sent from unknown. Eight share calls of two or three, which save hardly more than the waiting for each other costs.")
 }
 
 // aloneWith are the numbers of goroutines that goals are stated for.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type Runner struct {
 	base    time.Time
 	last    []lastAnswer // of a Cluster for each span of slots, because one of its nodes may be silent and the others not
 	dials   *atomic.Int64
+	lone    *lone     // nil: there is none
 	timers  sync.Pool // of each runner: a timer that is made inside a synctest bubble may not leave it
 	Clock   *Clock
 
@@ -38,7 +40,7 @@ type Runner struct {
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return &Runner{
-		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
+		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), lone: newLone(client), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
 		timers: sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }}, last: make([]lastAnswer, spans(client)),
 	}
 }
@@ -56,8 +58,9 @@ func (r *Runner) Dials() int64 { return r.dials.Load() }
 type Call struct {
 	Script     *Script
 	Keys, Args []string
-	// Command, if set, makes the command that is sent in place of the script; the script's name still stands in errors (see
-	// Plain). It is called anew for every attempt, and what it makes is never recycled (see exec).
+	// Command, if set, makes a command that only reads, which is sent in place of the script; the script's name still stands in errors
+	// (see Plain). It is called anew for every attempt, and what it makes is never recycled (see exec). rueidis repeats such a command by
+	// itself when its connection is lost, so it is not made in place.
 	Command func(b rueidis.Builder) rueidis.Completed
 	// Cached, if CachedFor is set, is a command that is read through the client's cache in place of the script, and kept there
 	// for so long. It is pinned.
@@ -69,13 +72,12 @@ type Call struct {
 	// confirm in time the attempt's error is errs.ErrNotReplicated, and its reply is returned beside it.
 	Replicas     int
 	ReplicasWait time.Duration
-	// Reads: Command only reads. rueidis repeats such a command by itself when its connection is lost, so it is not made in place.
-	Reads bool
 	// Once: the script must not run twice, so an attempt of unknown outcome ends the call.
 	Once bool
 	// Patient: the reply is awaited until ctx ends, however much later than the call timeout that is. Such a call is never made in
 	// place, where a reply that comes after its caller has left is dropped.
 	Patient bool
+	alone   bool // it is made on the connection of lone calls
 	// Late, if set, gets the reply of an attempt that was given up and answered after all. It runs on a goroutine of the
 	// runner.
 	Late func(rueidis.RedisResult)
@@ -184,9 +186,16 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 		return rueidis.RedisMessage{}, errNotSent{errs.Cut(errs.Ended(ctx))}
 	}
 	last, dials := r.lastOf(c.Keys[0]), r.dials.Load()
-	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && !c.Reads && last.fresh(now, dials) {
+	r.lone.enter()
+	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && c.Command == nil && last.fresh(now, dials) {
 		if limit := r.base.Add(now + r.timeout); patient(ctx, limit) {
-			return r.inPlace(ctx, c, limit, last, dials)
+			c.alone = r.lone.takes(ctx, now, r.timeout)
+			m, err := r.inPlace(ctx, c, limit, last, dials)
+			r.lone.leave()
+			if c.alone && err != nil && classify(err) != answered {
+				r.lone.failed(time.Since(r.base))
+			}
+			return m, err
 		}
 	}
 	f := &flight{r: r, values: ctx, call: c, done: make(chan struct{})}
@@ -207,6 +216,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 	r.timers.Put(t)
 	if gaveUp != nil {
 		if f.state.CompareAndSwap(boarding, abandoned) {
+			r.lone.leave()
 			return rueidis.RedisMessage{}, errNotSent{gaveUp}
 		}
 		if f.state.CompareAndSwap(flying, abandoned) {
@@ -263,6 +273,7 @@ func (f *flight) run() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.values), flightLimit)
 	res, unmet := f.r.exec(ctx, f.call)
 	cancel()
+	f.r.lone.leave()
 	if f.state.CompareAndSwap(flying, landed) {
 		f.res, f.unmet = res, unmet
 		close(f.done)
@@ -333,11 +344,7 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 		// connection, when its own ends. It is recycled when that one answers, while the writer of the connection that has ended may
 		// still be reading its words: they would be those of the next command that is built, in part
 		// (TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter). Other commands and scripts are never sent again so.
-		cmd := c.Command(r.client.B())
-		if cmd.IsReadOnly() {
-			cmd = cmd.Pin()
-		}
-		return r.client.Do(ctx, cmd), nil
+		return r.client.Do(ctx, c.Command(r.client.B()).Pin()), nil
 	}
 	// EVALSHA, and the text itself only after the one error that proves that nothing ran: an EVAL after any other would be a
 	// second run (TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript).
@@ -351,11 +358,21 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 	return res, unmet
 }
 
-// command is the script by its hash, or its text.
+// command is the script by its hash, or its text, or the plain command.
 func (c *Call) command(b rueidis.Builder, text bool) rueidis.Completed {
+	if c.Script.plain != "" {
+		cmd := b.Arbitrary(c.Script.plain).Keys(c.Keys...).Args(c.Args...)
+		if c.alone {
+			return cmd.Blocking()
+		}
+		return cmd.Build()
+	}
 	n, sent := int64(len(c.Keys)), c.Script.sent()
-	if text {
+	switch {
+	case text:
 		return b.Eval().Script(sent.src).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
+	case c.alone:
+		return b.Arbitrary("EVALSHA", sent.sha, strconv.FormatInt(n, 10)).Keys(c.Keys...).Args(c.Args...).Blocking()
 	}
 	return b.Evalsha().Sha1(sent.sha).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
 }

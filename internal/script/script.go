@@ -3,14 +3,16 @@ package script
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"strings"
 	"sync"
 )
 
 // Script is one Lua script. Its text is an embedded .lua file, so that the text and its SHA never depend on arguments. It is safe
 // for concurrent use.
 type Script struct {
-	name string
-	sent func() sent // nil: a plain command's
+	name  string
+	plain string      // the command, of one that is sent as it is
+	sent  func() sent // nil: a plain command's
 }
 
 // sent is what a request has of a script: the text, and the hash by which the server knows it.
@@ -21,12 +23,13 @@ func New(name, src string) *Script {
 	return lazy(name, func() string { return src })
 }
 
-// Plain returns a name for errors of a command that is sent as it is (Call.Command).
-func Plain(name string) *Script { return &Script{name: name} }
+// Plain returns a command that is sent as it is, with the keys and then the arguments of the call. One that only reads is a name for
+// errors: see Call.Command.
+func Plain(name string) *Script { return &Script{name: name, plain: strings.ToUpper(name)} }
 
 // lazy makes a script whose text is put together when it is first needed, once. Programs have most scripts, and use few of them.
 func lazy(name string, text func() string) *Script {
-	return &Script{name, sync.OnceValue(func() sent {
+	return &Script{name: name, sent: sync.OnceValue(func() sent {
 		src := text()
 		sum := sha1.Sum([]byte(src))
 		return sent{src, hex.EncodeToString(sum[:])}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
@@ -210,7 +209,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (err error) {
 		l.c.local().reset(k)
 		return nil
 	}
-	_, err = l.c.calls.Do(ctx, script.Call{Script: resetScript, Keys: []string{k}, Command: func(b rueidis.Builder) rueidis.Completed { return b.Del().Key(k).Build() }})
+	_, err = l.c.calls.Do(ctx, script.Call{Script: resetScript, Keys: []string{k}})
 	l.c.refusals.forget(k)
 	return err
 }

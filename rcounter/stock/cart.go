@@ -224,7 +224,7 @@ func (g *Group) find(ctx context.Context, id string, stocks []string) (*cartStoc
 		return t, err
 	}
 	key := t.at.keys[0]
-	m, err := g.c.calls.Do(ctx, script.Call{Script: cartFind, Keys: t.at.keys, Reads: true, Command: func(b rueidis.Builder) rueidis.Completed {
+	m, err := g.c.calls.Do(ctx, script.Call{Script: cartFind, Keys: t.at.keys, Command: func(b rueidis.Builder) rueidis.Completed {
 		return b.Get().Key(key).Build()
 	}})
 	if isNil(err) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/ledger"
@@ -120,12 +119,7 @@ func told(text string) (entries []Entry, ok bool) {
 // publish sends a message until the server has answered. It may come twice, and the receivers drop the second.
 func (s *Stock) publish(ctx context.Context, text string) error {
 	command, channel := s.c.calls.Inner.PublishCommand(), s.channel()
-	_, err := s.c.calls.Do(ctx, script.Call{Script: script.Plain(command), Keys: []string{channel}, Command: func(b rueidis.Builder) rueidis.Completed {
-		if command == "SPUBLISH" {
-			return b.Spublish().Channel(channel).Message(text).Build()
-		}
-		return b.Publish().Channel(channel).Message(text).Build()
-	}})
+	_, err := s.c.calls.Do(ctx, script.Call{Script: script.Plain(command), Keys: []string{channel}, Args: []string{text}})
 	return err
 }
 

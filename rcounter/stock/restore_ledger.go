@@ -33,7 +33,7 @@ func (r *restorer) readLedger(ctx context.Context) error {
 	r.entries, r.strange = nil, false
 	key := r.s.keys[5]
 	for from := "-"; ; {
-		m, err := r.s.c.calls.Do(ctx, script.Call{Script: xrangeScript, Keys: r.s.keys[5:6], Reads: true, Command: func(b rueidis.Builder) rueidis.Completed {
+		m, err := r.s.c.calls.Do(ctx, script.Call{Script: xrangeScript, Keys: r.s.keys[5:6], Command: func(b rueidis.Builder) rueidis.Completed {
 			return b.Xrange().Key(key).Start(from).End("+").Count(ledgerPage).Build()
 		}})
 		if err != nil {

@@ -15,7 +15,7 @@ var hscanScript = script.Plain("hscan")
 // read. each may get a field more than once.
 func (c *Client) scan(ctx context.Context, key string, each func(field, value string) error) error {
 	for cursor := uint64(0); ; {
-		m, err := c.calls.Do(ctx, script.Call{Script: hscanScript, Keys: []string{key}, Reads: true, Command: func(b rueidis.Builder) rueidis.Completed {
+		m, err := c.calls.Do(ctx, script.Call{Script: hscanScript, Keys: []string{key}, Command: func(b rueidis.Builder) rueidis.Completed {
 			return b.Hscan().Key(key).Cursor(cursor).Count(1000).Build()
 		}})
 		if err != nil {

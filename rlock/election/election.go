@@ -126,7 +126,7 @@ func (e *Election) look(ctx context.Context) (Leader, error) {
 }
 
 func (e *Election) ask(ctx context.Context, what, key string, command func(rueidis.Builder) rueidis.Completed) (rueidis.RedisMessage, error) {
-	return e.c.session.Runner.Do(ctx, script.Call{Script: script.Plain(what), Keys: []string{key}, Reads: true, Command: command})
+	return e.c.session.Runner.Do(ctx, script.Call{Script: script.Plain(what), Keys: []string{key}, Command: command})
 }
 
 // standing is for how long an announcement is made, and how often it is made again.

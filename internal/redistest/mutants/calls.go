@@ -144,7 +144,7 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a read that is recycled while it is being written", file: "internal/script/run.go", pkg: "internal/script",
-		old: "if cmd.IsReadOnly() {", new: "if false {",
+		old: "return r.client.Do(ctx, c.Command(r.client.B()).Pin()), nil", new: "return r.client.Do(ctx, c.Command(r.client.B())), nil",
 		breaks: "what rueidis may send again is never recycled", tests: "TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter",
 	},
 	{
