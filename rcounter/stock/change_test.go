@@ -87,7 +87,7 @@ func TestAPausedStockGrantsNothingAndConfirmsWhatItHolds(t *testing.T) {
 		answer(stock.Paused)(s.Claim(ctx, "ann"))
 		require.NoError(t, s.Resume(ctx))
 		answer(stock.Granted)(s.Claim(ctx, "ann"))
-		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.EndSale(ctx))
 		require.NoError(t, s.Pause(ctx))
 		require.NoError(t, s.Resume(ctx))
 		answer(stock.Ended)(s.Claim(ctx, "bob"))
@@ -179,7 +179,7 @@ func TestOpenOrJoinTakesWhatStandsAndRefusesAContradiction(t *testing.T) {
 			"OpenFor 1h0m0s, not 5h":   func(o *stock.Spec) { o.OpenFor = 5 * time.Hour },
 			"Retain 2h0m0s, not 24h":   func(o *stock.Spec) { o.Retain = 0 },
 			"Ledger true, not false":   func(o *stock.Spec) { o.Ledger = false },
-			"Remember 1h0m0s, not 2h0": func(o *stock.Spec) { o.Remember = 2 * time.Hour },
+			"Remember 72h0m0s, not 2h": func(o *stock.Spec) { o.Remember = 2 * time.Hour },
 		} {
 			other := o
 			change(&other)

@@ -16,7 +16,7 @@ const (
 	// defaultRetain is the default of Spec.Retain.
 	defaultRetain = 24 * time.Hour
 	// defaultRemember is the default of Spec.Remember.
-	defaultRemember = time.Hour
+	defaultRemember = 3 * 24 * time.Hour
 	// maxLifetime is the longest time from Open to the removal of the stock.
 	maxLifetime = 100 * 365 * 24 * time.Hour
 )
@@ -41,7 +41,9 @@ type Spec struct {
 	// units were returned. While it is held or sold, and so long after that, its id gets the same answer; later the server has
 	// forgotten it and the id is a new one. Otherwise every reservation that nobody paid for would take memory until the
 	// retention is over. It should be longer than any caller repeats a call; at least a minute, and at least twice the longest
-	// call of this client (two RetryTimeouts). Defaults to an hour, or to that if that is longer.
+	// call of this client (two RetryTimeouts). Defaults to three days, because payment providers repeat their webhooks for days, or to
+	// that if that is longer. A reservation that has ended takes some 200 bytes of the server until it is forgotten. What is
+	// remembered goes with the stock, when Retain is over.
 	Remember time.Duration
 	// Ledger has everything that happens to units written into a stream, by the script that does it: see Entry. Stock.Ledger
 	// moves it from there into a database. It takes memory until it is moved, or the retention is over. Defaults to no ledger.
@@ -115,7 +117,7 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 // every process of a program can call it when it starts.
 //
 // A stock that stands must have been opened with the same Limit, PerUser, OpenFor, Retain, Ledger and Remember. Otherwise the error is
-// ErrMismatch, whose text names the first that differs and both values, and nothing has changed. What Resize, SetEnd, Pause and Close
+// ErrMismatch, whose text names the first that differs and both values, and nothing has changed. What Resize, SetEnd, Pause and EndSale
 // have changed since is no contradiction, and neither are StartIn, which counts from another moment for every caller, and Suspended.
 //
 // All else is as for Open, also what is said of a stock that has lost all its keys: the first process that starts after such a loss would

@@ -106,7 +106,7 @@ func TestRestoreGivesNothingBackThatWasReturnedAndForgotten(t *testing.T) {
 			raw := srv.Client(t)
 			wire := &recording{Client: raw}
 			s := on(t, wire, exact).Stock("s")
-			epoch, err := s.Open(ctx, stock.Spec{Limit: 10, PerUser: 9, OpenFor: 10 * time.Hour, Ledger: true})
+			epoch, err := s.Open(ctx, stock.Spec{Limit: 10, PerUser: 9, OpenFor: 10 * time.Hour, Ledger: true, Remember: time.Hour})
 			require.NoError(t, err)
 			b := newBooks()
 			claimed(t, s, "cid")

@@ -310,7 +310,7 @@ func TestOpenTable(t *testing.T) {
 		require.Equal(t, countsOf(fresh), counts(t, c))
 		h := hash(t, c, "rc:{s}")
 		require.Equal(t, map[string]string{"limit": "7", "sold": "0", "held": "0", "seq": "0", "recorded": "0", "requests": "0", "holds": "0", "per": "1", "state": "1", "token": "X",
-			"ledger": "0", "revision": dec(epoch), "remember": "3600000", "spec": "7;1;3600000;3600000;0;3600000",
+			"ledger": "0", "revision": dec(epoch), "remember": "259200000", "spec": "7;1;3600000;3600000;0;259200000",
 			"epoch": dec(epoch), "start": h["start"], "end": h["end"], "gone": h["gone"]}, h)
 		start, _ := strconv.ParseInt(h["start"], 10, 64)
 		require.Equal(t, dec(start+hour), h["end"])
@@ -364,7 +364,7 @@ func TestOpenTable(t *testing.T) {
 		g, err := s.Claim(ctx, "a")
 		require.NoError(t, err)
 		require.Equal(t, stock.NotOpen, g.Outcome)
-		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.EndSale(ctx))
 		require.Equal(t, map[string]string{"somebody": "else's"}, hash(t, c, "rc:{s}"))
 	})
 }
@@ -379,16 +379,16 @@ func TestCloseTable(t *testing.T) {
 			st.write(t, c)
 			must(t, c, "PERSIST", "rc:{s}")
 			for range 2 {
-				require.NoError(t, s.Close(ctx))
+				require.NoError(t, s.EndSale(ctx))
 				require.Equal(t, countsOf(held.shut()), counts(t, c))
 				requireEnds(t, c)
 			}
 		}
 		held.over().write(t, c)
-		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.EndSale(ctx))
 		require.Equal(t, countsOf(held.over()), counts(t, c))
 		must(t, c, "FLUSHALL")
-		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.EndSale(ctx))
 		require.Empty(t, keys(t, c))
 	})
 }
