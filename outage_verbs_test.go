@@ -222,7 +222,8 @@ func ofSales(t *testing.T, red, other *redlatch.Client, all verbs) {
 		"Pause":   func(ctx context.Context, s *stock.Stock) error { return s.Pause(ctx) },
 		"Resume":  func(ctx context.Context, s *stock.Stock) error { return s.Resume(ctx) },
 		"SetEnd":  func(ctx context.Context, s *stock.Stock) error { return s.SetEnd(ctx, time.Hour) },
-		"Close":   func(ctx context.Context, s *stock.Stock) error { return s.Close(ctx) },
+		"EndSale": func(ctx context.Context, s *stock.Stock) error { return s.EndSale(ctx) },
+		"Delete":  func(ctx context.Context, s *stock.Stock) error { return s.Delete(ctx) },
 		"Reap":    func(ctx context.Context, s *stock.Stock) error { return err1(s.Reap(ctx)) },
 		"Ledger": func(ctx context.Context, s *stock.Stock) error {
 			return err1(s.Ledger(ctx, 10, func(context.Context, []stock.Entry) error { return nil }))

@@ -97,7 +97,7 @@ func (x *checkup) tryStock(ctx context.Context) error {
 		return err
 	}
 	_, err := s.Claim(ctx, "one")
-	err = errors.Join(err, s.Close(ctx))
+	err = errors.Join(err, s.EndSale(ctx))
 	if base, bad := keyname.Braced(x.server.prefix, x.name+":stock", "a stock"); bad == nil {
 		for _, part := range []string{"", ":u", ":r", ":h", ":o", ":l", ":f"} {
 			x.remove(ctx, base+part)

@@ -122,8 +122,18 @@ func TestAStockFromOpenToClose(t *testing.T) {
 	require.Equal(t, "suspended", look(0)[0].State)
 	require.Equal(t, 64, here(s, "", "stock", "resize", "shoes", "--limit", "1").code)
 
-	require.Zero(t, here(s, "", "stock", "close", "shoes", "--yes").code)
+	require.Zero(t, here(s, "", "stock", "restore", "shoes").code)
+	require.Zero(t, here(s, "", "stock", "pause", "shoes").code)
+	require.Equal(t, stock.StatePaused.String(), look(0)[0].State)
+	require.Zero(t, here(s, "", "stock", "resume", "shoes").code)
+	require.Equal(t, stock.StateOpen.String(), look(0)[0].State)
+	require.Zero(t, here(s, "", "stock", "set-end", "shoes", "--in", "5h").code)
+	require.Greater(t, look(0)[0].EndsInMS, (4 * time.Hour).Milliseconds())
+	require.Zero(t, here(s, "", "stock", "end", "shoes", "--yes").code)
 	require.Equal(t, stock.StateClosed.String(), look(0)[0].State)
+	require.Zero(t, here(s, "", "stock", "delete", "shoes", "--yes").code)
+	require.Equal(t, "absent", look(1)[0].State)
+	require.Equal(t, 1, here(s, "", "stock", "pause", "shoes").code)
 }
 
 func TestALimitSaysByItsExitCodeWhetherUnitsMayPass(t *testing.T) {

@@ -39,12 +39,12 @@ suspended.`
 func (t *tool) stock() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stock",
-		Short: "look at stocks, open, resize, close and restore them",
+		Short: "look at stocks; open, resize, pause, end, delete and restore them",
 		Long:  stockHelp,
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(t.stockStatus(), t.stockOpen(), t.stockResize(), t.stockClose(), t.stockRestore())
+	c.AddCommand(t.stockStatus(), t.stockOpen(), t.stockResize(), t.stockSetEnd(), t.stockPause(), t.stockResume(), t.stockEnd(), t.stockDelete(), t.stockRestore())
 	return c
 }
 
@@ -211,17 +211,66 @@ func (t *tool) stockResize() *cobra.Command {
 	return c
 }
 
-func (t *tool) stockClose() *cobra.Command {
+func (t *tool) stockSetEnd() *cobra.Command {
+	in := time.Duration(-1)
+	c := t.onStock(&cobra.Command{
+		Use: "set-end NAME --in TIME", Short: "move the end of a sale",
+		Long: "set-end has a sale end in so long from now; its answers stay for as long after that as before. A sale whose end has come sells " +
+			"again if the new end is ahead. One that was ended for good does not.",
+		Example: "  redlatch stock set-end sneakers --in 30m",
+	}, func() error {
+		if in < 0 {
+			return usage("set-end needs --in, the time until the end: 0 or more")
+		}
+		return nil
+	}, func(ctx context.Context, s *stock.Stock) error { return s.SetEnd(ctx, in) })
+	c.Flags().DurationVar(&in, "in", in, "the time from now to the end")
+	c.Flags().Lookup("in").DefValue = ""
+	return c
+}
+
+func (t *tool) stockPause() *cobra.Command {
+	return t.onStock(&cobra.Command{
+		Use: "pause NAME", Short: "have a stock grant nothing for a while",
+		Long: "pause has a stock grant nothing until resume. What was granted stays; reservations can be paid and expire as before, units can be " +
+			"returned, and the end does not move.",
+	}, nil, func(ctx context.Context, s *stock.Stock) error { return s.Pause(ctx) })
+}
+
+func (t *tool) stockResume() *cobra.Command {
+	return t.onStock(&cobra.Command{
+		Use: "resume NAME", Short: "end a pause",
+		Long: "resume has a stock that was paused grant again what it has. It changes nothing if the stock is not paused.",
+	}, nil, func(ctx context.Context, s *stock.Stock) error { return s.Resume(ctx) })
+}
+
+func (t *tool) stockEnd() *cobra.Command {
 	var yes bool
 	c := t.onStock(&cobra.Command{
-		Use: "close NAME", Short: "end a sale for good",
-		Long: "close ends a sale: no more grants, and it cannot be opened again until its retention is over. It asks, and refuses without a " +
+		Use: "end NAME", Short: "end a sale for good",
+		Long: "end ends a sale: no more grants, and it cannot be opened again until its retention is over. It asks, and refuses without a " +
 			"terminal unless --yes is given.",
 	}, func() error { return t.answerable(yes) }, func(ctx context.Context, s *stock.Stock) error {
-		if !yes && !t.confirmed("Close this stock for good?") {
+		if !yes && !t.confirmed("End this sale for good?") {
 			return silent(exitConflict)
 		}
-		return s.Close(ctx)
+		return s.EndSale(ctx)
+	})
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+func (t *tool) stockDelete() *cobra.Command {
+	var yes bool
+	c := t.onStock(&cobra.Command{
+		Use: "delete NAME", Short: "remove a stock with all that it knows",
+		Long: "delete removes a stock in any state: who has units, reservations, and the entries of its ledger that were not moved yet. The name " +
+			"can be opened again at once. It asks, and refuses without a terminal unless --yes is given.",
+	}, func() error { return t.answerable(yes) }, func(ctx context.Context, s *stock.Stock) error {
+		if !yes && !t.confirmed("Delete this stock, and who has its units?") {
+			return silent(exitConflict)
+		}
+		return s.Delete(ctx)
 	})
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c

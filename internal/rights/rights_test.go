@@ -175,7 +175,7 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	}
 	_, e = sale.Inspect(ctx)
 	must("status", e)
-	must("close", sale.Close(ctx))
+	must("close", sale.EndSale(ctx))
 	kinds(ctx, locks, must)
 	liveness(ctx, hub, prefix, must)
 	elections(ctx, hub, prefix, must)

@@ -325,7 +325,7 @@ func TestACartNamesTheLineThatIsInTheWay(t *testing.T) {
 	_, err = stocks[2].ClaimAny(ctx, 2)
 	require.NoError(t, err)
 	refused(0, stock.UserLimit, stock.SoldOut)
-	require.NoError(t, stocks[0].Close(ctx))
+	require.NoError(t, stocks[0].EndSale(ctx))
 	refused(stock.Ended)
 	must(t, raw, "DEL", "rc:{sale}{b}:u")
 	_, err = g.Reserve(ctx, "id", "ann", lines(1, "c", "b"), time.Hour)

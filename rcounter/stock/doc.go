@@ -155,7 +155,7 @@
 //
 // # Cost
 //
-// Every verb is one round trip of one EVALSHA, except Open, Resize, Pause, Resume, SetEnd, Close and Restore, which ask first, and
+// Every verb is one round trip of one EVALSHA, except Open, Resize, Pause, Resume, SetEnd, EndSale, Delete and Restore, which ask first, and
 // Holders and Units, which read all records. So does the first act by
 // an id that a client sends to a server: it asks for the server's time.
 //

@@ -97,6 +97,31 @@ func ExampleStock_OpenOrJoin() {
 	// 2 <nil>
 }
 
+// EndSale ends a sale for good, and its answers stay readable. Delete removes them, too.
+func ExampleStock_EndSale() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Stock("sneakers")
+	sale.Open(ctx, stock.Spec{Limit: 5, OpenFor: time.Hour})
+	sale.Claim(ctx, "ann")
+	fmt.Println(sale.EndSale(ctx))
+	g, err := sale.Claim(ctx, "bob")
+	fmt.Println(g.Outcome, err)
+	g, err = sale.Claim(ctx, "ann")
+	fmt.Println(g.Outcome, g.Ordinal, err)
+
+	fmt.Println(sale.Delete(ctx))
+	g, err = sale.Claim(ctx, "ann")
+	fmt.Println(g.Outcome, err)
+	// Output:
+	// <nil>
+	// ended <nil>
+	// replayed 1 <nil>
+	// <nil>
+	// not open <nil>
+}
+
 // A stock that was lost is opened again, sells nothing, and gets back what the shop's own records say.
 func ExampleStock_Restore() {
 	c, end := demoClient()

@@ -143,7 +143,7 @@ func TestLostRepliesChangeNoAnswer(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ok, "a resend is the same return")
 		}
-		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.EndSale(ctx))
 		st, err := calm.Inspect(ctx)
 		require.NoError(t, err)
 		require.EqualValues(t, 10, st.Sold)
@@ -255,7 +255,7 @@ func TestEveryVerbIsOneRoundTrip(t *testing.T) {
 	s := opened(t, c, "s", 5)
 	all := func() map[string]func() error {
 		verbs := stockVerbs(s)
-		for _, more := range []string{"Open", "OpenOrJoin", "Resize", "Pause", "Resume", "SetEnd", "Units", "Holders", "Ledger", "Restore", "Close"} { // opens; ask first; closes, which changes what the others do
+		for _, more := range []string{"Open", "OpenOrJoin", "Resize", "Pause", "Resume", "SetEnd", "Units", "Holders", "Ledger", "Restore", "EndSale"} { // opens; ask first; closes, which changes what the others do
 			delete(verbs, more)
 		}
 		return verbs
@@ -273,7 +273,7 @@ func TestEveryVerbIsOneRoundTrip(t *testing.T) {
 	_, err := s.Open(ctx, spec(1))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, wire.Sent.Load(), "Open")
-	for name, want := range map[string]int64{"Resize": 2, "Pause": 2, "Resume": 2, "SetEnd": 2, "Ledger": 1, "Close": 2} {
+	for name, want := range map[string]int64{"Resize": 2, "Pause": 2, "Resume": 2, "SetEnd": 2, "Ledger": 1, "EndSale": 2} {
 		verb := stockVerbs(s)[name]
 		wire.Sent.Store(0)
 		require.NoError(t, verb(), name)

@@ -16,12 +16,12 @@ import (
 
 func stockVerbs(s *stock.Stock) map[string]func() error {
 	return map[string]func() error{
-		"Open":   func() error { _, err := s.Open(ctx, spec(1)); return err },
-		"Claim":  func() error { _, err := s.Claim(ctx, "u"); return err },
-		"Lookup": func() error { _, _, err := s.Lookup(ctx, "u"); return err },
-		"Return": func() error { _, err := s.Return(ctx, "u", 1); return err },
-		"Status": func() error { _, err := s.Inspect(ctx); return err },
-		"Close":  func() error { return s.Close(ctx) },
+		"Open":    func() error { _, err := s.Open(ctx, spec(1)); return err },
+		"Claim":   func() error { _, err := s.Claim(ctx, "u"); return err },
+		"Lookup":  func() error { _, _, err := s.Lookup(ctx, "u"); return err },
+		"Return":  func() error { _, err := s.Return(ctx, "u", 1); return err },
+		"Status":  func() error { _, err := s.Inspect(ctx); return err },
+		"EndSale": func() error { return s.EndSale(ctx) },
 
 		"ClaimAny":   func() error { _, err := s.ClaimAny(ctx, 1); return err },
 		"ClaimOnce":  func() error { _, err := s.ClaimOnce(ctx, "r", "u", 1); return err },

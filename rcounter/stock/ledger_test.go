@@ -229,7 +229,7 @@ func TestALedgerThatIsNotWholeStopsTheSaleUntilItIsRestored(t *testing.T) {
 			require.NoError(t, err)
 			must(t, raw, tc.damage...)
 			verbs := stockVerbs(s)
-			for _, not := range []string{"Open", "OpenOrJoin", "Close", "Restore"} {
+			for _, not := range []string{"Open", "OpenOrJoin", "EndSale", "Restore"} {
 				delete(verbs, not)
 			}
 			before := counts(t, raw)

@@ -192,7 +192,7 @@ func walk(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *rand.Rand) 
 			want, wantErr := m.status()
 			same("status", want, got, wantErr, err)
 		case op < 90:
-			same("close", nil, nil, nil, s.Close(ctx))
+			same("close", nil, nil, nil, s.EndSale(ctx))
 			m.closed = m.there
 		case op < 98:
 			m.now += time.Duration(rnd.IntN(4000)) * time.Millisecond

@@ -142,7 +142,7 @@ func TestACloseWhileAStockIsRestoredStands(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, r.Won())
 			shut := func() {
-				require.NoError(t, s.Close(ctx))
+				require.NoError(t, s.EndSale(ctx))
 				require.Equal(t, stock.Ended, claimed(t, s, "cid").Outcome, "at once")
 				g, err := s.Confirm(ctx, "h")
 				require.NoError(t, err)
@@ -344,7 +344,7 @@ func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
 		_, err = s.Return(ctx, "ann", ann.Ordinal)
 		require.NoError(t, err)
 		require.NoError(t, s.Resize(ctx, 300))
-		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.EndSale(ctx))
 
 		must(t, admin, "DEL", "rc:{s}", "rc:{s}:u", "rc:{s}:r", "rc:{s}:h", "rc:{s}:o", "rc:{s}:l", "rc:{s}:f")
 		sent := slices.Clone(wire.Sent)

@@ -284,7 +284,7 @@ func TestRestoreThatFailsLeavesTheStockSuspended(t *testing.T) {
 		require.Equal(t, []int64{3, 3, 8}, []int64{st.Limit, st.Sold, st.Seq}, "more winners than units")
 		require.Equal(t, stock.SoldOut, claimed(t, s, "bob").Outcome)
 
-		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.EndSale(ctx))
 		_, err = s.Restore(ctx, sequence())
 		require.NoError(t, err)
 		require.Equal(t, stock.Ended, claimed(t, s, "bob").Outcome, "a closed stock stays closed")

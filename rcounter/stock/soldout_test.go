@@ -258,7 +258,7 @@ func TestAReturnIsSeenAtOnceByItsOwnProcess(t *testing.T) {
 	require.NoError(t, s.Resize(ctx, 2))
 	require.Equal(t, stock.Granted, freshly(t, s, "late").Outcome)
 	quiet(t, admin, func() { loses(t, s) })
-	require.NoError(t, s.Close(ctx))
+	require.NoError(t, s.EndSale(ctx))
 	require.Equal(t, stock.Ended, freshly(t, s, "later").Outcome)
 }
 

@@ -17,7 +17,7 @@ const (
 	StatePending                // it was opened, and its start is ahead
 	StateOpen                   // it grants units while some remain
 	StateEnded                  // its time is over
-	StateClosed                 // Close ended it
+	StateClosed                 // EndSale ended it
 	StateSuspended              // it grants nothing until Restore has run
 	StatePaused                 // it grants nothing until Resume
 )

@@ -113,7 +113,7 @@ func TestLastUnitsWinnerGetsTheSameOrdinalOnRetry(t *testing.T) {
 		require.Equal(t, stock.Replayed, again.Outcome)
 		require.Equal(t, first.Ordinal, again.Ordinal)
 		require.True(t, again.Won())
-		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.EndSale(ctx))
 		again, err = s.Claim(ctx, "ann")
 		require.NoError(t, err)
 		require.Equal(t, first.Ordinal, again.Ordinal)
@@ -276,7 +276,7 @@ func TestOpenNeverOverwrites(t *testing.T) {
 		}
 		_, err := s.Claim(ctx, "ann")
 		require.NoError(t, err)
-		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.EndSale(ctx))
 		_, err = s.Open(ctx, spec(3))
 		require.ErrorIs(t, err, stock.ErrAlreadyOpen)
 		require.ErrorContains(t, err, `"s"`)
@@ -443,7 +443,7 @@ func TestNothingIsGrantedOrCreatedOnceTheStockIsGone(t *testing.T) {
 				ok, err := s.Return(ctx, "u0-0", 1)
 				require.NoError(t, err)
 				require.False(t, ok)
-				require.NoError(t, s.Close(ctx))
+				require.NoError(t, s.EndSale(ctx))
 				require.Equal(t, []string{"rc:{s}:u"}, keys(t, raw))
 				_, err = s.Open(ctx, spec(5))
 				require.ErrorIs(t, err, stock.ErrCorrupt, "its claimants have units")
@@ -493,12 +493,12 @@ func TestWrongTypeUnderAStocksKeysIsTypedAndChangesNothing(t *testing.T) {
 		raw := srv.Client(t)
 		s := on(t, raw, patient).Stock("s")
 		verbs := map[string]func() error{
-			"Open":   func() error { _, err := s.Open(ctx, spec(5)); return err },
-			"Claim":  func() error { _, err := s.Claim(ctx, "b"); return err },
-			"Lookup": func() error { _, _, err := s.Lookup(ctx, "a"); return err },
-			"Return": func() error { _, err := s.Return(ctx, "a", 1); return err },
-			"Status": func() error { _, err := s.Inspect(ctx); return err },
-			"Close":  func() error { return s.Close(ctx) },
+			"Open":    func() error { _, err := s.Open(ctx, spec(5)); return err },
+			"Claim":   func() error { _, err := s.Claim(ctx, "b"); return err },
+			"Lookup":  func() error { _, _, err := s.Lookup(ctx, "a"); return err },
+			"Return":  func() error { _, err := s.Return(ctx, "a", 1); return err },
+			"Status":  func() error { _, err := s.Inspect(ctx); return err },
+			"EndSale": func() error { return s.EndSale(ctx) },
 		}
 		must(t, raw, "RPUSH", "rc:{s}", "x")
 		for name, verb := range verbs {
@@ -511,7 +511,7 @@ func TestWrongTypeUnderAStocksKeysIsTypedAndChangesNothing(t *testing.T) {
 		must(t, raw, "RPUSH", "rc:{s}:u", "x")
 		before := hash(t, raw, "rc:{s}")
 		for name, verb := range verbs {
-			if name != "Open" && name != "Close" { // those have no need of it
+			if name != "Open" && name != "EndSale" { // those have no need of it
 				require.ErrorIs(t, verb(), stock.ErrWrongType, name)
 			}
 		}
@@ -539,7 +539,7 @@ func TestEveryKeyOfAStockHasAnEndAfterEveryVerb(t *testing.T) {
 			func() error { _, err := s.Return(ctx, "a", 1); return err },
 			func() error { _, _, err := s.Lookup(ctx, "b"); return err },
 			func() error { _, err := s.Inspect(ctx); return err },
-			func() error { return s.Close(ctx) },
+			func() error { return s.EndSale(ctx) },
 		} {
 			require.NoError(t, act())
 			requireEnds(t, raw)
@@ -624,7 +624,7 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 		p.says("gap")
 		require.NoError(t, s.Publish(ctx, sold(1, 1)))
 		p.says("1/1")
-		require.NoError(t, s.Close(ctx))
+		require.NoError(t, s.EndSale(ctx))
 	}
 	for _, name := range []string{"a{b}", "{a}", "a{b", "a}b", "{}", "a{}b"} {
 		_, err := c.Stock(name).Claim(ctx, "u")

@@ -90,7 +90,7 @@ func (s stockGoods) status(ctx context.Context) (shelf, error) {
 	return shelf{Status: st}, err
 }
 
-func (s stockGoods) close(ctx context.Context) error { return s.stock.Close(ctx) }
+func (s stockGoods) close(ctx context.Context) error { return s.stock.EndSale(ctx) }
 
 // reservedGoods is a Stock of which a unit is held while its user pays.
 type reservedGoods struct{ stockGoods }

@@ -416,7 +416,7 @@ func TestANamedStockIsContinued(t *testing.T) {
 	r = run("u1\n", "-stock", "50")
 	require.Equal(t, exitUsage, r.status)
 	require.Contains(t, r.stderr, `-stock 50: stock "spring sale" was opened with 100 units`)
-	require.NoError(t, stockOf(t, s, "spring sale").Close(context.Background()))
+	require.NoError(t, stockOf(t, s, "spring sale").EndSale(context.Background()))
 	r = run("u1\n")
 	require.Equal(t, exitUsage, r.status)
 	require.Contains(t, r.stderr, `-name "spring sale": this stock is there and closed`)

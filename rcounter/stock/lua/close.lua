@@ -1,10 +1,11 @@
--- Closes a stock for good: no more grants. What was granted stays readable for as long as before.
+-- Closes a stock for good: no more grants. What was granted stays readable for as long as before. Or removes all of it.
 -- uses: clock, ends, stock
 --
 -- KEYS     those of stock.lua
--- ARGV[1]  the epoch of the opening to close, '' to ask for it
+-- ARGV[1]  the epoch of the opening to close, '' to ask for it; 0: of what is left of a stock whose hash was lost
+-- ARGV[2]  'end' or 'delete'
 --
--- Replies  { 0, epoch, 1}    closed, now or before
+-- Replies  { 0, epoch, 1}    closed, now or before, or removed
 --          { 0, epoch, 0}    the epoch asked for, or another than meant: nothing changed
 --          {-6, 0, 0}        there is none
 --
@@ -17,7 +18,12 @@
 -- This script does not begin like the others: a stock with records missing can be closed too.
 local m = redis.call('HMGET', stock, 'gone', 'state', 'epoch')
 gone, epoch = tonumber(m[1]), tonumber(m[3]) or 0
-if not gone then
+if not gone and ARGV[2] == 'delete' then
+  if redis.call('EXISTS', unpack(KEYS)) == 0 then return {-6, 0, 0} end
+  if ARGV[1] ~= '0' then return {0, 0, 0} end
+  remove()
+  return {0, 0, 1}
+elseif not gone then
   if redis.call('EXISTS', stock) == 0 then strays() end
   return {-6, 0, 0}
 end
@@ -27,6 +33,10 @@ if expired(gone, now) then
   return {-6, 0, 0}
 end
 if digits(epoch) ~= ARGV[1] then return {0, epoch, 0} end
+if ARGV[2] == 'delete' then
+  remove()
+  return {0, epoch, 1}
+end
 redis.call('HSET', stock, 'state', (m[2] == '3' or m[2] == '5' or m[2] == '7') and 5 or 2)
 redis.call('DEL', flag)
 if redis.call('PTTL', stock) < 0 then redis.call('PEXPIRE', stock, digits(gone - now)) end
