@@ -30,7 +30,8 @@ var (
 	// given a second one. Restore repairs it from the caller's own records of the sale; deleting the stock's keys
 	// makes the name free.
 	ErrCorrupt = errs.ErrCorrupt
-	// ErrRestoring: another call of Restore began later; that one goes on, this one has ended.
+	// ErrRestoring: of Restore, another call of it began later; that one goes on, this one has ended. Of other calls: a Restore is
+	// writing the records at this moment, or was broken off less than a minute ago. Nothing was changed, so the call can be made again.
 	ErrRestoring = errs.New("restoring", "restored by another call")
 	// ErrOutOfRange: a limit below what is sold and held, or more than 1024 returned parts of one grant.
 	ErrOutOfRange = errs.ErrOutOfRange

@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -91,7 +92,9 @@ func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, max int, fn
 }
 
 // lasting reports whether err is one that asking again does not cure.
-func lasting(err error) bool { return err != nil && !script.NotAnswered(err) }
+func lasting(err error) bool {
+	return err != nil && !script.NotAnswered(err) && !errors.Is(err, ErrRestoring)
+}
 
 var (
 	ledgerScript = script.Load("ledger", files, "ledger")

@@ -95,7 +95,8 @@ const (
 	stockTooSmall  = -5  // followed by how many are sold and held
 	stockNone      = -6  // no stock, or no such reservation
 	stockLedger    = -13 // followed by how many entries the ledger should have, and has
-	stockMore      = -12 // more holds are over than the script has ended: the call is made again (10 and 11 are in restore.lua)
+	stockMore      = -12 // more holds are over than the script has ended: the call is made again (11 is in restore.go)
+	stockRestoring = -10 // Restore goes on, or another round of it
 	stockOtherwise = -14 // only in cart.lua
 )
 
@@ -106,6 +107,8 @@ func (s *Stock) verdict(v []int64) error {
 		return nil
 	case stockCorrupt:
 		return corrupt(s.keys[0], v[1], v[2])
+	case stockRestoring:
+		return fmt.Errorf("%w: %q", ErrRestoring, s.keys[0])
 	case stockLedger:
 		return misled(s.keys[5], v[1], v[2])
 	case stockUsedUp:

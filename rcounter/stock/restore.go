@@ -491,11 +491,8 @@ const noLedger = -2
 
 var errChanged = errors.New("changed meanwhile")
 
-// What restore.lua replies when another round restores the stock, and when something has changed.
-const (
-	stockRestoring = -10
-	stockChanged   = -11
-)
+// stockChanged is what restore.lua replies when something has changed. It replies stockRestoring when another round restores the stock.
+const stockChanged = -11
 
 // step runs restore.lua. The error is errChanged itself if something has changed since the step was prepared.
 func (r *restorer) step(ctx context.Context, step string, args ...string) (restoreReply, error) {

@@ -497,3 +497,45 @@ func TestRestoreTakesBackWhatTheWinnersSayWasReturned(t *testing.T) {
 		require.EqualValues(t, 4, st.Sold, "what was taken back is so once")
 	})
 }
+
+// While Restore has written some records and not the numbers, others hear that the stock is being restored, and not that something
+// deletes keys. Whoever gives back what is over goes on. A Restore that was broken off is over after a minute.
+func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	at := time.Now()
+	srv.Embedded.SetTime(at)
+	raw := srv.Client(t)
+	other := on(t, raw, exact).Stock("s")
+	_, err := other.Open(ctx, spec(10))
+	require.NoError(t, err)
+	claimed(t, other, "ann")
+	hear := func(want error) {
+		t.Helper()
+		_, err := other.Claim(ctx, "bob")
+		require.ErrorIs(t, err, want)
+		_, err = other.Return(ctx, "ann", 1)
+		require.ErrorIs(t, err, want)
+		_, err = other.Reserve(ctx, "r", "eve", 1, time.Minute)
+		require.ErrorIs(t, err, want)
+		_, err = other.Reap(ctx)
+		require.ErrorIs(t, err, want)
+	}
+	won := sequence(stock.Entry{Claimant: "cid", Ordinal: 1}, stock.Entry{Claimant: "dora", Ordinal: 2})
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err = on(t, newLate(t, srv, has("end")), exact).Stock("s").Restore(short, won)
+	require.ErrorIs(t, err, stock.ErrUnknownOutcome)
+	hear(stock.ErrRestoring)
+	st, err := other.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, stock.StateSuspended, st.State)
+	reaping, stop := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer stop()
+	require.ErrorIs(t, other.KeepReaped(reaping, time.Millisecond), context.DeadlineExceeded)
+	srv.Embedded.SetTime(at.Add(2 * time.Minute))
+	hear(stock.ErrCorrupt)
+	_, err = on(t, raw, exact).Stock("s").Restore(ctx, won)
+	require.NoError(t, err)
+	require.Equal(t, stock.Granted, claimed(t, other, "bob").Outcome)
+}

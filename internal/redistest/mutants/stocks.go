@@ -69,7 +69,7 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a stock whose records are gone", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",
-		old: "  if found ~= recorded then return {-1, recorded, found} end\n", new: "",
+		old: "  if found ~= recorded then return differs(-1, recorded, found, m[16]) end\n", new: "",
 		breaks: "a stock that lost records sells nothing", tests: "TestClaimTable TestNothingIsGrantedOnceRecordsAreMissing",
 	},
 	{
@@ -256,5 +256,15 @@ var ofStocks = []mutant{
 		name: "a pause that lets sell", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",
 		old: "  if state == 6 then return 12 end\n", new: "",
 		breaks: "a paused stock grants nothing", tests: "TestAPausedStockGrantsNothingAndConfirmsWhatItHolds",
+	},
+	{
+		name: "a stock that is being restored, and said to be corrupt", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",
+		old: "  if restoring and not expired(restoring, now) then return {-10, 0, 0} end\n", new: "",
+		breaks: "whoever asks while a stock is restored hears so", tests: "TestWhileAStockIsRestoredOthersHearSo",
+	},
+	{
+		name: "a late copy that deletes the next opening", file: "rcounter/stock/lua/close.lua", pkg: "rcounter/stock",
+		old: "if digits(epoch) ~= ARGV[1] then return {0, epoch, 0} end\nif ARGV[2]", new: "if ARGV[2]",
+		breaks: "a late Delete removes no other opening", tests: "TestALateDeleteRemovesNoOtherOpening",
 	},
 }

@@ -29,6 +29,7 @@
 -- suspend a stock that sells (TestALateRestoreSuspendsNothing). Every other step needs the id of its round, which stands in the
 -- hash from 'begin' or 'again' to 'end' or to the next round (TestLateCopiesOfARestoreChangeNothing). Within a round a step
 -- writes values, not differences. A late 'relist' leaves too few entries, and 'end' sees that. This script does not begin like the others, since they may refuse its stock.
+local GOES_ON = 60000 -- for so many ms after a step others hear that the stock is being restored
 local step, call = ARGV[1], ARGV[2]
 local m = redis.call('HMGET', stock, 'sold', 'held', 'seq', 'gone', 'epoch', 'state', 'restorer', 'revision', 'restored', 'limit', 'ledger', 'serial', 'moved')
 if redis.call('EXISTS', stock) == 0 then return {-6, 0, 0} end
@@ -89,6 +90,11 @@ elseif step == 'end' then
   local least = tonumber(ARGV[9]) + tonumber(ARGV[10])
   redis.call('HSET', stock, 'sold', ARGV[9], 'held', ARGV[10], 'seq', ARGV[11], 'recorded', digits(seen[4]), 'requests', digits(seen[5]),
     'holds', digits(seen[6]), 'limit', digits(math.max(tonumber(m[10]) or 0, least)), 'state', state == 3 and 1 or state == 7 and 6 or 2, 'restorer', '', 'restored', call)
+end
+if step == 'end' then
+  redis.call('HDEL', stock, 'restoring')
+else
+  redis.call('HSET', stock, 'restoring', digits(now + GOES_ON))
 end
 ends()
 return reply()

@@ -28,6 +28,9 @@
 -- The hash of a stock with a ledger counts the entries: serial is the number of the last, moved how many were removed because a
 -- database has them. So the stream has serial - moved entries. If it has another number, some were lost, or somebody trimmed it, and
 -- the reply is {-13, should be, found}; see tell for what comes first.
+--
+-- Both are {-10, 0, 0} while Restore writes: 'restoring' is the server's ms until which it counts as going on, moved on by each of
+-- its steps. One that was broken off is over then (TestWhileAStockIsRestoredOthersHearSo).
 local stock, users, records, holds, flag, ledger, endings = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, gone, epoch, state, keeps, remember, now, micros
 local serial, moved, lines = 0, 0, {}
@@ -43,10 +46,16 @@ local function strays()
   return stray(redis.call('HLEN', users) + redis.call('HLEN', records) + redis.call('ZCARD', holds) + redis.call('EXISTS', ledger), 5)
 end
 
+-- differs is the reply when the records are not what the hash says.
+local function differs(code, said, found, restoring)
+  if restoring and not expired(restoring, now) then return {-10, 0, 0} end
+  return {code, said, found}
+end
+
 -- begin reads the stock and checks it. It returns nil, 'absent', or the reply that says what is wrong.
 local function begin()
   local m = redis.call('HMGET', stock, 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone',
-    'epoch', 'state', 'ledger', 'remember')
+    'epoch', 'state', 'ledger', 'remember', 'restoring')
   if not m[1] then
     if redis.call('EXISTS', stock) == 0 then strays() end
     return 'absent'
@@ -64,18 +73,18 @@ local function begin()
     return 'absent'
   end
   local found = redis.call('HLEN', users)
-  if found ~= recorded then return {-1, recorded, found} end
+  if found ~= recorded then return differs(-1, recorded, found, m[16]) end
   found = redis.call('HLEN', records)
-  if found ~= requests then return {-1, requests, found} end
+  if found ~= requests then return differs(-1, requests, found, m[16]) end
   if waiting > 0 or held > 0 then
     found = redis.call('ZCARD', holds)
-    if found ~= waiting then return {-1, waiting, found} end
+    if found ~= waiting then return differs(-1, waiting, found, m[16]) end
   end
   if keeps == 1 then
     local l = redis.call('HMGET', stock, 'serial', 'moved')
     serial, moved = tonumber(l[1]), tonumber(l[2])
-    local wrong = unlike(ledger, serial, moved)
-    if wrong then return wrong end
+    local off = unlike(ledger, serial, moved)
+    if off then return differs(off[1], off[2], off[3], m[16]) end
   end
   if sold < 0 or held < 0 or sold + held > limit or sold > seq or per < 1 then return {-1, -1, 0} end
 end
