@@ -81,11 +81,14 @@ func (l *lone) takes(ctx context.Context, now, timeout time.Duration) bool {
 	return false
 }
 
-// make makes the connection. A hook around the client finds the values of ctx.
+// make makes the connection, which is then among those for commands that block. No hook around the client's Do sees its PING.
 func (l *lone) make(ctx context.Context, now, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if l.client.Do(ctx, l.client.B().Arbitrary("PING").Blocking()).Error() != nil {
+	conn, release := l.client.Dedicate()
+	err := conn.Do(ctx, conn.B().Ping().Build()).Error()
+	release() // before a call is made on it: that would make another
+	if err != nil {
 		l.failed(now + timeout)
 		return
 	}

@@ -19,7 +19,7 @@ type hooked struct {
 }
 
 func (h *hooked) Do(ctx context.Context, c rueidis.Completed) rueidis.RedisResult {
-	if c.Commands()[0] != "PING" && h.before != nil { // which makes a connection, on a goroutine of its own
+	if h.before != nil {
 		h.before(ctx)
 	}
 	return h.Client.Do(ctx, c)
