@@ -31,7 +31,8 @@ const topologyRefresh = 5 * time.Second
 //     Trying again is safe and may help. After every other error the same attempt will fail again.
 //   - ErrDenied: the server does not know the user, or the user lacks a right that connecting needs.
 //   - ErrInvalidOption: o cannot be used, and nothing was sent; or the server cannot do what o says (SelectDB, or client-side
-//     caching without DisableCache); or the server is older than Redis 7.0 (InitAddress); or only one side speaks TLS (TLSConfig).
+//     caching without DisableCache); or the server is older than Redis 7.0, or a sentinel though Sentinel.MasterSet is empty
+//     (InitAddress); or only one side speaks TLS (TLSConfig).
 //     The text names the field.
 //   - Any other error is the server's refusal of what o says, and its text tells which.
 //
@@ -73,7 +74,7 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 		c.Close()
 		return nil, err
 	}
-	if err := tooOld(c, cmp.Or(opts.CallTimeout, defaultCallTimeout)); err != nil {
+	if err := unfit(c, cmp.Or(opts.CallTimeout, defaultCallTimeout)); err != nil {
 		hub.Close(context.Background())
 		c.Close()
 		return nil, fmt.Errorf("pubsub: %w", err)
@@ -100,10 +101,12 @@ func counting(o rueidis.ClientOption, dials *atomic.Int64) rueidis.ClientOption 
 	return o
 }
 
-// tooOld refuses a server that is older than Redis 7.0. Its scripts hide why a command of theirs was refused, so that a lock would
+var errSentinel = errs.InvalidOption("InitAddress", "a sentinel", "a server, or Sentinel.MasterSet the name of the sentinel's primary")
+
+// unfit refuses a sentinel, which knows no scripts, and a server that is older than Redis 7.0. Its scripts hide why a command of theirs was refused, so that a lock would
 // fail for good where it is to try again, and it has no sharded channels. What does not say its version, because the user
 // has no right to INFO or nothing answers in time, is not refused. Valkey says redis_version:7.2.4, whatever its own.
-func tooOld(c rueidis.Client, limit time.Duration) error {
+func unfit(c rueidis.Client, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	text, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
@@ -111,6 +114,9 @@ func tooOld(c rueidis.Client, limit time.Duration) error {
 		return nil
 	}
 	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) == "redis_mode:sentinel" {
+			return errSentinel
+		}
 		version, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:")
 		major, _, _ := strings.Cut(version, ".")
 		if n, err := strconv.Atoi(major); ok && err == nil && n < 7 {
@@ -175,6 +181,8 @@ func refusal(o rueidis.ClientOption, err error) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch text := re.Error(); {
+	case o.Sentinel.MasterSet == "" && strings.Contains(text, "unknown command 'CLUSTER'"): // which rueidis asks where it has several addresses
+		return fmt.Errorf("%w: %w", errSentinel, err)
 	case script.NotAnswered(script.Explain("connect", re)), strings.Contains(text, "max number of clients"):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

@@ -826,6 +826,20 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	require.ErrorIs(t, err, pubsub.ErrUnavailable, "that passes")
 }
 
+// The address of a sentinel, without the name of its primary, connects, and no script can ever run there.
+func TestDialRefusesASentinelWithoutTheNameOfItsPrimary(t *testing.T) {
+	t.Parallel()
+	s := redistest.Sentinel(t)
+	o := s.Option()
+	o.Sentinel.MasterSet = ""
+	for _, n := range []int{1, 3} {
+		o.InitAddress = s.Addrs[:n]
+		_, err := pubsub.Dial(o, pubsub.Options{Logger: quiet})
+		require.ErrorIs(t, err, pubsub.ErrInvalidOption, n)
+		require.ErrorContains(t, err, "Sentinel.MasterSet", n)
+	}
+}
+
 func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 	for name, c := range map[string]struct {
 		says    string

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -43,6 +45,7 @@ func (t *tool) root() *cobra.Command {
 and manages stocks. Go programs that use the library, and Java programs that use Redisson, hold the same locks by the same names.
 
 Data goes to stdout, messages go to stderr. A flag or argument that cannot be used is refused before anything is sent.`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -57,11 +60,31 @@ Data goes to stdout, messages go to stderr. A flag or argument that cannot be us
 	root.SetOut(t.out)
 	root.SetErr(t.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{exitUsage, err} })
+	root.SetVersionTemplate("{{.Version}}\n")
 	t.server.flags(root.PersistentFlags())
 	root.AddCommand(t.run(), t.inspect(), t.elect(), t.unlock(), t.top(), t.check(), t.stock(), t.limit(), t.bench(), guard(t.err), become(),
 		topic("connection", "how to name the server", connectionHelp),
 		topic("exit-codes", "what the exit codes mean", exitHelp))
 	return root
+}
+
+// version is that of this program, as it was built: by go install its module's, from a checkout the commit.
+func version() string {
+	b, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "redlatch, of an unknown version"
+	}
+	v, of := b.Main.Version, map[string]string{}
+	for _, s := range b.Settings {
+		of[s.Key] = s.Value
+	}
+	if commit := of["vcs.revision"]; commit != "" {
+		v += ", commit " + commit[:min(12, len(commit))]
+		if of["vcs.modified"] == "true" {
+			v += " with changes"
+		}
+	}
+	return fmt.Sprintf("redlatch %s, %s", cmp.Or(v, "(devel)"), b.GoVersion)
 }
 
 // topic is a page of help that is no command.
