@@ -1,10 +1,16 @@
 package interop_test
 
 import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // soon is well under the lease, 30 s, and under pollCap: only a message is that quick.
@@ -88,5 +94,50 @@ func TestAJavaSpinLocksReleaseIsFoundByLooking(t *testing.T) {
 			require.Less(t, g.at.Sub(began), time.Second+soon)
 			release(t, g.hold)
 		}
+	})
+}
+
+// TestJavaIsServedInACrowdOfOurs: while many of ours want the lock all the time, in two processes, each end of a tenure is open to a
+// Redisson that waits, so it is served within a few of them.
+func TestJavaIsServedInACrowdOfOurs(t *testing.T) {
+	each(t, []place{newestAlone}, func(t *testing.T, w *world) {
+		name, java := unique(t, "crowd"), w.lane(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		var wg sync.WaitGroup
+		var ours atomic.Int64
+		for range 2 {
+			l := w.rig(t).lock("lock", name)
+			for range 32 {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						h, err := l.Lock(ctx)
+						if err != nil {
+							return
+						}
+						time.Sleep(100 * time.Microsecond)
+						if err := h.Unlock(context.Background()); err != nil {
+							t.Error(err)
+						}
+						ours.Add(1)
+					}
+				})
+			}
+		}
+		redistest.Eventually(t, 30*time.Second, "ours get on", func() bool { return ours.Load() > 500 })
+		const rounds = 30
+		waits, before := make([]time.Duration, rounds), ours.Load()
+		for i := range waits {
+			began := time.Now()
+			java.do(t, "lock", "lock", name, -1)
+			waits[i] = time.Since(began)
+			java.do(t, "unlock", "lock", name)
+		}
+		beside := ours.Load() - before
+		cancel()
+		wg.Wait()
+		slices.Sort(waits)
+		t.Logf("java waits %v in the median, %v at most, beside %d of ours", waits[rounds/2], waits[rounds-1], beside)
+		require.Less(t, waits[rounds/2], soon)
 	})
 }
