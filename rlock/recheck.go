@@ -64,6 +64,9 @@ func (c *Client) sendRechecks() {
 	}
 	r.timer.Stop()
 	r.open, r.timer = nil, nil
+	if c.session.Context().Err() != nil { // whoever waited has left
+		return
+	}
 	c.session.Finish(func() {
 		keys, args := make([]string, 0, 2*len(all)), make([]string, 0, 2*len(all))
 		for _, q := range all {

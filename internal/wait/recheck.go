@@ -32,8 +32,8 @@ const (
 // recheck has the server asked whether all is as it was, in place of a poll, beside the sleep.
 func (w *waiter) recheck() bool {
 	r, ok := w.taker().(Rechecker)
-	if !ok || w.rechecked != nil || !w.hears() || w.placeless || w.failure != nil || time.Since(w.asked) > askEvery {
-		return false
+	if !ok || w.rechecked != nil || !w.hears() || w.placeless || w.failure != nil || w.refusals > 0 || time.Since(w.asked) > askEvery {
+		return false // refused to listen to the holder's releases, it polls more often
 	}
 	if left := w.left(); left >= 0 && left < w.q.pollCap {
 		return false // the holder's lease is about to end, or has ended
