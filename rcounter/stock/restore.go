@@ -59,6 +59,9 @@ type Restored struct {
 // later.) Errors: that of winners, unchanged; ErrCorrupt if two winners have one ordinal, or a record on the server is none;
 // ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType; ErrUnavailable; ErrUnknownOutcome.
 //
+// While it runs, claims are answered Suspended, and units can be returned. If something changes while Restore reads the records, it reads
+// them once more, and from then on the calls of others are ErrRestoring until it has ended, so that it ends however many units come back.
+//
 // Restore keeps all records in memory and makes one round trip for 128 changes, each of which has a RetryTimeout. Copies of its requests that the network delivers late change nothing.
 func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_ Restored, err error) {
 	r := &restorer{s: s, call: session.CallID(), added: map[string]int64{}, displaced: map[string]Entry{}, freed: map[string]freed{}}

@@ -539,3 +539,41 @@ func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, stock.Granted, claimed(t, other, "bob").Outcome)
 }
+
+// Units come back all the time, so something changes in each round. From the second on nobody else changes anything, and it ends.
+func TestRestoreEndsWhileReturnsGoOn(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw := srv.Client(t)
+	const sold = 40
+	other := opened(t, on(t, raw, exact), "s", sold)
+	var won []stock.Entry
+	for i := range int64(sold) {
+		g := claimed(t, other, "c"+dec(i))
+		won = append(won, stock.Entry{Claimant: "c" + dec(i), Ordinal: g.Ordinal})
+	}
+	next, back, refused := 0, 0, 0
+	wire := &recording{Client: raw, Before: func(args []string) {
+		if !has("end")(args) || next == sold {
+			return
+		}
+		ok, err := other.Return(ctx, won[next].Claimant, won[next].Ordinal)
+		if next++; errors.Is(err, stock.ErrRestoring) {
+			refused++
+			return
+		}
+		require.NoError(t, err)
+		require.True(t, ok)
+		back++
+	}}
+	_, err := on(t, wire, exact).Stock("s").Restore(ctx, sequence(won...))
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, []int{back, refused})
+	st, err := other.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, stock.StateOpen, st.State)
+	require.EqualValues(t, sold-1, st.Sold)
+	ok, err := other.Return(ctx, won[sold-1].Claimant, won[sold-1].Ordinal)
+	require.NoError(t, err)
+	require.True(t, ok)
+}

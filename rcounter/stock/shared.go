@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"weak"
 
@@ -111,6 +112,9 @@ func (s *Stock) handBack(ctx context.Context, request string, first, n int64) {
 	call := session.CallID()
 	err := s.c.calls.GiveBack(ctx, func(ctx context.Context) error {
 		_, err := s.giveBackAny(ctx, call, request, first, n)
+		if errors.Is(err, ErrRestoring) { // it can be given back when the stock is restored
+			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
 		return err
 	})
 	if err != nil {

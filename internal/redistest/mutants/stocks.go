@@ -267,4 +267,9 @@ var ofStocks = []mutant{
 		old: "if digits(epoch) ~= ARGV[1] then return {0, epoch, 0} end\nif ARGV[2]", new: "if ARGV[2]",
 		breaks: "a late Delete removes no other opening", tests: "TestALateDeleteRemovesNoOtherOpening",
 	},
+	{
+		name: "a Restore during which others change the stock for ever", file: "rcounter/stock/lua/restore.lua", pkg: "rcounter/stock",
+		old: ", 'restorer', call, 'alone', 1)", new: ", 'restorer', call)",
+		breaks: "Restore reads the records twice at most", tests: "TestRestoreEndsWhileReturnsGoOn",
+	},
 }

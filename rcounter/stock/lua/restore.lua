@@ -6,7 +6,7 @@
 -- ARGV[2]  id of the round that restores
 -- ARGV[3…] 'look'    nothing
 --          'begin'   the revision that it means to suspend, and the server's ms until which it may: suspends the stock
---          'again'   id of the round before: takes over from that one
+--          'again'   id of the round before: takes over from that one, and has others change nothing meanwhile
 --          'put'     (kind, name, old, new)…, at most 128 of them: kind 'u' writes the record of a claimant, 'r' a field of
 --                    KEYS[3]; old is what it was when it was read, '' for none
 --          'unhold'  nothing: empties KEYS[4], to be filled by 'hold'
@@ -51,10 +51,11 @@ elseif step == 'begin' then
   if m[7] ~= call then
     if revision ~= tonumber(ARGV[3]) or expired(ARGV[4], now) then return {-11, 0, 0} end
     redis.call('HSET', stock, 'state', state == 2 and 5 or state == 1 and 3 or state == 6 and 7 or state, 'restorer', call, 'revision', digits(revision + 1))
+    redis.call('HDEL', stock, 'alone') -- of one that was broken off
     redis.call('DEL', flag)
   end
 elseif step == 'again' and m[7] == ARGV[3] then
-  redis.call('HSET', stock, 'restorer', call)
+  redis.call('HSET', stock, 'restorer', call, 'alone', 1)
 elseif m[7] ~= call then
   return {-10, 0, 0}
 elseif step == 'put' then
@@ -92,7 +93,7 @@ elseif step == 'end' then
     'holds', digits(seen[6]), 'limit', digits(math.max(tonumber(m[10]) or 0, least)), 'state', state == 3 and 1 or state == 7 and 6 or 2, 'restorer', '', 'restored', call)
 end
 if step == 'end' then
-  redis.call('HDEL', stock, 'restoring')
+  redis.call('HDEL', stock, 'restoring', 'alone')
 else
   redis.call('HSET', stock, 'restoring', digits(now + GOES_ON))
 end

@@ -30,7 +30,9 @@
 -- the reply is {-13, should be, found}; see tell for what comes first.
 --
 -- Both are {-10, 0, 0} while Restore writes: 'restoring' is the server's ms until which it counts as going on, moved on by each of
--- its steps. One that was broken off is over then (TestWhileAStockIsRestoredOthersHearSo).
+-- its steps. One that was broken off is over then (TestWhileAStockIsRestoredOthersHearSo). From its second round on, which it begins
+-- because something has changed while it read, it is the reply in any case ('alone'): otherwise returns that go on would have it read
+-- for ever (TestRestoreEndsWhileReturnsGoOn).
 local stock, users, records, holds, flag, ledger, endings = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, gone, epoch, state, keeps, remember, now, micros
 local serial, moved, lines = 0, 0, {}
@@ -55,7 +57,7 @@ end
 -- begin reads the stock and checks it. It returns nil, 'absent', or the reply that says what is wrong.
 local function begin()
   local m = redis.call('HMGET', stock, 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone',
-    'epoch', 'state', 'ledger', 'remember', 'restoring')
+    'epoch', 'state', 'ledger', 'remember', 'restoring', 'alone')
   if not m[1] then
     if redis.call('EXISTS', stock) == 0 then strays() end
     return 'absent'
@@ -87,6 +89,7 @@ local function begin()
     if off then return differs(off[1], off[2], off[3], m[16]) end
   end
   if sold < 0 or held < 0 or sold + held > limit or sold > seq or per < 1 then return {-1, -1, 0} end
+  if m[17] and not expired(m[16], now) then return {-10, 0, 0} end
 end
 
 -- refusal is the outcome of a claimant that has nothing yet, or nil while the stock sells.
