@@ -22,6 +22,10 @@ import (
 //	 ^                                       |                           |
 //	 +------- it does not, lonePause --------+------ a call fails -------+
 //
+// Nobody reads on such a connection between two calls, so one that was lost is noticed by the next call: its outcome is unknown, and it is
+// made again. So no call that must run once is made there, and none after the client has begun to make a connection, before there is
+// trust in this one anew: where one was lost, the others may be, too (TestNoLoneCallIsMadeOnAConnectionThatWasLostWithOthers).
+//
 // A lone call overtakes none that is under way, for there is none. Later ones may overtake it, as they may when a connection is lost.
 type lone struct {
 	client rueidis.Client
@@ -29,6 +33,7 @@ type lone struct {
 	state  atomic.Int32
 	calls  atomic.Int32 // lone calls in a row, without the connection
 	pause  atomic.Int64 // no connection is made before this, after base
+	dials  atomic.Int64 // Runner.dials when it answered
 }
 
 const (
@@ -65,24 +70,27 @@ func (l *lone) leave() {
 }
 
 // takes reports whether a call that has entered, at the time now, is to be made on the connection.
-func (l *lone) takes(ctx context.Context, now, timeout time.Duration) bool {
+func (l *lone) takes(ctx context.Context, now, timeout time.Duration, dials *atomic.Int64) bool {
 	switch {
 	case l == nil:
 		return false
 	case l.under.Load() != 1:
 		l.calls.Store(0)
 		return false
-	case l.state.Load() == there:
+	case l.state.Load() == there && l.dials.Load() == dials.Load():
 		return true
 	}
+	if l.state.CompareAndSwap(there, few) {
+		l.calls.Store(loneAfter) // it is only to answer again
+	}
 	if l.calls.Add(1) >= loneAfter && now >= time.Duration(l.pause.Load()) && l.state.CompareAndSwap(few, making) {
-		go l.make(context.WithoutCancel(ctx), now, timeout)
+		go l.make(context.WithoutCancel(ctx), now, timeout, dials)
 	}
 	return false
 }
 
 // make makes the connection, which is then among those for commands that block. No hook around the client's Do sees its PING.
-func (l *lone) make(ctx context.Context, now, timeout time.Duration) {
+func (l *lone) make(ctx context.Context, now, timeout time.Duration, dials *atomic.Int64) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, release := l.client.Dedicate()
@@ -92,6 +100,7 @@ func (l *lone) make(ctx context.Context, now, timeout time.Duration) {
 		l.failed(now + timeout)
 		return
 	}
+	l.dials.Store(dials.Load())
 	l.state.Store(there)
 }
 

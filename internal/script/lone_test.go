@@ -3,6 +3,7 @@ package script_test
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +89,41 @@ func TestTheConnectionOfLoneCallsIsMadeAgain(t *testing.T) {
 	redistest.Eventually(t, 2*slack, "a connection for lone calls", own)
 	require.NoError(t, eye.Do(within(t), eye.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Build()).Error())
 	redistest.Eventually(t, 2*slack, "another", own)
+}
+
+// The connection of lone calls is lost, and nobody reads on it. A call that must run once is not made there, and neither is any other once
+// the client has begun to make a connection.
+func TestNoLoneCallIsMadeOnAConnectionThatWasLostWithOthers(t *testing.T) {
+	srv := redistest.Start(t)
+	eye, r, dials := srv.Client(t), script.NewRunner(narrow(t, srv), 10*time.Second), new(atomic.Int64)
+	r.HeedDials(dials)
+	for _, again := range []func() error{
+		func() error {
+			_, err := r.Attempt(within(t), script.Call{Script: incr, Keys: []string{"k"}, Once: true})
+			return err
+		},
+		func() error {
+			dials.Add(1)
+			_, err := r.Attempt(within(t), call("k"))
+			return err
+		},
+	} {
+		var ids []string
+		redistest.Eventually(t, 2*slack, "a connection for lone calls", func() bool {
+			for range 50 { // the first may find the last connection lost
+				r.Attempt(within(t), call("k"))
+			}
+			ids = ids[:0]
+			for line := range strings.Lines(do(t, eye, "CLIENT", "LIST")) {
+				if id, rest, _ := strings.Cut(strings.TrimPrefix(line, "id="), " "); strings.Contains(rest, "cmd=evalsha") {
+					ids = append(ids, id)
+				}
+			}
+			return len(ids) == 2
+		})
+		require.NoError(t, eye.Do(within(t), eye.B().Arbitrary("CLIENT", "KILL", "ID", ids[1]).Build()).Error()) // the one that was made later
+		require.NoError(t, again())
+	}
 }
 
 // Where the server has no room for another connection, the calls go on as before.

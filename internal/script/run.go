@@ -189,7 +189,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 	r.lone.enter()
 	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && c.Command == nil && last.fresh(now, dials) {
 		if limit := r.base.Add(now + r.timeout); patient(ctx, limit) {
-			c.alone = r.lone.takes(ctx, now, r.timeout)
+			c.alone = !c.Once && r.lone.takes(ctx, now, r.timeout, r.dials)
 			m, err := r.inPlace(ctx, c, limit, last, dials)
 			r.lone.leave()
 			if c.alone && err != nil && classify(err) != answered {
