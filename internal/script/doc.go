@@ -13,7 +13,6 @@
 //     reply, for the call timeout or for the end of its ctx. If the server answered within the last 25 ms, no connection was
 //     begun since, and ctx leaves the call its whole call timeout, the call is made in place: a cancellation may then go unnoticed until that timeout, if the
 //     server falls silent in that very call.
-//     A call in place that is the only one under way has a connection where calls never meet (see lone).
 //  2. EVALSHA is sent; after NOSCRIPT, and after nothing else, EVAL.
 //  3. An error is classified by what it proves: answered; not run (refused before the first write, connection refused, never
 //     sent); unknown.

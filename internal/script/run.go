@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +29,6 @@ type Runner struct {
 	base    time.Time
 	last    []lastAnswer // of a Cluster for each span of slots, because one of its nodes may be silent and the others not
 	dials   *atomic.Int64
-	lone    *lone     // nil: there is none
 	timers  sync.Pool // of each runner: a timer that is made inside a synctest bubble may not leave it
 	Clock   *Clock
 
@@ -40,7 +38,7 @@ type Runner struct {
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return &Runner{
-		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), lone: newLone(client), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
+		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
 		timers: sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }}, last: make([]lastAnswer, spans(client)),
 	}
 }
@@ -77,7 +75,6 @@ type Call struct {
 	// Patient: the reply is awaited until ctx ends, however much later than the call timeout that is. Such a call is never made in
 	// place, where a reply that comes after its caller has left is dropped.
 	Patient bool
-	alone   bool // it is made on the connection of lone calls
 	// Late, if set, gets the reply of an attempt that was given up and answered after all. It runs on a goroutine of the
 	// runner.
 	Late func(rueidis.RedisResult)
@@ -186,16 +183,9 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 		return rueidis.RedisMessage{}, errNotSent{errs.Cut(errs.Ended(ctx))}
 	}
 	last, dials := r.lastOf(c.Keys[0]), r.dials.Load()
-	r.lone.enter()
 	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && c.Command == nil && last.fresh(now, dials) {
 		if limit := r.base.Add(now + r.timeout); patient(ctx, limit) {
-			c.alone = !c.Once && r.lone.takes(ctx, now, r.timeout, r.dials)
-			m, err := r.inPlace(ctx, c, limit, last, dials)
-			r.lone.leave()
-			if c.alone && err != nil && classify(err) != answered {
-				r.lone.failed(time.Since(r.base))
-			}
-			return m, err
+			return r.inPlace(ctx, c, limit, last, dials)
 		}
 	}
 	f := &flight{r: r, values: ctx, call: c, done: make(chan struct{})}
@@ -216,7 +206,6 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 	r.timers.Put(t)
 	if gaveUp != nil {
 		if f.state.CompareAndSwap(boarding, abandoned) {
-			r.lone.leave()
 			return rueidis.RedisMessage{}, errNotSent{gaveUp}
 		}
 		if f.state.CompareAndSwap(flying, abandoned) {
@@ -273,7 +262,6 @@ func (f *flight) run() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.values), flightLimit)
 	res, unmet := f.r.exec(ctx, f.call)
 	cancel()
-	f.r.lone.leave()
 	if f.state.CompareAndSwap(flying, landed) {
 		f.res, f.unmet = res, unmet
 		close(f.done)
@@ -361,18 +349,11 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 // command is the script by its hash, or its text, or the plain command.
 func (c *Call) command(b rueidis.Builder, text bool) rueidis.Completed {
 	if c.Script.plain != "" {
-		cmd := b.Arbitrary(c.Script.plain).Keys(c.Keys...).Args(c.Args...)
-		if c.alone {
-			return cmd.Blocking()
-		}
-		return cmd.Build()
+		return b.Arbitrary(c.Script.plain).Keys(c.Keys...).Args(c.Args...).Build()
 	}
 	n, sent := int64(len(c.Keys)), c.Script.sent()
-	switch {
-	case text:
+	if text {
 		return b.Eval().Script(sent.src).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
-	case c.alone:
-		return b.Arbitrary("EVALSHA", sent.sha, strconv.FormatInt(n, 10)).Keys(c.Keys...).Args(c.Args...).Blocking()
 	}
 	return b.Evalsha().Sha1(sent.sha).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
 }
