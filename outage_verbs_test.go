@@ -195,8 +195,6 @@ func ofClaims(t *testing.T, red, other *redlatch.Client, all verbs) {
 			return err1(s.ReserveUpTo(ctx, "r", "ann", 1, time.Minute))
 		},
 		"Confirm":     func(ctx context.Context, s *stock.Stock) error { return err1(s.Confirm(ctx, "reservation")) },
-		"ConfirmLate": func(ctx context.Context, s *stock.Stock) error { return err1(s.ConfirmLate(ctx, "reservation")) },
-		"ConfirmPart": func(ctx context.Context, s *stock.Stock) error { return err1(s.ConfirmPart(ctx, "reservation", 1)) },
 		"Extend":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Extend(ctx, "reservation", time.Hour)) },
 		"Cancel":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Cancel(ctx, "reservation")) },
 		"Return":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Return(ctx, "bob", 1)) },
@@ -250,11 +248,10 @@ func ofSales(t *testing.T, red, other *redlatch.Client, all verbs) {
 		require.NoError(t, err1(g.Reserve(t.Context(), "cart", "bob", []stock.Line{{Stock: "tea", N: 1}, {Stock: "cup", N: 1}}, time.Hour)))
 		return red.Stocks().Group("shop-" + verb)
 	}
-	reserve, confirm, late, cancel := carts("reserve"), carts("confirm"), carts("late"), carts("cancel")
+	reserve, confirm, cancel := carts("reserve"), carts("confirm"), carts("cancel")
 	all["Group.Reserve"] = func(ctx context.Context) error {
 		return err1(reserve.Reserve(ctx, "other", "ann", []stock.Line{{Stock: "tea", N: 1}}, time.Hour))
 	}
 	all["Group.Confirm"] = func(ctx context.Context) error { return err1(confirm.Confirm(ctx, "cart", "tea", "cup")) }
-	all["Group.ConfirmLate"] = func(ctx context.Context) error { return err1(late.ConfirmLate(ctx, "cart", "tea", "cup")) }
 	all["Group.Cancel"] = func(ctx context.Context) error { return err1(cancel.Cancel(ctx, "cart", "tea", "cup")) }
 }

@@ -155,16 +155,14 @@ func order(ctx context.Context, s *stock.Stock, i int) (int64, error) {
 		if g.Outcome != stock.Expired {
 			redistest.Pause(ctx, time.Until(g.Until)+5*time.Millisecond)
 		}
-		g, err = insist(ctx, func() (stock.Grant, error) { return s.ConfirmLate(ctx, id) })
-	} else {
-		g, err = insist(ctx, func() (stock.Grant, error) { return s.Confirm(ctx, id) })
 	}
+	g, err = insist(ctx, func() (stock.Grant, error) { return s.Confirm(ctx, id) })
 	switch {
 	case err != nil:
 		return 0, err
 	case g.Won():
 		return g.Ordinal, nil
-	case g.Outcome == stock.SoldOut && fateOf(i) == saleLate:
+	case g.Outcome == stock.Expired && fateOf(i) == saleLate:
 		return 0, nil
 	}
 	return 0, fmt.Errorf("confirm: %v", g.Outcome)

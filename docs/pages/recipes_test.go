@@ -160,27 +160,22 @@ func Order(ctx context.Context, red *redlatch.Client, order, user string, pay, r
 		return fmt.Errorf("%w: %v", errNotSold, unit.Outcome)
 	}
 	ctx = context.WithoutCancel(ctx) // from here on money has moved, perhaps also if pay failed
-	if err == nil {
-		unit, err = sale.ConfirmLate(ctx, order)
-		switch {
-		case err == nil && unit.Won():
-			return nil
-		case err == nil && (unit.Outcome == stock.Suspended || unit.Outcome == stock.Paused):
-			return fmt.Errorf("the sale is %v", unit.Outcome) // call again
-		case err != nil && !errors.Is(err, stock.ErrNotFound):
+	if err != nil {                  // then nothing is to be sold, unless another call has sold it
+		if _, err := sale.Cancel(ctx, order); err != nil {
 			return err
 		}
 	}
-	// There is no unit. But one may come back, and another call of this order may be about to take it. After Cancel none can.
-	if _, err := sale.Cancel(ctx, order); err != nil {
-		return err
+	unit, undecided := sale.Confirm(ctx, order)
+	switch {
+	case undecided != nil:
+		return undecided
+	case unit.Won():
+		return nil
+	case !unit.Outcome.Final():
+		return fmt.Errorf("the sale is %v", unit.Outcome) // call again
 	}
-	unit, late := sale.ConfirmLate(ctx, order)
-	if late != nil || unit.Won() { // won: the other call was quicker
-		return late
-	}
-	if err := refund(ctx); err != nil {
-		return err
+	if undone := refund(ctx); undone != nil {
+		return undone
 	}
 	return errors.Join(errNotSold, err)
 }

@@ -56,27 +56,19 @@ func HoldCart(ctx context.Context, stocks *stock.Client, order, user string, car
 // PayCart sells what an order has paid for. Call it until it returns no error, and again whenever the bank calls. refund is how many units
 // of each stock the order does not get: always the same answer, so give the money for them back once for each order and stock.
 func PayCart(ctx context.Context, stocks *stock.Client, order string, cart []stock.Line) (refund map[string]int64, err error) {
-	group, refund, names := stocks.Group("sale"), map[string]int64{}, []string{}
+	refund, names := map[string]int64{}, []string{}
 	for _, line := range cart {
 		refund[line.Stock], names = line.N, append(names, line.Stock)
 	}
-	sold, err := group.ConfirmLate(ctx, order, names...)
+	sold, err := stocks.Group("sale").Confirm(ctx, order, names...)
 	switch {
-	case err == nil && (sold.Outcome == stock.Suspended || sold.Outcome == stock.Paused):
-		return nil, fmt.Errorf("the sale is %v", sold.Outcome)
-	case err == nil && !sold.Won() || errors.Is(err, stock.ErrNotFound):
-		// Something is missing. But a unit may come back, and another call of this order may be about to take it. After Cancel none can.
-		if _, err = group.Cancel(ctx, order, names...); err == nil {
-			sold, err = group.ConfirmLate(ctx, order, names...)
-		}
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
+	case !sold.Outcome.Final():
+		return nil, fmt.Errorf("the sale is %v", sold.Outcome)
 	}
 	for _, line := range sold.Lines {
-		if line.Grant.Won() {
-			refund[line.Stock] -= line.Grant.N
-		}
+		refund[line.Stock] -= line.Grant.N
 	}
 	return refund, nil
 }
@@ -117,14 +109,14 @@ func FinishEach(ctx context.Context, orders Orders, order, fate string, cart map
 			}
 			continue
 		}
-		unit, err := sale.ConfirmLate(ctx, order)
-		if err != nil && !errors.Is(err, stock.ErrNotFound) {
+		unit, err := sale.Confirm(ctx, order, stock.Paid(n))
+		switch {
+		case err != nil:
 			return false, nil, err
-		}
-		if !unit.Won() {
-			refund[sale] = n
-		} else if unit.N < n {
-			refund[sale] = n - unit.N
+		case !unit.Outcome.Final():
+			return false, nil, fmt.Errorf("the sale is %v", unit.Outcome)
+		case unit.Missing > 0:
+			refund[sale] = unit.Missing
 		}
 	}
 	return sold, refund, nil

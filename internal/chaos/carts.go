@@ -137,9 +137,10 @@ func answerOf(cart stock.Cart, err error, line string) event {
 	return event{Out: reason(err)}
 }
 
-// whole: each line keeps to what holds for a reservation, and of a cart all lines are sold or none.
+// whole: each line keeps to what holds for a reservation, and of a cart all lines are sold or none, unless it was paid late.
 func whole(h record, v *verdict) {
-	lines, sold := map[string][]string{}, map[string]map[string]bool{}
+	lines, sold, until := map[string][]string{}, map[string]map[string]bool{}, map[string]int64{}
+	late := map[string]bool{}
 	for _, line := range cartStocks {
 		part := record{ended: h.ended, lease: h.lease}
 		if h.final != nil {
@@ -151,7 +152,12 @@ func whole(h record, v *verdict) {
 				continue
 			}
 			part.events = append(part.events, e)
+			if to, ok := until[id]; ok && e.Do == "claim" && (e.Return == 0 || e.Return > to) {
+				late[id] = true
+			}
 			switch {
+			case e.Do == "reserve":
+				until[id] = e.To
 			case e.Do == "try":
 				lines[id] = append(lines[id], line)
 			case e.Do == "sold", e.Do == "claim" && e.Out == "ok":
@@ -168,7 +174,7 @@ func whole(h record, v *verdict) {
 		switch {
 		case len(all) == 0:
 			v.wrong("cart %s was sold, and nobody bought it", id)
-		case len(sold[id]) != len(all) && h.final != nil:
+		case len(sold[id]) != len(all) && h.final != nil && !late[id]:
 			v.wrong("of cart %s, with %v, only %v are sold", id, all, slices.Sorted(maps.Keys(sold[id])))
 		}
 	}

@@ -248,9 +248,10 @@ func reservations(h record, v *verdict) {
 	for _, e := range h.all("try") {
 		end[e.ID] = e.Call // not known to have been sold
 	}
+	sold := map[string]event{}
 	for _, e := range h.all("claim") {
 		if e.Out == "ok" {
-			end[e.ID] = 1<<63 - 1
+			end[e.ID], sold[e.ID] = 1<<63-1, e
 		} else if e.Out == "corrupt" || e.Out == "not_found" {
 			end[e.ID] = 0
 		}
@@ -261,7 +262,13 @@ func reservations(h record, v *verdict) {
 		if to, ok := end[e.ID]; ok {
 			l := e
 			l.Do, l.To = "leave", to
-			if to < 1<<63-1 {
+			late := sold[e.ID].Return > e.To // perhaps: then others may have had its units in between
+			if late {
+				s := sold[e.ID]
+				s.Do, s.ID, s.N, s.To = "take", e.ID+" sold", e.N, to
+				held.events = append(held.events, s)
+			}
+			if late || to < 1<<63-1 {
 				l.To = min(to, e.To)
 			}
 			held.events = append(held.events, l)

@@ -54,7 +54,7 @@ func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e 
 	_, e = g.Cancel(ctx, "never")
 	must("cancel a cart", e)
 	must("resize", s.Resize(ctx, 5))
-	_, e = s.ConfirmLate(ctx, "late")
+	_, e = s.Confirm(ctx, "late")
 	must("confirm late", e)
 	_, e = s.LookupID(ctx, "late")
 	must("look up an id", e)

@@ -55,6 +55,9 @@ func (e *entry) says() about {
 	return refused
 }
 
+// pays reports whether e is a payment, whose answer is final.
+func (e *entry) pays() bool { return e.what == confirm || e.what == part }
+
 // auditAnswers: of two answers about one id, of which one was there before the other was asked for, the later one says what can have
 // become of the earlier.
 func (w *world) auditAnswers(o *object, list []*entry) {
@@ -114,10 +117,10 @@ func (w *world) auditPair(o *object, all []*entry, a, b *entry) {
 			after == returned && may(back)
 	case isHeld:
 		inTime := after == expired && b.done.Before(a.grant.Until) && len(w.of(w.nodes[0])) == 0 // a clock that steps ends it sooner
-		right = after != none && (after != refused || b.what == late) && !inTime && !(after == cancelled && !may(cancel)) && b.grant.N <= a.grant.N
+		right = after != none && (after != refused || b.pays()) && !inTime && !(after == cancelled && !may(cancel)) && b.grant.N <= a.grant.N
 	case expired:
-		right = after == expired || after == cancelled && may(cancel) || (after == isSold || after == refused && b.what == late) && may(late) ||
-			after == returned && may(late) && may(back)
+		right = after == expired || !a.pays() && ((after == isSold || after == refused && b.pays()) && (may(confirm) || may(part)) ||
+			after == returned && (may(confirm) || may(part)) && may(back))
 	case cancelled, returned:
 		right = after == before
 	}
@@ -157,10 +160,11 @@ func (w *world) auditCounts(o *object, key string, all []*entry) {
 			case says == isSold:
 				sells++
 			}
-			if asked > 0 && e.grant.N+e.grant.Missing != asked {
+			all := e.grant.N + e.grant.Missing // of a payment, of those that were held or paid for
+			if e.what == part && all != max(e.n, e.grant.N) || asked > 0 && (all > asked || all < asked && !e.pays() && e.what != extend) {
 				w.violated("%s: step %d: %s of %s has %d units and misses %d of %d", o.name, e.step, e.what, key, e.grant.N, e.grant.Missing, asked)
 			}
-			if e.what == part && e.grant.Outcome == stock.Granted && e.grant.N != e.n {
+			if e.what == part && e.grant.Outcome == stock.Granted && e.grant.N > e.n {
 				w.violated("%s: step %d: %d units of %s are confirmed, and %d sold", o.name, e.step, e.n, key, e.grant.N)
 			}
 		}

@@ -28,7 +28,7 @@ func carts() *kind {
 			}
 		},
 		plan: func(r *rand.Rand, s *Step) {
-			s.What = []what{buy, buy, buy, buy, buy, confirm, late, cancel, cancel, move}[r.IntN(10)]
+			s.What = []what{buy, buy, buy, buy, buy, confirm, confirm, cancel, cancel, move}[r.IntN(10)]
 			s.ID, s.N = r.IntN(6), r.IntN(40)
 			s.Lease, s.For = upTo(r, 200*time.Millisecond, 2500*time.Millisecond), often(r, 100*time.Millisecond, 3*time.Second)
 		},
@@ -65,7 +65,7 @@ func actOnCart(w *world, o *object, c *client, s Step, x *stock.Group) {
 	verb := s.What
 	if verb == buy {
 		g := w.askCart(o, c, s, x, reserve, id, lines)
-		verb = []what{confirm, confirm, late, cancel, look}[s.N%5]
+		verb = []what{confirm, confirm, confirm, cancel, look}[s.N%5]
 		if !g.Won() || verb == look || !w.sleep(c, s.For) {
 			return
 		}
@@ -87,8 +87,6 @@ func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what,
 		g, err = x.Reserve(ctx, id, "payer"+id, lines, s.Lease)
 	case confirm:
 		g, err = x.Confirm(ctx, id, namesOf(lines)...)
-	case late:
-		g, err = x.ConfirmLate(ctx, id, namesOf(lines)...)
 	case cancel:
 		_, err = x.Cancel(ctx, id, namesOf(lines)...) // which of its lines were cancelled by that, it does not say
 	}
@@ -104,7 +102,7 @@ func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what,
 			o.book.end(e, err)
 		}
 	}
-	w.told(o, c, s, entries[0], err, w.fine(o, verb)...)
+	w.told(o, c, s, entries[0], err, w.fine(o)...)
 	if err == nil && g.Won() != (won == len(lines)) && verb != cancel {
 		w.violated("%s: step %d: %s of %s is answered %v, and %d of %d lines have units", o.name, s.Number, verb, id, g.Outcome, won, len(lines))
 	}
@@ -130,23 +128,14 @@ func auditCarts(w *world, o *object, x *stock.Group) {
 	for at := range 3 {
 		for i := range 6 {
 			id := fmt.Sprintf("c%d.%d", at, i)
-			w.auditTogether(o, id, linesOf(o, i), list)
+			w.auditTogether(o, id, linesOf(o, i))
 		}
 	}
 }
 
-// wasLate reports whether a cart may have been confirmed late, by which it may be sold in part.
-func wasLate(id string, lines []stock.Line, list []*entry) bool {
-	key := lines[0].Stock + "/" + id
-	return slices.ContainsFunc(list, func(e *entry) bool { return e.what == late && e.key == key })
-}
-
-// auditTogether: what was done to one line of a cart of a Group was done to all, in one moment.
-func (w *world) auditTogether(o *object, id string, lines []stock.Line, list []*entry) {
+// auditTogether: what was done to one line of a cart of a Group was done to all, in one moment, but for what was sold late.
+func (w *world) auditTogether(o *object, id string, lines []stock.Line) {
 	for _, kind := range []stock.Kind{stock.KindHeld, stock.KindGrant, stock.KindCancelled} {
-		if kind == stock.KindGrant && wasLate(id, lines, list) {
-			continue
-		}
 		first := o.bases[lines[0].Stock].moments(id, kind)
 		for _, l := range lines[1:] {
 			if other := o.bases[l.Stock].moments(id, kind); !slices.Equal(first, other) {

@@ -25,9 +25,9 @@
 //     After it has lost its data it grants nothing.
 //   - Reservations and requests, whose ids several clients use at once: an answer about an id agrees with all that were there before it.
 //     What is sold stays sold under its ordinals, but for what is returned; cancelled and returned are for good; expired is, but for
-//     a late confirmation; what is held can be confirmed until then. What is done once is told once. While the sale is paused, or
+//     a payment that comes late, whose own answer is for good; what is held can be confirmed until then. What is done once is told once. While the sale is paused, or
 //     over, nobody gets what it did not have.
-//   - A cart of a Group: what is done to one line is done to all, in one moment, but for late confirmations. A cart over stocks that
+//   - A cart of a Group: what is done to one line is done to all, in one moment, but for what is sold late. A cart over stocks that
 //     share nothing: sold lines only with a last line that is, and none that was given back beside it, wherever a process has crashed.
 //   - A ledger, which movers that are slow or crash bring into a database: every number once, without a hole; entries that make sense
 //     one after the other, never of more than the limit; and together what the stock says, and what was told.

@@ -15,7 +15,6 @@ import (
 const (
 	buy    what = "buy" // reserves, waits, and then pays, gives up, or forgets about it
 	order  what = "claim-up-to"
-	late   what = "confirm-late"
 	part   what = "confirm-part"
 	extend what = "extend"
 	back   what = "return-part"
@@ -30,7 +29,7 @@ const (
 const saleClaimant = 20
 
 // afterwards is what becomes of a reservation once its client has waited, by the step's N.
-var afterwards = []what{confirm, late, part, extend, cancel, confirm, late, look}
+var afterwards = []what{confirm, confirm, part, extend, cancel, confirm, confirm, look}
 
 func sales() []*kind {
 	return []*kind{
@@ -38,7 +37,7 @@ func sales() []*kind {
 			name: "sale", make: func(_ *world, o *object) { o.bases = map[string]*base{o.name: {}} }, open: openSale, act: actOnSale, verdict: auditSale,
 			plan: func(r *rand.Rand, s *Step) {
 				s.What = []what{
-					buy, buy, buy, buy, buy, order, order, confirm, late, part, extend, cancel, back, back, look, look, halt, endIn, move, move,
+					buy, buy, buy, buy, buy, order, order, confirm, confirm, part, extend, cancel, back, back, look, look, halt, endIn, move, move,
 				}[r.IntN(20)]
 				s.ID, s.N = r.IntN(6), r.IntN(40)
 				s.Lease, s.For = upTo(r, 200*time.Millisecond, 2500*time.Millisecond), often(r, 100*time.Millisecond, 3*time.Second)
@@ -67,16 +66,13 @@ func (w *world) ask(o *object, c *client, s Step, verb what, key string, n int64
 	e := o.book.begin(s, verb, key, n)
 	g, units, err := call(ctx)
 	e.grant, e.back = g, units
-	w.told(o, c, s, e, err, w.fine(o, verb)...)
+	w.told(o, c, s, e, err, w.fine(o)...)
 	return e
 }
 
 // fine are the errors that a call of a stock may end with.
-func (w *world) fine(o *object, verb what) []error {
+func (w *world) fine(o *object) []error {
 	fine := []error{stock.ErrNotFound}
-	if verb == part {
-		fine = append(fine, stock.ErrMismatch) // fewer are held than are to be kept
-	}
 	if w.forgot(o) {
 		fine = append(fine, stock.ErrCorrupt, stock.ErrNotOpen, stock.ErrMismatch, errNotOurs)
 	}
@@ -158,10 +154,8 @@ func actOnID(w *world, o *object, c *client, s Step, x *stock.Stock, verb what, 
 		switch verb {
 		case confirm:
 			g, err = x.Confirm(ctx, id)
-		case late:
-			g, err = x.ConfirmLate(ctx, id)
 		case part:
-			g, err = x.ConfirmPart(ctx, id, keep)
+			g, err = x.Confirm(ctx, id, stock.Paid(keep))
 		case extend:
 			g, err = x.Extend(ctx, id, s.Lease)
 		case cancel:

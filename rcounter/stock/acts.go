@@ -14,7 +14,7 @@ import (
 type act struct {
 	verb         verb
 	id, claimant string
-	n            int64 // units; of actPart and actReturn those to keep
+	n            int64 // units; of actConfirm and actReturn those to keep
 	ttl          time.Duration
 }
 
@@ -27,8 +27,6 @@ const (
 	actOnce        verb = "O"
 	actOnceUpTo    verb = "U"
 	actConfirm     verb = "C"
-	actLate        verb = "L"
-	actPart        verb = "P"
 	actExtend      verb = "E"
 	actCancel      verb = "X"
 	actReturn      verb = "B"
@@ -44,7 +42,7 @@ func (a *act) args(to []string, notAfter string) []string {
 		return append(to, a.claimant, decimal(a.n))
 	case actExtend:
 		return append(to, script.Millis(a.ttl))
-	case actPart, actReturn:
+	case actConfirm, actReturn:
 		return append(to, decimal(a.n))
 	}
 	return to
@@ -176,8 +174,7 @@ func (s *Stock) acts(ctx context.Context, call string, acts []act, untils []time
 	for i := range answers {
 		d := v[4+5*i:]
 		answers[i] = done{front: d[0], second: d[1], third: d[2], asked: d[3], left: d[4], epoch: v[1], remaining: v[2], sent: sent}
-		switch acts[i].verb {
-		case actCancel, actReturn, actPart:
+		if v := acts[i].verb; v == actCancel || v == actReturn || v == actConfirm && acts[i].n > 0 {
 			s.shared().cache.forget()
 		}
 	}
@@ -225,8 +222,9 @@ func (s *Stock) won(d done, id string) (Grant, error) {
 		return Grant{}, s.verdict([]int64{d.front, -1, 0})
 	}
 	g := Grant{Outcome: Outcome(d.front), Ordinal: d.second, N: d.third, Remaining: d.remaining, Epoch: d.epoch}
+	g.Missing = max(0, d.asked-d.third)
 	if g.Won() {
-		g.Request, g.Missing = id, max(0, d.asked-d.third)
+		g.Request = id
 	}
 	if g.Won() && g.Ordinal == 0 {
 		g.Until = d.sent.Add(script.Duration(d.left))

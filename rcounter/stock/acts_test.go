@@ -41,11 +41,7 @@ func (m *requestModel) one(d stock.Deed) (a stock.Answer) {
 	case "U":
 		a.Grant, a.Err = m.once(d.ID, d.Claimant, d.N, true)
 	case "C":
-		a.Grant, a.Err = m.confirm(d.ID, 0)
-	case "P":
 		a.Grant, a.Err = m.confirm(d.ID, d.N)
-	case "L":
-		a.Grant, a.Err = m.late(d.ID)
 	case "E":
 		a.Grant, a.Err = m.extend(d.ID, d.TTL)
 	case "X":
@@ -109,12 +105,12 @@ func walkActs(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 	for range 150 {
 		var deeds []stock.Deed
 		for _, id := range rnd.Perm(20)[:1+rnd.IntN(12)] {
-			d := stock.Deed{Verb: string("RRRRVOUCCLLPEEXBB"[rnd.IntN(17)]), ID: fmt.Sprint("id", id), Claimant: []string{"ann", "bob;1", "c\nd", "dan", "eve"}[rnd.IntN(5)],
+			d := stock.Deed{Verb: string("RRRRVOUCCCCCEEXBB"[rnd.IntN(17)]), ID: fmt.Sprint("id", id), Claimant: []string{"ann", "bob;1", "c\nd", "dan", "eve"}[rnd.IntN(5)],
 				N: 1 + rnd.Int64N(3), TTL: time.Duration(1+rnd.IntN(20)) * life}
 			if a := m.acts[d.ID]; a != nil && a.asked > 0 && rnd.IntN(3) > 0 {
 				d.Claimant, d.N = a.claimant, a.asked
 			}
-			if d.Verb == "B" && rnd.IntN(2) == 0 {
+			if (d.Verb == "B" || d.Verb == "C") && rnd.IntN(2) == 0 {
 				d.N = 0
 			}
 			deeds = append(deeds, d)
@@ -172,7 +168,7 @@ func TestASuspendedStockConfirmsAndExtendsNothing(t *testing.T) {
 	require.NoError(t, err)
 	must(t, raw, "HSET", "rc:{s}", "state", "3")
 	before := hash(t, raw, "rc:{s}:r")
-	for _, d := range []stock.Deed{{Verb: "C", ID: "h"}, {Verb: "L", ID: "h"}, {Verb: "P", ID: "h", N: 1}, {Verb: "E", ID: "h", TTL: 2 * time.Hour}} {
+	for _, d := range []stock.Deed{{Verb: "C", ID: "h"}, {Verb: "C", ID: "h", N: 1}, {Verb: "E", ID: "h", TTL: 2 * time.Hour}} {
 		got, err := s.ActsAs(ctx, "call"+d.Verb, d)
 		require.NoError(t, err)
 		require.NoError(t, got[0].Err)
@@ -241,7 +237,7 @@ func TestAWrongRecordIsTheErrorOfItsOwnActOnly(t *testing.T) {
 		require.NoError(t, err)
 	}
 	must(t, raw, "HSET", "rc:{s}:r", "r:a", "nonsense")
-	for _, verb := range []string{"C", "L", "P", "E", "X", "B", "R", "V", "O", "U"} {
+	for _, verb := range []string{"C", "E", "X", "B", "R", "V", "O", "U"} {
 		got, err := s.ActsAs(ctx, "call"+verb, stock.Deed{Verb: verb, ID: "a", Claimant: "a", N: 1, TTL: time.Hour}, stock.Deed{Verb: "C", ID: "b"})
 		require.NoError(t, err)
 		require.ErrorIs(t, got[0].Err, stock.ErrCorrupt, verb)
@@ -349,8 +345,8 @@ func TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice(t *testing.T) {
 	raw := srv.Client(t)
 	broken := 0
 	far := "9007199254740991"
-	straight := []string{"R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far}
-	for n, acts := range [][]string{straight, append(slices.Clip(straight), "O", "more", far, "d", "2", "B", "return", far, "0", "X", "forbidden", far, "L", "late", far, "P", "part", far, "1", "E", "extend", far, "7200000", "B", "keep", far, "1")} {
+	straight := []string{"R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "0"}
+	for n, acts := range [][]string{straight, append(slices.Clip(straight), "O", "more", far, "d", "2", "B", "return", far, "0", "X", "forbidden", far, "C", "late", far, "0", "C", "part", far, "1", "E", "extend", far, "7200000", "B", "keep", far, "1")} {
 		for k := 0; ; k++ {
 			name := fmt.Sprint("s", n, "-", k)
 			s := on(t, raw, exact).Stock(name)

@@ -17,7 +17,7 @@ import (
 // Errors: ErrInvalidOption for n, and those of Claim.
 func (s *Stock) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
 	defer edge(&err)
-	if err := cmp.Or(s.usable(), checkN(n)); err != nil {
+	if err := cmp.Or(s.usable(), checkN("n", n)); err != nil {
 		return Grant{}, err
 	}
 	return s.obtain(ctx, true, func(ctx context.Context) (Grant, error) { return s.shared().anys.Do(ctx, n) })

@@ -110,28 +110,15 @@ func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, 
 // Each line is a reservation by itself too: Stock.Confirm of a line's stock, with the same id, sells that line alone, and
 // Stock.Cancel gives it back. Confirm then finds the line Replayed and sells the others, or finds it Cancelled and sells nothing.
 //
-// If Confirm comes too late, it sells nothing, and the outcome is Expired: ConfirmLate may still get units. Likewise Cancelled,
-// Returned, and Suspended while one of the stocks is. Errors: ErrNotFound if there is no such cart, or none any more, ErrMismatch if
+// Confirm is the verb for a payment, in time or late, as Stock.Confirm is. If the cart's time is over, each line takes its units again,
+// as far as they are left: that is not all or none. Cart.Outcome is Granted or Replayed if every line has units; else it is that of the
+// first line that has none, Expired for example, while others may have theirs. If a line was cancelled, or its sale was taken back, or
+// one of the stocks does not know the id, nothing is sold. All this is final, and Cart.Lines say what each line has, and what is
+// missing of it. If a stock is Suspended, Paused or NotStarted, nothing is sold, and nothing decided. Errors: ErrNotFound if there is
+// no such cart, or none any more, ErrMismatch if
 // the cart has other stocks, and those of Stock.Confirm; the Cart comes with them if they are the answers of lines.
 func (g *Group) Confirm(ctx context.Context, id string, stocks ...string) (_ Cart, err error) {
 	defer edge(&err)
-	return g.confirm(ctx, actConfirm, id, stocks)
-}
-
-// ConfirmLate is Confirm for a payment that may have come too late. While the cart is held, it does what Confirm does. If its time is
-// over, each line takes its units again, as far as they are left, as Stock.ConfirmLate does: that is not all or none. Cart.Outcome
-// is Granted or Replayed if every line has units, and Grant.Missing of a line is how many it could not get. Else it is that of the
-// first line that has none, SoldOut for example, while others may have theirs: Cart.Lines say which, and what is missing is to be
-// refunded. The same call again tries those once more.
-//
-// If a line was cancelled or its sale was taken back, or a stock is Paused or Suspended, nothing is sold. Errors are those of
-// Confirm.
-func (g *Group) ConfirmLate(ctx context.Context, id string, stocks ...string) (_ Cart, err error) {
-	defer edge(&err)
-	return g.confirm(ctx, actLate, id, stocks)
-}
-
-func (g *Group) confirm(ctx context.Context, v verb, id string, stocks []string) (Cart, error) {
 	t, err := g.find(ctx, id, stocks)
 	switch {
 	case err != nil:
@@ -141,7 +128,7 @@ func (g *Group) confirm(ctx context.Context, v verb, id string, stocks []string)
 	case len(t.stocks) == 0:
 		return Cart{}, t.at.verdict([]int64{stockNone, 0, 0})
 	}
-	return t.grants(ctx, v)
+	return t.grants(ctx, actConfirm, slices.Repeat([]string{"0"}, len(t.stocks))...)
 }
 
 // Cancel gives back what the cart with that id holds, and reports whether this call did so. It is false if the cart's time was over,
@@ -303,6 +290,12 @@ func (t *cartStocks) grants(ctx context.Context, v verb, args ...string) (Cart, 
 		l.Grant, l.Err = s.won(doneIn(reply, i, sent), t.id)
 	}
 	failed := c.finish()
+	for _, l := range c.Lines { // what one line has is no decision while another may get its units later
+		if o := l.Grant.Outcome; v == actConfirm && failed == nil && o != 0 && !o.Final() {
+			c.Outcome = o
+			break
+		}
+	}
 	if err != nil && c.Won() { // unconfirmed; what was refused is forgotten by no failover
 		return Cart{}, err
 	}
@@ -342,7 +335,7 @@ func checkLines(what string, lines []Line) ([]Line, error) {
 		if i > 0 && l.Stock == sorted[i-1].Stock {
 			return nil, errs.InvalidOption(what, fmt.Sprintf("%.64q", l.Stock), "each of another stock")
 		}
-		if err := checkN(l.N); err != nil {
+		if err := checkN("n", l.N); err != nil {
 			return nil, fmt.Errorf("line %.64q: %w", l.Stock, err)
 		}
 	}

@@ -38,7 +38,7 @@ type cartAnswer struct {
 	never bool // the cart was cancelled before it was made, and no stock was asked
 }
 
-// do does one verb on the lines, in the order of their names: 'R', 'C', 'L' or 'X'.
+// do does one verb on the lines, in the order of their names: 'R', 'C' or 'X'.
 func (m *cartModel) do(verb, id, claimant string, lines []stock.Line, ttl time.Duration) (a cartAnswer) {
 	what := ""
 	for _, l := range lines {
@@ -59,14 +59,14 @@ func (m *cartModel) do(verb, id, claimant string, lines []stock.Line, ttl time.D
 		return cartAnswer{err: stock.ErrMismatch}
 	}
 	after := map[string]*requestModel{}
-	refused, fresh, old := false, 0, 0
+	refused, undecided, fresh, old := false, false, 0, 0
 	var wrote []bool
 	for _, l := range lines {
 		s := m.stocks[l.Stock].copy()
 		before := s.acts[id]
-		state := ""
+		state, vain := "", false
 		if before != nil {
-			state = before.state
+			state, vain = before.state, before.vain
 		}
 		g := stock.LineGrant{Stock: l.Stock}
 		switch verb {
@@ -74,17 +74,15 @@ func (m *cartModel) do(verb, id, claimant string, lines []stock.Line, ttl time.D
 			g.Grant, g.Err = s.reserve(id, claimant, l.N, ttl, false)
 		case "C":
 			g.Grant, g.Err = s.confirm(id, 0)
-		case "L":
-			g.Grant, g.Err = s.late(id)
 		case "X":
 			var back bool
 			back, g.Err = s.cancel(id)
 			a.back = a.back || back
 		}
-		writes := before == nil && s.acts[id] != nil || before != nil && s.acts[id].state != state
+		writes := before == nil && s.acts[id] != nil || before != nil && (s.acts[id].state != state || s.acts[id].vain != vain)
 		switch {
-		case g.Err != nil || verb != "X" && !g.Grant.Won() && (verb != "L" || g.Grant.Outcome > stock.UserLimit):
-			refused = true
+		case g.Err != nil || verb != "X" && !g.Grant.Won() && (verb != "C" || g.Grant.Outcome != stock.Expired):
+			refused, undecided = true, undecided || !g.Grant.Outcome.Final()
 		case writes:
 			fresh++
 		default:
@@ -103,7 +101,10 @@ func (m *cartModel) do(verb, id, claimant string, lines []stock.Line, ttl time.D
 	if refused {
 		a.back = false
 		for i := range a.lines {
-			if wrote[i] {
+			switch {
+			case verb == "C" && !undecided && a.lines[i].Grant.Outcome == stock.Cancelled: // of an id that was unknown, too
+				m.stocks[a.lines[i].Stock] = after[a.lines[i].Stock]
+			case wrote[i]:
 				a.lines[i].Grant = stock.Grant{}
 			}
 		}
@@ -181,7 +182,7 @@ func walkCarts(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 			s.settle()
 		}
 		id, claimant := fmt.Sprint("id", rnd.IntN(16)), []string{"ann", "bob;1", "c\nd", "dan"}[rnd.IntN(4)]
-		verb, ttl := string("RRRCCLX"[rnd.IntN(7)]), time.Duration(1+rnd.IntN(20))*life
+		verb, ttl := string("RRRCCCX"[rnd.IntN(7)]), time.Duration(1+rnd.IntN(20))*life
 		var lines []stock.Line
 		for i, name := range names {
 			if a := m.stocks[name].acts[id]; a != nil && a.asked > 0 && rnd.IntN(8) > 0 {
@@ -205,11 +206,6 @@ func walkCarts(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 				got, err := s.Confirm(ctx, id)
 				require.ErrorIs(t, err, wantErr)
 				require.Equal(t, want.Outcome, got.Outcome)
-			case "L":
-				want, wantErr := m.stocks[l.Stock].late(id)
-				got, err := s.ConfirmLate(ctx, id)
-				require.ErrorIs(t, err, wantErr)
-				require.Equal(t, want.Outcome, got.Outcome)
 			case "X":
 				want, _ := m.stocks[l.Stock].cancel(id)
 				got, err := s.Cancel(ctx, id)
@@ -229,7 +225,7 @@ func walkCarts(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 			}
 		}
 		var want cartAnswer
-		confirms := verb == "C" || verb == "L"
+		confirms := verb == "C"
 		_, cancelled := m.known[id]
 		if !confirms || len(asked) > 0 {
 			want = m.call(wire.n, verb, id, claimant, asked, ttl)
@@ -248,8 +244,6 @@ func walkCarts(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 			c, got.err = g.Reserve(ctx, id, claimant, lines, ttl)
 		case verb == "C":
 			c, got.err = g.Confirm(ctx, id, stocks...)
-		case verb == "L":
-			c, got.err = g.ConfirmLate(ctx, id, stocks...)
 		default:
 			got.back, got.err = g.Cancel(ctx, id, stocks...)
 		}
@@ -398,6 +392,7 @@ func TestACartThatIsBrokenOffSellsNothingTwiceAndIsCompletedByTheNextTry(t *test
 			if verb == "R" {
 				args = append(args, "ann", "3600000", "2", "2", "2")
 			} else {
+				args = append(args, "0", "0", "0")
 				_, err := g.Reserve(ctx, "id", "ann", lines(2, names...), time.Hour)
 				require.NoError(t, err)
 			}

@@ -29,7 +29,7 @@ func (s *Stock) Resize(ctx context.Context, limit int64) (err error) {
 
 // Pause has the stock grant nothing until Resume: a claim or a reservation that has no units yet is answered Paused, by every process.
 // All else goes on. What was granted is answered as before; reservations can be confirmed, extended and cancelled, and expire at
-// their time; units can be returned; the end comes when it comes. ConfirmLate takes no units again meanwhile.
+// their time; units can be returned; the end comes when it comes. Confirm takes no units again meanwhile.
 //
 // Paused is the seller's wish, and Resume ends it. Suspended is a doubt about the records, and Restore ends it: while it lasts
 // nothing is confirmed either. A stock may be both. Then it is answered as Suspended, and Restore leaves it paused.

@@ -75,7 +75,7 @@ func TestAPausedStockGrantsNothingAndConfirmsWhatItHolds(t *testing.T) {
 		answer(stock.Replayed)(s.Reserve(ctx, "a", "a", 1, time.Hour))
 		answer(stock.Granted)(s.Extend(ctx, "a", 2*time.Hour))
 		answer(stock.Granted)(s.Confirm(ctx, "a"))
-		answer(stock.Granted)(s.ConfirmLate(ctx, "b"))
+		answer(stock.Granted)(s.Confirm(ctx, "b"))
 		ok, err := s.Cancel(ctx, "c")
 		require.NoError(t, err)
 		require.True(t, ok)

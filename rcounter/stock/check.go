@@ -11,20 +11,13 @@ import (
 
 // checkRequest refuses the arguments of a request or reservation.
 func checkRequest(id, claimant string, n int64) error {
-	return cmp.Or(keyname.Required("id", id), keyname.Required("claimant", claimant), checkN(n))
+	return cmp.Or(keyname.Required("id", id), keyname.Required("claimant", claimant), checkN("n", n))
 }
 
-func checkN(n int64) error {
+// checkN refuses a number of units.
+func checkN(what string, n int64) error {
 	if n < 1 || n > maxLimit {
-		return errs.InvalidOption("n", n, fmt.Sprintf("between 1 and %d", int64(maxLimit)))
-	}
-	return nil
-}
-
-// checkKeep refuses a number of units to keep of several.
-func checkKeep(keep int64) error {
-	if keep < 1 || keep > maxLimit {
-		return errs.InvalidOption("keep", keep, fmt.Sprintf("between 1 and %d", int64(maxLimit)))
+		return errs.InvalidOption(what, n, fmt.Sprintf("between 1 and %d", int64(maxLimit)))
 	}
 	return nil
 }

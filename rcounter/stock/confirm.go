@@ -5,60 +5,61 @@ import (
 	"context"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// Confirm sells the units of a reservation and returns them: Granted the first time, Replayed from then on. It works until the
-// reservation's time is over, also if the stock does not sell any more. If it comes too late, it sells nothing, and the answer is
-// Expired: ConfirmLate may still get the units. If the reservation was cancelled, it is Cancelled; if the sale was taken back by
-// ReturnOnce, Returned. A stock that is Suspended confirms nothing: the outcome is Suspended. One round trip, repeated until
-// answered.
+// Paid is how many units of a reservation were paid for, at least 1, if not all that it holds.
+type Paid int64
+
+// Confirm is the verb for a payment, in time or late: it sells the units of a reservation, and says how many of those that were paid for
+// are to be refunded. One round trip, repeated until answered.
 //
-// Errors: ErrNotFound if there is no reservation of that id, or none any more (Spec.Remember), or no stock; ErrMismatch if the id is
-// that of a ClaimOnce; ErrInvalidName; ErrNotReplicated; and those of Claim.
-func (s *Stock) Confirm(ctx context.Context, id string) (_ Grant, err error) {
+// While the reservation is held, its units are sold. With Paid, the first so many are, and the rest go back. If its time is over, it
+// takes its units again, as a new claim under the same id: as many as are left and its claimant may have.
+//
+//   - Granted, by this call, or Replayed, by an earlier one: Grant.N units are sold.
+//   - Expired: its time was over, and not one unit was to be had: all were taken, the claimant has as many as it may, or the sale has ended.
+//   - Cancelled: it was cancelled, or the stock does not know the id.
+//   - Returned: its sale was taken back by Return.
+//   - Suspended, Paused, NotStarted: the stock does not sell now. Nothing is decided. Call again.
+//
+// All but the last is final (Outcome.Final): every later Confirm of the id, by any process, has the same units, though more may be left
+// by then, and a Reserve of the id gets none. Grant.Missing is how many units the payment was for that the reservation does not have:
+// give the money for those back, once for each id. It is counted from Paid, or else from what was held. It is 0 if that is not known:
+// the stock does not know the id, and Paid was not given.
+//
+// What is decided is remembered for as long as Spec.Remember says; what is sold, until the retention is over.
+//
+// Errors: ErrNotFound if there is no stock: nothing is decided, and only the caller's own records can tell. ErrMismatch if the id is
+// that of a Claim; ErrInvalidName; ErrInvalidOption for paid; ErrNotReplicated; and those of Claim.
+func (s *Stock) Confirm(ctx context.Context, id string, paid ...Paid) (_ Grant, err error) {
 	defer edge(&err)
-	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
+	n, refused := onePaid(paid)
+	if err := cmp.Or(s.usable(), keyname.Required("id", id), refused); err != nil {
 		return Grant{}, err
 	}
-	return s.granted(ctx, act{verb: actConfirm, id: id})
+	g, err := s.granted(ctx, act{verb: actConfirm, id: id, n: n})
+	return g.paid(n), err
 }
 
-// ConfirmLate is Confirm for a payment that may have come too late. While the reservation is held it does what Confirm does. If its
-// time is over, it takes its units again, as many as are left and its claimant may have: Granted, with Grant.N units, and
-// Grant.Missing is how many of those that the reservation asked for it does not have and somebody should refund. From then on that
-// is the answer (Replayed), also if more units are left later. One round trip, repeated until answered.
-//
-// To take units again is a new claim under the same id. It can be refused: SoldOut or UserLimit if not one unit is to be had,
-// Ended, Suspended or Paused if the stock does not sell now. Then nothing has changed, and the call may be repeated. So a refusal is not the
-// last word: a unit may come back, and another process that was told of the same payment gets it while this one refunds. Call Cancel
-// and then ConfirmLate once more before money moves. Either it has units, by whoever was quicker, or it is Cancelled for good.
-//
-// A reservation that was cancelled stays so: the answer is Cancelled, and nothing is sold. Whoever cancelled it was told that the units
-// went back, and may have refunded the payment. If its sale was taken back, the answer is Returned.
-//
-// Errors: those of Confirm. ErrNotFound also says that the reservation was forgotten (Spec.Remember after its end): then nobody
-// knows how many units it had, and ClaimOnce under a new id is the way to get some.
-func (s *Stock) ConfirmLate(ctx context.Context, id string) (_ Grant, err error) {
-	defer edge(&err)
-	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
-		return Grant{}, err
+// onePaid is how many units were paid for, 0 for all.
+func onePaid(paid []Paid) (int64, error) {
+	switch {
+	case len(paid) == 0:
+		return 0, nil
+	case len(paid) > 1:
+		return 0, errs.InvalidOption("paid", len(paid), "given once at most")
 	}
-	return s.granted(ctx, act{verb: actLate, id: id})
+	return int64(paid[0]), checkN("paid", int64(paid[0]))
 }
 
-// ConfirmPart sells the first keep units of a reservation and gives the rest back, in one step: the customer paid for so many of
-// them. keep is at least 1, and at most what is held, else the error is ErrMismatch. Grant.N is keep, and Grant.Missing how many
-// of the units that were asked for the reservation does not have. If it was confirmed before, the answer is what was confirmed
-// then, however many that are, and nothing is given back: ReturnPart does. All else is as for Confirm.
-//
-// Errors: those of Confirm, and ErrInvalidOption for keep.
-func (s *Stock) ConfirmPart(ctx context.Context, id string, keep int64) (_ Grant, err error) {
-	defer edge(&err)
-	if err := cmp.Or(s.usable(), keyname.Required("id", id), checkKeep(keep)); err != nil {
-		return Grant{}, err
+// paid is the answer to a payment for n units, 0 for all that were held.
+func (g Grant) paid(n int64) Grant {
+	if n > 0 && g.Outcome.Final() {
+		g.Missing = max(0, n-g.N)
 	}
-	return s.granted(ctx, act{verb: actPart, id: id, n: keep})
+	return g
 }
 
 // Extend has a reservation hold its units for ttl from now, by the server's clock: at least a millisecond, and never shorter than it
@@ -69,7 +70,8 @@ func (s *Stock) ConfirmPart(ctx context.Context, id string, keep int64) (_ Grant
 // nothing has changed. Suspended: not while Restore runs. One round trip, repeated until answered. Until the end of the call the
 // hold may be longer than ttl, by a copy that the network delivers late, but never by more than the caller's patience.
 //
-// Errors: those of Confirm, and ErrInvalidOption for ttl.
+// Errors: ErrNotFound if there is no reservation of that id, or none any more (Spec.Remember), or no stock; ErrMismatch if the id is that
+// of a Claim; ErrInvalidName; ErrInvalidOption for ttl; ErrNotReplicated; and those of Claim.
 func (s *Stock) Extend(ctx context.Context, id string, ttl time.Duration) (_ Grant, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id), checkTTL(ttl)); err != nil {

@@ -34,13 +34,13 @@
 //	|  |                              ReturnOnce, |  | gets its ordinal
 //	|  v                               ReturnAny, |  |
 //	|  held --------------------------------------)--+
-//	|   | Cancel, ConfirmPart, or      ReturnPart,|
-//	|   | its time is over                        |
+//	|   | Cancel, Confirm of a part,  ReturnPart,|
+//	|   | or its time is over                     |
 //	+---+-----------------------------------------+
 //
-// ConfirmLate takes units of a reservation whose time was over again, as a claim does. One rule says how many units a verb with an id
-// gets: all or none, and fewer only where its name says UpTo, or for ConfirmLate, whose customer has paid: Grant.Missing is how many
-// fewer.
+// Confirm takes units of a reservation whose time was over again, as a claim does. One rule says how many units a verb with an id
+// gets: all or none, and fewer only where its name says UpTo, or for a Confirm that comes late, whose customer has paid: Grant.Missing
+// is how many fewer. What a Confirm has decided stays so.
 //
 // A unit that comes back is free under a new ordinal. The record of what it was stays: the number of records still tells
 // whether one is missing, and a late copy of a call that was answered finds its answer. The record of a reservation or request

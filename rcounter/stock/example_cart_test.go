@@ -41,7 +41,7 @@ func ExampleGroup() {
 }
 
 // The verbs of a cart: cancel, and confirm what is late.
-func ExampleGroup_ConfirmLate() {
+func ExampleGroup_Confirm_late() {
 	stocks, end := demoClient()
 	defer end()
 	ctx := context.Background()
@@ -63,7 +63,7 @@ func ExampleGroup_ConfirmLate() {
 	time.Sleep(10 * time.Millisecond) // he pays late
 	_, err = sale.Stock("cap").Claim(ctx, "cid")
 	fmt.Println(err)
-	late, err := sale.ConfirmLate(ctx, "order-2")
+	late, err := sale.Confirm(ctx, "order-2")
 	fmt.Println(late.Won(), err)
 	for _, line := range late.Lines {
 		fmt.Println(" ", line.Stock, line.Grant.Outcome)
@@ -74,6 +74,6 @@ func ExampleGroup_ConfirmLate() {
 	// <nil>
 	// <nil>
 	// false <nil>
-	//   cap sold out
+	//   cap expired
 	//   shirt granted
 }

@@ -51,7 +51,7 @@ func ExampleStock_Reserve() {
 }
 
 // Payments come late, or for only some of the seats, and customers change their minds.
-func ExampleStock_ConfirmLate() {
+func ExampleStock_Confirm_late() {
 	c, end := demoClient()
 	defer end()
 	ctx := context.Background()
@@ -72,18 +72,20 @@ func ExampleStock_ConfirmLate() {
 	show("bob reserves:", g, err)
 	g, err = seats.Extend(ctx, "bob", time.Hour)
 	show("he has more time:", g, err)
-	g, err = seats.ConfirmPart(ctx, "bob", 3)
+	g, err = seats.Confirm(ctx, "bob", stock.Paid(3))
 	show("he pays for three:", g, err)
-	g, err = seats.ConfirmLate(ctx, "ann")
+	g, err = seats.Confirm(ctx, "ann")
 	show("ann has paid:", g, err)
+	fmt.Println("that is decided:", g.Outcome.Final())
 	back, err := seats.ReturnPart(ctx, "bob", 1)
 	fmt.Println("bob keeps one, back:", back, err)
 	// Output:
 	// ann reserves: granted seats: 3 missing: 0
 	// bob reserves: granted seats: 4 missing: 0
 	// he has more time: granted seats: 4 missing: 0
-	// he pays for three: granted seats: 3 missing: 1
+	// he pays for three: granted seats: 3 missing: 0
 	// ann has paid: granted seats: 2 missing: 1
+	// that is decided: true
 	// bob keeps one, back: 2 <nil>
 }
 

@@ -83,7 +83,9 @@ func (s *Stock) answer(d Deed, v done) (a Answer) {
 		a.Err = s.verdict([]int64{v.front, -1, 0})
 	} else if a.Back = v.second > 0; d.Verb != "X" && d.Verb != "B" {
 		a.Back = false
-		a.Grant, a.Err = s.won(v, d.ID)
+		if a.Grant, a.Err = s.won(v, d.ID); d.Verb == "C" {
+			a.Grant = a.Grant.paid(d.N)
+		}
 	}
 	return a
 }

@@ -34,13 +34,23 @@ const (
 	// Returned: this request or reservation was sold units and they were returned. Another id may claim.
 	Returned
 	// Expired: the reservation's time was over, by the server's clock, before it was confirmed. Its units have gone back to the
-	// stock. ConfirmLate takes them again, as far as they are left.
+	// stock. Confirm takes them again, as far as they are left; of Confirm it says that none was.
 	Expired
 	// Cancelled: the reservation was cancelled, perhaps before it was made. Another id may reserve.
 	Cancelled
 	// Paused: the seller has paused the sale. It grants again after Resume.
 	Paused
 )
+
+// Final reports whether o is what has become of a request or reservation, and not only the answer of this moment: Granted, Replayed,
+// Returned, Expired or Cancelled. A call that was answered so does not get more units when it is made again.
+func (o Outcome) Final() bool {
+	switch o {
+	case Granted, Replayed, Returned, Expired, Cancelled:
+		return true
+	}
+	return false
+}
 
 // Grant is the answer to a claim or a reservation. The zero Grant is no answer.
 type Grant struct {
@@ -51,8 +61,8 @@ type Grant struct {
 	Ordinal int64
 	// N is the number of units, if Won: Ordinal to Ordinal + N - 1.
 	N int64
-	// Missing is how many units fewer that is than the request or reservation asked for: what ClaimUpTo, ReserveUpTo and
-	// ConfirmLate could not get, and what ConfirmPart and ReturnPart gave back.
+	// Missing is how many units fewer that is than the request or reservation asked for: what ClaimUpTo and ReserveUpTo could not
+	// get, and what ReturnPart gave back. Of Confirm it is how many of the units that were paid for are to be refunded.
 	Missing int64
 	// Request is the id of the record of the units, if Won: that of ClaimOnce or Reserve, or one that ClaimAny made. Empty for Claim.
 	Request string

@@ -217,7 +217,9 @@ func (f found) holding(id, text string) (Holding, bool) {
 	case "R":
 		h.Outcome = Returned
 	case "C":
-		h.Outcome = Cancelled
+		if h.Outcome = Cancelled; q.n == 0 && q.asked > 0 { // its time was over before
+			h.Outcome = Expired
+		}
 	case "E":
 		h.Outcome = Expired
 	default:

@@ -44,12 +44,8 @@ func stockVerbs(s *stock.Stock) map[string]func() error {
 			_, err := s.Confirm(ctx, "h")
 			return inSomeOrder(err)
 		},
-		"ConfirmLate": func() error {
-			_, err := s.ConfirmLate(ctx, "h")
-			return inSomeOrder(err)
-		},
-		"ConfirmPart": func() error {
-			_, err := s.ConfirmPart(ctx, "h", 1)
+		"Confirm a part": func() error {
+			_, err := s.Confirm(ctx, "h", stock.Paid(1))
 			return inSomeOrder(err)
 		},
 		"Extend": func() error {
@@ -209,8 +205,7 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 			"ClaimUpTo":            func() error { _, err := s.ClaimUpTo(ctx, id, "u", 1); return err },
 			"ReserveUpTo":          func() error { _, err := s.ReserveUpTo(ctx, id, "u", 1, time.Minute); return err },
 			"Confirm":              func() error { _, err := s.Confirm(ctx, id); return err },
-			"ConfirmLate":          func() error { _, err := s.ConfirmLate(ctx, id); return err },
-			"ConfirmPart":          func() error { _, err := s.ConfirmPart(ctx, id, 1); return err },
+			"Confirm a part":       func() error { _, err := s.Confirm(ctx, id, stock.Paid(1)); return err },
 			"Extend":               func() error { _, err := s.Extend(ctx, id, time.Minute); return err },
 			"ReturnPart":           func() error { _, err := s.ReturnPart(ctx, id, 1); return err },
 			"Cancel":               func() error { _, err := s.Cancel(ctx, id); return err },
@@ -229,8 +224,8 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		refused("ClaimUpTo", err, stock.ErrInvalidOption, "n is", dec(n))
 		_, err = s.ReserveUpTo(ctx, "h", "u", n, time.Minute)
 		refused("ReserveUpTo", err, stock.ErrInvalidOption, "n is", dec(n))
-		_, err = s.ConfirmPart(ctx, "h", n)
-		refused("ConfirmPart", err, stock.ErrInvalidOption, "keep is", dec(n))
+		_, err = s.Confirm(ctx, "h", stock.Paid(n))
+		refused("Confirm a part", err, stock.ErrInvalidOption, "paid is", dec(n))
 		_, err = s.ReturnPart(ctx, "h", n)
 		refused("ReturnPart", err, stock.ErrInvalidOption, "keep is", dec(n))
 		refused("Resize", s.Resize(ctx, n), stock.ErrInvalidOption, "limit", dec(n))
@@ -403,9 +398,8 @@ func second[A any](_ A, err error) error { return err }
 func cartVerbs(g *stock.Group, lines []stock.Line) map[string]func(id string) error {
 	names := namesOf(lines)
 	return map[string]func(id string) error{
-		"Reserve":     func(id string) error { return second(g.Reserve(ctx, id, "u", lines, time.Minute)) },
-		"Confirm":     func(id string) error { return second(g.Confirm(ctx, id, names...)) },
-		"ConfirmLate": func(id string) error { return second(g.ConfirmLate(ctx, id, names...)) },
-		"Cancel":      func(id string) error { return second(g.Cancel(ctx, id, names...)) },
+		"Reserve": func(id string) error { return second(g.Reserve(ctx, id, "u", lines, time.Minute)) },
+		"Confirm": func(id string) error { return second(g.Confirm(ctx, id, names...)) },
+		"Cancel":  func(id string) error { return second(g.Cancel(ctx, id, names...)) },
 	}
 }

@@ -20,7 +20,7 @@ const (
 	KindExpired   Kind = "expired"   // the time of a reservation was over, and N units went back
 	KindCancelled Kind = "cancelled" // a reservation was cancelled, or confirmed in part, and N units went back
 	KindGrant     Kind = "grant"     // units are sold: claimed, or their reservation was confirmed
-	KindLate      Kind = "late"      // units are sold, by ConfirmLate after the time of the reservation
+	KindLate      Kind = "late"      // units are sold, by a Confirm after the time of the reservation
 	KindReturn    Kind = "return"    // sold units came back: all of a grant, or a part of it
 )
 

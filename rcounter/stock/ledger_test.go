@@ -170,10 +170,10 @@ func TestTheLedgerHasEveryEventInItsOrder(t *testing.T) {
 	do(s.ReturnAny(ctx, part))
 	do(s.Return(ctx, "dan", 3))
 	do(s.ReturnOnce(ctx, "a"))
-	do(s.ConfirmLate(ctx, "c"))
+	do(s.Confirm(ctx, "c"))
 	do(s.Reserve(ctx, "g", "gil", 3, time.Hour))
 	do(s.Extend(ctx, "g", 2*time.Hour))
-	do(s.ConfirmPart(ctx, "g", 2))
+	do(s.Confirm(ctx, "g", stock.Paid(2)))
 	do(s.ReturnPart(ctx, "g", 1))
 	do(s.ActsAs(ctx, "call", stock.Deed{Verb: "R", ID: "e", Claimant: "eve", N: 1, TTL: time.Hour}, stock.Deed{Verb: "B", ID: "d"}, stock.Deed{Verb: "R", ID: "f", Claimant: "eve", N: 2, TTL: time.Hour}))
 	var got []string
@@ -260,12 +260,12 @@ func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 	raw := srv.Client(t)
 	far := "9007199254740991"
 	for name, args := range map[string][]string{
-		"acts": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "B", "return", far, "0", "O", "more", far, "d", "2", "X", "forbidden", far,
-			"L", "late", far, "P", "part", far, "1", "E", "extend", far, "7200000", "B", "keep", far, "1"},
+		"acts": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "0", "B", "return", far, "0", "O", "more", far, "d", "2", "X", "forbidden", far,
+			"C", "late", far, "0", "C", "part", far, "1", "E", "extend", far, "7200000", "B", "keep", far, "1"},
 		"acts back":          {"call", "0", far, "X", "cancel", far, "B", "return", far, "0"},
-		"acts in a straight": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "O", "more", far, "d", "2"},
+		"acts in a straight": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "0", "O", "more", far, "d", "2"},
 		"acts reserve":       {"call", "0", far, "R", "new", far, "c", "1", "3600000"},
-		"acts confirm":       {"call", "0", far, "C", "confirm", far},
+		"acts confirm":       {"call", "0", far, "C", "confirm", far, "0"},
 		"acts cancel":        {"call", "0", far, "X", "cancel", far},
 		"claim":              {"call", "0", "ann", "bob"},
 		"any":                {"call", "0", "2"},

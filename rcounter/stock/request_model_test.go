@@ -20,6 +20,8 @@ type act struct {
 	kind     string // once, reserve, or forbidden: cancelled before it was made
 	claimant string
 	asked, n int64
+	held     int64 // of a reservation: how many it held
+	vain     bool  // expired, and nothing is sold any more
 	ordinal  int64
 	deadline time.Duration
 	ended    time.Duration // when it became returned, cancelled or expired
@@ -153,8 +155,15 @@ func (m *requestModel) reserve(id, claimant string, n int64, ttl time.Duration, 
 	if got == 0 {
 		return refused, nil
 	}
-	m.acts[id] = &act{state: "held", kind: "reserve", claimant: claimant, asked: n, n: got, deadline: m.now + ttl}
+	m.acts[id] = &act{state: "held", kind: "reserve", claimant: claimant, asked: n, n: got, held: got, deadline: m.now + ttl}
 	return m.acts[id].has(stock.Granted, id), nil
+}
+
+// paid is the answer to a payment for what a held.
+func (a *act) paid(o stock.Outcome, id string) stock.Grant {
+	g := a.has(o, id)
+	g.Missing = a.held - a.n
+	return g
 }
 
 // answered is the answer to an act on a reservation that is not held; false if it is held.
@@ -168,42 +177,47 @@ func (m *requestModel) answered(id string) (stock.Grant, error, bool) {
 	case a.kind != "reserve":
 		return stock.Grant{}, stock.ErrMismatch, true
 	case a.over() != 0:
-		return stock.Grant{Outcome: a.over()}, nil, true
+		return stock.Grant{Outcome: a.over(), Missing: a.held}, nil, true
 	case a.state == "granted":
-		return a.has(stock.Replayed, id), nil, true
+		return a.paid(stock.Replayed, id), nil, true
 	}
 	return stock.Grant{}, nil, false
 }
 
-// confirm sells what is held, or keep of it.
-func (m *requestModel) confirm(id string, keep int64) (stock.Grant, error) {
-	if g, err, answered := m.answered(id); answered {
+// confirm sells what is held, or what is left of it; pays is how many were paid for, 0 for all.
+func (m *requestModel) confirm(id string, pays int64) (g stock.Grant, err error) {
+	defer func() {
+		if pays > 0 && g.Outcome.Final() {
+			g.Missing = max(0, pays-g.N)
+		}
+	}()
+	a := m.acts[id]
+	if a == nil {
+		m.cancel(id)
+		return stock.Grant{Outcome: stock.Cancelled}, nil
+	}
+	late := a.state == "expired" && !a.vain
+	if g, err, answered := m.answered(id); answered && !late {
 		return g, err
 	}
-	a := m.acts[id]
-	if keep > a.n {
-		return stock.Grant{}, stock.ErrMismatch
+	n := a.n
+	if pays > 0 {
+		n = min(n, pays)
 	}
-	if keep > 0 {
-		a.n = keep
+	if late {
+		got, refused := m.fits(a.claimant, n, true)
+		switch {
+		case refused.Outcome == stock.Paused:
+			return refused, nil
+		case got == 0:
+			a.vain, a.ended = true, m.now
+			return stock.Grant{Outcome: stock.Expired, Missing: a.held}, nil
+		}
+		n = got
 	}
-	a.state, a.ordinal = "granted", m.seq+1
-	m.seq += a.n
-	return a.has(stock.Granted, id), nil
-}
-
-func (m *requestModel) late(id string) (stock.Grant, error) {
-	a := m.acts[id]
-	if a == nil || a.state != "expired" {
-		return m.confirm(id, 0)
-	}
-	got, refused := m.fits(a.claimant, a.n, true)
-	if got == 0 {
-		return refused, nil
-	}
-	a.state, a.n, a.ordinal = "granted", got, m.seq+1
-	m.seq += got
-	return a.has(stock.Granted, id), nil
+	a.state, a.n, a.ordinal = "granted", n, m.seq+1
+	m.seq += n
+	return a.paid(stock.Granted, id), nil
 }
 
 func (m *requestModel) extend(id string, ttl time.Duration) (stock.Grant, error) {
@@ -225,8 +239,8 @@ func (m *requestModel) cancel(id string) (bool, error) {
 		m.acts[id] = &act{state: "cancelled", kind: "forbidden", ended: m.now}
 	case a.kind == "once":
 		return false, stock.ErrMismatch
-	case a.state == "expired":
-		a.state, a.kind, a.ended = "cancelled", "forbidden", m.now
+	case a.state == "expired" && !a.vain:
+		a.vain, a.ended = true, m.now
 	case a.state == "held":
 		a.state, a.ended = "cancelled", m.now
 		return true, nil
@@ -244,7 +258,7 @@ func (m *requestModel) look(id string) stock.Holding {
 	if h.Outcome == 0 {
 		h.Outcome = stock.Replayed
 	}
-	if a.kind == "forbidden" {
+	if a.kind == "forbidden" || a.vain {
 		h.N = 0
 	}
 	return h
@@ -357,18 +371,14 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 			got, err := verb(ctx, id, claimant, n, ttl)
 			want.Until = got.Until
 			same(fmt.Sprintf("reserve %d %s %q %d", op%2, id, claimant, n), want, got, wantErr, err)
-		case op < 44:
+		case op < 47:
 			want, wantErr := full(m.confirm(id, 0))
 			got, err := s.Confirm(ctx, id)
 			same("confirm "+id, want, got, wantErr, err)
-		case op < 47:
-			want, wantErr := full(m.confirm(id, n))
-			got, err := s.ConfirmPart(ctx, id, n)
-			same(fmt.Sprintf("confirm part %s %d", id, n), want, got, wantErr, err)
 		case op < 51:
-			want, wantErr := full(m.late(id))
-			got, err := s.ConfirmLate(ctx, id)
-			same("confirm late "+id, want, got, wantErr, err)
+			want, wantErr := full(m.confirm(id, n))
+			got, err := s.Confirm(ctx, id, stock.Paid(n))
+			same(fmt.Sprintf("confirm %d of %s", n, id), want, got, wantErr, err)
 		case op < 55:
 			ttl := time.Duration(1+rnd.IntN(20)) * life
 			asked := srv.Embedded != nil // the clock of the other goes on between a copy and the next

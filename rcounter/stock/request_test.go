@@ -198,7 +198,6 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 			require.False(t, g.Won())
 		}
 	}
-	over(stock.Expired)(s.Confirm(ctx, "a"))
 	over(stock.Expired)(s.Reserve(ctx, "a", "ann", 2, time.Minute))
 	st, err := s.Inspect(ctx)
 	require.NoError(t, err)
@@ -211,8 +210,9 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 	over(stock.Cancelled)(s.Reserve(ctx, "unmade", "ann", 1, time.Minute))
 	over(stock.Cancelled)(s.ClaimOnce(ctx, "unmade", "ann", 1))
 	over(stock.Cancelled)(s.Confirm(ctx, "unmade"))
-	over(stock.Cancelled)(s.ConfirmLate(ctx, "unmade"))
-	_, err = s.Confirm(ctx, "unknown")
+	over(stock.Cancelled)(s.Confirm(ctx, "unknown"))
+	over(stock.Cancelled)(s.Reserve(ctx, "unknown", "ann", 1, time.Minute))
+	_, err = s.Extend(ctx, "none", time.Minute)
 	require.ErrorIs(t, err, stock.ErrNotFound)
 
 	for _, id := range []string{"c", "d"} {
@@ -231,7 +231,6 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	over(stock.Returned)(s.Confirm(ctx, "b"))
-	over(stock.Returned)(s.ConfirmLate(ctx, "b"))
 	over(stock.Returned)(s.Extend(ctx, "b", time.Minute))
 	st, err = s.Inspect(ctx)
 	require.NoError(t, err)

@@ -44,8 +44,8 @@ func (s *Stock) reserve(ctx context.Context, a act) (Grant, error) {
 }
 
 // Cancel gives back the units of a reservation, and reports whether this call did so. It is false if the reservation was confirmed (and
-// stays so) or cancelled before. It is also false if its time was over, or there was no such reservation; then a later ConfirmLate or
-// Reserve of that id is answered Cancelled, for as long as Spec.Remember says. One round trip, repeated until answered.
+// stays so) or cancelled before. It is also false if its time was over, or there was no such reservation; then no later Confirm or
+// Reserve of that id gets units, for as long as Spec.Remember says. One round trip, repeated until answered.
 func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {

@@ -49,7 +49,7 @@ func (s *Stock) ReturnOnce(ctx context.Context, request string) (_ bool, err err
 // queue that delivers a message twice. ReturnOnce gives back all.
 func (s *Stock) ReturnPart(ctx context.Context, request string, keep int64) (returned int64, err error) {
 	defer edge(&err)
-	if err := cmp.Or(s.usable(), keyname.Required("id", request), checkKeep(keep)); err != nil {
+	if err := cmp.Or(s.usable(), keyname.Required("id", request), checkN("keep", keep)); err != nil {
 		return 0, err
 	}
 	return s.undo(ctx, act{verb: actReturn, id: request, n: keep})

@@ -106,7 +106,7 @@ func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
 	}
 	verbs := "RRRRRROOCCCXX"
 	if rng.IntN(4) == 0 {
-		verbs += "VULPEBXX"
+		verbs += "VUEEBXX"
 	}
 	used, last := map[string]bool{}, args[2]
 	for range 1 + rng.IntN(4) {
@@ -115,7 +115,7 @@ func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
 		if strings.Contains("ROVU", verb) && rng.IntN(8) > 0 {
 			id = fmt.Sprint("id", i, ".", rng.IntN(3)) // a new one
 		}
-		if strings.Contains("CXPEL", verb) && len(held) > 0 && rng.IntN(10) > 0 {
+		if strings.Contains("CXE", verb) && len(held) > 0 && rng.IntN(10) > 0 {
 			id = held[rng.IntN(len(held))]
 		}
 		if used[id] {
@@ -131,7 +131,9 @@ func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
 			args = append(args, verb, id, own, claimant, n, fmt.Sprint(2000+1000*rng.IntN(40)))
 		case "O", "U":
 			args = append(args, verb, id, own, claimant, n)
-		case "P", "B":
+		case "C":
+			args = append(args, verb, id, own, []string{"0", "0", "0", n}[rng.IntN(4)])
+		case "B":
 			args = append(args, verb, id, own, n)
 		case "E":
 			args = append(args, verb, id, own, "90000")

@@ -131,13 +131,14 @@ func (s reservedGoods) claim(ctx context.Context, user string) (bought, error) {
 // lookup sells what is still held for user: the user asked for it, and the claim was not refused.
 func (s reservedGoods) lookup(ctx context.Context, user string) (bought, error) {
 	for n := 1; n <= maxHolds; n++ {
-		g, err := s.stock.Confirm(ctx, holdID(user, n))
+		h, err := s.stock.LookupID(ctx, holdID(user, n))
 		switch {
-		case errors.Is(err, stock.ErrNotFound):
-			return bought{}, nil
-		case err == nil && g.Outcome == stock.Expired:
+		case err != nil || h.Outcome == 0:
+			return bought{}, err
+		case h.Outcome == stock.Expired:
 			continue
 		}
+		g, err := s.stock.Confirm(ctx, holdID(user, n))
 		return grantOf(g), err
 	}
 	return bought{}, nil

@@ -32,9 +32,8 @@
 // # What decides
 //
 // The stock decides what a payment has bought, by one act on the order's id; then money moves (stockroom.go). A payment that comes too
-// late takes a unit if one is left (ConfirmLate). If none is, the order is closed in the stock (Cancel) before the money goes back:
-// otherwise a second call of the bank, a moment later, could find a unit that has come back meanwhile, and the customer would have
-// both.
+// late takes a unit if one is left. If none is, the order is closed in the stock by the same act: otherwise a second call of the bank, a
+// moment later, could find a unit that has come back meanwhile, and the customer would have both.
 //
 // Every act is an entry of the stock's ledger, written by the script that does it. The movers (mover.go) bring the order database up to
 // date with them: the entries and the shop's own table of orders in one transaction, each entry once (contrib/ledger).

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -26,19 +27,13 @@ func (r stockroom) reserve(ctx context.Context, order, user string) (orderAnswer
 // The decision is made in the stock, by one act on the order's id, before any money moves. Whoever is told of the same payment again,
 // or at the same time in another process, meets that act's record and comes to the same decision.
 //
-// A payment that comes late gets a unit if one is left. "Nothing left" is not a decision yet: a unit may come back at any moment, and a
-// second copy of the same payment would get it while this one returns the money. So the order is cancelled first. Either the
-// other copy was quicker, and has sold a unit, or none ever will.
+// A payment that comes late gets a unit if one is left. If none is, none ever will be for this order, though units come back. While the
+// sale is paused nothing is decided, and the bank calls again.
 func (r stockroom) paid(ctx context.Context, order string) (orderAnswer, error) {
-	g, err := r.sale.ConfirmLate(ctx, order)
-	a, err := answered(order, g, err)
-	if err != nil || a.State != soldOut && a.State != tooMany && a.State != closed {
-		return a, err
+	g, err := r.sale.Confirm(ctx, order)
+	if err == nil && !g.Outcome.Final() {
+		return orderAnswer{}, fmt.Errorf("the sale is %v", g.Outcome)
 	}
-	if _, err := r.sale.Cancel(ctx, order); err != nil {
-		return orderAnswer{}, err
-	}
-	g, err = r.sale.ConfirmLate(ctx, order)
 	return answered(order, g, err)
 }
 

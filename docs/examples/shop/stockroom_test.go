@@ -91,9 +91,9 @@ func TestALatePaymentThatFoundNothingBuysNothingLater(t *testing.T) {
 	forward(2 * time.Minute)
 	is(t, held)(r.reserve(t.Context(), "b", "bob"))
 	is(t, sold)(r.paid(t.Context(), "b"))
-	is(t, cancelled)(r.paid(t.Context(), "a"))
+	is(t, expired)(r.paid(t.Context(), "a"))
 	is(t, returned)(r.giveBack(t.Context(), "b"))
-	is(t, cancelled)(r.paid(t.Context(), "a"))
+	is(t, expired)(r.paid(t.Context(), "a"))
 	is(t, held)(r.reserve(t.Context(), "c", "cid"))
 }
 
@@ -105,12 +105,12 @@ func TestAnOrderThatWasGivenBackIsNotSoldByALaterCallOfTheBank(t *testing.T) {
 	is(t, cancelled)(r.paid(t.Context(), "a"))
 	is(t, held)(r.reserve(t.Context(), "b", "bob"))
 	forward(2 * time.Minute)
-	is(t, cancelled)(r.giveBack(t.Context(), "b"))
-	is(t, cancelled)(r.paid(t.Context(), "b"))
+	is(t, expired)(r.giveBack(t.Context(), "b"))
+	is(t, expired)(r.paid(t.Context(), "b"))
 }
 
 func TestAPaymentForNoOrderBuysNothing(t *testing.T) {
 	r, _ := shelf(t, 1)
 	is(t, unknown)(r.look(t.Context(), "a"))
-	is(t, unknown)(r.paid(t.Context(), "a"))
+	is(t, cancelled)(r.paid(t.Context(), "a"))
 }

@@ -25,7 +25,8 @@ repeat
     many, fields[many + 1], places[many + 1] = many + 1, 'r:' .. id, at
     if not (now <= ask[at + 2] + 0) then wants = 0 / 0 end -- too late: the rest answers it
     if verb == 'C' or verb == 'X' then
-      at = at + 3
+      if verb == 'C' and ask[at + 3] ~= '0' then wants = 0 / 0 end
+      at = at + (verb == 'C' and 4 or 3)
     elseif verb == 'R' or verb == 'O' or verb == 'V' or verb == 'U' then
       wants, new, whose[new + 1] = wants + ask[at + 4], new + 1, ask[at + 3]
       at = at + ((verb == 'R' or verb == 'V') and 6 or 5)
@@ -66,7 +67,7 @@ repeat
       if verb == 'C' then
         if seq > 9007199254740991 - n then break end
         local ordinal = text(f, seq + 1)
-        a, b, c, d, e = 1, seq + 1, n + 0, asked + 0, 0
+        a, b, c, d, e = 1, seq + 1, n + 0, n + 0, 0
         sold, seq, sells = sold + n, seq + n, true
         r = 'G;' .. ordinal .. ';' .. n .. ';' .. asked .. ';' .. made .. ask[1] .. ';' .. term .. ';' .. claimant
         if keeps then lines[i] = {'grant', ordinal, n, claimant} end

@@ -6,14 +6,15 @@
 --          records do. If it is missing, whoever names the stocks can still confirm and cancel
 -- KEYS[2…] for each of at most 16 stocks the seven keys of stock.lua; no stock is there twice
 -- ARGV[1…3] those of acts.lua
--- ARGV[4]  'R' reserve, 'C' confirm, 'L' confirm late, 'X' cancel
+-- ARGV[4]  'R' reserve, 'C' confirm, 'X' cancel
 -- ARGV[5]  id, which is that of the reservation in each stock
 -- ARGV[6]  the names of the stocks
--- ARGV[7…] 'R': claimant, ms, and for each stock how many units
+-- ARGV[7…] 'R': claimant, ms, and for each stock how many units. 'C': for each stock how many at most, 0 for all
 --
 -- Replies  { 0, 0, 0, ms, then for each stock: the five numbers of acts.lua, epoch, remaining}   ms is the server's time. 'R',
---                              'C': unless every outcome is 1 or 2, nothing was done, and the outcome is 0 where the line was not in
---                              the way. 'L': the same if an outcome is negative, or more than 7; what is left of the others is sold.
+--                              unless every outcome is 1 or 2, nothing was done, and the outcome is 0 where the line was not in
+--                              the way. 'C': the same, but 10 is not in the way either: what is left of the others is sold; and an
+--                              outcome of 11 stands, though it was not so before (confirm in acts.lua forbids an unknown id)
 --                              All outcomes are 11 if the cart was cancelled before it was made
 --          {-1, said, found, i}   the i-th stock has lost records, or has numbers that cannot be: nothing done
 --          {-13, should, has, i}  its ledger has lost entries: nothing done
@@ -61,21 +62,22 @@ local function line(KEYS, ARGV)
   return out, conclude, #set > 0 and was[6] or nil, remember or 3600000, gone and gone - now or 0
 end
 
-local decided, refused, fresh, old, keep = {}, false, 0, 0, 0
+local decided, refused, undecided, fresh, old, keep = {}, false, false, 0, 0, 0
 for i = 1, (#KEYS - 1) / 7 do
   local act = {ARGV[1], ARGV[2], ARGV[3], verb, id, ARGV[3]}
   if verb == 'R' then act[7], act[8], act[9] = ARGV[7], ARGV[8 + i], ARGV[8] end
+  if verb == 'C' then act[7] = ARGV[6 + i] end
   local out, write, left, ended, sells = line({unpack(KEYS, 7 * i - 5, 7 * i + 1)}, act)
   if out[1] ~= 0 then return {out[1], out[2], out[3], i} end
   local outcome = out[5]
-  if outcome < 0 or outcome > (verb == 'L' and 7 or 2) then
-    refused = true
+  if outcome < 0 or outcome > 2 and not (verb == 'C' and outcome == 10) then
+    refused, undecided = true, undecided or outcome < 0 or outcome ~= 9 and outcome ~= 11
   elseif left then
     fresh = fresh + 1
   else
     old = old + 1
   end
-  keep = math.max(keep, (verb == 'C' or verb == 'L') and sells or ended)
+  keep = math.max(keep, verb == 'C' and sells or ended)
   decided[i] = {out, write, left}
 end
 if fresh > 0 and not refused then
@@ -89,8 +91,8 @@ end
 local reply = {0, 0, 0, at}
 for i = 1, #decided do
   local out, write, left = unpack(decided[i], 1, 3)
-  if not (refused and left) then
-    write() -- of a line that is refused: that nothing is left
+  if not (refused and left) or verb == 'C' and not undecided and out[5] == 11 then
+    write() -- of a line that is refused: that nothing is left, or that nothing ever will be sold under the id
   else -- as if it had not been asked
     out[3] = left
     for j = 5, #out do out[j] = 0 end

@@ -11,9 +11,8 @@
 --          'V', id, last, claimant, n, ms    the same, and fewer will do
 --          'O', id, last, claimant, n        claim once: sell n units, all or none
 --          'U', id, last, claimant, n        the same, and fewer will do
---          'C', id, last                     confirm: sell what is held
---          'L', id, last                     confirm late: the same, or if its time is over, sell up to as many of what is left
---          'P', id, last, keep               confirm so many of what is held, and give back the rest
+--          'C', id, last, keep               confirm: sell what is held, or if its time is over, up to as many of what is left;
+--                                            keep is how many of them at most, 0 for all, and what is held beyond that is given back
 --          'E', id, last, ms                 extend: hold what is held for so long from now, if that is longer
 --          'X', id, last                     cancel: give back what is held, or forbid the id
 --          'B', id, last, keep               return: give back what was sold, but the first keep units
@@ -21,13 +20,14 @@
 -- Replies  { 0, epoch, remaining, ms, a, b, c, d, e, a, b, c, d, e …}   ms is the server's time, and five numbers are for each act:
 --            outcome, ordinal, n, asked, ms left   all but 'X' and 'B'. Outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5
 --                                             not started, 6 ended, 7 the claimant has as many as it may have, 8 suspended, 9 it
---                                             was sold and returned, 10 its time is over, 11 it was cancelled, 12 paused
+--                                             was sold and returned, 10 its time is over, 11 it was cancelled, 12 paused. Of 'C',
+--                                             asked is how many were held, and 1, 2, 9, 10 and 11 are its answer from then on
 --            0, n, 0, 0, 0                    'X', 'B': n units came back, by this call
 --            -11, 0, 0, 0, 0                  LATE: the act came too late, and was not done
 --            -1, 0, 0, 0, 0                   the act's record is none
 --            -2, 0, 0, 0, 0                   the ordinals are used up
 --            -3, 0, 0, 0, 0                   the id is that of something else
---            -6, 0, 0, 0, 0                   'C', 'L', 'P', 'E': no such reservation, or no stock
+--            -6, 0, 0, 0, 0                   'E': no such reservation. 'C', 'E': no stock
 --          {-1, said, found}   records are missing, or numbers that cannot be: nothing done
 --          {-11, ms, 0}        the server's time was asked for, or the call is too late: nothing done
 --          {-12, 0, 0}         call again, see more in stock.lua: nothing done
@@ -96,15 +96,29 @@ end
 -- fault is an act's answer without an outcome.
 local function fault(front) return front, 0, 0, 0, 0 end
 
+-- never forbids an id of which nothing is known.
+local function never(i, id)
+  requests, goes = requests + 1, true
+  put(i, 'C;0;0;0;;' .. call .. ';0;')
+  over[#over + 1] = 'C;' .. id
+end
+
+-- had is the id of the call that changed the record last, and how many units the record had when they were held, if it has fewer now:
+-- 'call*units', with what restock appends.
+local function had(r)
+  local by, units = r.by:match('^([^*.]*)%*?(%d*)')
+  return by, tonumber(units) or tonumber(r.by:match('%.(%d+)$') or '') or r.n
+end
+
 -- Each act gets its number, the record that it finds, and what it asks for, and returns the five numbers of its answer.
 local function reserve(i, r, id, claimant, n, ms, verb)
   if r then
     r = parse(r)
     if not r then return fault(-1) end
     n = n + 0
-    if r.state == 'C' and r.n == 0 then return fault(11) end
+    if r.state == 'C' and r.asked == 0 then return fault(11) end
     if r.asked ~= 0 and (r.deadline == 0 or r.asked ~= n) or r.claimant ~= claimant then return fault(-3) end
-    if r.state == 'C' then return fault(11) end
+    if r.state == 'C' then return fault(r.n == 0 and 10 or 11) end
     if r.state == 'R' then return fault(9) end
     if r.state == 'E' or r.state == 'H' and expired(r.deadline, now) then return fault(10) end
     replays = true
@@ -126,7 +140,7 @@ local function once(i, r, id, claimant, n, _, verb)
     r = parse(r)
     if not r then return fault(-1) end
     n = n + 0
-    if r.state == 'C' and r.n == 0 then return fault(11) end
+    if r.state == 'C' and r.asked == 0 then return fault(11) end
     if r.deadline ~= 0 or r.asked ~= n and r.asked ~= 0 or r.claimant ~= claimant then return fault(-3) end
     if r.state == 'R' and r.call ~= call then return fault(9) end
     replays = true
@@ -143,71 +157,77 @@ local function once(i, r, id, claimant, n, _, verb)
   return 1, ordinal, gets, n + 0, 0
 end
 
--- answered is the answer to an act on a reservation that is not held any more, by what became of it.
+-- answered is the answer to an act on a reservation that is not held any more, by what became of it. One that had expired before it was
+-- cancelled, or confirmed in vain, has expired.
 local function answered(r)
-  r = parse(r)
-  if not r then return fault(-1) end
-  if r.state == 'C' then return fault(11) end
+  local by, units = had(r)
+  if r.state == 'C' then return r.n == 0 and r.asked > 0 and 10 or 11, 0, 0, units, 0 end
   if r.deadline == 0 and r.asked ~= 0 then return fault(-3) end
-  if r.state == 'R' then return fault(9) end
-  if r.state ~= 'G' then return fault(10) end
+  if r.state == 'R' then return 9, 0, 0, units, 0 end
+  if r.state ~= 'G' then return 10, 0, 0, units, 0 end
   replays = true
-  return r.by == call and 1 or 2, r.ordinal, r.n, r.asked, 0
+  return by == call and 1 or 2, r.ordinal, r.n, units, 0
 end
 
--- confirm sells the units that are held, or the first keep of them; the others come back.
-local function confirm(i, r, id, keep, _, _, verb)
-  if not r then return fault(-6) end
-  local n, asked, made, deadline, claimant = string.match(r, '^H;0;(%d+);(%d+);([^;]*;)[^;]*;(%d+);(.*)$')
-  if not n then return answered(r) end
-  if expired(deadline, now) then return fault(10) end -- one of more than 128
-  if doubted() then return fault(8) end
-  local k = verb == 'P' and keep + 0 or n + 0
-  local back = n - k
-  if n + 0 > held then return fault(-1) end
-  if back < 0 then return fault(-3) end
-  if seq > 9007199254740991 - k then return fault(-2) end
-  local ordinal = seq + 1
-  sold, held, seq, waiting, goes = sold + k, held - n, seq + k, waiting - 1, true
-  if back > 0 then
-    unheld = unheld + back
-    tally(claimant, -back)
-  end
-  put(i, 'G;' .. digits(ordinal) .. ';' .. digits(k) .. ';' .. asked .. ';' .. made .. call .. ';' .. deadline .. ';' .. claimant)
-  unhold[#unhold + 1] = id
-  if back > 0 then enter('cancelled', 0, back, claimant, id) end
-  enter('grant', ordinal, k, claimant, id)
-  return 1, ordinal, k, asked + 0, 0
-end
-
--- belated confirms what is held, or takes again what is left of a reservation whose time is over. It is a new claim then, under the
--- same id: it needs a stock that sells, and gets new ordinals. What was cancelled stays so: whoever was told that the units came
--- back may have acted on it.
+-- confirm sells the units that are held, or the first keep of them; the others come back. If the time of the reservation is over, it
+-- takes again what is left of them: a new claim then, under the same id, with new ordinals. It needs a stock that sells.
 --
--- The second run finds the record sold by this call. A copy that comes after another late call finds it sold by that one.
-local function belated(i, r, id)
-  local q = r and parse(r)
-  if q and q.state == 'H' and expired(q.deadline, now) then -- one of more than 128: it must end before its units are taken again
+-- What it answers is decided for good, because money has moved: if it sells nothing it writes so. Otherwise a bank calls twice, and a
+-- unit comes back in between: the first call says that all is to be refunded, and the second one sells the unit. So an id of which
+-- nothing is known is forbidden too (TestAPaymentIsAnsweredOnceAndForAll). Only where the stock may sell the units later it decides nothing:
+-- it is suspended or paused, or its start was put off.
+--
+-- The second run finds the record of the first. A copy that comes after another confirmation finds that one's.
+local function confirm(i, r, id, keep)
+  if not r then
+    never(i, id)
+    return fault(11)
+  end
+  local q = parse(r)
+  if not q then return fault(-1) end
+  if q.state ~= 'H' and q.state ~= 'E' then return answered(q) end
+  if q.state == 'H' and expired(q.deadline, now) then -- one of more than 128: it must end before its units are taken again
     aside()
     return fault(10)
   end
-  if not q or q.state ~= 'E' then return confirm(i, r, id) end
-  local claimant = q.claimant
-  if counts[claimant] == nil then
-    counts[claimant] = redis.call('HGET', records, 'u:' .. claimant)
-    local unit = recorded > 0 and redis.call('HGET', users, claimant)
-    if unit and unit:byte(1) ~= 48 then single[claimant] = 1 end
+  if doubted() then return fault(8) end
+  local n, k, claimant = q.n, q.n, q.claimant
+  if keep ~= '0' then k = math.min(k, keep + 0) end
+  if q.state == 'H' then
+    if n > held then return fault(-1) end
+    if seq > 9007199254740991 - k then return fault(-2) end
+    held, waiting = held - n, waiting - 1
+    unhold[#unhold + 1] = id
+    if k < n then
+      unheld = unheld + n - k
+      tally(claimant, k - n)
+      enter('cancelled', 0, n - k, claimant, id)
+    end
+  else
+    local closed = refusal()
+    if closed and closed ~= 6 then return fault(closed) end
+    if counts[claimant] == nil then
+      counts[claimant] = redis.call('HGET', records, 'u:' .. claimant)
+      local unit = recorded > 0 and redis.call('HGET', users, claimant)
+      if unit and unit:byte(1) ~= 48 then single[claimant] = 1 end
+    end
+    k = fits(claimant, k, true)
+    if wrong then return fault(0) end
+    if not k then
+      q.state, q.n, q.by = 'C', 0, call .. '*' .. digits(n)
+      put(i, written(q))
+      over[#over + 1] = 'C;' .. id
+      return 10, 0, 0, n, 0
+    end
+    if seq > 9007199254740991 - k then return fault(-2) end
+    tally(claimant, k)
   end
-  local gets, refused = fits(claimant, q.n, true)
-  if not gets then return fault(refused) end
-  if seq > 9007199254740991 - gets then return fault(-2) end
-  local ordinal = seq + 1
-  sold, seq, goes = sold + gets, seq + gets, true
-  tally(claimant, gets)
-  q.state, q.ordinal, q.n, q.by = 'G', ordinal, gets, call
+  goes = true
+  enter(q.state == 'H' and 'grant' or 'late', seq + 1, k, claimant, id)
+  q.state, q.ordinal, q.n, q.by = 'G', seq + 1, k, k < n and call .. '*' .. digits(n) or call
+  sold, seq = sold + k, seq + k
   put(i, written(q))
-  enter('late', ordinal, gets, claimant, id)
-  return 1, ordinal, gets, q.asked, 0
+  return 1, q.ordinal, k, n, 0
 end
 
 -- extend moves the deadline of a hold, and never to an earlier time. The record names the call that moved it: the second run moves it
@@ -215,7 +235,8 @@ end
 local function extend(i, r, id, ms)
   if not r then return fault(-6) end
   local q = parse(r)
-  if not q or q.state ~= 'H' or expired(q.deadline, now) then return answered(r) end
+  if not q then return fault(-1) end
+  if q.state ~= 'H' or expired(q.deadline, now) then return answered(q) end
   local deadline = now + ms
   if q.by == call or deadline <= q.deadline then
     replays = true
@@ -232,24 +253,19 @@ end
 
 local function cancel(i, r, id)
   if not r then
-    requests, goes = requests + 1, true
-    put(i, 'C;0;0;0;;' .. call .. ';0;')
-    over[#over + 1] = 'C;' .. id
+    never(i, id)
     return fault(0)
   end
   r = parse(r)
   if not r then return fault(-1) end
-  if r.state == 'C' then
-    if r.by ~= call then return fault(0) end
-    return 0, r.n, 0, 0, 0
-  end
+  if r.state == 'C' then return 0, r.by == call and r.n or 0, 0, 0, 0 end
   if r.deadline == 0 and r.asked ~= 0 then return fault(-3) end
   if r.state == 'H' and expired(r.deadline, now) then -- one of more than 128
     aside()
     return fault(0)
   end
-  if r.state == 'E' then -- nothing comes back, and from now on nothing is confirmed late either
-    r.state, r.n, r.by = 'C', 0, call
+  if r.state == 'E' then -- nothing comes back, and from now on nothing is confirmed either
+    r.state, r.n, r.by = 'C', 0, call .. '*' .. digits(r.n)
     put(i, written(r))
     over[#over + 1] = 'C;' .. id
     return fault(0)
@@ -268,23 +284,24 @@ end
 
 -- restock gives back what was sold but the first keep units. The number that is kept, and not the number that comes back, makes it
 -- safe to repeat: a copy that comes after another return finds that it has so few already. A record of which units came back names
--- the call, how many came back by it, and how many units there were at first: 'call.back.first'.
+-- the call, how many came back by it, and how many units there were at first: 'call.back.first', and before that '*units', see had.
 local function restock(i, r, id, keep)
   if not r then return fault(0) end
   r, keep = parse(r), keep + 0
   if not r then return fault(-1) end
-  if r.state == 'R' then return 0, r.by == call and keep == 0 and r.n or 0, 0, 0, 0 end
+  local by, units = had(r)
+  if r.state == 'R' then return 0, by == call and keep == 0 and r.n or 0, 0, 0, 0 end
   if r.state ~= 'G' then return fault(0) end
-  local by, back, first = r.by:match('^(.*)%.(%d+)%.(%d+)$')
+  local back, first = r.by:match('%.(%d+)%.(%d+)$')
   if r.n <= keep then return 0, by == call and r.n == keep and back + 0 or 0, 0, 0, 0 end
   back = r.n - keep
   if back > sold then return fault(-1) end
   sold, unsold = sold - back, unsold + back
   tally(r.claimant, -back)
   if keep > 0 then
-    r.by, r.n = call .. '.' .. digits(back) .. '.' .. (first or digits(r.n)), keep
+    r.by, r.n = call .. '*' .. digits(units) .. '.' .. digits(back) .. '.' .. (first or digits(r.n)), keep
   else
-    r.state, r.by = 'R', call
+    r.state, r.by = 'R', units > r.n and call .. '*' .. digits(units) or call
     over[#over + 1] = 'R;' .. id
   end
   put(i, written(r))
@@ -292,10 +309,10 @@ local function restock(i, r, id, keep)
   return 0, back, 0, 0, 0
 end
 
-local VERBS = {R = reserve, V = reserve, O = once, U = once, C = confirm, L = belated, P = confirm, E = extend, X = cancel, B = restock}
-local WORDS = {R = 6, V = 6, O = 5, U = 5, C = 3, L = 3, P = 4, E = 4, X = 3, B = 4}
+local VERBS = {R = reserve, V = reserve, O = once, U = once, C = confirm, E = extend, X = cancel, B = restock}
+local WORDS = {R = 6, V = 6, O = 5, U = 5, C = 4, E = 4, X = 3, B = 4}
 -- what each answers where there is no stock
-local ABSENT = {R = 4, V = 4, O = 4, U = 4, C = -6, L = -6, P = -6, E = -6, X = 0, B = 0}
+local ABSENT = {R = 4, V = 4, O = 4, U = 4, C = -6, E = -6, X = 0, B = 0}
 
 -- look reads what there is of the acts, which begin at these places in ARGV. It returns the places, or nil if an id is in two.
 local function look()
