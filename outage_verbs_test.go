@@ -175,8 +175,8 @@ func ofPackets(t *testing.T, red, other *redlatch.Client, all verbs) {
 func sale(t *testing.T, red *redlatch.Client, name string) *stock.Stock {
 	s := red.Stocks().Stock(name)
 	require.NoError(t, err1(s.Open(t.Context(), stock.Spec{Limit: 100, PerUser: 9, OpenFor: time.Hour, Ledger: true})))
-	require.NoError(t, err1(s.ClaimOnce(t.Context(), "request", "bob", 2)))
-	require.NoError(t, err1(s.Reserve(t.Context(), "reservation", "bob", 2, time.Hour)))
+	require.NoError(t, err1(s.Claim(t.Context(), "bob", stock.Request{ID: "request", N: 2})))
+	require.NoError(t, err1(s.Reserve(t.Context(), "bob", stock.Request{ID: "reservation", N: 2}, time.Hour)))
 	return s
 }
 
@@ -186,40 +186,34 @@ func ofClaims(t *testing.T, red, other *redlatch.Client, all verbs) {
 	for verb, call := range map[string]func(ctx context.Context, s *stock.Stock) error{
 		"Claim":     func(ctx context.Context, s *stock.Stock) error { return err1(s.Claim(ctx, "ann")) },
 		"ClaimAny":  func(ctx context.Context, s *stock.Stock) error { return err1(s.ClaimAny(ctx, 1)) },
-		"ClaimOnce": func(ctx context.Context, s *stock.Stock) error { return err1(s.ClaimOnce(ctx, "again", "ann", 1)) },
-		"ClaimUpTo": func(ctx context.Context, s *stock.Stock) error { return err1(s.ClaimUpTo(ctx, "again", "ann", 1)) },
+		"Claim a request": func(ctx context.Context, s *stock.Stock) error { return err1(s.Claim(ctx, "ann", stock.Request{ID: "again", N: 1})) },
 		"Reserve": func(ctx context.Context, s *stock.Stock) error {
-			return err1(s.Reserve(ctx, "r", "ann", 1, time.Minute))
+			return err1(s.Reserve(ctx, "ann", stock.Request{ID: "r", N: 1}, time.Minute))
 		},
-		"ReserveUpTo": func(ctx context.Context, s *stock.Stock) error {
-			return err1(s.ReserveUpTo(ctx, "r", "ann", 1, time.Minute))
+		"Reserve up to": func(ctx context.Context, s *stock.Stock) error {
+			return err1(s.Reserve(ctx, "ann", stock.Request{ID: "r", N: 1, UpTo: true}, time.Minute))
 		},
 		"Confirm":     func(ctx context.Context, s *stock.Stock) error { return err1(s.Confirm(ctx, "reservation")) },
 		"Extend":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Extend(ctx, "reservation", time.Hour)) },
 		"Cancel":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Cancel(ctx, "reservation")) },
-		"Return":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Return(ctx, "bob", 1)) },
-		"ReturnOnce":  func(ctx context.Context, s *stock.Stock) error { return err1(s.ReturnOnce(ctx, "request")) },
-		"ReturnPart":  func(ctx context.Context, s *stock.Stock) error { return err1(s.ReturnPart(ctx, "request", 1)) },
-		"Lookup":      func(ctx context.Context, s *stock.Stock) error { return err2(s.Lookup(ctx, "bob")) },
-		"LookupID":    func(ctx context.Context, s *stock.Stock) error { return err1(s.LookupID(ctx, "request")) },
-		"Units":       func(ctx context.Context, s *stock.Stock) error { return err1(s.Units(ctx, "bob")) },
+		"Return":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Return(ctx, stock.Units{Claimant: "bob", Ordinal: 1})) },
+		"Return a request":  func(ctx context.Context, s *stock.Stock) error { return err1(s.Return(ctx, stock.Units{Request: "request"})) },
+		"Lookup":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Lookup(ctx, stock.Units{Claimant: "bob"})) },
+		"Lookup an id":    func(ctx context.Context, s *stock.Stock) error { return err1(s.Lookup(ctx, stock.Units{Request: "request"})) },
 		"Holders":     func(ctx context.Context, s *stock.Stock) error { return errOf(s.Holders(ctx)) },
 	} {
 		sale(t, other, "of-"+verb)
 		of := red.Stocks().Stock("of-" + verb)
 		all["Stock."+verb] = func(ctx context.Context) error { return call(ctx, of) }
 	}
-	all["Stock.ReturnAny"] = func(ctx context.Context) error { return err1(red.Stocks().Stock("any").ReturnAny(ctx, unit)) }
+	all["Stock.Return of any"] = func(ctx context.Context) error { return err1(red.Stocks().Stock("any").Return(ctx, stock.Units{Request: unit.Request, Ordinal: unit.Ordinal, N: unit.N})) }
 }
 
 func ofSales(t *testing.T, red, other *redlatch.Client, all verbs) {
 	spec := stock.Spec{Limit: 100, OpenFor: time.Hour}
 	for verb, call := range map[string]func(ctx context.Context, s *stock.Stock) error{
 		"Inspect": func(ctx context.Context, s *stock.Stock) error { return err1(s.Inspect(ctx)) },
-		"Resize":  func(ctx context.Context, s *stock.Stock) error { return s.Resize(ctx, 200) },
-		"Pause":   func(ctx context.Context, s *stock.Stock) error { return s.Pause(ctx) },
-		"Resume":  func(ctx context.Context, s *stock.Stock) error { return s.Resume(ctx) },
-		"SetEnd":  func(ctx context.Context, s *stock.Stock) error { return s.SetEnd(ctx, time.Hour) },
+		"Change":  func(ctx context.Context, s *stock.Stock) error { return s.Change(ctx, stock.Change{Limit: 200}) },
 		"EndSale": func(ctx context.Context, s *stock.Stock) error { return s.EndSale(ctx) },
 		"Delete":  func(ctx context.Context, s *stock.Stock) error { return s.Delete(ctx) },
 		"Reap":    func(ctx context.Context, s *stock.Stock) error { return err1(s.Reap(ctx)) },

@@ -208,17 +208,16 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 		return err
 	})
 	add("Stock.Claim", func(ctx context.Context) error { _, err := sale.Claim(ctx, "ann"); return err })
-	add("Stock.ClaimOnce", func(ctx context.Context) error { _, err := sale.ClaimOnce(ctx, "r", "ann", 1); return err })
+	add("Stock.ClaimOnce", func(ctx context.Context) error { _, err := sale.Claim(ctx, "ann", stock.Request{ID: "r", N: 1}); return err })
 	add("Stock.ClaimAny", func(ctx context.Context) error { _, err := sale.ClaimAny(ctx, 1); return err })
 	add("Stock.Reserve", func(ctx context.Context) error {
-		_, err := sale.Reserve(ctx, spanOf(ctx), "bob", 1, time.Minute)
+		_, err := sale.Reserve(ctx, "bob", stock.Request{ID: spanOf(ctx), N: 1}, time.Minute)
 		return err
 	})
 	add("CountDownLatch.CountDown", func(ctx context.Context) error { _, err := latch.CountDown(ctx); return err })
-	add("Stock.Lookup", func(ctx context.Context) error { _, _, err := sale.Lookup(ctx, "ann"); return err })
-	add("Stock.LookupID", func(ctx context.Context) error { _, err := sale.LookupID(ctx, "r"); return err })
-	add("Stock.Pause", func(ctx context.Context) error { return sale.Pause(ctx) })
-	add("Stock.Resume", func(ctx context.Context) error { return sale.Resume(ctx) })
+	add("Stock.Lookup", func(ctx context.Context) error { _, err := sale.Lookup(ctx, stock.Units{Claimant: "ann"}); return err })
+	add("Stock.Lookup of a request", func(ctx context.Context) error { _, err := sale.Lookup(ctx, stock.Units{Request: "r"}); return err })
+	add("Stock.Change", func(ctx context.Context) error { return sale.Change(ctx, stock.Change{Pause: true}) })
 	add("Stock.Inspect", func(ctx context.Context) error { _, err := sale.Inspect(ctx); return err })
 	packet := packets.Packet("p")
 	add("Packet.Send", func(ctx context.Context) error {

@@ -256,7 +256,7 @@ func sale(t *testing.T, red *redlatch.Client, spec stock.Spec) *stock.Stock {
 
 func TestErrNotOpen(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		is(t, red.Stocks().Stock("sale").Resize(t.Context(), 5), stock.ErrNotOpen)
+		is(t, red.Stocks().Stock("sale").Change(t.Context(), stock.Change{Limit: 5}), stock.ErrNotOpen)
 	})
 }
 
@@ -303,7 +303,7 @@ func TestErrNotFound(t *testing.T) {
 func reserved(t *testing.T, red *redlatch.Client) *stock.Stock {
 	t.Helper()
 	s := sale(t, red, stock.Spec{Limit: 5})
-	_, err := s.Reserve(t.Context(), "basket:1", "ann", 1, time.Minute)
+	_, err := s.Reserve(t.Context(), "ann", stock.Request{ID: "basket:1", N: 1}, time.Minute)
 	is(t, err, nil)
 	return s
 }
@@ -322,7 +322,7 @@ func TestAReservationThatIsOver(t *testing.T) {
 		stock.Returned: func(t *testing.T, _ *redlatchtest.Server, s *stock.Stock) error {
 			_, err := s.Confirm(t.Context(), "basket:1")
 			if err == nil {
-				_, err = s.ReturnOnce(t.Context(), "basket:1")
+				_, err = s.Return(t.Context(), stock.Units{Request: "basket:1"})
 			}
 			return err
 		},

@@ -140,10 +140,10 @@ func ExampleServer_Advance() {
 	if _, err := sale.Open(ctx, stock.Spec{Limit: 10, OpenFor: time.Hour}); err != nil {
 		t.Fatalf("%v", err)
 	}
-	basket, _ := sale.Reserve(ctx, "basket:1", "ann", 1, 15*time.Minute)
+	basket, _ := sale.Reserve(ctx, "ann", stock.Request{ID: "basket:1", N: 1}, 15*time.Minute)
 	fmt.Println("reserved:", basket.Won())
 	srv.Advance(15*time.Minute + time.Millisecond) // its last millisecond is hers
-	basket, _ = sale.Confirm(ctx, "basket:1")
+	basket, _ = sale.Extend(ctx, "basket:1", time.Minute)
 	fmt.Println("too late:", basket.Outcome)
 	srv.Advance(time.Hour)
 	late, _ := sale.Claim(ctx, "bob")

@@ -258,7 +258,7 @@ func TestAPacketAndAStockAreSoldOut(t *testing.T) {
 			t.Errorf("got %v", share)
 		}
 		s := sale(t, red, stock.Spec{Limit: 5})
-		if _, err := s.Reserve(t.Context(), "basket:1", "ann", 1, time.Minute); err != nil {
+		if _, err := s.Reserve(t.Context(), "ann", stock.Request{ID: "basket:1", N: 1}, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		srv.SellOut("sale")

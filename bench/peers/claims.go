@@ -224,7 +224,7 @@ func (c *claimer) reserved(ctx context.Context) (func(context.Context, int64) er
 	}
 	return func(ctx context.Context, n int64) error {
 		id := strconv.FormatInt(n, 10)
-		g, err := s.Reserve(ctx, id, id, 1, time.Minute)
+		g, err := s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Minute)
 		if err == nil && g.Outcome == stock.Granted {
 			g, err = s.Confirm(ctx, id)
 		}

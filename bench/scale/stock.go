@@ -57,7 +57,7 @@ func reservations(ctx context.Context, s *scene, row *results.Row) error {
 }
 
 func (b *bigSale) reserve(ctx context.Context, name string, i int) error {
-	g, err := b.stock.Reserve(ctx, fmt.Sprintf("%s-%08d", name, i), fmt.Sprintf("user%08d%s", i, name[:1]), 1, 20*time.Hour)
+	g, err := b.stock.Reserve(ctx, fmt.Sprintf("user%08d%s", i, name[:1]), stock.Request{ID: fmt.Sprintf("%s-%08d", name, i), N: 1}, 20*time.Hour)
 	if err == nil && g.Outcome != stock.Granted {
 		err = fmt.Errorf("reserve: %v", g.Outcome)
 	}
@@ -136,7 +136,7 @@ func (b *bigSale) ends(ctx context.Context, keys int64) error {
 	if err != nil {
 		return err
 	}
-	if err := b.stock.SetEnd(ctx, 0); err != nil {
+	if err := b.stock.Change(ctx, stock.Change{EndIn: stock.In(0)}); err != nil {
 		return err
 	}
 	ends, err := b.worst(ctx, time.Minute, func() (bool, error) {

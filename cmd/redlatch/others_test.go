@@ -98,12 +98,12 @@ func TestAStockFromOpenToClose(t *testing.T) {
 		return all
 	}
 	require.Equal(t, "absent", look(1)[0].State)
-	require.Equal(t, 1, here(s, "", "stock", "resize", "shoes", "--limit", "5").code)
+	require.Equal(t, 1, here(s, "", "stock", "change", "shoes", "--limit", "5").code)
 	r := here(s, "", "stock", "open", "shoes", "--limit", "3", "--open-for", "1h")
 	require.Zero(t, r.code, r.err)
 	require.NotEmpty(t, strings.TrimSpace(r.out))
 	require.Equal(t, 1, here(s, "", "stock", "open", "shoes", "--limit", "3", "--open-for", "1h").code)
-	require.Zero(t, here(s, "", "stock", "resize", "shoes", "--limit", "5").code)
+	require.Zero(t, here(s, "", "stock", "change", "shoes", "--limit", "5").code)
 
 	r = here(s, `{"ordinal":1,"claimant":"one"} {"ordinal":2,"n":2,"claimant":"two","request":"order"}`, "stock", "restore", "shoes")
 	require.Zero(t, r.code, r.err)
@@ -111,23 +111,22 @@ func TestAStockFromOpenToClose(t *testing.T) {
 	got := look(0)[0]
 	require.EqualValues(t, 3, got.Sold)
 	require.EqualValues(t, 2, got.Remaining)
-	g, ok, err := open(t, s).Stocks().Stock("shoes").Lookup(context.Background(), "one")
+	g, err := open(t, s).Stocks().Stock("shoes").Lookup(context.Background(), stock.Units{Claimant: "one"})
 	require.NoError(t, err)
-	require.True(t, ok)
 	require.EqualValues(t, 1, g.Ordinal)
 
 	r = here(s, `{"ordinal":1,"claimant":"one"} {"nothing":2}`, "stock", "restore", "shoes")
 	require.Equal(t, 65, r.code)
 	require.Contains(t, r.err, "record 2")
 	require.Equal(t, "suspended", look(0)[0].State)
-	require.Equal(t, 64, here(s, "", "stock", "resize", "shoes", "--limit", "1").code)
+	require.Equal(t, 64, here(s, "", "stock", "change", "shoes", "--limit", "1").code)
 
 	require.Zero(t, here(s, "", "stock", "restore", "shoes").code)
 	require.Zero(t, here(s, "", "stock", "pause", "shoes").code)
 	require.Equal(t, stock.StatePaused.String(), look(0)[0].State)
 	require.Zero(t, here(s, "", "stock", "resume", "shoes").code)
 	require.Equal(t, stock.StateOpen.String(), look(0)[0].State)
-	require.Zero(t, here(s, "", "stock", "set-end", "shoes", "--in", "5h").code)
+	require.Zero(t, here(s, "", "stock", "change", "shoes", "--end-in", "5h").code)
 	require.Greater(t, look(0)[0].EndsInMS, (4 * time.Hour).Milliseconds())
 	require.Zero(t, here(s, "", "stock", "end", "shoes", "--yes").code)
 	require.Equal(t, stock.StateClosed.String(), look(0)[0].State)

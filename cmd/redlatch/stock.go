@@ -39,12 +39,12 @@ suspended.`
 func (t *tool) stock() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stock",
-		Short: "look at stocks; open, resize, pause, end, delete and restore them",
+		Short: "look at stocks; open, change, pause, end, delete and restore them",
 		Long:  stockHelp,
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(t.stockStatus(), t.stockOpen(), t.stockResize(), t.stockSetEnd(), t.stockPause(), t.stockResume(), t.stockEnd(), t.stockDelete(), t.stockRestore())
+	c.AddCommand(t.stockStatus(), t.stockOpen(), t.stockChange(), t.stockPause(), t.stockResume(), t.stockEnd(), t.stockDelete(), t.stockRestore())
 	return c
 }
 
@@ -190,42 +190,58 @@ func (t *tool) stockOpen() *cobra.Command {
 	return c
 }
 
-func (t *tool) stockResize() *cobra.Command {
-	var limit int64
-	c := t.onStock(&cobra.Command{
-		Use: "resize NAME --limit N", Short: "change how many units a stock has",
-		Long: "resize gives a stock another limit. If it is below what is sold and held, nothing is changed, and the exit code is 64.",
+func (t *tool) stockChange() *cobra.Command {
+	var o stock.Change
+	var startIn, endIn time.Duration
+	var c *cobra.Command
+	c = t.onStock(&cobra.Command{
+		Use: "change NAME [--limit N] [--per-user N] [--start-in TIME] [--end-in TIME]", Short: "change how much a stock sells, and when",
+		Long: "change changes what its flags name, all of it or nothing, and leaves the rest. A limit below what is sold and held exits with 64. A " +
+			"sale whose end has come sells again if the new end is ahead; its answers stay for as long after the new end as before. One that was " +
+			"ended for good does not. A sale whose start is put off sells nothing until then.",
+		Example: "  redlatch stock change sneakers --end-in 30m\n  redlatch stock change sneakers --limit 200 --per-user 2",
 	}, func() error {
-		if limit < 1 {
-			return usage("--limit %d: must be at least 1", limit)
+		f := c.Flags()
+		for _, n := range []struct {
+			flag  string
+			value int64
+		}{{"limit", o.Limit}, {"per-user", o.PerUser}} {
+			if f.Changed(n.flag) && n.value < 1 {
+				return usage("--%s %d: must be at least 1", n.flag, n.value)
+			}
+		}
+		for _, d := range []struct {
+			flag string
+			in   *time.Duration
+			to   **time.Duration
+		}{{"start-in", &startIn, &o.StartIn}, {"end-in", &endIn, &o.EndIn}} {
+			if !f.Changed(d.flag) {
+				continue
+			}
+			if *d.in < 0 {
+				return usage("--%s %v: must be at least 0", d.flag, *d.in)
+			}
+			*d.to = d.in
+		}
+		if o == (stock.Change{}) {
+			return usage("stock change needs --limit, --per-user, --start-in or --end-in")
 		}
 		return nil
 	}, func(ctx context.Context, s *stock.Stock) error {
-		err := s.Resize(ctx, limit)
+		err := s.Change(ctx, o)
 		if errors.Is(err, stock.ErrOutOfRange) {
-			return fmt.Errorf("--limit %d: %w", limit, err)
+			return fmt.Errorf("--limit %d: %w", o.Limit, err)
 		}
 		return err
 	})
-	c.Flags().Int64Var(&limit, "limit", 0, "how many units there are to be")
-	return c
-}
-
-func (t *tool) stockSetEnd() *cobra.Command {
-	in := time.Duration(-1)
-	c := t.onStock(&cobra.Command{
-		Use: "set-end NAME --in TIME", Short: "move the end of a sale",
-		Long: "set-end has a sale end in so long from now; its answers stay for as long after that as before. A sale whose end has come sells " +
-			"again if the new end is ahead. One that was ended for good does not.",
-		Example: "  redlatch stock set-end sneakers --in 30m",
-	}, func() error {
-		if in < 0 {
-			return usage("set-end needs --in, the time until the end: 0 or more")
-		}
-		return nil
-	}, func(ctx context.Context, s *stock.Stock) error { return s.SetEnd(ctx, in) })
-	c.Flags().DurationVar(&in, "in", in, "the time from now to the end")
-	c.Flags().Lookup("in").DefValue = ""
+	f := c.Flags()
+	f.Int64Var(&o.Limit, "limit", 0, "how many units there are to be")
+	f.Int64Var(&o.PerUser, "per-user", 0, "how many of them a claimant may have")
+	f.DurationVar(&startIn, "start-in", 0, "the time from now to the start")
+	f.DurationVar(&endIn, "end-in", 0, "the time from now to the end")
+	for _, name := range []string{"limit", "per-user", "start-in", "end-in"} {
+		f.Lookup(name).DefValue = ""
+	}
 	return c
 }
 
@@ -234,14 +250,14 @@ func (t *tool) stockPause() *cobra.Command {
 		Use: "pause NAME", Short: "have a stock grant nothing for a while",
 		Long: "pause has a stock grant nothing until resume. What was granted stays; reservations can be paid and expire as before, units can be " +
 			"returned, and the end does not move.",
-	}, nil, func(ctx context.Context, s *stock.Stock) error { return s.Pause(ctx) })
+	}, nil, func(ctx context.Context, s *stock.Stock) error { return s.Change(ctx, stock.Change{Pause: true}) })
 }
 
 func (t *tool) stockResume() *cobra.Command {
 	return t.onStock(&cobra.Command{
 		Use: "resume NAME", Short: "end a pause",
 		Long: "resume has a stock that was paused grant again what it has. It changes nothing if the stock is not paused.",
-	}, nil, func(ctx context.Context, s *stock.Stock) error { return s.Resume(ctx) })
+	}, nil, func(ctx context.Context, s *stock.Stock) error { return s.Change(ctx, stock.Change{Resume: true}) })
 }
 
 func (t *tool) stockEnd() *cobra.Command {

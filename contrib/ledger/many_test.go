@@ -131,7 +131,7 @@ func order(ctx context.Context, s *stock.Stock, i int) (int64, error) {
 	if fateOf(i) == saleLate {
 		ttl = 150 * time.Millisecond
 	}
-	g, err := insist(ctx, func() (stock.Grant, error) { return s.Reserve(ctx, id, customer(i), 1, ttl) })
+	g, err := insist(ctx, func() (stock.Grant, error) { return s.Reserve(ctx, customer(i), stock.Request{ID: id, N: 1}, ttl) })
 	if err != nil {
 		return 0, err
 	}

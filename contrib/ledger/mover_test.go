@@ -78,9 +78,9 @@ func (s *shop) claim(t *testing.T, user string) stock.Grant {
 
 func (s *shop) giveBack(t *testing.T, user string, ordinal int64) {
 	t.Helper()
-	ok, err := s.sale.Return(t.Context(), user, ordinal)
+	ok, err := s.sale.Return(t.Context(), stock.Units{Claimant: user, Ordinal: ordinal})
 	require.NoError(t, err)
-	require.True(t, ok)
+	require.Positive(t, ok)
 }
 
 // drain moves all that there is.
@@ -187,7 +187,7 @@ func TestMoversThatCrashWriteEveryEntryOnce(t *testing.T) {
 		for i := range 200 {
 			user := "user-" + strconv.Itoa(i)
 			if i%3 == 0 {
-				_, err := s.sale.Reserve(t.Context(), user, user, 2, time.Hour)
+				_, err := s.sale.Reserve(t.Context(), user, stock.Request{ID: user, N: 2}, time.Hour)
 				require.NoError(t, err)
 				if i%2 == 0 {
 					g, err := s.sale.Confirm(t.Context(), user)
@@ -316,7 +316,7 @@ func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
 			s.claim(t, user)
 		}
 		s.giveBack(t, "cid", 3)
-		g, err := s.sale.ClaimOnce(t.Context(), "order", "dan", 2)
+		g, err := s.sale.Claim(t.Context(), "dan", stock.Request{ID: "order", N: 2})
 		require.NoError(t, err)
 		require.NoError(t, s.drain(t))
 		require.Error(t, s.Carry(t.Context(), s.epoch, s.epoch))
@@ -334,9 +334,9 @@ func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
 		}
 		require.EqualValues(t, 6, s.claim(t, "cid").Ordinal, "3 is in the database")
 		s.giveBack(t, "ann", 1)
-		ok, err := s.sale.ReturnOnce(t.Context(), "order")
+		ok, err := s.sale.Return(t.Context(), stock.Units{Request: "order"})
 		require.NoError(t, err)
-		require.True(t, ok)
+		require.Positive(t, ok)
 		require.NoError(t, s.drain(t))
 		require.Equal(t, map[int64]string{2: "bob", 6: "cid"}, s.holders(t))
 		require.EqualValues(t, 4, g.Ordinal)

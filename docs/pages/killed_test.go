@@ -170,7 +170,7 @@ func (s *shop) rivalTakes() {
 
 func (s *shop) rivalReturns() {
 	if s.unit > 0 {
-		_, err := s.sale.Return(s.t.Context(), "rival", s.unit)
+		_, err := s.sale.Return(s.t.Context(), stock.Units{Claimant: "rival", Ordinal: s.unit})
 		require.NoError(s.t, err)
 	}
 	s.unit = 0
@@ -229,7 +229,7 @@ func TestAnOrderKilledAtAnyStepIsPaidAndSoldOrNeither(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				require.Equal(t, sold, order(lives, how) == nil, "the last word")
-				g, err := s.sale.LookupID(t.Context(), "1")
+				g, err := s.sale.Lookup(t.Context(), stock.Units{Request: "1"})
 				require.NoError(t, err)
 				require.Equal(t, g.Outcome == stock.Replayed && g.Ordinal > 0, b.kept, "the customer has a unit, and the bank the money")
 				require.Equal(t, sold, b.kept)
@@ -290,7 +290,7 @@ func TestACartKilledAtAnyStepIsSoldOrRefunded(t *testing.T) {
 			pay(lives)
 		}
 		for _, line := range cart {
-			g, err := group.Stock(line.Stock).LookupID(t.Context(), "1")
+			g, err := group.Stock(line.Stock).Lookup(t.Context(), stock.Units{Request: "1"})
 			require.NoError(t, err)
 			has := int64(0)
 			if g.Outcome == stock.Replayed && g.Ordinal > 0 {

@@ -140,7 +140,7 @@ var errNotSold = errors.New("not sold, and nothing is paid")
 // paid, once, and has the bank refuse the order from then on: pay fails, and a payment that is under way goes back when it arrives.
 func Order(ctx context.Context, red *redlatch.Client, order, user string, pay, refund func(context.Context) error) error {
 	sale := red.Stocks().Stock("sale")
-	unit, err := sale.Reserve(ctx, order, user, 1, 10*time.Minute)
+	unit, err := sale.Reserve(ctx, user, stock.Request{ID: order, N: 1}, 10*time.Minute)
 	switch {
 	case err != nil:
 		return err
@@ -387,9 +387,9 @@ func TestAnOrderIsPaidAndSoldOrNeither(t *testing.T) {
 		late := func(context.Context) error { time.Sleep(11 * time.Minute); return nil } // deaf to its ctx
 		require.NoError(t, Order(t.Context(), red, "3", "carl", late, say("refund", nil)))
 		require.Zero(t, left())
-		back, err := sale.ReturnOnce(t.Context(), "3")
+		back, err := sale.Return(t.Context(), stock.Units{Request: "3"})
 		require.NoError(t, err)
-		require.True(t, back)
+		require.Positive(t, back)
 		tooLate := func(ctx context.Context) error {
 			time.Sleep(11 * time.Minute)
 			return Order(t.Context(), red, "4", "dora", say("dora pays", nil), say("refund", nil))

@@ -109,7 +109,7 @@ func (c *client) shop(ctx context.Context, rnd *rand.Rand) {
 		e.Do, e.Call = "claim", now()
 		cart, err := shopping(c.red[0]).Confirm(ctx, id, lines...)
 		if c.Break == "part" { // sells one line by itself
-			shopping(c.red[0]).Stock(lines[0]).ReturnOnce(ctx, id)
+			shopping(c.red[0]).Stock(lines[0]).Return(ctx, stock.Units{Request: id})
 		}
 		e.Return, e.Out = now(), reason(err)
 		each(e, func(line string) event { return answerOf(cart, err, line) })
@@ -200,9 +200,9 @@ func booked(ctx context.Context, c *client, rnd *rand.Rand) {
 		return
 	}
 	e.Do, e.Call = "return", now()
-	back, err := s.Return(ctx, e.ID, g.Ordinal)
+	back, err := s.Return(ctx, stock.Units{Claimant: e.ID, Ordinal: g.Ordinal})
 	e.Return, e.Out = now(), reason(err)
-	if err == nil && !back {
+	if err == nil && back == 0 {
 		e.Out = "not_found"
 	}
 	c.say(e)

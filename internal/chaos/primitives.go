@@ -366,7 +366,7 @@ func (c *client) sold(e event, g stock.Grant, err error) event {
 func reserve(ctx context.Context, c *client, rnd *rand.Rand) {
 	e := event{Of: "reservation", Do: "reserve", ID: c.next(), N: 1, Call: now()}
 	s := c.red[0].Stocks().Stock("reservation")
-	g, err := s.Reserve(ctx, e.ID, e.ID, 1, lease)
+	g, err := s.Reserve(ctx, e.ID, stock.Request{ID: e.ID, N: 1}, lease)
 	e.Return, e.Out = now(), reason(err)
 	if err == nil {
 		if e.Out = g.Outcome.String(); g.Won() {

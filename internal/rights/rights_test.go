@@ -167,10 +167,10 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	must("open", e)
 	g, e := sale.Claim(ctx, "ann")
 	must("claim", e)
-	_, _, e = sale.Lookup(ctx, "ann")
+	_, e = sale.Lookup(ctx, stock.Units{Claimant: "ann"})
 	must("lookup", e)
 	if g.Won() {
-		_, e = sale.Return(ctx, "ann", g.Ordinal)
+		_, e = sale.Return(ctx, stock.Units{Claimant: "ann", Ordinal: g.Ordinal})
 		must("return", e)
 	}
 	_, e = sale.Inspect(ctx)

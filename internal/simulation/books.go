@@ -148,7 +148,7 @@ func actOnStock(w *world, o *object, c *client, s Step) {
 	case orders:
 		request := fmt.Sprint("order", s.ID)
 		e := o.book.begin(s, orders, request, 2)
-		e.grant, err = x.ClaimOnce(ctx, request, "buyer"+request, 2)
+		e.grant, err = x.Claim(ctx, "buyer"+request, stock.Request{ID: request, N: 2})
 		w.told(o, c, s, e, err, fine...)
 	case giving:
 		mine, ok := o.book.last(user)
@@ -156,7 +156,7 @@ func actOnStock(w *world, o *object, c *client, s Step) {
 			return
 		}
 		e := o.book.begin(s, giving, user, mine)
-		_, err = x.Return(ctx, user, mine)
+		_, err = x.Return(ctx, stock.Units{Claimant: user, Ordinal: mine})
 		w.told(o, c, s, e, err, fine...)
 	case reserve:
 		reserveUnits(w, o, c, s, x, fine)
@@ -171,7 +171,7 @@ func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine [
 	defer leave()
 	id := fmt.Sprint("reservation", s.Number)
 	e := o.book.begin(s, reserve, id, int64(s.N))
-	g, err := x.Reserve(brief, id, "payer"+id, int64(s.N), s.Lease)
+	g, err := x.Reserve(brief, "payer"+id, stock.Request{ID: id, N: int64(s.N)}, s.Lease)
 	e.grant = g
 	if w.told(o, c, s, e, err, fine...); err != nil || !g.Won() || s.ID%3 == 2 {
 		return
@@ -372,8 +372,8 @@ func auditServer(w *world, o *object, list []*entry) {
 		if !ok || slices.ContainsFunc(list, func(e *entry) bool { return e.what == giving && e.key == user }) {
 			continue
 		}
-		if g, found, err := x.Lookup(ctx, user); err != nil || !found || g.Ordinal != ordinal {
-			w.violated("%s: %s was told ordinal %d, and at the end has %v, %v", o.name, user, ordinal, g, err)
+		if h, err := x.Lookup(ctx, stock.Units{Claimant: user}); err != nil || h.Ordinal != ordinal {
+			w.violated("%s: %s was told ordinal %d, and at the end has %v, %v", o.name, user, ordinal, h, err)
 		}
 	}
 }

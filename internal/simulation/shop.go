@@ -91,10 +91,10 @@ func actOnSale(w *world, o *object, c *client, s Step) {
 	case buy:
 		e := w.ask(o, c, s, reserve, id, n, func(ctx context.Context) (stock.Grant, int64, error) {
 			if s.ID%2 == 0 {
-				g, err := x.ReserveUpTo(ctx, id, "payer"+id, n, s.Lease)
+				g, err := x.Reserve(ctx, "payer"+id, stock.Request{ID: id, N: n, UpTo: true}, s.Lease)
 				return g, 0, err
 			}
-			g, err := x.Reserve(ctx, id, "payer"+id, n, s.Lease)
+			g, err := x.Reserve(ctx, "payer"+id, stock.Request{ID: id, N: n}, s.Lease)
 			return g, 0, err
 		})
 		if e.err == nil && e.grant.Won() && w.sleep(c, s.For) {
@@ -104,16 +104,16 @@ func actOnSale(w *world, o *object, c *client, s Step) {
 		id = "o" + id
 		w.ask(o, c, s, order, id, n, func(ctx context.Context) (stock.Grant, int64, error) {
 			if s.ID%2 == 0 {
-				g, err := x.ClaimOnce(ctx, id, "buyer"+id, n)
+				g, err := x.Claim(ctx, "buyer"+id, stock.Request{ID: id, N: n})
 				return g, 0, err
 			}
-			g, err := x.ClaimUpTo(ctx, id, "buyer"+id, n)
+			g, err := x.Claim(ctx, "buyer"+id, stock.Request{ID: id, N: n, UpTo: true})
 			return g, 0, err
 		})
 	case halt:
-		w.ask(o, c, s, halt, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.Pause(ctx) })
+		w.ask(o, c, s, halt, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.Change(ctx, stock.Change{Pause: true}) })
 		w.sleep(c, min(s.For, time.Second))
-		w.ask(o, c, s, resume, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.Resume(ctx) })
+		w.ask(o, c, s, resume, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.Change(ctx, stock.Change{Resume: true}) })
 	case endIn:
 		w.setEnd(o, c, s, x, 0)
 		w.sleep(c, min(s.For, time.Second))
@@ -129,7 +129,7 @@ func actOnSale(w *world, o *object, c *client, s Step) {
 }
 
 func (w *world) setEnd(o *object, c *client, s Step, x *stock.Stock, in time.Duration) {
-	w.ask(o, c, s, endIn, "sale", int64(in), func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.SetEnd(ctx, in) })
+	w.ask(o, c, s, endIn, "sale", int64(in), func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.Change(ctx, stock.Change{EndIn: &in}) })
 }
 
 // sleep waits, and reports whether c is still there.
@@ -161,12 +161,13 @@ func actOnID(w *world, o *object, c *client, s Step, x *stock.Stock, verb what, 
 		case cancel:
 			units, err = one(x.Cancel(ctx, id))
 		case look:
-			g, _, err = known(x.LookupID(ctx, id))
+			g, _, err = known(x.Lookup(ctx, stock.Units{Request: id}))
 		case back:
 			if keep > 0 {
-				units, err = x.ReturnPart(ctx, id, keep)
+				units, err = x.Return(ctx, stock.Units{Request: id, Keep: keep})
 			} else {
-				units, err = one(x.ReturnOnce(ctx, id))
+				units, err = x.Return(ctx, stock.Units{Request: id})
+				units = min(units, 1)
 			}
 		}
 		return g, units, err
@@ -234,7 +235,7 @@ func (w *world) settle() {
 // find asks, when all is over, what an id has come to.
 func (w *world) find(o *object, x *stock.Stock, key, id string) *entry {
 	return w.ask(o, w.clients[0], Step{Number: -1, What: look}, look, key, 0, func(ctx context.Context) (stock.Grant, int64, error) {
-		return known(x.LookupID(ctx, id))
+		return known(x.Lookup(ctx, stock.Units{Request: id}))
 	})
 }
 

@@ -164,7 +164,7 @@ func TestASuspendedStockConfirmsAndExtendsNothing(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
 	s := opened(t, on(t, raw, exact), "s", 10)
-	_, err := s.Reserve(ctx, "h", "ann", 1, time.Hour)
+	_, err := s.Reserve(ctx, "ann", stock.Request{ID: "h", N: 1}, time.Hour)
 	require.NoError(t, err)
 	must(t, raw, "HSET", "rc:{s}", "state", "3")
 	before := hash(t, raw, "rc:{s}:r")
@@ -183,7 +183,7 @@ func TestAnExtendThatRunsTwiceMovesTheEndOnce(t *testing.T) {
 	raw := srv.Client(t)
 	forward := srv.Clock()
 	s := opened(t, on(t, raw, exact), "s", 10)
-	_, err := s.Reserve(ctx, "h", "ann", 1, time.Minute)
+	_, err := s.Reserve(ctx, "ann", stock.Request{ID: "h", N: 1}, time.Minute)
 	require.NoError(t, err)
 	var end string
 	for n := range 3 {
@@ -233,7 +233,7 @@ func TestAWrongRecordIsTheErrorOfItsOwnActOnly(t *testing.T) {
 	raw := srv.Client(t)
 	s := opened(t, on(t, raw, exact), "s", 5)
 	for _, id := range []string{"a", "b"} {
-		_, err := s.Reserve(ctx, id, id, 1, time.Hour)
+		_, err := s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Hour)
 		require.NoError(t, err)
 	}
 	must(t, raw, "HSET", "rc:{s}:r", "r:a", "nonsense")
@@ -288,7 +288,7 @@ func TestAClientThatDoesNotKnowTheServersTimeAsksOnce(t *testing.T) {
 	wire := &gauge{Client: srv.Client(t)}
 	s := on(t, wire, exact).Stock("s")
 	for i, want := range []int64{2, 3, 4} {
-		_, err := s.Reserve(ctx, fmt.Sprint("id", i), fmt.Sprint("user", i), 1, time.Hour)
+		_, err := s.Reserve(ctx, fmt.Sprint("user", i), stock.Request{ID: fmt.Sprint("id", i), N: 1}, time.Hour)
 		require.NoError(t, err)
 		require.Equal(t, want, wire.calls.Load())
 	}
@@ -352,7 +352,7 @@ func TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice(t *testing.T) {
 			s := on(t, raw, exact).Stock(name)
 			_, err := s.Open(ctx, stock.Spec{Limit: 20, PerUser: 20, OpenFor: time.Hour, Ledger: true})
 			require.NoError(t, err)
-			_, err = s.Reserve(ctx, "late", "l", 2, time.Hour)
+			_, err = s.Reserve(ctx, "l", stock.Request{ID: "late", N: 2}, time.Hour)
 			require.NoError(t, err)
 			must(t, raw, "ZADD", "rc:{"+name+"}:h", "XX", "1", "late")
 			_, err = s.Reap(ctx)
@@ -386,7 +386,7 @@ func TestReservationsShareCalls(t *testing.T) {
 	wire.calls.Store(0)
 	crowd(callers, each, func(caller, i int) {
 		id := fmt.Sprint(caller*each + i)
-		g, err := s.Reserve(ctx, id, id, 1, time.Hour)
+		g, err := s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Hour)
 		if err == nil && g.Outcome == stock.Granted {
 			g, err = s.Confirm(ctx, id)
 		}
@@ -404,8 +404,8 @@ func TestReservationsShareCalls(t *testing.T) {
 	wire.calls.Store(0)
 	crowd(callers, each, func(caller, i int) {
 		id := fmt.Sprint(caller*each + i)
-		h, err := s.LookupID(ctx, id)
-		none, err2 := s.LookupID(ctx, "no "+id)
+		h, err := s.Lookup(ctx, stock.Units{Request: id})
+		none, err2 := s.Lookup(ctx, stock.Units{Request: "no " + id})
 		if err != nil || err2 != nil || h.Outcome != stock.Replayed || h.Claimant != id || none != (stock.Holding{Epoch: st.Epoch}) {
 			t.Error(h, none, err, err2)
 		}
@@ -413,7 +413,7 @@ func TestReservationsShareCalls(t *testing.T) {
 	require.Less(t, wire.calls.Load(), int64(callers*each), "half of what it is one by one")
 	gone := c.Stock("none")
 	crowd(callers, 1, func(int, int) {
-		if h, err := gone.LookupID(ctx, "id"); err != nil || h != (stock.Holding{}) {
+		if h, err := gone.Lookup(ctx, stock.Units{Request: "id"}); err != nil || h != (stock.Holding{}) {
 			t.Error(h, err)
 		}
 	})
@@ -433,14 +433,14 @@ func TestWhatHasEndedIsForgotten(t *testing.T) {
 	require.NoError(t, err)
 	for i := range 300 {
 		id := fmt.Sprint("id", i)
-		_, err := s.Reserve(ctx, id, id, 1, time.Minute)
+		_, err := s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Minute)
 		require.NoError(t, err)
 		switch i % 3 {
 		case 0:
 			_, err = s.Cancel(ctx, id)
 		case 1:
 			if _, err = s.Confirm(ctx, id); err == nil && i%2 == 0 {
-				_, err = s.ReturnOnce(ctx, id)
+				_, err = s.Return(ctx, stock.Units{Request: id})
 			}
 		}
 		require.NoError(t, err)
@@ -456,7 +456,7 @@ func TestWhatHasEndedIsForgotten(t *testing.T) {
 		_, err = s.Reap(ctx)
 		require.NoError(t, err)
 	}
-	g, err := s.Reserve(ctx, "id0", "id0", 1, time.Minute)
+	g, err := s.Reserve(ctx, "id0", stock.Request{ID: "id0", N: 1}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, stock.Cancelled, g.Outcome, "still remembered")
 	forward(2 * time.Minute)
@@ -466,10 +466,10 @@ func TestWhatHasEndedIsForgotten(t *testing.T) {
 	}
 	require.EqualValues(t, 2*50, number(t, raw, "HLEN", "rc:{s}:r"), "what is sold, and how many its claimants have")
 	require.Zero(t, number(t, raw, "EXISTS", "rc:{s}:f"))
-	g, err = s.Reserve(ctx, "id0", "ann", 2, time.Minute)
+	g, err = s.Reserve(ctx, "ann", stock.Request{ID: "id0", N: 2}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, stock.UserLimit, g.Outcome, "a new id, which may ask for something else")
-	g, err = s.Reserve(ctx, "id0", "ann", 1, time.Minute)
+	g, err = s.Reserve(ctx, "ann", stock.Request{ID: "id0", N: 1}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, stock.Granted, g.Outcome)
 	g, err = s.Confirm(ctx, "id1")

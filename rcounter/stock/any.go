@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// ClaimAny claims up to n units without a claimant. Grant.N says how many were granted, Ordinal is the first; ReturnAny
+// ClaimAny claims up to n units without a claimant. Grant.N says how many were granted, Ordinal is the first; Return
 // gives them back. One round trip, repeated until answered.
 //
 // No later call can ask for these units again, so after an error the caller has none. The server may have granted units all the

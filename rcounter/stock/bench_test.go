@@ -75,7 +75,7 @@ func plainPair(b *testing.B, c rueidis.Client) func(id, claimant string) error {
 
 func bought(s *stock.Stock) func(id, claimant string) error {
 	return func(id, claimant string) error {
-		g, err := s.Reserve(ctx, id, claimant, 1, time.Minute)
+		g, err := s.Reserve(ctx, claimant, stock.Request{ID: id, N: 1}, time.Minute)
 		if err == nil && g.Outcome == stock.Granted {
 			g, err = s.Confirm(ctx, id)
 		}

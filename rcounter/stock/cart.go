@@ -136,7 +136,7 @@ func (g *Group) Confirm(ctx context.Context, id string, stocks ...string) (_ Car
 // id is Cancelled, for an hour, or, if stocks are named, for as long as their Spec.Remember says. Lines that
 // were confirmed by themselves stay sold. stocks are as in Confirm. Repeated until answered.
 //
-// Errors: ErrMismatch: the cart has other stocks, or the id is that of a ClaimOnce in one of them; nothing was given back. And those
+// Errors: ErrMismatch: the cart has other stocks, or the id is that of a Claim in one of them; nothing was given back. And those
 // of Claim.
 func (g *Group) Cancel(ctx context.Context, id string, stocks ...string) (_ bool, err error) {
 	defer edge(&err)
@@ -335,7 +335,7 @@ func checkLines(what string, lines []Line) ([]Line, error) {
 		if i > 0 && l.Stock == sorted[i-1].Stock {
 			return nil, errs.InvalidOption(what, fmt.Sprintf("%.64q", l.Stock), "each of another stock")
 		}
-		if err := checkN("n", l.N); err != nil {
+		if err := checkN("N", l.N); err != nil {
 			return nil, fmt.Errorf("line %.64q: %w", l.Stock, err)
 		}
 	}

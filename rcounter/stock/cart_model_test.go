@@ -198,7 +198,7 @@ func walkCarts(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 			switch verb {
 			case "R":
 				want, wantErr := m.stocks[l.Stock].reserve(id, claimant, l.N, ttl, false)
-				got, err := s.Reserve(ctx, id, claimant, l.N, ttl)
+				got, err := s.Reserve(ctx, claimant, stock.Request{ID: id, N: l.N}, ttl)
 				require.ErrorIs(t, err, wantErr)
 				require.Equal(t, want.Outcome, got.Outcome)
 			case "C":

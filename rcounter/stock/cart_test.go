@@ -145,7 +145,7 @@ func TestALineOfACartIsAReservationOfItsStock(t *testing.T) {
 	require.Equal(t, [][2]int64{{1, 0}, {1, 0}}, sums(t, stocks...))
 
 	// a reservation by itself is no cart, and no part of one
-	_, err = stocks[0].Reserve(ctx, "alone", "alone", 1, time.Hour)
+	_, err = stocks[0].Reserve(ctx, "alone", stock.Request{ID: "alone", N: 1}, time.Hour)
 	require.NoError(t, err)
 	_, err = g.Confirm(ctx, "alone")
 	require.ErrorIs(t, err, stock.ErrNotFound)
@@ -293,7 +293,7 @@ func TestStocksOfOneNameInTwoGroupsAreTwo(t *testing.T) {
 		st, err := s.Inspect(ctx)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, st.Sold, name)
-		_, found, err := s.Lookup(ctx, name)
+		_, found, err := lookup(s, name)
 		require.NoError(t, err)
 		require.True(t, found)
 	}

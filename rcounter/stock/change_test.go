@@ -24,11 +24,11 @@ func TestNobodyAnswersSoldOutOfAStockThatIsPausedOrOver(t *testing.T) {
 		call func() error
 		want stock.Outcome
 	}{
-		{func() error { return mine.Pause(ctx) }, stock.Paused},
-		{func() error { return mine.Resume(ctx) }, stock.SoldOut},
-		{func() error { return mine.SetEnd(ctx, 0) }, stock.Ended},
-		{func() error { return mine.SetEnd(ctx, time.Hour) }, stock.SoldOut},
-		{func() error { return mine.Resize(ctx, 2) }, stock.Granted},
+		{func() error { return mine.Change(ctx, stock.Change{Pause: true}) }, stock.Paused},
+		{func() error { return mine.Change(ctx, stock.Change{Resume: true}) }, stock.SoldOut},
+		{func() error { return mine.Change(ctx, stock.Change{EndIn: stock.In(0)}) }, stock.Ended},
+		{func() error { return mine.Change(ctx, stock.Change{EndIn: stock.In(time.Hour)}) }, stock.SoldOut},
+		{func() error { return mine.Change(ctx, stock.Change{Limit: 2}) }, stock.Granted},
 	} {
 		loser := "loser" + strconv.Itoa(i)
 		if i%2 == 0 {
@@ -56,11 +56,11 @@ func TestAPausedStockGrantsNothingAndConfirmsWhatItHolds(t *testing.T) {
 		raw := srv.Client(t)
 		s := opened(t, on(t, twice{Client: raw}, exact), "s", 10)
 		for _, id := range []string{"a", "b", "c"} {
-			_, err := s.Reserve(ctx, id, id, 1, time.Hour)
+			_, err := s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Hour)
 			require.NoError(t, err)
 		}
-		require.NoError(t, s.Pause(ctx))
-		require.NoError(t, s.Pause(ctx))
+		require.NoError(t, s.Change(ctx, stock.Change{Pause: true}))
+		require.NoError(t, s.Change(ctx, stock.Change{Pause: true}))
 		answer := func(want stock.Outcome) func(stock.Grant, error) {
 			return func(g stock.Grant, err error) {
 				t.Helper()
@@ -70,9 +70,9 @@ func TestAPausedStockGrantsNothingAndConfirmsWhatItHolds(t *testing.T) {
 		}
 		answer(stock.Paused)(s.Claim(ctx, "ann"))
 		answer(stock.Paused)(s.ClaimAny(ctx, 1))
-		answer(stock.Paused)(s.ClaimOnce(ctx, "r", "ann", 1))
-		answer(stock.Paused)(s.Reserve(ctx, "h", "ann", 1, time.Hour))
-		answer(stock.Replayed)(s.Reserve(ctx, "a", "a", 1, time.Hour))
+		answer(stock.Paused)(s.Claim(ctx, "ann", stock.Request{ID: "r", N: 1}))
+		answer(stock.Paused)(s.Reserve(ctx, "ann", stock.Request{ID: "h", N: 1}, time.Hour))
+		answer(stock.Replayed)(s.Reserve(ctx, "a", stock.Request{ID: "a", N: 1}, time.Hour))
 		answer(stock.Granted)(s.Extend(ctx, "a", 2*time.Hour))
 		answer(stock.Granted)(s.Confirm(ctx, "a"))
 		answer(stock.Granted)(s.Confirm(ctx, "b"))
@@ -85,14 +85,14 @@ func TestAPausedStockGrantsNothingAndConfirmsWhatItHolds(t *testing.T) {
 		_, err = s.Restore(ctx, sequence())
 		require.NoError(t, err)
 		answer(stock.Paused)(s.Claim(ctx, "ann"))
-		require.NoError(t, s.Resume(ctx))
+		require.NoError(t, s.Change(ctx, stock.Change{Resume: true}))
 		answer(stock.Granted)(s.Claim(ctx, "ann"))
 		require.NoError(t, s.EndSale(ctx))
-		require.NoError(t, s.Pause(ctx))
-		require.NoError(t, s.Resume(ctx))
+		require.NoError(t, s.Change(ctx, stock.Change{Pause: true}))
+		require.NoError(t, s.Change(ctx, stock.Change{Resume: true}))
 		answer(stock.Ended)(s.Claim(ctx, "bob"))
 		none := on(t, raw, exact).Stock("none")
-		for _, err := range []error{none.Pause(ctx), none.Resume(ctx), none.SetEnd(ctx, time.Hour)} {
+		for _, err := range []error{none.Change(ctx, stock.Change{Pause: true}), none.Change(ctx, stock.Change{Resume: true}), none.Change(ctx, stock.Change{EndIn: stock.In(time.Hour)})} {
 			require.ErrorIs(t, err, stock.ErrNotOpen)
 		}
 	})
@@ -107,11 +107,7 @@ func TestAPauseWhileAStockIsRestoredStands(t *testing.T) {
 		step := once(has("end"))
 		wire := &recording{Client: srv.Client(t), Before: func(args []string) {
 			if step(args) {
-				change := s.Resume
-				if paused {
-					change = s.Pause
-				}
-				require.NoError(t, change(ctx))
+				require.NoError(t, s.Change(ctx, stock.Change{Pause: paused, Resume: !paused}))
 				require.Equal(t, stock.Suspended, claimed(t, s, "ann").Outcome)
 			}
 		}}
@@ -134,7 +130,7 @@ func TestAnEndThatWasSetMovesAllEndsAndLateCopiesMoveNothing(t *testing.T) {
 	wire := &recording{Client: raw}
 	s := opened(t, on(t, wire, exact), "s", 10)
 	claimed(t, s, "ann")
-	require.NoError(t, s.SetEnd(ctx, 10*time.Hour))
+	require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(10 * time.Hour)}))
 	st, err := s.Inspect(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []time.Duration{10 * time.Hour, 11 * time.Hour}, []time.Duration{st.UntilEnd, st.UntilGone})
@@ -148,9 +144,9 @@ func TestAnEndThatWasSetMovesAllEndsAndLateCopiesMoveNothing(t *testing.T) {
 	st, err = s.Inspect(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Hour, st.UntilEnd)
-	require.NoError(t, s.SetEnd(ctx, 0))
+	require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(0)}))
 	require.Equal(t, stock.Ended, claimed(t, s, "cid").Outcome)
-	require.NoError(t, s.SetEnd(ctx, time.Minute))
+	require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(time.Minute)}))
 	require.Equal(t, stock.Granted, claimed(t, s, "cid").Outcome)
 	forward(2 * time.Hour)
 	require.Equal(t, stock.NotOpen, claimed(t, s, "cid").Outcome)
@@ -166,8 +162,8 @@ func TestOpenOrJoinTakesWhatStandsAndRefusesAContradiction(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, stock.StateOpen, first.State)
 		claimed(t, s, "ann")
-		require.NoError(t, s.Resize(ctx, 20))
-		require.NoError(t, s.SetEnd(ctx, 5*time.Hour))
+		require.NoError(t, s.Change(ctx, stock.Change{Limit: 20}))
+		require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(5 * time.Hour)}))
 		again := o
 		again.StartIn = time.Minute
 		st, err := s.OpenOrJoin(ctx, again)
@@ -198,10 +194,10 @@ func TestRestoreKeepsToAReturnInPart(t *testing.T) {
 		_, err := s.Open(ctx, stock.Spec{Limit: 20, PerUser: 9, OpenFor: time.Hour})
 		require.NoError(t, err)
 		for _, id := range []string{"known", "forgotten", "unheard"} {
-			_, err := s.ClaimOnce(ctx, id, "ann", 3)
+			_, err := s.Claim(ctx, "ann", stock.Request{ID: id, N: 3})
 			require.NoError(t, err)
 		}
-		n, err := s.ReturnPart(ctx, "known", 2)
+		n, err := s.Return(ctx, stock.Units{Request: "known", Keep: 2})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		for range 2 {
@@ -211,7 +207,7 @@ func TestRestoreKeepsToAReturnInPart(t *testing.T) {
 				stock.Entry{Ordinal: 9, N: 1, Kind: stock.KindReturn})) // "unheard" has 7 and 8 yet, which the database does not say
 			require.NoError(t, err)
 			require.Zero(t, out.Unaccounted)
-			has, err := s.Units(ctx, "ann")
+			has, err := unitsOf(s, "ann")
 			require.NoError(t, err)
 			var units [][2]int64
 			for _, h := range has {
@@ -223,4 +219,43 @@ func TestRestoreKeepsToAReturnInPart(t *testing.T) {
 			require.Equal(t, []int64{5, 9}, []int64{st.Sold, st.Seq})
 		}
 	})
+}
+
+// A change is made as a whole: a limit that is too low leaves the rest as it was. The start can be put off, and brought forward, and what
+// a claimant may have can be raised and lowered. Nobody loses a unit by it.
+func TestAChangeIsMadeAsAWhole(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw, forward := srv.Client(t), srv.Clock()
+	s := on(t, raw, exact).Stock("s")
+	_, err := s.Open(ctx, stock.Spec{Limit: 3, OpenFor: time.Hour})
+	require.NoError(t, err)
+	three := stock.Request{ID: "r", N: 3}
+	answer := func(want stock.Outcome, claimant string, r ...stock.Request) {
+		t.Helper()
+		g, err := s.Claim(ctx, claimant, r...)
+		require.NoError(t, err)
+		require.Equal(t, want, g.Outcome)
+	}
+	answer(stock.UserLimit, "ann", three)
+	require.NoError(t, s.Change(ctx, stock.Change{PerUser: 4, Limit: 7, StartIn: stock.In(time.Minute), EndIn: stock.In(2 * time.Hour)}))
+	st, err := s.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, stock.StatePending, st.State)
+	require.EqualValues(t, 7, st.Limit)
+	require.Equal(t, [2]time.Duration{time.Minute, 2 * time.Hour}, [2]time.Duration{st.UntilStart.Round(time.Second), st.UntilEnd.Round(time.Second)})
+	answer(stock.NotStarted, "ann", three)
+	forward(time.Minute)
+	answer(stock.Granted, "ann", three)
+	require.ErrorIs(t, s.Change(ctx, stock.Change{PerUser: 1, Limit: 2, Pause: true}), stock.ErrOutOfRange)
+	answer(stock.Granted, "ann")
+	answer(stock.UserLimit, "ann", stock.Request{ID: "more", N: 1})
+	require.NoError(t, s.Change(ctx, stock.Change{PerUser: 1}))
+	answer(stock.Replayed, "ann", three)
+	answer(stock.UserLimit, "bob", stock.Request{ID: "two", N: 2})
+	answer(stock.Granted, "bob")
+	require.NoError(t, s.Change(ctx, stock.Change{StartIn: stock.In(time.Hour)}))
+	answer(stock.NotStarted, "cid")
+	require.NoError(t, s.Change(ctx, stock.Change{StartIn: stock.In(0), Limit: 8}))
+	answer(stock.Granted, "cid")
 }

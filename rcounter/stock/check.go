@@ -11,7 +11,7 @@ import (
 
 // checkRequest refuses the arguments of a request or reservation.
 func checkRequest(id, claimant string, n int64) error {
-	return cmp.Or(keyname.Required("id", id), keyname.Required("claimant", claimant), checkN("n", n))
+	return cmp.Or(keyname.Required("id", id), keyname.Required("claimant", claimant), checkN("N", n))
 }
 
 // checkN refuses a number of units.
@@ -27,13 +27,4 @@ func checkTTL(ttl time.Duration) error {
 		return errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", minReservation, maxLifetime))
 	}
 	return nil
-}
-
-// checkUnit refuses the arguments of Return.
-func checkUnit(claimant string, ordinal int64) error {
-	err := keyname.Required("claimant", claimant)
-	if err == nil && (ordinal < 1 || ordinal > maxLimit) {
-		err = errs.InvalidOption("ordinal", ordinal, "that of a Grant that was won, at least 1")
-	}
-	return err
 }

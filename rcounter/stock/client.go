@@ -34,7 +34,7 @@ type Options struct {
 	// comment. At least 10 ms. Defaults to a second. Negative: every claim asks the server.
 	SoldOutTrust time.Duration
 	// MaxBatch is how many requests of this process on one stock share a call at most, 1 to 128: those of Claim with each other,
-	// those of ClaimAny, those of LookupID, and all acts by an id together, from ClaimOnce and Reserve to ReturnPart. A claim that
+	// those of ClaimAny, those of Lookup by an id, and all acts by an id together: requests, reservations and what is done to them. A claim that
 	// finds no call under way is sent alone, at once, and so are the others while fewer than 8 of them are under way. Negative: every request
 	// is sent alone, at once. Defaults to 128: a call of 128 claimants takes the server some 200 us, and one of 128 reservations
 	// some 600 us, during which it does nothing else.

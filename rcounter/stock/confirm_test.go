@@ -50,41 +50,41 @@ func TestAPaymentIsAnsweredOnceAndForAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(name, 3)
-			_, err := s.Reserve(ctx, "order", "ann", 2, time.Second)
+			_, err := s.Reserve(ctx, "ann", stock.Request{ID: "order", N: 2}, time.Second)
 			require.NoError(t, err)
 			forward(2 * time.Second)
 			all, err := s.ClaimAny(ctx, c.taken)
 			require.NoError(t, err)
 			paid(s, "order", c.want, c.n, c.refund, func() {
-				_, err := s.ReturnAny(ctx, all)
+				_, err := s.Return(ctx, stock.Units{Request: all.Request, Ordinal: all.Ordinal, N: all.N})
 				require.NoError(t, err)
 			}, c.paid...)
 		})
 	}
 	t.Run("the claimant has others", func(t *testing.T) {
 		s := open("limit", 2)
-		_, err := s.Reserve(ctx, "order", "ann", 2, time.Second)
+		_, err := s.Reserve(ctx, "ann", stock.Request{ID: "order", N: 2}, time.Second)
 		require.NoError(t, err)
 		forward(2 * time.Second)
-		_, err = s.ClaimOnce(ctx, "other", "ann", 2)
+		_, err = s.Claim(ctx, "ann", stock.Request{ID: "other", N: 2})
 		require.NoError(t, err)
 		paid(s, "order", stock.Expired, 0, 2, func() {
-			_, err := s.ReturnOnce(ctx, "other")
+			_, err := s.Return(ctx, stock.Units{Request: "other"})
 			require.NoError(t, err)
 		})
 	})
 	t.Run("the sale is over, and goes on", func(t *testing.T) {
 		s := open("over", 2)
-		_, err := s.Reserve(ctx, "order", "ann", 2, time.Second)
+		_, err := s.Reserve(ctx, "ann", stock.Request{ID: "order", N: 2}, time.Second)
 		require.NoError(t, err)
-		require.NoError(t, s.SetEnd(ctx, 0))
+		require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(0)}))
 		forward(2 * time.Second)
-		paid(s, "order", stock.Expired, 0, 2, func() { require.NoError(t, s.SetEnd(ctx, time.Hour)) })
+		paid(s, "order", stock.Expired, 0, 2, func() { require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(time.Hour)})) })
 	})
 	t.Run("nobody knows the order", func(t *testing.T) {
 		s := open("unknown", 2)
 		reserve := func() {
-			g, err := s.Reserve(ctx, "order", "ann", 2, time.Minute)
+			g, err := s.Reserve(ctx, "ann", stock.Request{ID: "order", N: 2}, time.Minute)
 			require.NoError(t, err)
 			require.Equal(t, stock.Cancelled, g.Outcome)
 		}
@@ -94,7 +94,7 @@ func TestAPaymentIsAnsweredOnceAndForAll(t *testing.T) {
 	t.Run("it was cancelled", func(t *testing.T) {
 		s := open("cancelled", 2)
 		for _, id := range []string{"held", "expired"} {
-			_, err := s.Reserve(ctx, id, id, 1, time.Minute)
+			_, err := s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Minute)
 			require.NoError(t, err)
 		}
 		_, err := s.Cancel(ctx, "held")
@@ -107,21 +107,21 @@ func TestAPaymentIsAnsweredOnceAndForAll(t *testing.T) {
 	})
 	t.Run("fewer were held than asked for", func(t *testing.T) {
 		s := open("fewer", 9)
-		_, err := s.ReserveUpTo(ctx, "order", "ann", 5, time.Minute)
+		_, err := s.Reserve(ctx, "ann", stock.Request{ID: "order", N: 5, UpTo: true}, time.Minute)
 		require.NoError(t, err)
 		paid(s, "order", stock.Granted, 3, 0, nothing)
-		n, err := s.ReturnPart(ctx, "order", 1)
+		n, err := s.Return(ctx, stock.Units{Request: "order", Keep: 1})
 		require.NoError(t, err)
 		require.EqualValues(t, 2, n)
 		paid(s, "order", stock.Replayed, 1, 2, nothing)
-		back, err := s.ReturnOnce(ctx, "order")
+		back, err := s.Return(ctx, stock.Units{Request: "order"})
 		require.NoError(t, err)
-		require.True(t, back)
+		require.Positive(t, back)
 		paid(s, "order", stock.Returned, 0, 3, nothing)
 	})
 	t.Run("part of what is held was paid", func(t *testing.T) {
 		s := open("part", 9)
-		_, err := s.Reserve(ctx, "order", "ann", 3, time.Minute)
+		_, err := s.Reserve(ctx, "ann", stock.Request{ID: "order", N: 3}, time.Minute)
 		require.NoError(t, err)
 		paid(s, "order", stock.Granted, 2, 0, nothing, 2)
 		paid(s, "order", stock.Replayed, 2, 1, nothing)
@@ -137,17 +137,20 @@ func TestALatePaymentIsDecidedOnceTheStockSells(t *testing.T) {
 	srv := redistest.Embedded(t)
 	raw, forward := srv.Client(t), srv.Clock()
 	s := opened(t, on(t, raw, exact), "s", 3)
-	_, err := s.Reserve(ctx, "order", "ann", 1, time.Second)
+	_, err := s.Reserve(ctx, "ann", stock.Request{ID: "order", N: 1}, time.Second)
 	require.NoError(t, err)
 	forward(2 * time.Second)
-	require.NoError(t, s.Pause(ctx))
-	for want, then := range map[stock.Outcome]func(){stock.Paused: func() { require.NoError(t, s.Resume(ctx)) }} {
+	for want, c := range map[stock.Outcome][2]stock.Change{
+		stock.Paused:     {{Pause: true}, {Resume: true}},
+		stock.NotStarted: {{StartIn: stock.In(time.Minute)}, {StartIn: stock.In(0)}},
+	} {
+		require.NoError(t, s.Change(ctx, c[0]))
 		g, err := s.Confirm(ctx, "order")
 		require.NoError(t, err)
 		require.Equal(t, want, g.Outcome)
 		require.False(t, g.Outcome.Final())
 		require.Zero(t, g.Missing)
-		then()
+		require.NoError(t, s.Change(ctx, c[1]))
 	}
 	g, err := s.Confirm(ctx, "order")
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		{"ClaimOnce", func() error { _, err := s.OnceAs(ctx, "C", "r", "bob", 2); return err }},
 		{"ClaimOnce, by another call", func() error { _, err := s.OnceAs(ctx, "D", "r", "bob", 2); return err }},
 		{"ClaimOnce, returned meanwhile", func() error {
-			_, err := s.ReturnOnce(ctx, "r")
+			_, err := s.Return(ctx, stock.Units{Request: "r"})
 			require.NoError(t, err)
 			_, err = s.OnceAs(ctx, "C", "r", "bob", 2)
 			return err
@@ -76,7 +76,7 @@ func TestARetryOverANewConnectionIsNotConfirmedByNobody(t *testing.T) {
 	proxy := redistest.NewProxy(t, p.primary)
 	opened(t, on(t, p.primary.Client(t), exact), "s", 1000)
 	s := on(t, proxy.Server().Client(t), o).Stock("s")
-	redistest.Eventually(t, 30*time.Second, "confirmed", func() bool { _, err := s.ClaimOnce(ctx, "warm", "w", 1); return err == nil })
+	redistest.Eventually(t, 30*time.Second, "confirmed", func() bool { _, err := s.Claim(ctx, "w", stock.Request{ID: "warm", N: 1}); return err == nil })
 	p.replica.Stop(t) // connected, and confirms nothing
 	defer p.replica.Process.Signal(syscall.SIGCONT)
 	done := make(chan struct{})
@@ -89,7 +89,7 @@ func TestARetryOverANewConnectionIsNotConfirmedByNobody(t *testing.T) {
 		}
 		proxy.Cut() // while WAIT waits
 	}()
-	_, err := s.ClaimOnce(ctx, "order", "ann", 1)
+	_, err := s.Claim(ctx, "ann", stock.Request{ID: "order", N: 1})
 	<-done
 	require.ErrorIs(t, err, stock.ErrNotReplicated)
 }

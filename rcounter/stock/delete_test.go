@@ -19,9 +19,9 @@ func TestDeleteLeavesNothingOfAStock(t *testing.T) {
 		require.NoError(t, s.Delete(ctx), "there is none")
 		for name, state := range map[string]func() error{
 			"open":      func() error { return nil },
-			"paused":    func() error { return s.Pause(ctx) },
+			"paused":    func() error { return s.Change(ctx, stock.Change{Pause: true}) },
 			"closed":    func() error { return s.EndSale(ctx) },
-			"ended":     func() error { return s.SetEnd(ctx, 0) },
+			"ended":     func() error { return s.Change(ctx, stock.Change{EndIn: stock.In(0)}) },
 			"lost":      func() error { return raw.Do(ctx, raw.B().Del().Key("rc:{s}").Build()).Error() },
 			"corrupt":   func() error { return raw.Do(ctx, raw.B().Del().Key("rc:{s}:u").Build()).Error() },
 			"twice":     func() error { return s.Delete(ctx) },
@@ -32,9 +32,9 @@ func TestDeleteLeavesNothingOfAStock(t *testing.T) {
 			_, err := s.Open(ctx, o)
 			require.NoError(t, err, name)
 			require.EqualValues(t, 1, claimed(t, s, "ann").Ordinal, name)
-			_, err = s.Reserve(ctx, "r", "bob", 1, time.Minute)
+			_, err = s.Reserve(ctx, "bob", stock.Request{ID: "r", N: 1}, time.Minute)
 			require.NoError(t, err, name)
-			_, err = s.ClaimOnce(ctx, "q", "carl", 1)
+			_, err = s.Claim(ctx, "carl", stock.Request{ID: "q", N: 1})
 			require.NoError(t, err, name)
 			require.Equal(t, stock.SoldOut, claimed(t, s, "dora").Outcome, name)
 			require.NoError(t, state(), name)
@@ -64,7 +64,7 @@ func TestALateDeleteRemovesNoOtherOpening(t *testing.T) {
 		opened(t, on(t, raw, exact), "s", 3)
 		require.EqualValues(t, 1, claimed(t, s, "bob").Ordinal)
 		late.Deliver(t)
-		_, ok, err := s.Lookup(ctx, "bob")
+		_, ok, err := lookup(s, "bob")
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.NoError(t, s.Delete(ctx))

@@ -8,7 +8,7 @@
 //		ship(unit.Ordinal)
 //	}
 //
-// [Stock.Claim] is for one unit for each user, [Stock.ClaimOnce] for several, [Stock.Reserve] and [Stock.Confirm] for units that are paid
+// [Stock.Claim] is for one unit for each user, and with a [Request] for several, [Stock.Reserve] and [Stock.Confirm] for units that are paid
 // first, [Group] for carts of several stocks, and [Stock.KeepLedger] for every sale in a database.
 //
 // # What is promised
@@ -16,7 +16,7 @@
 // A Stock never grants more units than its limit. It never gives two claimants one ordinal. The server never gives a
 // claimant who has a unit another answer than that unit. All of this holds whatever is lost, repeated, delayed or run twice on the way.
 //
-// The same holds for units that are claimed several at a time under the id of a request (ClaimOnce), for units that are
+// The same holds for units that are claimed several at a time under the id of a request, for units that are
 // reserved, and then confirmed, cancelled or left to expire (Reserve), and for units without a claimant (ClaimAny). Each of
 // them is returned once, by its id. What a reservation holds goes back to the stock exactly once; the server's clock decides.
 //
@@ -27,19 +27,18 @@
 //
 // # The life of a unit
 //
-//	        Claim, ClaimOnce, ClaimAny
-//	free ---------------------------------------> sold
-//	^  |                                          |  ^
-//	|  | Reserve                          Return, |  | Confirm: the unit
-//	|  |                              ReturnOnce, |  | gets its ordinal
-//	|  v                               ReturnAny, |  |
-//	|  held --------------------------------------)--+
-//	|   | Cancel, Confirm of a part,  ReturnPart,|
-//	|   | or its time is over                     |
-//	+---+-----------------------------------------+
+//	        Claim, ClaimAny
+//	free ---------------------------------> sold
+//	^  |                                    |  ^
+//	|  | Reserve                            |  | Confirm: the unit
+//	|  v                                    |  | gets its ordinal
+//	|  held --------------------------------)--+
+//	|   | Cancel, Confirm of a part,        |
+//	|   | or its time is over               | Return
+//	+---+-----------------------------------+
 //
 // Confirm takes units of a reservation whose time was over again, as a claim does. One rule says how many units a verb with an id
-// gets: all or none, and fewer only where its name says UpTo, or for a Confirm that comes late, whose customer has paid: Grant.Missing
+// gets: all or none, and fewer only where Request.UpTo says so, or for a Confirm that comes late, whose customer has paid: Grant.Missing
 // is how many fewer. What a Confirm has decided stays so.
 //
 // A unit that comes back is free under a new ordinal. The record of what it was stays: the number of records still tells
@@ -59,8 +58,8 @@
 //   - Claims that were given up. A request whose reply the caller did not see may be served later, and so may a copy of it
 //     that the network held back, for as long as the stock sells. The claimant then has a unit. The next Claim or Lookup
 //     tells which, and nobody else gets it until it is returned. (The library itself returns units of a ClaimAny that was
-//     given up, if it can ask the server within five call timeouts.) An act by an id (ClaimOnce, Reserve, Confirm, Cancel,
-//     ReturnOnce) is not served later than its caller's patience, by the server's clock: the request names that instant,
+//     given up, if it can ask the server within five call timeouts.) An act by an id (a request, Reserve, Confirm, Cancel,
+//     Return) is not served later than its caller's patience, by the server's clock: the request names that instant,
 //     for each act of a shared call its own.
 //   - That a unit which came back is sold at once. The process that returned it sells it at once. Other processes do when
 //     the server's message arrives, within milliseconds; if the message is lost, within Options.SoldOutTrust. Until then another
@@ -155,13 +154,13 @@
 //
 // # Cost
 //
-// Every verb is one round trip of one EVALSHA, except Open, Resize, Pause, Resume, SetEnd, EndSale, Delete and Restore, which ask first, and
-// Holders and Units, which read all records. So does the first act by
+// Every verb is one round trip of one EVALSHA, except Open, Change, EndSale, Delete and Restore, which ask first, and
+// Holders, which reads all records. So does the first act by
 // an id that a client sends to a server: it asks for the server's time.
 //
 // Claims of one process on one stock share calls (Options.MaxBatch). A claim that finds no call under way is sent at once;
-// those that come while one is under way are sent together. Acts by an id (ClaimOnce, Reserve, Confirm, Cancel, ReturnOnce
-// and their kin) share calls with each other, from 8 on that are under way, and so do the looks of LookupID. Each is answered for
+// those that come while one is under way are sent together. Acts by an id (requests, Reserve, Confirm, Cancel, Return
+// and their kin) share calls with each other, from 8 on that are under way, and so do looks at an id. Each is answered for
 // itself. No id is twice in a call: equal acts on an id are one, and an act that differs from another on its id goes into the next
 // call.
 //

@@ -18,7 +18,7 @@ var (
 	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.
 	ErrInvalidOption = errs.ErrInvalidOption
 
-	// ErrNotOpen: there is no stock to resize, pause or restore. (A claim on it is no error: NotOpen.)
+	// ErrNotOpen: there is no stock to change or restore. (A claim on it is no error: NotOpen.)
 	ErrNotOpen = errs.New("not_open", "no such stock")
 	// ErrAlreadyOpen: the stock exists, opened by another call of Open, and its results are still retained. The epoch
 	// returned with the error is that of the existing stock.

@@ -19,12 +19,12 @@ func ExampleStock_Reserve() {
 		log.Fatal(err)
 	}
 
-	r, err := seats.Reserve(ctx, "cart-1", "ann", 2, 15*time.Minute)
+	r, err := seats.Reserve(ctx, "ann", stock.Request{ID: "cart-1", N: 2}, 15*time.Minute)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(r.Outcome, r.N, "held,", r.Remaining, "left")
-	r, err = seats.Reserve(ctx, "cart-2", "bob", 2, 15*time.Minute)
+	r, err = seats.Reserve(ctx, "bob", stock.Request{ID: "cart-2", N: 2}, 15*time.Minute)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func ExampleStock_Reserve() {
 	if _, err := seats.Cancel(ctx, "cart-3"); err != nil { // overtakes what it cancels
 		log.Fatal(err)
 	}
-	r, err = seats.Reserve(ctx, "cart-3", "cid", 1, 15*time.Minute)
+	r, err = seats.Reserve(ctx, "cid", stock.Request{ID: "cart-3", N: 1}, 15*time.Minute)
 	fmt.Println(r.Outcome, err)
 	// Output:
 	// granted 2 held, 1 left
@@ -65,10 +65,10 @@ func ExampleStock_Confirm_late() {
 		}
 		fmt.Println(what, g.Outcome, "seats:", g.N, "missing:", g.Missing)
 	}
-	g, err := seats.Reserve(ctx, "ann", "ann", 3, time.Millisecond)
+	g, err := seats.Reserve(ctx, "ann", stock.Request{ID: "ann", N: 3}, time.Millisecond)
 	show("ann reserves:", g, err)
 	time.Sleep(2 * time.Millisecond)
-	g, err = seats.ReserveUpTo(ctx, "bob", "bob", 4, time.Minute) // ann's time is over
+	g, err = seats.Reserve(ctx, "bob", stock.Request{ID: "bob", N: 4, UpTo: true}, time.Minute) // ann's time is over
 	show("bob reserves:", g, err)
 	g, err = seats.Extend(ctx, "bob", time.Hour)
 	show("he has more time:", g, err)
@@ -77,7 +77,7 @@ func ExampleStock_Confirm_late() {
 	g, err = seats.Confirm(ctx, "ann")
 	show("ann has paid:", g, err)
 	fmt.Println("that is decided:", g.Outcome.Final())
-	back, err := seats.ReturnPart(ctx, "bob", 1)
+	back, err := seats.Return(ctx, stock.Units{Request: "bob", Keep: 1})
 	fmt.Println("bob keeps one, back:", back, err)
 	// Output:
 	// ann reserves: granted seats: 3 missing: 0
@@ -90,7 +90,7 @@ func ExampleStock_Confirm_late() {
 }
 
 // An order claims all or none; the same order again gets the same ones.
-func ExampleStock_ClaimOnce() {
+func ExampleStock_Claim_request() {
 	c, end := demoClient()
 	defer end()
 	ctx := context.Background()
@@ -99,13 +99,13 @@ func ExampleStock_ClaimOnce() {
 		log.Fatal(err)
 	}
 	for _, order := range []string{"order-1", "order-2", "order-1"} {
-		g, err := sale.ClaimOnce(ctx, order, "ann", 3)
+		g, err := sale.Claim(ctx, "ann", stock.Request{ID: order, N: 3})
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(order, g.Outcome, g.N)
 	}
-	g, err := sale.ClaimUpTo(ctx, "order-2", "ann", 3) // fewer will do
+	g, err := sale.Claim(ctx, "ann", stock.Request{ID: "order-2", N: 3, UpTo: true}) // fewer will do
 	fmt.Println("order-2", g.Outcome, g.N, "missing", g.Missing, err)
 	// Output:
 	// order-1 granted 3
@@ -130,7 +130,7 @@ func ExampleStock_Ledger() {
 			log.Fatal(err)
 		}
 	}
-	if _, err := sale.Return(ctx, "ann", 1); err != nil {
+	if _, err := sale.Return(ctx, stock.Units{Claimant: "ann", Ordinal: 1}); err != nil {
 		log.Fatal(err)
 	}
 	type key struct{ epoch, serial int64 } // primary key (stock, epoch, serial)

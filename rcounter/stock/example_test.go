@@ -101,16 +101,16 @@ func ExampleStock_Return() {
 	sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour})
 
 	first, _ := sale.Claim(ctx, "ann")
-	returned, _ := sale.Return(ctx, "ann", first.Ordinal)
+	returned, _ := sale.Return(ctx, stock.Units{Claimant: "ann", Ordinal: first.Ordinal})
 	fmt.Println("returned", first.Ordinal, returned)
 	again, _ := sale.Claim(ctx, "ann")
 	fmt.Println(again.Outcome, again.Ordinal)
-	returned, _ = sale.Return(ctx, "ann", first.Ordinal)
+	returned, _ = sale.Return(ctx, stock.Units{Claimant: "ann", Ordinal: first.Ordinal})
 	fmt.Println("returned", first.Ordinal, returned)
 	// Output:
-	// returned 1 true
+	// returned 1 1
 	// granted 2
-	// returned 1 false
+	// returned 1 0
 }
 
 // A sale that is announced: open it ahead, for an instant by time.Until.

@@ -19,9 +19,9 @@ func ExampleStock_ClaimAny() {
 
 	g, err := sale.ClaimAny(ctx, 5)
 	fmt.Println(g.Outcome, g.N, err)
-	back, err := sale.ReturnAny(ctx, stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1})
+	back, err := sale.Return(ctx, stock.Units{Request: stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1}.Request, Ordinal: stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1}.Ordinal, N: stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1}.N})
 	fmt.Println(back, err)
-	fmt.Println(sale.Resize(ctx, 10))
+	fmt.Println(sale.Change(ctx, stock.Change{Limit: 10}))
 	var st stock.Status
 	if st, err = sale.Inspect(ctx); err != nil {
 		log.Fatal(err)
@@ -29,7 +29,7 @@ func ExampleStock_ClaimAny() {
 	fmt.Println(st.State == stock.StateOpen, st.Limit, st.Sold, st.Remaining)
 	// Output:
 	// granted 3 <nil>
-	// true <nil>
+	// 1 <nil>
 	// <nil>
 	// true 10 2 8
 }
@@ -42,17 +42,17 @@ func ExampleStock_Lookup() {
 	sale := c.Stock("tickets")
 	sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour})
 
-	sale.ClaimOnce(ctx, "order-1", "ann", 1)
-	back, err := sale.ReturnOnce(ctx, "order-1")
+	sale.Claim(ctx, "ann", stock.Request{ID: "order-1", N: 1})
+	back, err := sale.Return(ctx, stock.Units{Request: "order-1"})
 	fmt.Println(back, err)
 	g, err := sale.Claim(stock.Fresh(ctx), "bob")
 	fmt.Println(g.Outcome, err)
-	_, has, err := sale.Lookup(ctx, "ann")
-	fmt.Println(has, err)
-	_, has, err = sale.Lookup(ctx, "bob")
-	fmt.Println(has, err)
+	has, err := sale.Lookup(ctx, stock.Units{Claimant: "ann"})
+	fmt.Println(has.Won(), err)
+	has, err = sale.Lookup(ctx, stock.Units{Claimant: "bob"})
+	fmt.Println(has.Won(), err)
 	// Output:
-	// true <nil>
+	// 1 <nil>
 	// granted <nil>
 	// false <nil>
 	// true <nil>
@@ -71,20 +71,18 @@ func ExampleStock_OpenOrJoin() {
 	}
 
 	sale.Claim(ctx, "ann")
-	sale.Reserve(ctx, "order-1", "ann", 2, time.Minute)
-	fmt.Println(sale.Pause(ctx))
+	sale.Reserve(ctx, "ann", stock.Request{ID: "order-1", N: 2}, time.Minute)
+	fmt.Println(sale.Change(ctx, stock.Change{Pause: true}))
 	g, err := sale.Claim(ctx, "bob")
 	fmt.Println(g.Outcome, err)
-	fmt.Println(sale.SetEnd(ctx, 2*time.Hour), sale.Resume(ctx))
+	fmt.Println(sale.Change(ctx, stock.Change{EndIn: stock.In(2 * time.Hour)}), sale.Change(ctx, stock.Change{Resume: true}))
 
 	var h stock.Holding
-	h, err = sale.LookupID(ctx, "order-1")
+	h, err = sale.Lookup(ctx, stock.Units{Request: "order-1"})
 	fmt.Println(h.Outcome, h.Claimant, h.N, h.Ordinal == 0, time.Until(h.Until) > 0, err)
-	for h, err := range sale.Holders(ctx) {
+	for h, err := range sale.Holders(ctx, "ann") {
 		fmt.Println(h.Claimant, h.N, err)
 	}
-	has, err := sale.Units(ctx, "ann")
-	fmt.Println(len(has), err)
 	// Output:
 	// open 5 <nil>
 	// open 5 <nil>
@@ -94,7 +92,6 @@ func ExampleStock_OpenOrJoin() {
 	// replayed ann 2 true true <nil>
 	// ann 1 <nil>
 	// ann 2 <nil>
-	// 2 <nil>
 }
 
 // EndSale ends a sale for good, and its answers stay readable. Delete removes them, too.
@@ -202,7 +199,7 @@ func ExampleObserver() {
 	sale.Open(ctx, stock.Spec{Limit: 2, OpenFor: time.Hour})
 	sale.Claim(ctx, "ann")
 	var held stock.Grant
-	if held, err = sale.Reserve(ctx, "order-1", "bob", 1, time.Minute); err != nil {
+	if held, err = sale.Reserve(ctx, "bob", stock.Request{ID: "order-1", N: 1}, time.Minute); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(held.Won(), held.N, events[stock.EventClaimed])

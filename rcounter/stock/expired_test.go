@@ -26,12 +26,12 @@ func TestHoldsThatAreOverRefuseNobodyHoweverMany(t *testing.T) {
 			require.Equal(t, "granted 1, granted 2, granted 3", answers(gs))
 		},
 		"ClaimOnce by the claimant of one": func(t *testing.T, s *stock.Stock) {
-			g, err := s.ClaimOnce(ctx, "r", last, 1)
+			g, err := s.Claim(ctx, last, stock.Request{ID: "r", N: 1})
 			require.NoError(t, err)
 			require.Equal(t, stock.Granted, g.Outcome)
 		},
 		"Reserve by the claimant of one": func(t *testing.T, s *stock.Stock) {
-			r, err := s.Reserve(ctx, "again", last, 1, time.Hour)
+			r, err := s.Reserve(ctx, last, stock.Request{ID: "again", N: 1}, time.Hour)
 			require.NoError(t, err)
 			require.Equal(t, stock.Granted, r.Outcome)
 		},
@@ -41,21 +41,21 @@ func TestHoldsThatAreOverRefuseNobodyHoweverMany(t *testing.T) {
 			require.EqualValues(t, users, g.N)
 		},
 		"Resize to less than was held": func(t *testing.T, s *stock.Stock) {
-			require.NoError(t, s.Resize(ctx, 1))
+			require.NoError(t, s.Change(ctx, stock.Change{Limit: 1}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) { overdue(t, users, 1, call) })
 	}
 	t.Run("ClaimOnce of all", func(t *testing.T) {
 		overdue(t, users, users, func(t *testing.T, s *stock.Stock) {
-			g, err := s.ClaimOnce(ctx, "r", "ann", users)
+			g, err := s.Claim(ctx, "ann", stock.Request{ID: "r", N: users})
 			require.NoError(t, err)
 			require.EqualValues(t, users, g.N)
 		})
 	})
 	t.Run("Reserve of all", func(t *testing.T) {
 		overdue(t, users, users, func(t *testing.T, s *stock.Stock) {
-			r, err := s.Reserve(ctx, "all", "ann", users, time.Hour)
+			r, err := s.Reserve(ctx, "ann", stock.Request{ID: "all", N: users}, time.Hour)
 			require.NoError(t, err)
 			require.Equal(t, stock.Granted, r.Outcome)
 		})
@@ -71,7 +71,7 @@ func overdue(t *testing.T, users, per int64, call func(t *testing.T, s *stock.St
 	require.NoError(t, err)
 	crowd(25, int(users)/25, func(c, i int) {
 		n := strconv.Itoa(c*int(users)/25 + i)
-		if _, err := s.Reserve(ctx, "h"+n, "u"+n, 1, time.Hour); err != nil {
+		if _, err := s.Reserve(ctx, "u"+n, stock.Request{ID: "h" + n, N: 1}, time.Hour); err != nil {
 			t.Error(err)
 		}
 	})
@@ -100,7 +100,7 @@ func TestConfirmsLeaveASoldOutStocksFlagAsItIs(t *testing.T) {
 		admin := srv.Client(t)
 		s := opened(t, on(t, admin, exact), "s", 4)
 		for id, ttl := range map[string]time.Duration{"soon": 20 * time.Minute, "later": 30 * time.Minute, "last": 40 * time.Minute, "lasting": 2 * time.Hour} {
-			_, err := s.Reserve(ctx, id, id, 1, ttl)
+			_, err := s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, ttl)
 			require.NoError(t, err)
 		}
 		flag := text(t, admin, "GET", "rc:{s}:o")

@@ -26,7 +26,8 @@ func (s *Stock) ClaimAs(ctx context.Context, id string, claimants ...string) ([]
 }
 
 func (s *Stock) ReturnAs(ctx context.Context, id, claimant string, ordinal int64) (bool, error) {
-	return s.giveBack(ctx, id, claimant, ordinal)
+	n, err := s.giveBack(ctx, id, claimant, ordinal)
+	return n > 0, err
 }
 
 func (s *Stock) AnyAs(ctx context.Context, id string, n int64) (Grant, error) {

@@ -109,7 +109,7 @@ func TestAFailoverForgetsNoConfirmedGrant(t *testing.T) {
 			}
 			forgotten := 0
 			for u, was := range told {
-				if g, found, err := heir.Lookup(ctx, u); err != nil || !found || g.Ordinal != was {
+				if g, found, err := lookup(heir, u); err != nil || !found || g.Ordinal != was {
 					forgotten++
 				}
 			}
@@ -194,7 +194,7 @@ func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 			wg.Wait()
 			t.Logf("%d confirmed, %d times repeated", confirmed.Load(), repeated.Load())
 			for user, was := range l.winners {
-				g, found, err := first.Lookup(ctx, user)
+				g, found, err := lookup(first, user)
 				require.NoError(t, err)
 				require.True(t, found, user)
 				require.Equal(t, was, g.Ordinal, user)
@@ -218,8 +218,8 @@ func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
 	p.link.Lead("")
 	for name, ask := range map[string]func() error{
 		"Claim":     func() error { _, err := s.Claim(ctx, "ann"); return err },
-		"ClaimOnce": func() error { _, err := s.ClaimOnce(ctx, "r", "bob", 2); return err },
-		"Reserve":   func() error { _, err := s.Reserve(ctx, "h", "bob", 1, time.Hour); return err },
+		"ClaimOnce": func() error { _, err := s.Claim(ctx, "bob", stock.Request{ID: "r", N: 2}); return err },
+		"Reserve":   func() error { _, err := s.Reserve(ctx, "bob", stock.Request{ID: "h", N: 1}, time.Hour); return err },
 		"ClaimAny":  func() error { _, err := s.ClaimAny(ctx, 3); return err },
 	} {
 		require.ErrorIs(t, ask(), stock.ErrNotReplicated, name)
@@ -236,7 +236,7 @@ func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
 		return err == nil && g.Ordinal > 0
 	})
 	var g stock.Grant
-	redistest.Eventually(t, 20*time.Second, "the request is confirmed", func() bool { g, err = s.ClaimOnce(ctx, "r", "bob", 2); return err == nil })
+	redistest.Eventually(t, 20*time.Second, "the request is confirmed", func() bool { g, err = s.Claim(ctx, "bob", stock.Request{ID: "r", N: 2}); return err == nil })
 	require.Equal(t, stock.Replayed, g.Outcome)
 	redistest.Eventually(t, 20*time.Second, "the sale is confirmed", func() bool { g, err = s.Confirm(ctx, "h"); return err == nil })
 	require.Equal(t, stock.Replayed, g.Outcome)

@@ -31,8 +31,8 @@ func TestAKeyOfAnotherTypeLeavesNothingHalfDone(t *testing.T) {
 			for name, verb := range map[string]func() error{
 				"Claim":     func() error { _, err := s.Claim(ctx, "u"); return err },
 				"ClaimAny":  func() error { _, err := s.ClaimAny(ctx, 2); return err },
-				"ClaimOnce": func() error { _, err := s.ClaimOnce(ctx, "r", "u", 2); return err },
-				"Reserve":   func() error { _, err := s.Reserve(ctx, "h", "u", 1, time.Minute); return err },
+				"ClaimOnce": func() error { _, err := s.Claim(ctx, "u", stock.Request{ID: "r", N: 2}); return err },
+				"Reserve":   func() error { _, err := s.Reserve(ctx, "u", stock.Request{ID: "h", N: 1}, time.Minute); return err },
 				"Cancel":    func() error { _, err := s.Cancel(ctx, "h2"); return err },
 			} {
 				if key == "rc:{s}:h" && name != "Reserve" {
@@ -67,24 +67,30 @@ func TestLosingAnyKeyStopsTheSale(t *testing.T) {
 				_, err := s.Open(ctx, o)
 				require.NoError(t, err)
 				require.True(t, claimed(t, s, "ann").Won())
-				_, err = s.ClaimOnce(ctx, "r", "bob", 3)
+				_, err = s.Claim(ctx, "bob", stock.Request{ID: "r", N: 3})
 				require.NoError(t, err)
-				r, err := s.Reserve(ctx, "h", "cid", 2, 10*time.Minute)
+				r, err := s.Reserve(ctx, "cid", stock.Request{ID: "h", N: 2}, 10*time.Minute)
 				require.NoError(t, err)
 				require.True(t, r.Won())
 				lose()
 				before := keys(t, c)
 				for name, verb := range map[string]func() (bool, error){
-					"Claim":     func() (bool, error) { g, err := s.Claim(ctx, "new"); return g.Won(), err },
-					"a retry":   func() (bool, error) { g, err := s.Claim(ctx, "ann"); return g.Won(), err },
-					"ClaimAny":  func() (bool, error) { g, err := s.ClaimAny(ctx, 2); return g.Won(), err },
-					"ClaimOnce": func() (bool, error) { g, err := s.ClaimOnce(ctx, "r2", "new", 2); return g.Won(), err },
+					"Claim":    func() (bool, error) { g, err := s.Claim(ctx, "new"); return g.Won(), err },
+					"a retry":  func() (bool, error) { g, err := s.Claim(ctx, "ann"); return g.Won(), err },
+					"ClaimAny": func() (bool, error) { g, err := s.ClaimAny(ctx, 2); return g.Won(), err },
+					"ClaimOnce": func() (bool, error) {
+						g, err := s.Claim(ctx, "new", stock.Request{ID: "r2", N: 2})
+						return g.Won(), err
+					},
 					"Reserve": func() (bool, error) {
-						r, err := s.Reserve(ctx, "h2", "new", 1, time.Minute)
+						r, err := s.Reserve(ctx, "new", stock.Request{ID: "h2", N: 1}, time.Minute)
 						return r.Won(), err
 					},
-					"ReturnOnce": func() (bool, error) { return s.ReturnOnce(ctx, "r") },
-					"Cancel":     func() (bool, error) { return s.Cancel(ctx, "h") },
+					"ReturnOnce": func() (bool, error) {
+						n, err := s.Return(ctx, stock.Units{Request: "r"})
+						return n > 0, err
+					},
+					"Cancel": func() (bool, error) { return s.Cancel(ctx, "h") },
 					"Confirm": func() (bool, error) {
 						g, err := s.Confirm(ctx, "h")
 						if want == nil {
@@ -146,9 +152,9 @@ func TestAReturnIsResoldWithinMillisecondsUnderASoldOutCrowd(t *testing.T) {
 	for range 200 {
 		h := <-holders
 		began := time.Now()
-		ok, err := s.Return(ctx, h.claimant, h.ordinal)
+		ok, err := s.Return(ctx, stock.Units{Claimant: h.claimant, Ordinal: h.ordinal})
 		require.NoError(t, err)
-		require.True(t, ok)
+		require.Positive(t, ok)
 		select {
 		case next := <-resold:
 			took = append(took, time.Since(began))

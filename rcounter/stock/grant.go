@@ -38,7 +38,7 @@ const (
 	Expired
 	// Cancelled: the reservation was cancelled, perhaps before it was made. Another id may reserve.
 	Cancelled
-	// Paused: the seller has paused the sale. It grants again after Resume.
+	// Paused: the seller has paused the sale. It grants again after a Change with Resume.
 	Paused
 )
 
@@ -61,10 +61,10 @@ type Grant struct {
 	Ordinal int64
 	// N is the number of units, if Won: Ordinal to Ordinal + N - 1.
 	N int64
-	// Missing is how many units fewer that is than the request or reservation asked for: what ClaimUpTo and ReserveUpTo could not
-	// get, and what ReturnPart gave back. Of Confirm it is how many of the units that were paid for are to be refunded.
+	// Missing is how many units fewer that is than the request or reservation asked for: what Request.UpTo did not
+	// get, and what a Return with Units.Keep gave back. Of Confirm it is how many of the units that were paid for are to be refunded.
 	Missing int64
-	// Request is the id of the record of the units, if Won: that of ClaimOnce or Reserve, or one that ClaimAny made. Empty for Claim.
+	// Request is the id of the record of the units, if Won: that of the request, or one that ClaimAny made. Empty for Claim.
 	Request string
 	// Until is the instant, on this machine's monotonic clock, at which reserved units go back unless they are confirmed. The server's clock decides; Until is counted from before the request, so it is
 	// never later than the server's. It is zero for all other units, and if not Won.

@@ -18,7 +18,7 @@ type Holding struct {
 	// Outcome says what it has come to. Replayed: it has units, held or sold. Expired, Cancelled, Returned: it has none any more. The
 	// zero Outcome: the stock knows nothing of it.
 	Outcome Outcome
-	// Request is the id of the ClaimOnce or of the reservation, or of ClaimAny's Grant; empty for Claim.
+	// Request is the id of the request or reservation, or of ClaimAny's Grant; empty for Claim.
 	Request string
 	// Claimant is who asked for it. Empty for ClaimAny, and if a reservation was cancelled before it was made.
 	Claimant string
@@ -33,37 +33,24 @@ type Holding struct {
 	Epoch int64
 }
 
-// LookupID returns what a ClaimOnce or a reservation has come to, by its id. It changes nothing: it neither reserves nor confirms nor
-// gives up the id. An id that the stock does not know, or has forgotten (Spec.Remember), is no error: the Outcome is 0. One round
-// trip, repeated until answered.
-func (s *Stock) LookupID(ctx context.Context, id string) (_ Holding, err error) {
-	defer edge(&err)
-	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
-		return Holding{}, err
-	}
-	f, err := s.find(ctx, id)
-	if err != nil || f.record == "" {
-		return Holding{Epoch: f.epoch}, err
-	}
-	h, ok := f.holding(id, f.record)
-	if !ok {
-		return Holding{}, corrupt(s.keys[0], -1, 0)
-	}
-	return h, nil
-}
+// Won reports whether units are held or sold.
+func (h Holding) Won() bool { return h.Outcome == Replayed }
 
 // Holders yields everything that has units now, held or sold: each unit of Claim, each request and reservation, and each row of units
-// of ClaimAny that was not returned. It reads all records, 1000 in a round trip, so it is for reports and repairs and not
+// of ClaimAny that was not returned. With claimants it yields only what those have. It reads all records in any case, 1000 in a round trip, so it is for reports and repairs and not
 // for every page view.
 //
 // It is no snapshot. What has units from its beginning to its end is yielded at least once, and in rare cases twice; what gets or
 // returns units meanwhile may be yielded or not. An error ends it: ErrCorrupt and those of Claim. If there is no stock, it yields
 // nothing.
-func (s *Stock) Holders(ctx context.Context) iter.Seq2[Holding, error] {
+func (s *Stock) Holders(ctx context.Context, claimants ...string) iter.Seq2[Holding, error] {
 	return func(yield func(Holding, error) bool) {
 		err := s.usable()
+		for _, c := range claimants {
+			err = cmp.Or(err, keyname.Required("claimant", c))
+		}
 		if err == nil {
-			err = s.holders(ctx, "", func(h Holding) bool { return yield(h, nil) })
+			err = s.holders(ctx, claimants, func(h Holding) bool { return yield(h, nil) })
 		}
 		if err != nil && err != errEnough {
 			yield(Holding{}, edged(err))
@@ -71,42 +58,17 @@ func (s *Stock) Holders(ctx context.Context) iter.Seq2[Holding, error] {
 	}
 }
 
-// Units returns all that claimant has now, held or sold, by ordinal; what is only held comes first. The records are not sorted by
-// claimant: like Holders it reads them all. Lookup and LookupID are one round trip each.
-func (s *Stock) Units(ctx context.Context, claimant string) (_ []Holding, err error) {
-	defer edge(&err)
-	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
-		return nil, err
-	}
-	has := map[string]Holding{}
-	err = s.holders(ctx, claimant, func(h Holding) bool {
-		has[h.Request] = h // once, also if it is read twice
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]Holding, 0, len(has))
-	for _, h := range has {
-		all = append(all, h)
-	}
-	slices.SortFunc(all, func(a, b Holding) int {
-		return cmp.Or(cmp.Compare(a.Ordinal, b.Ordinal), cmp.Compare(a.Request, b.Request))
-	})
-	return all, nil
-}
-
 // errEnough ends a scan.
 var errEnough = errors.New("enough")
 
-// holders tells of all that has units, or of what claimant has, until each is false: then the error is errEnough.
-func (s *Stock) holders(ctx context.Context, claimant string, each func(Holding) bool) error {
+// holders tells of all that has units, or of what claimants have, until each is false: then the error is errEnough.
+func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holding) bool) error {
 	f, err := s.find(ctx, "")
 	if err != nil || f.epoch == 0 {
 		return err
 	}
 	tell := func(h Holding) error {
-		if h.N == 0 || claimant != "" && h.Claimant != claimant || each(h) {
+		if h.N == 0 || claimants != nil && !slices.Contains(claimants, h.Claimant) || each(h) {
 			return nil
 		}
 		return errEnough

@@ -18,26 +18,23 @@ func stockVerbs(s *stock.Stock) map[string]func() error {
 	return map[string]func() error{
 		"Open":    func() error { _, err := s.Open(ctx, spec(1)); return err },
 		"Claim":   func() error { _, err := s.Claim(ctx, "u"); return err },
-		"Lookup":  func() error { _, _, err := s.Lookup(ctx, "u"); return err },
-		"Return":  func() error { _, err := s.Return(ctx, "u", 1); return err },
+		"Lookup":  func() error { _, _, err := lookup(s, "u"); return err },
+		"Return":  func() error { _, err := s.Return(ctx, stock.Units{Claimant: "u", Ordinal: 1}); return err },
 		"Status":  func() error { _, err := s.Inspect(ctx); return err },
 		"EndSale": func() error { return s.EndSale(ctx) },
 
 		"ClaimAny":   func() error { _, err := s.ClaimAny(ctx, 1); return err },
-		"ClaimOnce":  func() error { _, err := s.ClaimOnce(ctx, "r", "u", 1); return err },
-		"ReturnOnce": func() error { _, err := s.ReturnOnce(ctx, "r"); return err },
-		"ReturnAny": func() error {
-			_, err := s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Ordinal: 1, N: 1, Request: "a"})
-			return err
-		},
+		"ClaimOnce":  func() error { _, err := s.Claim(ctx, "u", stock.Request{ID: "r", N: 1}); return err },
+		"ReturnOnce": func() error { _, err := s.Return(ctx, stock.Units{Request: "r"}); return err },
+		"ReturnAny":  func() error { _, err := s.Return(ctx, stock.Units{Request: "a", Ordinal: 1, N: 1}); return err },
 		"Reserve": func() error {
-			_, err := s.Reserve(ctx, "h", "u", 1, time.Minute)
+			_, err := s.Reserve(ctx, "u", stock.Request{ID: "h", N: 1}, time.Minute)
 			return inSomeOrder(err)
 		},
-		"ClaimUpTo":  func() error { _, err := s.ClaimUpTo(ctx, "up to", "u", 1); return err },
-		"ReturnPart": func() error { _, err := s.ReturnPart(ctx, "r", 1); return err },
+		"ClaimUpTo":  func() error { _, err := s.Claim(ctx, "u", stock.Request{ID: "up to", N: 1, UpTo: true}); return err },
+		"ReturnPart": func() error { _, err := s.Return(ctx, stock.Units{Request: "r", Keep: 1}); return err },
 		"ReserveUpTo": func() error {
-			_, err := s.ReserveUpTo(ctx, "h2", "u", 1, time.Minute)
+			_, err := s.Reserve(ctx, "u", stock.Request{ID: "h2", N: 1, UpTo: true}, time.Minute)
 			return inSomeOrder(err)
 		},
 		"Confirm": func() error {
@@ -54,7 +51,7 @@ func stockVerbs(s *stock.Stock) map[string]func() error {
 		},
 		"Cancel": func() error { _, err := s.Cancel(ctx, "h"); return err },
 		"Reap":   func() error { _, err := s.Reap(ctx); return err },
-		"Resize": func() error { return s.Resize(ctx, 100) },
+		"Resize": func() error { return s.Change(ctx, stock.Change{Limit: 100}) },
 		"OpenOrJoin": func() error {
 			_, err := s.OpenOrJoin(ctx, spec(1))
 			if errors.Is(err, stock.ErrMismatch) { // an earlier one has resized it
@@ -62,11 +59,11 @@ func stockVerbs(s *stock.Stock) map[string]func() error {
 			}
 			return err
 		},
-		"Pause":    func() error { return s.Pause(ctx) },
-		"Resume":   func() error { return s.Resume(ctx) },
-		"SetEnd":   func() error { return s.SetEnd(ctx, time.Hour) },
-		"LookupID": func() error { _, err := s.LookupID(ctx, "r"); return err },
-		"Units":    func() error { _, err := s.Units(ctx, "u"); return err },
+		"Pause":    func() error { return s.Change(ctx, stock.Change{Pause: true}) },
+		"Resume":   func() error { return s.Change(ctx, stock.Change{Resume: true}) },
+		"SetEnd":   func() error { return s.Change(ctx, stock.Change{EndIn: stock.In(time.Hour)}) },
+		"LookupID": func() error { _, err := s.Lookup(ctx, stock.Units{Request: "r"}); return err },
+		"Units":    func() error { _, err := unitsOf(s, "u"); return err },
 		"Holders": func() error {
 			for _, err := range s.Holders(ctx) {
 				if err != nil {
@@ -177,7 +174,7 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		refused(verb, call(""), stock.ErrInvalidName, "id")
 	}
 	for what, err := range map[string]error{
-		`line "a": invalid option: n is 0`: second(g.Reserve(ctx, "id", "u", lines(0, "a"), time.Minute)),
+		`line "a": invalid option: N is 0`: second(g.Reserve(ctx, "id", "u", lines(0, "a"), time.Minute)),
 		"lines is 0":                       second(g.Reserve(ctx, "id", "u", nil, time.Minute)),
 		"ttl is 0s":                        second(g.Reserve(ctx, "id", "u", lines(1, "a"), 0)),
 	} {
@@ -187,28 +184,31 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1024+1), "UTF-8": "a\xff", `claimant "a\x00b" has a NUL`: "a\x00b"} {
 		_, err := s.Claim(ctx, claimant)
 		refused(what, err, stock.ErrInvalidName, what)
-		_, _, err = s.Lookup(ctx, claimant)
+		_, _, err = lookup(s, claimant)
 		refused(what, err, stock.ErrInvalidName, what)
-		_, err = s.Return(ctx, claimant, 1)
+		_, err = s.Return(ctx, stock.Units{Claimant: claimant, Ordinal: 1})
 		refused(what, err, stock.ErrInvalidName, what)
 	}
 	long = strings.Repeat("x", 1024+1)
 	for what, id := range map[string]string{"empty": "", "1025": long, "UTF-8": "a\xff", `"a\x00b" has a NUL`: "a\x00b"} {
 		for verb, call := range map[string]func() error{
-			"ClaimOnce":            func() error { _, err := s.ClaimOnce(ctx, id, "u", 1); return err },
-			"ClaimOnce's claimant": func() error { _, err := s.ClaimOnce(ctx, "r", id, 1); return err },
-			"ReturnOnce":           func() error { _, err := s.ReturnOnce(ctx, id); return err },
-			"Reserve":              func() error { _, err := s.Reserve(ctx, id, "u", 1, time.Minute); return err },
-			"Reserve's claimant":   func() error { _, err := s.Reserve(ctx, "h", id, 1, time.Minute); return err },
-			"LookupID":             func() error { _, err := s.LookupID(ctx, id); return err },
-			"Units":                func() error { _, err := s.Units(ctx, id); return err },
-			"ClaimUpTo":            func() error { _, err := s.ClaimUpTo(ctx, id, "u", 1); return err },
-			"ReserveUpTo":          func() error { _, err := s.ReserveUpTo(ctx, id, "u", 1, time.Minute); return err },
-			"Confirm":              func() error { _, err := s.Confirm(ctx, id); return err },
-			"Confirm a part":       func() error { _, err := s.Confirm(ctx, id, stock.Paid(1)); return err },
-			"Extend":               func() error { _, err := s.Extend(ctx, id, time.Minute); return err },
-			"ReturnPart":           func() error { _, err := s.ReturnPart(ctx, id, 1); return err },
-			"Cancel":               func() error { _, err := s.Cancel(ctx, id); return err },
+			"ClaimOnce":            func() error { _, err := s.Claim(ctx, "u", stock.Request{ID: id, N: 1}); return err },
+			"ClaimOnce's claimant": func() error { _, err := s.Claim(ctx, id, stock.Request{ID: "r", N: 1}); return err },
+			"ReturnOnce":           func() error { _, err := s.Return(ctx, stock.Units{Request: id}); return err },
+			"Reserve":              func() error { _, err := s.Reserve(ctx, "u", stock.Request{ID: id, N: 1}, time.Minute); return err },
+			"Reserve's claimant":   func() error { _, err := s.Reserve(ctx, id, stock.Request{ID: "h", N: 1}, time.Minute); return err },
+			"LookupID":             func() error { _, err := s.Lookup(ctx, stock.Units{Request: id}); return err },
+			"Units":                func() error { _, err := unitsOf(s, id); return err },
+			"ClaimUpTo":            func() error { _, err := s.Claim(ctx, "u", stock.Request{ID: id, N: 1, UpTo: true}); return err },
+			"ReserveUpTo": func() error {
+				_, err := s.Reserve(ctx, "u", stock.Request{ID: id, N: 1, UpTo: true}, time.Minute)
+				return err
+			},
+			"Confirm":        func() error { _, err := s.Confirm(ctx, id); return err },
+			"Confirm a part": func() error { _, err := s.Confirm(ctx, id, stock.Paid(1)); return err },
+			"Extend":         func() error { _, err := s.Extend(ctx, id, time.Minute); return err },
+			"ReturnPart":     func() error { _, err := s.Return(ctx, stock.Units{Request: id, Keep: 1}); return err },
+			"Cancel":         func() error { _, err := s.Cancel(ctx, id); return err },
 		} {
 			refused(verb+" "+what, call(), stock.ErrInvalidName, what)
 		}
@@ -216,38 +216,60 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	for _, n := range []int64{0, -1, 1 << 53} {
 		_, err := s.ClaimAny(ctx, n)
 		refused("ClaimAny", err, stock.ErrInvalidOption, "n is", dec(n))
-		_, err = s.ClaimOnce(ctx, "r", "u", n)
-		refused("ClaimOnce", err, stock.ErrInvalidOption, "n is", dec(n))
-		_, err = s.Reserve(ctx, "h", "u", n, time.Minute)
-		refused("Reserve", err, stock.ErrInvalidOption, "n is", dec(n))
-		_, err = s.ClaimUpTo(ctx, "r", "u", n)
-		refused("ClaimUpTo", err, stock.ErrInvalidOption, "n is", dec(n))
-		_, err = s.ReserveUpTo(ctx, "h", "u", n, time.Minute)
-		refused("ReserveUpTo", err, stock.ErrInvalidOption, "n is", dec(n))
+		_, err = s.Claim(ctx, "u", stock.Request{ID: "r", N: n})
+		refused("ClaimOnce", err, stock.ErrInvalidOption, "N is", dec(n))
+		_, err = s.Reserve(ctx, "u", stock.Request{ID: "h", N: n}, time.Minute)
+		refused("Reserve", err, stock.ErrInvalidOption, "N is", dec(n))
+		_, err = s.Claim(ctx, "u", stock.Request{ID: "r", N: n, UpTo: true})
+		refused("ClaimUpTo", err, stock.ErrInvalidOption, "N is", dec(n))
+		_, err = s.Reserve(ctx, "u", stock.Request{ID: "h", N: n, UpTo: true}, time.Minute)
+		refused("ReserveUpTo", err, stock.ErrInvalidOption, "N is", dec(n))
 		_, err = s.Confirm(ctx, "h", stock.Paid(n))
 		refused("Confirm a part", err, stock.ErrInvalidOption, "paid is", dec(n))
-		_, err = s.ReturnPart(ctx, "h", n)
-		refused("ReturnPart", err, stock.ErrInvalidOption, "keep is", dec(n))
-		refused("Resize", s.Resize(ctx, n), stock.ErrInvalidOption, "limit", dec(n))
-		_, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Ordinal: 5, N: n, Request: "a"})
+		if n != 0 {
+			_, err = s.Return(ctx, stock.Units{Request: "h", Keep: n})
+			refused("Return", err, stock.ErrInvalidOption, "Keep is", dec(n))
+			refused("Change", s.Change(ctx, stock.Change{Limit: n}), stock.ErrInvalidOption, "Limit is", dec(n))
+			refused("Change", s.Change(ctx, stock.Change{PerUser: n}), stock.ErrInvalidOption, "PerUser is", dec(n))
+		}
+		_, err = s.Return(ctx, stock.Units{Request: "a", Ordinal: 5, N: n})
 		refused("ReturnAny", err, stock.ErrInvalidOption, "N is", dec(n))
-		_, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Ordinal: n, N: 1, Request: "a"})
+		_, err = s.Return(ctx, stock.Units{Request: "a", Ordinal: n, N: 1})
 		refused("ReturnAny", err, stock.ErrInvalidOption, "Ordinal", dec(n))
 	}
-	_, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.SoldOut, Ordinal: 5, N: 1, Request: "a"})
-	refused("ReturnAny", err, stock.ErrInvalidOption, "grant", "sold out")
-	_, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Ordinal: 5, N: 1})
-	refused("ReturnAny", err, stock.ErrInvalidOption, "Request")
+	for field, u := range map[string]stock.Units{
+		"Claimant": {Claimant: "u", Request: "r"},
+		"Keep":     {Claimant: "u", Ordinal: 1, Keep: 1},
+		"Keep is":  {Request: "a", Ordinal: 1, N: 1, Keep: 1},
+		"N is 2":   {Claimant: "u", Ordinal: 1, N: 2},
+	} {
+		_, err = s.Return(ctx, u)
+		refused("Return", err, stock.ErrInvalidOption, field)
+	}
+	_, err = s.Return(ctx, stock.Units{})
+	refused("Return", err, stock.ErrInvalidName, "claimant")
+	for _, u := range []stock.Units{{Claimant: "u", Ordinal: 1}, {Request: "r", Keep: 1}, {Request: "r", N: 1}} {
+		_, err = s.Lookup(ctx, u)
+		refused("Lookup", err, stock.ErrInvalidOption, "units")
+	}
+	two := []stock.Request{{ID: "r", N: 1}, {ID: "q", N: 1}}
+	_, err = s.Claim(ctx, "u", two...)
+	refused("Claim", err, stock.ErrInvalidOption, "request is 2")
+	_, err = s.Confirm(ctx, "h", 1, 2)
+	refused("Confirm", err, stock.ErrInvalidOption, "paid is 2")
+	refused("Change", s.Change(ctx, stock.Change{}), stock.ErrInvalidOption, "change")
+	refused("Change", s.Change(ctx, stock.Change{Pause: true, Resume: true}), stock.ErrInvalidOption, "Resume")
 	for _, ttl := range []time.Duration{0, -time.Second, time.Microsecond, lifetime + 1} {
-		_, err = s.Reserve(ctx, "h", "u", 1, ttl)
+		_, err = s.Reserve(ctx, "u", stock.Request{ID: "h", N: 1}, ttl)
 		refused("Reserve", err, stock.ErrInvalidOption, "ttl", ttl.String())
-		_, err = s.ReserveUpTo(ctx, "h", "u", 1, ttl)
+		_, err = s.Reserve(ctx, "u", stock.Request{ID: "h", N: 1, UpTo: true}, ttl)
 		refused("ReserveUpTo", err, stock.ErrInvalidOption, "ttl", ttl.String())
 		_, err = s.Extend(ctx, "h", ttl)
 		refused("Extend", err, stock.ErrInvalidOption, "ttl", ttl.String())
 	}
 	for _, in := range []time.Duration{-1, lifetime + 1} {
-		refused("SetEnd", s.SetEnd(ctx, in), stock.ErrInvalidOption, "in is", in.String())
+		refused("Change", s.Change(ctx, stock.Change{EndIn: stock.In(in)}), stock.ErrInvalidOption, "EndIn is", in.String())
+		refused("Change", s.Change(ctx, stock.Change{StartIn: stock.In(in)}), stock.ErrInvalidOption, "StartIn is", in.String())
 	}
 	_, err = s.OpenOrJoin(ctx, stock.Spec{OpenFor: time.Hour})
 	refused("OpenOrJoin", err, stock.ErrInvalidOption, "Limit", "0")
@@ -281,8 +303,8 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	_, err = s.Restore(ctx, nil)
 	refused("Restore", err, stock.ErrInvalidOption, "winners")
 	for _, o := range []int64{0, -1, 1 << 53} {
-		_, err := s.Return(ctx, "u", o)
-		refused("Return", err, stock.ErrInvalidOption, "ordinal", dec(o))
+		_, err := s.Return(ctx, stock.Units{Claimant: "u", Ordinal: o})
+		refused("Return", err, stock.ErrInvalidOption, "Ordinal", dec(o))
 	}
 
 	require.NoError(t, c.Close(ctx))
@@ -386,7 +408,7 @@ func TestTheLongestNamesAndClaimantsWork(t *testing.T) {
 		for _, claimant := range []string{strings.Repeat("x", 1024), "\x01;0;\u00ff"} {
 			_, err := s.Claim(ctx, claimant)
 			require.NoError(t, err)
-			_, _, err = s.Lookup(ctx, claimant)
+			_, _, err = lookup(s, claimant)
 			require.NoError(t, err)
 		}
 	})

@@ -44,7 +44,7 @@ func TestAnActOfASharedCallIsNotDoneAfterItsCallerGaveUp(t *testing.T) {
 	t.Parallel()
 	g := &gate{Client: redistest.Start(t).Client(t)}
 	s := opened(t, on(t, g, stock.Options{CallTimeout: 20 * time.Second, BatchWindow: 10 * time.Second}), "s", 100)
-	_, err := s.ClaimOnce(ctx, "first", "first", 1) // it tells the server's time
+	_, err := s.Claim(ctx, "first", stock.Request{ID: "first", N: 1}) // it tells the server's time
 	require.NoError(t, err)
 	g.mu.Lock()
 	g.shut = make(chan struct{})
@@ -53,7 +53,7 @@ func TestAnActOfASharedCallIsNotDoneAfterItsCallerGaveUp(t *testing.T) {
 	var patient sync.WaitGroup
 	claim := func(id string) {
 		patient.Go(func() {
-			got, err := s.ClaimOnce(ctx, id, id, 1)
+			got, err := s.Claim(ctx, id, stock.Request{ID: id, N: 1})
 			if err != nil || got.Outcome != stock.Granted {
 				t.Error(id, got, err)
 			}
@@ -67,7 +67,7 @@ func TestAnActOfASharedCallIsNotDoneAfterItsCallerGaveUp(t *testing.T) {
 	defer stop()
 	gaveUp := make(chan error, 1)
 	go func() {
-		_, err := s.ClaimOnce(hasty, "hasty", "hasty", 1)
+		_, err := s.Claim(hasty, "hasty", stock.Request{ID: "hasty", N: 1})
 		gaveUp <- err
 	}()
 	for i := range 7 { // with these it shares a call, which is half of what is under way
@@ -80,7 +80,7 @@ func TestAnActOfASharedCallIsNotDoneAfterItsCallerGaveUp(t *testing.T) {
 	close(g.shut)
 	patient.Wait()
 
-	found, err := s.LookupID(stock.Fresh(ctx), "hasty")
+	found, err := s.Lookup(stock.Fresh(ctx), stock.Units{Request: "hasty"})
 	require.NoError(t, err)
 	require.Zero(t, found.Outcome, "it was told that nothing is known, and nothing is done afterwards")
 	require.Equal(t, "16", hash(t, g.Client, "rc:{s}")["sold"])

@@ -47,7 +47,7 @@ type Entry struct {
 	Ordinal, N int64
 	// Claimant is the claimant that has, or had, the units; empty for ClaimAny.
 	Claimant string
-	// Request is the id of the ClaimOnce or of the reservation. For ClaimAny it is one that the library made; for Claim it
+	// Request is the id of the request or reservation. For ClaimAny it is one that the library made; for Claim it
 	// is empty.
 	Request string
 	// At is when it happened, by the server's clock.

@@ -152,9 +152,9 @@ func TestTheLedgerHasEveryEventInItsOrder(t *testing.T) {
 		t.Helper()
 		require.NoError(t, err)
 	}
-	do(s.Reserve(ctx, "a", "ann", 2, time.Hour))
-	do(s.Reserve(ctx, "b", "bob", 1, time.Hour))
-	do(s.Reserve(ctx, "c", "cid", 3, time.Second))
+	do(s.Reserve(ctx, "ann", stock.Request{ID: "a", N: 2}, time.Hour))
+	do(s.Reserve(ctx, "bob", stock.Request{ID: "b", N: 1}, time.Hour))
+	do(s.Reserve(ctx, "cid", stock.Request{ID: "c", N: 3}, time.Second))
 	do(s.Confirm(ctx, "a"))
 	do(s.Cancel(ctx, "b"))
 	do(s.Cancel(ctx, "never")) // holds nothing, and is no entry
@@ -162,19 +162,19 @@ func TestTheLedgerHasEveryEventInItsOrder(t *testing.T) {
 	do(s.Reap(ctx))
 	do(s.Claim(ctx, "dan"))
 	do(s.Claim(ctx, "dan")) // has it
-	do(s.ClaimOnce(ctx, "d", "eve", 2))
+	do(s.Claim(ctx, "eve", stock.Request{ID: "d", N: 2}))
 	any, err := s.ClaimAny(ctx, 3)
 	require.NoError(t, err)
 	part := any
 	part.Ordinal, part.N = any.Ordinal+1, 1
-	do(s.ReturnAny(ctx, part))
-	do(s.Return(ctx, "dan", 3))
-	do(s.ReturnOnce(ctx, "a"))
+	do(s.Return(ctx, stock.Units{Request: part.Request, Ordinal: part.Ordinal, N: part.N}))
+	do(s.Return(ctx, stock.Units{Claimant: "dan", Ordinal: 3}))
+	do(s.Return(ctx, stock.Units{Request: "a"}))
 	do(s.Confirm(ctx, "c"))
-	do(s.Reserve(ctx, "g", "gil", 3, time.Hour))
+	do(s.Reserve(ctx, "gil", stock.Request{ID: "g", N: 3}, time.Hour))
 	do(s.Extend(ctx, "g", 2*time.Hour))
 	do(s.Confirm(ctx, "g", stock.Paid(2)))
-	do(s.ReturnPart(ctx, "g", 1))
+	do(s.Return(ctx, stock.Units{Request: "g", Keep: 1}))
 	do(s.ActsAs(ctx, "call", stock.Deed{Verb: "R", ID: "e", Claimant: "eve", N: 1, TTL: time.Hour}, stock.Deed{Verb: "B", ID: "d"}, stock.Deed{Verb: "R", ID: "f", Claimant: "eve", N: 2, TTL: time.Hour}))
 	var got []string
 	n, err := s.Ledger(ctx, 100, func(_ context.Context, entries []stock.Entry) error {
@@ -221,11 +221,11 @@ func TestALedgerThatIsNotWholeStopsTheSaleUntilItIsRestored(t *testing.T) {
 			b := newBooks()
 			b.drain(t, s)
 			for _, id := range []string{"h", "i"} {
-				_, err = s.Reserve(ctx, id, "bob", 1, time.Hour)
+				_, err = s.Reserve(ctx, "bob", stock.Request{ID: id, N: 1}, time.Hour)
 				require.NoError(t, err)
 			}
 			claimed(t, s, "cid")
-			_, err = s.Return(ctx, "ann", 1)
+			_, err = s.Return(ctx, stock.Units{Claimant: "ann", Ordinal: 1})
 			require.NoError(t, err)
 			must(t, raw, tc.damage...)
 			verbs := stockVerbs(s)
@@ -280,7 +280,7 @@ func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 				s := on(t, raw, exact).Stock("s")
 				epoch, err := s.Open(ctx, stock.Spec{Limit: 40, PerUser: 5, OpenFor: time.Hour, Ledger: true})
 				require.NoError(t, err)
-				_, err = s.Reserve(ctx, "late", "l", 2, time.Hour)
+				_, err = s.Reserve(ctx, "l", stock.Request{ID: "late", N: 2}, time.Hour)
 				require.NoError(t, err)
 				must(t, raw, "ZADD", "rc:{s}:h", "1", "late")
 				_, err = s.Reap(ctx)
@@ -418,12 +418,12 @@ func TestTheLedgerOfARestoredStockTellsWhatTheWinnersDoNotKnow(t *testing.T) {
 				case 0, 1:
 					_, err = s.Claim(ctx, id)
 				case 2:
-					_, err = s.ClaimOnce(ctx, id, "buyer", 2)
-					err = errors.Join(err, s.Resize(ctx, 1000+rnd.Int64N(10)))
+					_, err = s.Claim(ctx, "buyer", stock.Request{ID: id, N: 2})
+					err = errors.Join(err, s.Change(ctx, stock.Change{Limit: 1000 + rnd.Int64N(10)}))
 				case 3:
 					_, err = s.ClaimAny(ctx, 3)
 				case 4:
-					_, err = s.Reserve(ctx, id, id, 2, time.Hour)
+					_, err = s.Reserve(ctx, id, stock.Request{ID: id, N: 2}, time.Hour)
 				default:
 					err = undo(s, rnd, hasUnits(t, raw), hash(t, raw, "rc:{s}:r"))
 				}
@@ -501,13 +501,13 @@ func undo(s *stock.Stock, rnd *rand.Rand, units map[int64]string, records map[st
 	var err error
 	switch {
 	case request == "":
-		_, err = s.Return(ctx, claimant, o)
+		_, err = s.Return(ctx, stock.Units{Claimant: claimant, Ordinal: o})
 	case claimant == "":
-		_, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request})
+		_, err = s.Return(ctx, stock.Units{Request: stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request}.Request, Ordinal: stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request}.Ordinal, N: stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request}.N})
 	case rnd.IntN(2) == 0:
-		_, err = s.ReturnPart(ctx, request, 1)
+		_, err = s.Return(ctx, stock.Units{Request: request, Keep: 1})
 	default:
-		_, err = s.ReturnOnce(ctx, request)
+		_, err = s.Return(ctx, stock.Units{Request: request})
 	}
 	return err
 }

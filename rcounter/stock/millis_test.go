@@ -31,7 +31,7 @@ func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 	}
 	another := func(s *stock.Stock) func(t *testing.T) bool {
 		return func(t *testing.T) bool {
-			g, err := s.Reserve(ctx, "other", "bob", 1, time.Minute)
+			g, err := s.Reserve(ctx, "bob", stock.Request{ID: "other", N: 1}, time.Minute)
 			require.NoError(t, err)
 			if !g.Won() {
 				require.Equal(t, stock.SoldOut, g.Outcome)
@@ -41,7 +41,7 @@ func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 	}
 	held := func(s *stock.Stock, id string) func(t *testing.T) {
 		return func(t *testing.T) {
-			h, err := s.LookupID(ctx, id)
+			h, err := s.Lookup(ctx, stock.Units{Request: id})
 			require.NoError(t, err)
 			require.Equal(t, stock.Replayed, h.Outcome)
 			require.False(t, h.Until.IsZero())
@@ -52,19 +52,19 @@ func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 		"reserved": func(t *testing.T) redistest.Last {
 			s, other := opened(t, 1)
 			return redistest.Last{Gone: another(other), Kept: held(s, "id"), Take: func(t *testing.T) time.Duration {
-				g, err := s.Reserve(ctx, "id", "ann", 1, ttl)
+				g, err := s.Reserve(ctx, "ann", stock.Request{ID: "id", N: 1}, ttl)
 				won(t, g, err)
 				return ttl
 			}}
 		},
 		"reserved in a straight line": func(t *testing.T) redistest.Last { // not the last unit
 			s, other := opened(t, 3)
-			_, err := s.Reserve(ctx, "first", "cid", 1, time.Hour)
+			_, err := s.Reserve(ctx, "cid", stock.Request{ID: "first", N: 1}, time.Hour)
 			require.NoError(t, err)
 			return redistest.Last{Gone: another(other), Kept: held(s, "id"), Take: func(t *testing.T) time.Duration {
-				g, err := s.Reserve(ctx, "id", "ann", 1, ttl)
+				g, err := s.Reserve(ctx, "ann", stock.Request{ID: "id", N: 1}, ttl)
 				won(t, g, err)
-				_, err = s.Reserve(ctx, "last", "dan", 1, time.Hour)
+				_, err = s.Reserve(ctx, "dan", stock.Request{ID: "last", N: 1}, time.Hour)
 				require.NoError(t, err)
 				return ttl
 			}}
@@ -72,7 +72,7 @@ func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 		"extended": func(t *testing.T) redistest.Last {
 			s, other := opened(t, 1)
 			return redistest.Last{Gone: another(other), Kept: held(s, "id"), Take: func(t *testing.T) time.Duration {
-				_, err := s.Reserve(ctx, "id", "ann", 1, ttl)
+				_, err := s.Reserve(ctx, "ann", stock.Request{ID: "id", N: 1}, ttl)
 				require.NoError(t, err)
 				g, err := s.Extend(ctx, "id", 2*ttl)
 				won(t, g, err)
@@ -95,9 +95,9 @@ func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 		"confirmed in its last microsecond": func(t *testing.T) redistest.Last {
 			s, _ := opened(t, 1)
 			return redistest.Last{Once: true, Take: func(t *testing.T) time.Duration {
-				_, err := s.Reserve(ctx, "id", "ann", 1, ttl)
+				_, err := s.Reserve(ctx, "ann", stock.Request{ID: "id", N: 1}, ttl)
 				require.NoError(t, err)
-				require.NoError(t, s.SetEnd(ctx, 0)) // nothing is sold late
+				require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(0)})) // nothing is sold late
 				return ttl
 			}, Gone: func(t *testing.T) bool {
 				g, err := s.Confirm(ctx, "id")
@@ -108,9 +108,9 @@ func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 		"confirmed in part in its last microsecond": func(t *testing.T) redistest.Last {
 			s, _ := opened(t, 2)
 			return redistest.Last{Once: true, Take: func(t *testing.T) time.Duration {
-				_, err := s.Reserve(ctx, "id", "ann", 2, ttl)
+				_, err := s.Reserve(ctx, "ann", stock.Request{ID: "id", N: 2}, ttl)
 				require.NoError(t, err)
-				require.NoError(t, s.SetEnd(ctx, 0)) // nothing is sold late
+				require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(0)})) // nothing is sold late
 				return ttl
 			}, Gone: func(t *testing.T) bool {
 				g, err := s.Confirm(ctx, "id", stock.Paid(1))
@@ -138,15 +138,15 @@ func TestTheRestOfAReservationIsNoLongerThanItIs(t *testing.T) {
 			s := c.Stock(fmt.Sprint("s", i, j))
 			_, err := s.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour, Retain: time.Hour})
 			require.NoError(t, err)
-			_, err = s.Reserve(ctx, "id", "ann", 1, ttl)
+			_, err = s.Reserve(ctx, "ann", stock.Request{ID: "id", N: 1}, ttl)
 			require.NoError(t, err)
 			srv.Embedded.SetTime(at.Add(phase + later))
-			g, err := s.Reserve(ctx, "id", "ann", 1, ttl)
+			g, err := s.Reserve(ctx, "ann", stock.Request{ID: "id", N: 1}, ttl)
 			require.NoError(t, err)
 			require.Equal(t, stock.Replayed, g.Outcome)
 			promised := (time.Until(g.Until) + time.Millisecond - 1).Truncate(time.Millisecond) // from the second request on
 			srv.Embedded.SetTime(at.Add(phase + later + promised - time.Microsecond))
-			other, err := s.Reserve(ctx, "other", "bob", 1, ttl)
+			other, err := s.Reserve(ctx, "bob", stock.Request{ID: "other", N: 1}, ttl)
 			require.NoError(t, err)
 			require.Equal(t, stock.SoldOut, other.Outcome, "%v, %v later, promised for %v", phase, later, promised)
 		}
@@ -163,11 +163,11 @@ func TestAReservationEndsOnTheServerNoSoonerThanItsHolderThinks(t *testing.T) {
 	s, other := mine.Stock("s"), others.Stock("s")
 	for i := range redistest.Sized(150, 150, 2000) {
 		id := fmt.Sprint("id", i)
-		g, err := s.Reserve(ctx, id, "ann", 1, 3*time.Millisecond)
+		g, err := s.Reserve(ctx, "ann", stock.Request{ID: id, N: 1}, 3*time.Millisecond)
 		require.NoError(t, err)
 		require.Equal(t, stock.Granted, g.Outcome)
 		for won := false; !won; {
-			h, err := other.Reserve(ctx, "other"+id, "bob", 1, time.Hour)
+			h, err := other.Reserve(ctx, "bob", stock.Request{ID: "other" + id, N: 1}, time.Hour)
 			had := time.Now()
 			require.NoError(t, err)
 			if won = h.Won(); won {

@@ -35,7 +35,7 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventClaimed: the server answered a Claim, ClaimOnce, ClaimAny or Reserve, or there is no answer (Outcome, N, Took, Err).
+	// EventClaimed: the server answered a Claim, ClaimAny or Reserve, or there is no answer (Outcome, N, Took, Err).
 	EventClaimed EventKind = iota + 1
 	// EventAnsweredLocally: the process answered one of these by itself, because the stock is sold out (Outcome). EventClaimed does not
 	// come then.

@@ -26,7 +26,7 @@ const (
 type Spec struct {
 	// Limit is how many units there are, 1 to 2^53-1. Required.
 	Limit int64
-	// PerUser is how many units a claimant may have, 1 to 2^53-1: one by Claim, the others by ClaimOnce and reservations.
+	// PerUser is how many units a claimant may have, 1 to 2^53-1: one by Claim alone, the others by requests and reservations.
 	// Units without a claimant do not count. Defaults to 1.
 	PerUser int64
 	// StartIn is the time until claims are granted: max(0, time.Until(t)) for an instant t. Defaults to 0: at once.
@@ -117,7 +117,7 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 // every process of a program can call it when it starts.
 //
 // A stock that stands must have been opened with the same Limit, PerUser, OpenFor, Retain, Ledger and Remember. Otherwise the error is
-// ErrMismatch, whose text names the first that differs and both values, and nothing has changed. What Resize, SetEnd, Pause and EndSale
+// ErrMismatch, whose text names the first that differs and both values, and nothing has changed. What Change and EndSale
 // have changed since is no contradiction, and neither are StartIn, which counts from another moment for every caller, and Suspended.
 //
 // All else is as for Open, also what is said of a stock that has lost all its keys: the first process that starts after such a loss would

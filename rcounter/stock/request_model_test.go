@@ -355,20 +355,12 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 		switch op := rnd.IntN(100); {
 		case op < 18:
 			want, wantErr := full(m.once(id, claimant, n, op%2 == 0))
-			verb := s.ClaimOnce
-			if op%2 == 0 {
-				verb = s.ClaimUpTo
-			}
-			got, err := verb(ctx, id, claimant, n)
+			got, err := s.Claim(ctx, claimant, stock.Request{ID: id, N: n, UpTo: op%2 == 0})
 			same(fmt.Sprintf("once %d %s %q %d", op%2, id, claimant, n), want, got, wantErr, err)
 		case op < 38:
 			ttl := time.Duration(1+rnd.IntN(20)) * life
 			want, wantErr := full(m.reserve(id, claimant, n, ttl, op%2 == 0))
-			verb := s.Reserve
-			if op%2 == 0 {
-				verb = s.ReserveUpTo
-			}
-			got, err := verb(ctx, id, claimant, n, ttl)
+			got, err := s.Reserve(ctx, claimant, stock.Request{ID: id, N: n, UpTo: op%2 == 0}, ttl)
 			want.Until = got.Until
 			same(fmt.Sprintf("reserve %d %s %q %d", op%2, id, claimant, n), want, got, wantErr, err)
 		case op < 47:
@@ -396,12 +388,12 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 		case op < 68:
 			if op%2 == 0 {
 				want := m.giveBack(id, n)
-				got, err := s.ReturnPart(ctx, id, n)
+				got, err := s.Return(ctx, stock.Units{Request: id, Keep: n})
 				same(fmt.Sprintf("return all but %d of %s", n, id), want, got, nil, err)
 				break
 			}
-			want := m.giveBack(id, 0) > 0
-			got, err := s.ReturnOnce(ctx, id)
+			want := m.giveBack(id, 0)
+			got, err := s.Return(ctx, stock.Units{Request: id})
 			same("return "+id, want, got, nil, err)
 		case op < 74:
 			left := m.left()
@@ -435,8 +427,8 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 			if want {
 				m.parts[first] = [2]int64{p[0], p[1] + g.N}
 			}
-			got, err := s.ReturnAny(ctx, g)
-			same(fmt.Sprintf("return any %d+%d", g.Ordinal, g.N), want, got, nil, err)
+			got, err := s.Return(ctx, stock.Units{Request: g.Request, Ordinal: g.Ordinal, N: g.N})
+			same(fmt.Sprintf("return any %d+%d", g.Ordinal, g.N), want, got > 0, nil, err)
 		case op < 86:
 			want := stock.Grant{Outcome: stock.Granted, N: 1}
 			switch {
@@ -463,22 +455,22 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 			} else {
 				m.limit = limit
 			}
-			same(fmt.Sprintf("resize %d", limit), nil, nil, wantErr, s.Resize(ctx, limit))
+			same(fmt.Sprintf("resize %d", limit), nil, nil, wantErr, s.Change(ctx, stock.Change{Limit: limit}))
 		case op < 91:
 			switch m.paused = !m.paused && rnd.IntN(2) == 0; {
 			case m.paused:
-				require.NoError(t, s.Pause(ctx))
+				require.NoError(t, s.Change(ctx, stock.Change{Pause: true}))
 			default:
-				require.NoError(t, s.Resume(ctx))
+				require.NoError(t, s.Change(ctx, stock.Change{Resume: true}))
 			}
 			if srv.Embedded != nil {
 				in := time.Duration(1+rnd.IntN(60)) * time.Second // the model takes an end at 0 for none
-				require.NoError(t, s.SetEnd(ctx, in))
+				require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(in)}))
 				m.end = m.now + in
 			}
 		case op < 93:
 			want := m.look(id)
-			got, err := s.LookupID(ctx, id)
+			got, err := s.Lookup(ctx, stock.Units{Request: id})
 			want.Epoch, want.Until = epoch, got.Until
 			same("look at "+id, want, got, nil, err)
 			all := int64(0)
@@ -486,7 +478,7 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 				require.NoError(t, err)
 				all += h.N
 			}
-			has, err := s.Units(ctx, claimant)
+			has, err := unitsOf(s, claimant)
 			require.NoError(t, err)
 			own := int64(0)
 			for _, h := range has {

@@ -25,12 +25,12 @@ func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
 		once := func(want stock.Grant, request, claimant string, n int64) {
 			t.Helper()
 			if want.Outcome == stock.Granted && want.N < n {
-				g, err := s.ClaimOnce(ctx, request, claimant, n)
+				g, err := s.Claim(ctx, claimant, stock.Request{ID: request, N: n})
 				require.NoError(t, err)
 				require.False(t, g.Won(), "all or none")
 				require.Equal(t, want.Remaining+want.N, g.Remaining)
 			}
-			g, err := s.ClaimUpTo(ctx, request, claimant, n)
+			g, err := s.Claim(ctx, claimant, stock.Request{ID: request, N: n, UpTo: true})
 			require.NoError(t, err)
 			if want.Won() {
 				want.Missing = n - want.N
@@ -49,7 +49,7 @@ func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
 			claimant string
 			n        int64
 		}{{"bob", 3}, {"ann", 2}} {
-			_, err = s.ClaimOnce(ctx, "r1", other.claimant, other.n)
+			_, err = s.Claim(ctx, other.claimant, stock.Request{ID: "r1", N: other.n})
 			require.ErrorIs(t, err, stock.ErrMismatch)
 		}
 		anon, err := s.ClaimAny(ctx, 5)
@@ -59,7 +59,7 @@ func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
 		once(grant(stock.SoldOut, 0, 0, 0, ""), "r5", "bob", 1)
 		once(grant(stock.Replayed, 10, 1, 0, "r4"), "r4", "bob", 4)
 
-		back := func(want bool, got bool, err error) {
+		back := func(want, got int64, err error) {
 			t.Helper()
 			require.NoError(t, err)
 			require.Equal(t, want, got)
@@ -67,31 +67,31 @@ func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
 		}
 		part := anon
 		part.Ordinal, part.N = 6, 2
-		ok, err := s.ReturnAny(ctx, part)
-		back(true, ok, err)
+		ok, err := s.Return(ctx, stock.Units{Request: part.Request, Ordinal: part.Ordinal, N: part.N})
+		back(2, ok, err)
 		for _, again := range [][2]int64{{6, 2}, {7, 1}, {5, 5}, {5, 2}, {7, 2}, {4, 1}, {9, 2}, {10, 1}} {
 			part.Ordinal, part.N = again[0], again[1]
-			ok, err = s.ReturnAny(ctx, part)
-			back(false, ok, err)
+			ok, err = s.Return(ctx, stock.Units{Request: part.Request, Ordinal: part.Ordinal, N: part.N})
+			back(0, ok, err)
 		}
 		part.Ordinal, part.N = 8, 2
-		ok, err = s.ReturnAny(ctx, part)
-		back(true, ok, err)
-		ok, err = s.ReturnOnce(ctx, "r1")
-		back(true, ok, err)
-		ok, err = s.ReturnOnce(ctx, "r1")
-		back(false, ok, err)
-		ok, err = s.ReturnOnce(ctx, "never")
-		back(false, ok, err)
+		ok, err = s.Return(ctx, stock.Units{Request: part.Request, Ordinal: part.Ordinal, N: part.N})
+		back(2, ok, err)
+		ok, err = s.Return(ctx, stock.Units{Request: "r1"})
+		back(3, ok, err)
+		ok, err = s.Return(ctx, stock.Units{Request: "r1"})
+		back(0, ok, err)
+		ok, err = s.Return(ctx, stock.Units{Request: "never"})
+		back(0, ok, err)
 		once(grant(stock.Returned, 0, 0, 7, ""), "r1", "ann", 3)
 		once(grant(stock.Granted, 11, 3, 4, "r6"), "r6", "ann", 9)
 
-		require.ErrorIs(t, s.Resize(ctx, 5), stock.ErrOutOfRange)
-		require.NoError(t, s.Resize(ctx, 6))
+		require.ErrorIs(t, s.Change(ctx, stock.Change{Limit: 5}), stock.ErrOutOfRange)
+		require.NoError(t, s.Change(ctx, stock.Change{Limit: 6}))
 		once(grant(stock.SoldOut, 0, 0, 0, ""), "r7", "cid", 1)
-		require.NoError(t, s.Resize(ctx, 8))
+		require.NoError(t, s.Change(ctx, stock.Change{Limit: 8}))
 		once(grant(stock.Granted, 14, 2, 0, "r7"), "r7", "cid", 3)
-		require.ErrorIs(t, on(t, raw, patient).Stock("none").Resize(ctx, 8), stock.ErrNotOpen)
+		require.ErrorIs(t, on(t, raw, patient).Stock("none").Change(ctx, stock.Change{Limit: 8}), stock.ErrNotOpen)
 
 		st, err := s.Inspect(ctx)
 		require.NoError(t, err)
@@ -157,21 +157,21 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 	o.PerUser = 3
 	_, err := s.Open(ctx, o)
 	require.NoError(t, err)
-	r, err := s.Reserve(ctx, "a", "ann", 2, time.Minute)
+	r, err := s.Reserve(ctx, "ann", stock.Request{ID: "a", N: 2}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, stock.Granted, r.Outcome)
 	require.EqualValues(t, 2, r.N)
 	require.EqualValues(t, 1, r.Remaining)
 	require.InDelta(t, time.Until(r.Until).Seconds(), 60, 10)
-	r, err = s.Reserve(ctx, "a", "ann", 2, time.Hour)
+	r, err = s.Reserve(ctx, "ann", stock.Request{ID: "a", N: 2}, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, stock.Replayed, r.Outcome)
 	require.Less(t, time.Until(r.Until), 2*time.Minute, "prolongs nothing")
-	r, err = s.Reserve(ctx, "b", "bob", 2, time.Minute)
+	r, err = s.Reserve(ctx, "bob", stock.Request{ID: "b", N: 2}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, stock.SoldOut, r.Outcome)
 	require.EqualValues(t, 1, r.Remaining)
-	r, err = s.Reserve(ctx, "b", "bob", 1, time.Hour)
+	r, err = s.Reserve(ctx, "bob", stock.Request{ID: "b", N: 1}, time.Hour)
 	require.NoError(t, err)
 	require.True(t, r.Won())
 	g, err := s.Claim(ctx, "cid")
@@ -198,7 +198,7 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 			require.False(t, g.Won())
 		}
 	}
-	over(stock.Expired)(s.Reserve(ctx, "a", "ann", 2, time.Minute))
+	over(stock.Expired)(s.Reserve(ctx, "ann", stock.Request{ID: "a", N: 2}, time.Minute))
 	st, err := s.Inspect(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, st.Remaining)
@@ -207,16 +207,16 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 	ok, err = s.Cancel(ctx, "unmade")
 	require.NoError(t, err)
 	require.False(t, ok)
-	over(stock.Cancelled)(s.Reserve(ctx, "unmade", "ann", 1, time.Minute))
-	over(stock.Cancelled)(s.ClaimOnce(ctx, "unmade", "ann", 1))
+	over(stock.Cancelled)(s.Reserve(ctx, "ann", stock.Request{ID: "unmade", N: 1}, time.Minute))
+	over(stock.Cancelled)(s.Claim(ctx, "ann", stock.Request{ID: "unmade", N: 1}))
 	over(stock.Cancelled)(s.Confirm(ctx, "unmade"))
 	over(stock.Cancelled)(s.Confirm(ctx, "unknown"))
-	over(stock.Cancelled)(s.Reserve(ctx, "unknown", "ann", 1, time.Minute))
+	over(stock.Cancelled)(s.Reserve(ctx, "ann", stock.Request{ID: "unknown", N: 1}, time.Minute))
 	_, err = s.Extend(ctx, "none", time.Minute)
 	require.ErrorIs(t, err, stock.ErrNotFound)
 
 	for _, id := range []string{"c", "d"} {
-		r, err = s.Reserve(ctx, id, "cid", 1, time.Minute)
+		r, err = s.Reserve(ctx, "cid", stock.Request{ID: id, N: 1}, time.Minute)
 		require.NoError(t, err)
 		require.True(t, r.Won())
 	}
@@ -227,9 +227,9 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 	n, err = s.Reap(ctx)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	ok, err = s.ReturnOnce(ctx, "b")
+	n, err = s.Return(ctx, stock.Units{Request: "b"})
 	require.NoError(t, err)
-	require.True(t, ok)
+	require.Positive(t, n)
 	over(stock.Returned)(s.Confirm(ctx, "b"))
 	over(stock.Returned)(s.Extend(ctx, "b", time.Minute))
 	st, err = s.Inspect(ctx)

@@ -13,30 +13,21 @@ import (
 // minReservation is the shortest time a reservation may be made for.
 const minReservation = time.Millisecond
 
-// Reserve holds n units for claimant, all or none, until Confirm sells them, Cancel gives them back, or ttl (at least a
-// millisecond) is over by the server's clock. Then they go back by themselves, once. id is the caller's own, a new one for each
-// reservation, and not that of a ClaimOnce. One round trip, repeated until answered.
+// Reserve holds the units of r for claimant until Confirm sells them, Cancel gives them back, or ttl (at least a millisecond) is over by the
+// server's clock. Then they go back by themselves, once. The id is a new one for each reservation, and not that of a Claim. One round
+// trip, repeated until answered.
 //
 // Grant.Until says when the units go back. The same call again is Replayed and prolongs nothing; if the reservation was
-// confirmed, that answer has the ordinals. If fewer than n units are left, the answer is SoldOut, and Remaining says how many are.
-// If claimant may not have n more (Spec.PerUser), it is UserLimit. If the reservation is over, it is Expired, Cancelled (also if
-// Cancel came before this call) or Returned, for as long as Spec.Remember says; then the id is a new one.
+// confirmed, that answer has the ordinals. If fewer than N units are left, the answer is SoldOut, and Remaining says how many are.
+// If claimant may not have N more (Spec.PerUser), it is UserLimit. If the reservation is over, it is Expired, Cancelled (also if
+// Cancel or Confirm came before this call) or Returned, for as long as Spec.Remember says; then the id is a new one.
 //
-// Errors: ErrInvalidName for id or claimant, ErrInvalidOption for n or ttl, ErrMismatch, ErrNotReplicated, and
+// Errors: ErrInvalidName for id or claimant, ErrInvalidOption for N or ttl, ErrMismatch, ErrNotReplicated, and
 // those of Claim.
-func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl time.Duration) (_ Grant, err error) {
+func (s *Stock) Reserve(ctx context.Context, claimant string, r Request, ttl time.Duration) (_ Grant, err error) {
 	defer edge(&err)
-	return s.reserve(ctx, act{verb: actReserve, id: id, claimant: claimant, n: n, ttl: ttl})
-}
-
-// ReserveUpTo is Reserve, and if fewer than n units are left, or claimant may not have n more, it holds as many as there are:
-// Grant.N, and Grant.Missing is how many it could not get. It is SoldOut or UserLimit only if it could get none.
-func (s *Stock) ReserveUpTo(ctx context.Context, id, claimant string, n int64, ttl time.Duration) (_ Grant, err error) {
-	defer edge(&err)
-	return s.reserve(ctx, act{verb: actReserveUpTo, id: id, claimant: claimant, n: n, ttl: ttl})
-}
-
-func (s *Stock) reserve(ctx context.Context, a act) (Grant, error) {
+	a := r.act(claimant, actReserve, actReserveUpTo)
+	a.ttl = ttl
 	if err := cmp.Or(s.usable(), checkRequest(a.id, a.claimant, a.n), checkTTL(a.ttl)); err != nil {
 		return Grant{}, err
 	}

@@ -27,14 +27,14 @@ type Restored struct {
 	// failover forgot the return. The next claim of such a claimant may get another unit.
 	Displaced []Entry
 	// Unaccounted is how many units the stock counts as sold though neither its records nor the winners name a holder. They
-	// stay sold. A larger limit (Resize) makes up for them.
+	// stay sold. A larger limit (Change) makes up for them.
 	Unaccounted int64
 }
 
 // Restore repairs a stock from the caller's own records: after a failover that lost grants, after ErrCorrupt, and after the
 // stock was lost and opened again with Spec.Suspended. It suspends the stock, writes a record for every winner that the stock
 // does not know, raises the number of units sold and the last ordinal, and lets the stock sell on. A stock that is closed,
-// before Restore or while it runs, stays closed. A Resize while it runs stands.
+// before Restore or while it runs, stays closed. A Change while it runs stands.
 //
 // winners are the units that are held, each once, as the entries of the ledger or unit by unit: Ordinal, N (0 means 1),
 // Claimant and, if there was one, Request. Where the winners and the stock differ, the winners are right, except that a unit
@@ -401,7 +401,7 @@ func (r *restorer) enterUser(holder string, w win) {
 	r.users.put(w.claimant, ordinal+";"+byRestore)
 }
 
-// enterRequest enters units of ClaimOnce or of a reservation.
+// enterRequest enters units of a request or of a reservation.
 func (r *restorer) enterRequest(field string, w win) {
 	units := span{w.spans[0].first, w.spans[len(w.spans)-1].last}
 	old, known := parseRecord(r.records.is[field])

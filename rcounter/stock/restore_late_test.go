@@ -65,7 +65,7 @@ func TestALateRestoreSuspendsNothing(t *testing.T) {
 			require.Equal(t, stock.Granted, claimed(t, s, "bob").Outcome, "it sells")
 			wire.Deliver(t)
 			require.Equal(t, stock.Granted, claimed(t, s, "cid").Outcome, "and goes on")
-			require.NoError(t, s.Resize(ctx, 12))
+			require.NoError(t, s.Change(ctx, stock.Change{Limit: 12}))
 			wire.Deliver(t)
 			require.Equal(t, stock.Granted, claimed(t, s, "dan").Outcome)
 		})
@@ -83,7 +83,7 @@ func TestLateCopiesOfARestoreChangeNothing(t *testing.T) {
 		winners = append(winners, stock.Entry{Claimant: u, Ordinal: claimed(t, s, u).Ordinal})
 	}
 	for _, id := range []string{"h1", "h2"} {
-		_, err := s.Reserve(ctx, id, id, 1, time.Hour)
+		_, err := s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Hour)
 		require.NoError(t, err)
 	}
 	must(t, admin, "HDEL", "rc:{s}:u", "u3", "u4")
@@ -105,9 +105,9 @@ func TestLateCopiesOfARestoreChangeNothing(t *testing.T) {
 		g := claimed(t, s, "new"+strconv.Itoa(i))
 		require.Equal(t, stock.Granted, g.Outcome)
 		if i == 1 {
-			ok, err := s.Return(ctx, "u1", 2)
+			ok, err := s.Return(ctx, stock.Units{Claimant: "u1", Ordinal: 2})
 			require.NoError(t, err)
-			require.True(t, ok)
+			require.Positive(t, ok)
 			_, err = s.Cancel(ctx, "h1")
 			require.NoError(t, err)
 		}
@@ -138,7 +138,7 @@ func TestACloseWhileAStockIsRestoredStands(t *testing.T) {
 			srv := redistest.Start(t)
 			s := opened(t, on(t, srv.Client(t), exact), "s", 10)
 			claimed(t, s, "ann")
-			r, err := s.Reserve(ctx, "h", "bob", 1, time.Hour)
+			r, err := s.Reserve(ctx, "bob", stock.Request{ID: "h", N: 1}, time.Hour)
 			require.NoError(t, err)
 			require.True(t, r.Won())
 			shut := func() {
@@ -181,7 +181,7 @@ func TestAResizeWhileAStockIsRestoredStands(t *testing.T) {
 	step := once(has("end"))
 	wire := &recording{Client: srv.Client(t), Before: func(args []string) {
 		if step(args) {
-			require.NoError(t, s.Resize(ctx, 3))
+			require.NoError(t, s.Change(ctx, stock.Change{Limit: 3}))
 		}
 	}}
 	_, err := on(t, wire, exact).Stock("s").Restore(ctx, sequence(stock.Entry{Claimant: "ann", Ordinal: 1}))
@@ -189,7 +189,7 @@ func TestAResizeWhileAStockIsRestoredStands(t *testing.T) {
 	st, err := s.Inspect(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, st.Limit)
-	require.NoError(t, s.Resize(ctx, 4), "and another one works")
+	require.NoError(t, s.Change(ctx, stock.Change{Limit: 4}), "and another one works")
 }
 
 func TestWinnersAreRightAboutHowManyUnitsARequestHasAndWhose(t *testing.T) {
@@ -221,7 +221,7 @@ func TestWinnersAreRightAboutHowManyUnitsARequestHasAndWhose(t *testing.T) {
 			s := c.Stock(name)
 			_, err := s.Open(ctx, stock.Spec{Limit: 20, PerUser: 9, OpenFor: time.Hour})
 			require.NoError(t, err)
-			g, err := s.ClaimOnce(ctx, "order", "ann", 5)
+			g, err := s.Claim(ctx, "ann", stock.Request{ID: "order", N: 5})
 			require.NoError(t, err)
 			require.EqualValues(t, 5, g.N)
 			for range 2 { // and again: what is right stays so
@@ -238,16 +238,16 @@ func TestWinnersAreRightAboutHowManyUnitsARequestHasAndWhose(t *testing.T) {
 					}
 					n += max(1, e.N)
 				}
-				g, err = s.ClaimOnce(ctx, "order", claimant, 5)
+				g, err = s.Claim(ctx, claimant, stock.Request{ID: "order", N: 5})
 				require.NoError(t, err)
 				require.Equal(t, []any{stock.Replayed, first, n}, []any{g.Outcome, g.Ordinal, g.N})
 			}
-			ok, err := s.ReturnOnce(ctx, "order")
+			ok, err := s.Return(ctx, stock.Units{Request: "order"})
 			require.NoError(t, err)
-			require.True(t, ok)
+			require.Positive(t, ok)
 			_, err = s.Restore(ctx, sequence(tc.winners...))
 			require.NoError(t, err)
-			g, err = s.ClaimOnce(ctx, "order", tc.winners[0].Claimant, 5)
+			g, err = s.Claim(ctx, tc.winners[0].Claimant, stock.Request{ID: "order", N: 5})
 			require.NoError(t, err)
 			require.Equal(t, stock.Returned, g.Outcome, "what was returned here stays returned")
 		})
@@ -265,9 +265,9 @@ func TestRestoreCostsAsMuchAsThereAreRecordsNotUnits(t *testing.T) {
 	require.NoError(t, err)
 	part := g
 	part.Ordinal, part.N = 11, n-20
-	ok, err := s.ReturnAny(ctx, part)
+	ok, err := s.Return(ctx, stock.Units{Request: part.Request, Ordinal: part.Ordinal, N: part.N})
 	require.NoError(t, err)
-	require.True(t, ok)
+	require.Positive(t, ok)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	out, err := s.Restore(ctx, sequence(stock.Entry{Request: "lot", Ordinal: n + 1, N: n}, stock.Entry{Claimant: "ann", Ordinal: 3}))
@@ -310,7 +310,7 @@ func TestAFieldThatIsNoRecordIsCorruptToRestoreToo(t *testing.T) {
 		for _, field := range []string{"", "x", "r", "zz:top"} {
 			must(t, admin, "FLUSHALL")
 			s := opened(t, on(t, admin, exact), "s", 10)
-			_, err := s.ClaimOnce(ctx, "r", "ann", 1)
+			_, err := s.Claim(ctx, "ann", stock.Request{ID: "r", N: 1})
 			require.NoError(t, err)
 			must(t, admin, "HSET", "rc:{s}:r", field, "1")
 			_, err = s.Claim(ctx, "bob")
@@ -332,18 +332,18 @@ func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
 		s := on(t, wire, exact).Stock("s")
 		_, err := s.Open(ctx, spec(10))
 		require.NoError(t, err)
-		require.NoError(t, s.Resize(ctx, 200))
+		require.NoError(t, s.Change(ctx, stock.Change{Limit: 200}))
 		ann := claimed(t, s, "ann")
 		_, err = s.Restore(ctx, sequence(stock.Entry{Claimant: "ann", Ordinal: ann.Ordinal}, stock.Entry{Claimant: "bob", Ordinal: 7}))
 		require.NoError(t, err)
 		claimed(t, s, "cid")
-		_, err = s.Reserve(ctx, "h1", "h1", 1, time.Hour)
+		_, err = s.Reserve(ctx, "h1", stock.Request{ID: "h1", N: 1}, time.Hour)
 		require.NoError(t, err)
 		_, err = s.ClaimAny(ctx, 5)
 		require.NoError(t, err)
-		_, err = s.Return(ctx, "ann", ann.Ordinal)
+		_, err = s.Return(ctx, stock.Units{Claimant: "ann", Ordinal: ann.Ordinal})
 		require.NoError(t, err)
-		require.NoError(t, s.Resize(ctx, 300))
+		require.NoError(t, s.Change(ctx, stock.Change{Limit: 300}))
 		require.NoError(t, s.EndSale(ctx))
 
 		must(t, admin, "DEL", "rc:{s}", "rc:{s}:u", "rc:{s}:r", "rc:{s}:h", "rc:{s}:o", "rc:{s}:l", "rc:{s}:f")
@@ -448,7 +448,7 @@ func TestRestoreTakesBackWhatTheWinnersSayWasReturned(t *testing.T) {
 		c := on(t, wire, exact)
 		s := opened(t, c, "s", 20)
 		require.EqualValues(t, 1, claimed(t, s, "ann").Ordinal)
-		_, err := s.ClaimOnce(ctx, "r", "bob", 1)
+		_, err := s.Claim(ctx, "bob", stock.Request{ID: "r", N: 1})
 		require.NoError(t, err)
 		require.EqualValues(t, 3, claimed(t, s, "cid").Ordinal)
 		a, err := s.ClaimAny(ctx, 4)
@@ -462,7 +462,7 @@ func TestRestoreTakesBackWhatTheWinnersSayWasReturned(t *testing.T) {
 			if !done && has("unhold")(args) { // eve's is returned as well, and another is: begin again
 				done = true
 				for who, ordinal := range map[string]int64{"dan": 8, "eve": 9} {
-					_, err := other.Return(ctx, who, ordinal)
+					_, err := other.Return(ctx, stock.Units{Claimant: who, Ordinal: ordinal})
 					require.NoError(t, err)
 				}
 			}
@@ -486,7 +486,7 @@ func TestRestoreTakesBackWhatTheWinnersSayWasReturned(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int64{3, 17, 9}, []int64{st.Sold, st.Remaining, st.Seq}, "3, 4 and 7 are sold")
 		require.Equal(t, []int64{3, 10}, []int64{claimed(t, s, "cid").Ordinal, claimed(t, s, "ann").Ordinal})
-		_, had, err := s.Lookup(ctx, "eve")
+		_, had, err := lookup(s, "eve")
 		require.NoError(t, err)
 		require.False(t, had)
 
@@ -514,9 +514,9 @@ func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
 		t.Helper()
 		_, err := other.Claim(ctx, "bob")
 		require.ErrorIs(t, err, want)
-		_, err = other.Return(ctx, "ann", 1)
+		_, err = other.Return(ctx, stock.Units{Claimant: "ann", Ordinal: 1})
 		require.ErrorIs(t, err, want)
-		_, err = other.Reserve(ctx, "r", "eve", 1, time.Minute)
+		_, err = other.Reserve(ctx, "eve", stock.Request{ID: "r", N: 1}, time.Minute)
 		require.ErrorIs(t, err, want)
 		_, err = other.Reap(ctx)
 		require.ErrorIs(t, err, want)
@@ -557,13 +557,13 @@ func TestRestoreEndsWhileReturnsGoOn(t *testing.T) {
 		if !has("end")(args) || next == sold {
 			return
 		}
-		ok, err := other.Return(ctx, won[next].Claimant, won[next].Ordinal)
+		ok, err := other.Return(ctx, stock.Units{Claimant: won[next].Claimant, Ordinal: won[next].Ordinal})
 		if next++; errors.Is(err, stock.ErrRestoring) {
 			refused++
 			return
 		}
 		require.NoError(t, err)
-		require.True(t, ok)
+		require.Positive(t, ok)
 		back++
 	}}
 	_, err := on(t, wire, exact).Stock("s").Restore(ctx, sequence(won...))
@@ -573,7 +573,7 @@ func TestRestoreEndsWhileReturnsGoOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, stock.StateOpen, st.State)
 	require.EqualValues(t, sold-1, st.Sold)
-	ok, err := other.Return(ctx, won[sold-1].Claimant, won[sold-1].Ordinal)
+	ok, err := other.Return(ctx, stock.Units{Claimant: won[sold-1].Claimant, Ordinal: won[sold-1].Ordinal})
 	require.NoError(t, err)
-	require.True(t, ok)
+	require.Positive(t, ok)
 }

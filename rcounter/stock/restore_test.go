@@ -117,13 +117,13 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 						u := "u" + strconv.Itoa(i)
 						users[u] = claimed(t, s, u).Ordinal
 						if i%20 == 1 {
-							_, err := s.Return(ctx, u, users[u])
+							_, err := s.Return(ctx, stock.Units{Claimant: u, Ordinal: users[u]})
 							require.NoError(t, err)
 							delete(users, u)
 						}
 					case 2:
 						id := "r" + strconv.Itoa(i)
-						g, err := s.ClaimOnce(ctx, id, "buyer"+id, 2)
+						g, err := s.Claim(ctx, "buyer"+id, stock.Request{ID: id, N: 2})
 						require.NoError(t, err)
 						requests[id] = g
 					case 3:
@@ -131,12 +131,12 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 						require.NoError(t, err)
 						back := g
 						back.Ordinal, back.N = g.Ordinal+1, 1
-						_, err = s.ReturnAny(ctx, back)
+						_, err = s.Return(ctx, stock.Units{Request: back.Request, Ordinal: back.Ordinal, N: back.N})
 						require.NoError(t, err)
 						anys = append(anys, g)
 					case 4:
 						id := "h" + strconv.Itoa(i)
-						r, err := s.Reserve(ctx, id, "holder"+id, 1, time.Hour)
+						r, err := s.Reserve(ctx, "holder"+id, stock.Request{ID: id, N: 1}, time.Hour)
 						require.NoError(t, err)
 						require.True(t, r.Won())
 						if i%10 == 4 {
@@ -214,7 +214,7 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 					var g stock.Grant
 					var err error
 					if id[0] == 'r' {
-						g, err = s.ClaimOnce(ctx, id, "buyer"+id, 2)
+						g, err = s.Claim(ctx, "buyer"+id, stock.Request{ID: id, N: 2})
 					} else {
 						g, err = s.Confirm(ctx, id)
 					}
@@ -226,8 +226,8 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 				for _, g := range anys { // what is left of them can be returned, once
 					part := g
 					part.N = 1
-					for _, want := range []bool{true, false} {
-						ok, err := s.ReturnAny(ctx, part)
+					for _, want := range []int64{1, 0} {
+						ok, err := s.Return(ctx, stock.Units{Request: part.Request, Ordinal: part.Ordinal, N: part.N})
 						require.NoError(t, err)
 						require.Equal(t, want, ok)
 					}

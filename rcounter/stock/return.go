@@ -11,70 +11,75 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Return gives claimant's unit back, and reports whether this call did so. The unit can then be claimed again, by claimant too,
-// and gets a new ordinal; the old one is never given out again. Return works until the retention is over. It is false, without an
-// error, if claimant does not have that unit: it was returned before, or claimant never had it. One round trip, repeated until
-// answered.
-//
-// ordinal says which unit is meant. So a Return can be repeated at any time, by this library or by a queue that delivers a
-// cancellation twice. Claimant has unit 5 and returns it, claims again and has unit 9; then a second copy of the first Return
-// arrives. It names 5, so it changes nothing. Without an ordinal it would have taken unit 9. Lookup tells the ordinal.
-func (s *Stock) Return(ctx context.Context, claimant string, ordinal int64) (_ bool, err error) {
-	defer edge(&err)
-	if err := cmp.Or(s.usable(), checkUnit(claimant, ordinal)); err != nil {
-		return false, err
-	}
-	return s.giveBack(ctx, session.CallID(), claimant, ordinal)
+// Units names units that somebody has, for Return and Lookup: those of a claimant by Claim, those of a request or reservation, or some of a
+// ClaimAny.
+type Units struct {
+	// Claimant is who has a unit by Claim. Return wants its Ordinal too.
+	Claimant string
+	// Request is the id of a request or reservation, or the Grant.Request of a ClaimAny. Return wants Ordinal and N of the latter too.
+	Request string
+	// Ordinal is that of the unit, or of the first of N units.
+	Ordinal, N int64
+	// Keep is how many units of a request or reservation stay, from the first on.
+	Keep int64
 }
 
-// ReturnOnce gives back the units of a ClaimOnce or of a confirmed reservation, given its id, and reports whether this call did
-// so. The units can then be claimed again and get new ordinals. For as long as Spec.Remember says, the id cannot be
-// used again: a repeated request finds the record and gets nothing (Returned). It is false, without an error, if nothing was granted
-// to request, or it was returned before.
-// A request is returned once, however often ReturnOnce is called. One round trip, repeated until answered.
-func (s *Stock) ReturnOnce(ctx context.Context, request string) (_ bool, err error) {
-	defer edge(&err)
-	if err := cmp.Or(s.usable(), keyname.Required("id", request)); err != nil {
-		return false, err
-	}
-	n, err := s.undo(ctx, act{verb: actReturn, id: request})
-	return n > 0, err
-}
-
-// ReturnPart has the request or confirmed reservation keep its first keep units, at least 1, and gives the others back. It returns
-// how many came back by this call: 0, without an error, if it has so few already, or nothing was granted to request. The units that
-// came back get new ordinals when they are claimed again; those that stay keep theirs. One round trip, repeated until answered.
+// Return gives units back, and returns how many came back by this call: 0, without an error, if they had come back before, or nobody has
+// them. They can then be claimed again, by the same claimant too, and get new ordinals; the old ones are never given out again. Return
+// works until the retention is over. One round trip, repeated until answered. There are three kinds:
 //
-// That the call says what is to stay, and not how many are to come back, makes it safe to repeat at any time, by this library or by a
-// queue that delivers a message twice. ReturnOnce gives back all.
-func (s *Stock) ReturnPart(ctx context.Context, request string, keep int64) (returned int64, err error) {
+//   - Units{Claimant: c, Ordinal: o}: the unit that c has by Claim. The ordinal says which is meant, so a Return can be repeated at any time, by
+//     this library or by a queue that delivers a cancellation twice. Claimant has unit 5 and returns it, claims again and has unit 9;
+//     then a second copy of the first Return arrives. It names 5, so it changes nothing.
+//   - Units{Request: id}: all units of a request or confirmed reservation, once. For as long as Spec.Remember says, the id cannot be used again: a
+//     repeated request finds the record and gets nothing (Returned). With Keep, all but the first so many, which keep their ordinals.
+//     That it says what is to stay, and not how many are to come back, makes it safe to repeat.
+//   - Units{Request: g.Request, Ordinal: o, N: n}: units o to o + n - 1 of the grant g of a ClaimAny. Each part is returned once: if it
+//     overlaps what was returned before, nothing is returned. A grant can be returned in at most 1024 parts; one more is ErrOutOfRange.
+//
+// Errors: ErrInvalidName, ErrInvalidOption for anything else in u, and those of Claim.
+func (s *Stock) Return(ctx context.Context, u Units) (returned int64, err error) {
 	defer edge(&err)
-	if err := cmp.Or(s.usable(), keyname.Required("id", request), checkN("keep", keep)); err != nil {
+	if err := cmp.Or(s.usable(), u.check()); err != nil {
 		return 0, err
 	}
-	return s.undo(ctx, act{verb: actReturn, id: request, n: keep})
+	switch {
+	case u.Request == "":
+		return s.giveBack(ctx, session.CallID(), u.Claimant, u.Ordinal)
+	case u.Ordinal > 0:
+		return s.giveBackAny(ctx, session.CallID(), u.Request, u.Ordinal, u.N)
+	}
+	return s.undo(ctx, act{verb: actReturn, id: u.Request, n: u.Keep})
 }
 
-// ReturnAny gives back units of ClaimAny, and reports whether this call did so. g is the grant or a part of it: the
-// same Request, with Ordinal and N within it. Each part is returned once: if g overlaps what was returned before, nothing is
-// returned. A grant can be returned in at most 1024 parts; one more is ErrOutOfRange. One round trip, repeated until answered.
-func (s *Stock) ReturnAny(ctx context.Context, g Grant) (_ bool, err error) {
-	defer edge(&err)
-	if err := s.usable(); err != nil {
-		return false, err
+// holder is what is wrong with the claimant or the id of u.
+func (u Units) holder() error {
+	if u.Request == "" {
+		return keyname.Required("claimant", u.Claimant)
 	}
+	if u.Claimant != "" {
+		return errs.InvalidOption("Claimant", fmt.Sprintf("%.32q", u.Claimant), "empty with a Request")
+	}
+	return keyname.Required("id", u.Request)
+}
+
+// check refuses what Return cannot return.
+func (u Units) check() error {
+	if err := u.holder(); err != nil {
+		return err
+	}
+	any := u.Request != "" && (u.Ordinal != 0 || u.N != 0)
 	switch {
-	case !g.Won():
-		return false, errs.InvalidOption("grant", g.Outcome, "one that was won")
-	case g.Request == "" || keyname.Text("", g.Request) != nil:
-		return false, errs.InvalidOption("Request", fmt.Sprintf("%.32q", g.Request), "that of ClaimAny's grant")
-	case g.Ordinal < 1 || g.Ordinal > maxLimit:
-		return false, errs.InvalidOption("Ordinal", g.Ordinal, "that of ClaimAny's grant, at least 1")
-	case g.N < 1 || g.N > maxLimit-g.Ordinal+1:
-		return false, errs.InvalidOption("N", g.N, "that of ClaimAny's grant or less, at least 1")
+	case (u.Request == "" || any) && (u.Ordinal < 1 || u.Ordinal > maxLimit):
+		return errs.InvalidOption("Ordinal", u.Ordinal, "that of a Grant that was won, at least 1")
+	case any && (u.N < 1 || u.N > maxLimit-u.Ordinal+1):
+		return errs.InvalidOption("N", u.N, "that of ClaimAny's grant or less, at least 1")
+	case u.Request == "" && (u.N < 0 || u.N > 1):
+		return errs.InvalidOption("N", u.N, "0 or 1 for the unit of a claimant")
+	case u.Keep < 0 || u.Keep > maxLimit || u.Keep > 0 && (any || u.Request == ""):
+		return errs.InvalidOption("Keep", u.Keep, fmt.Sprintf("between 0 and %d, and 0 unless all units of a request are named", int64(maxLimit)))
 	}
-	n, err := s.giveBackAny(ctx, session.CallID(), g.Request, g.Ordinal, g.N)
-	return n > 0, err
+	return nil
 }
 
 var (
@@ -83,9 +88,8 @@ var (
 )
 
 // giveBack runs return.lua.
-func (s *Stock) giveBack(ctx context.Context, call, claimant string, ordinal int64) (bool, error) {
-	n, err := s.returned(ctx, returnScript, call, claimant, decimal(ordinal))
-	return n > 0, err
+func (s *Stock) giveBack(ctx context.Context, call, claimant string, ordinal int64) (int64, error) {
+	return s.returned(ctx, returnScript, call, claimant, decimal(ordinal))
 }
 
 // giveBackAny runs returnany.lua. With first 0 it gives up the whole call, even if that has not run yet.

@@ -1,7 +1,10 @@
 package stock_test
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,3 +76,23 @@ func opened(t testing.TB, c *stock.Client, name string, limit int64) *stock.Stoc
 
 // lifetime is the longest one of a stock.
 const lifetime = 100 * 365 * 24 * time.Hour
+
+// lookup is what claimant has by Claim.
+func lookup(s *stock.Stock, claimant string) (stock.Holding, bool, error) {
+	h, err := s.Lookup(ctx, stock.Units{Claimant: claimant})
+	return h, h.Won(), err
+}
+
+// unitsOf is all that claimant has, by ordinal.
+func unitsOf(s *stock.Stock, claimant string) ([]stock.Holding, error) {
+	has := map[string]stock.Holding{}
+	for h, err := range s.Holders(ctx, claimant) {
+		if err != nil {
+			return nil, err
+		}
+		has[h.Request] = h // it may come twice
+	}
+	return slices.SortedFunc(maps.Values(has), func(a, b stock.Holding) int {
+		return cmp.Or(cmp.Compare(a.Ordinal, b.Ordinal), cmp.Compare(a.Request, b.Request))
+	}), nil
+}

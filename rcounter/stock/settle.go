@@ -83,7 +83,7 @@ func (r *restorer) settleUser(t *tally, claimant, text string) bool {
 	return true
 }
 
-// settleRequest settles units of ClaimOnce or of a reservation.
+// settleRequest settles units of a request or of a reservation.
 func (r *restorer) settleRequest(t *tally, field, text string) bool {
 	q, ok := parseRecord(text)
 	if !ok {
@@ -103,7 +103,7 @@ func (r *restorer) settleRequest(t *tally, field, text string) bool {
 	switch {
 	case keeps == units.n():
 		t.free += r.freedAs(field, text)
-	case keeps > 0 && keeps+nobodys == units.n(): // a failover forgot a ReturnPart
+	case keeps > 0 && keeps+nobodys == units.n(): // a failover forgot a Return of a part
 		r.displace(Entry{Ordinal: q.ordinal + keeps, N: nobodys, Claimant: q.claimant, Request: field[2:]})
 		q.n, q.by = keeps, fmt.Sprintf("%s.%d.%d", byRestore, nobodys, units.n())
 		r.records.put(field, q.text())

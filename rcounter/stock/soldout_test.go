@@ -68,7 +68,7 @@ func TestSoldOutIsAnsweredWithoutTheServerAndClaimantsByIt(t *testing.T) {
 		u := "u" + strconv.Itoa(i)
 		first[u] = claimed(t, s, u)
 	}
-	once, err := s.ClaimOnce(ctx, "order", "buyer", 1)
+	once, err := s.Claim(ctx, "buyer", stock.Request{ID: "order", N: 1})
 	require.NoError(t, err)
 	g, err := s.ClaimAny(ctx, 5)
 	require.NoError(t, err)
@@ -84,9 +84,11 @@ func TestSoldOutIsAnsweredWithoutTheServerAndClaimantsByIt(t *testing.T) {
 			loses(t, c.Stock("s"))
 		}
 		for what, ask := range map[string]func() (stock.Grant, error){
-			"ClaimOnce": func() (stock.Grant, error) { return c.Stock("s").ClaimOnce(fresh, "late order", "buyer", 1) },
+			"ClaimOnce": func() (stock.Grant, error) {
+				return c.Stock("s").Claim(fresh, "buyer", stock.Request{ID: "late order", N: 1})
+			},
 			"Reserve": func() (stock.Grant, error) {
-				return c.Stock("s").Reserve(fresh, "late reservation", "buyer", 1, time.Minute)
+				return c.Stock("s").Reserve(fresh, "buyer", stock.Request{ID: "late reservation", N: 1}, time.Minute)
 			},
 		} {
 			g, err := ask()
@@ -102,7 +104,7 @@ func TestSoldOutIsAnsweredWithoutTheServerAndClaimantsByIt(t *testing.T) {
 			require.Equal(t, stock.Grant{Outcome: stock.Replayed, Ordinal: was.Ordinal, N: 1, Epoch: was.Epoch}, g)
 		}
 		require.Equal(t, stock.SoldOut, claimed(t, c.Stock("s"), "loser").Outcome)
-		g, err := c.Stock("s").ClaimOnce(ctx, "order", "buyer", 1)
+		g, err := c.Stock("s").Claim(ctx, "buyer", stock.Request{ID: "order", N: 1})
 		require.NoError(t, err)
 		require.Equal(t, []any{stock.Replayed, once.Ordinal}, []any{g.Outcome, g.Ordinal})
 		require.GreaterOrEqual(t, scripts(t, admin)-before, len(first)+2)
@@ -146,9 +148,9 @@ func TestAReturnedUnitIsSoldByEveryProcess(t *testing.T) {
 				s := on(t, proxy.Server().Client(t), patient).Stock("s")
 				quiet(t, admin, func() { loses(t, s) })
 				began := time.Now()
-				ok, err := home.Return(ctx, holder, ordinal)
+				ok, err := home.Return(ctx, stock.Units{Claimant: holder, Ordinal: ordinal})
 				require.NoError(t, err)
-				require.True(t, ok)
+				require.Positive(t, ok)
 				u := "next" + strconv.Itoa(i)
 				redistest.Eventually(t, 30*time.Second, "the unit is sold again", func() bool {
 					g, err := s.Claim(fresh, u)
@@ -182,9 +184,9 @@ func TestNoAnswerIsOlderThanTheNewsOfAReturn(t *testing.T) {
 	comesBack := func() {
 		t.Helper()
 		quiet(t, admin, func() { loses(t, s) })
-		ok, err := home.Return(ctx, holder, ordinal)
+		ok, err := home.Return(ctx, stock.Units{Claimant: holder, Ordinal: ordinal})
 		require.NoError(t, err)
-		require.True(t, ok)
+		require.Positive(t, ok)
 		redistest.Eventually(t, 20*time.Second, "the news is here", func() bool {
 			_, err := mine.DoCache(ctx, mine.B().Get().Key("rc:{s}:o").Cache(), time.Hour).ToString()
 			return rueidis.IsRedisNil(err)
@@ -200,15 +202,15 @@ func TestNoAnswerIsOlderThanTheNewsOfAReturn(t *testing.T) {
 
 		comesBack()
 		holder = "anybody" + strconv.Itoa(i)
-		g, err = s.Reserve(fresh, holder, holder, 1, time.Hour)
+		g, err = s.Reserve(fresh, holder, stock.Request{ID: holder, N: 1}, time.Hour)
 		require.NoError(t, err)
 		require.Equal(t, stock.Granted, g.Outcome)
 		g, err = s.Confirm(ctx, holder)
 		require.NoError(t, err)
 		ordinal = g.Ordinal
-		back, err := s.ReturnOnce(ctx, holder)
+		back, err := s.Return(ctx, stock.Units{Request: holder})
 		require.NoError(t, err)
-		require.True(t, back)
+		require.Positive(t, back)
 		ordinal = claimed(t, home, holder).Ordinal
 	}
 }
@@ -248,14 +250,14 @@ func TestAReturnIsSeenAtOnceByItsOwnProcess(t *testing.T) {
 	g := claimed(t, s, "u0")
 	for i := range 10 {
 		quiet(t, admin, func() { loses(t, s) })
-		ok, err := s.Return(ctx, "u"+strconv.Itoa(i), g.Ordinal)
+		ok, err := s.Return(ctx, stock.Units{Claimant: "u" + strconv.Itoa(i), Ordinal: g.Ordinal})
 		require.NoError(t, err)
-		require.True(t, ok)
+		require.Positive(t, ok)
 		g = freshly(t, s, "u"+strconv.Itoa(i+1))
 		require.Equal(t, stock.Granted, g.Outcome, "claim %d", i)
 	}
 	quiet(t, admin, func() { loses(t, s) })
-	require.NoError(t, s.Resize(ctx, 2))
+	require.NoError(t, s.Change(ctx, stock.Change{Limit: 2}))
 	require.Equal(t, stock.Granted, freshly(t, s, "late").Outcome)
 	quiet(t, admin, func() { loses(t, s) })
 	require.NoError(t, s.EndSale(ctx))
@@ -269,7 +271,7 @@ func TestTimeEndsSoldOut(t *testing.T) {
 	c := on(t, srv.Client(t), patient)
 	s := opened(t, c, "held", 1)
 	began := time.Now()
-	r, err := s.Reserve(ctx, "hold", "ann", 1, time.Second)
+	r, err := s.Reserve(ctx, "ann", stock.Request{ID: "hold", N: 1}, time.Second)
 	require.NoError(t, err)
 	require.True(t, r.Won())
 	quiet(t, admin, func() { loses(t, s) })

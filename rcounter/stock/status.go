@@ -19,7 +19,7 @@ const (
 	StateEnded                  // its time is over
 	StateClosed                 // EndSale ended it
 	StateSuspended              // it grants nothing until Restore has run
-	StatePaused                 // it grants nothing until Resume
+	StatePaused                 // it grants nothing until a Change with Resume
 )
 
 func (s State) String() string {

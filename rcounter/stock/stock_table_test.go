@@ -218,23 +218,23 @@ func TestReturnTable(t *testing.T) {
 func TestLookupTable(t *testing.T) {
 	t.Parallel()
 	held := selling(3, 1, 2, 2, "a", "2;A;1;R", "b", "0;B;1;R")
-	found := stock.Grant{Outcome: stock.Replayed, Ordinal: 2, N: 1, Remaining: 2, Epoch: testEpoch}
+	found, none := stock.Holding{Outcome: stock.Replayed, Claimant: "a", Ordinal: 2, N: 1, Asked: 1, Epoch: testEpoch}, stock.Holding{Epoch: testEpoch}
 	cases := []struct {
 		name     string
 		state    stockState
 		claimant string
-		want     stock.Grant
+		want     stock.Holding
 		err      error
 	}{
 		{"a unit", held, "a", found, nil},
 		{"a unit, pending", held.pending(), "a", found, nil},
 		{"a unit, ended", held.ended(), "a", found, nil},
 		{"a unit, closed", held.shut(), "a", found, nil},
-		{"retained no longer", held.over(), "a", stock.Grant{}, nil},
-		{"returned", held, "b", stock.Grant{}, nil},
-		{"never claimed", held, "c", stock.Grant{}, nil},
-		{"records lost", held.drop("b"), "a", stock.Grant{}, stock.ErrCorrupt},
-		{"a record that is none", selling(3, 1, 1, 1, "a", "x"), "a", stock.Grant{}, stock.ErrCorrupt},
+		{"retained no longer", held.over(), "a", stock.Holding{}, nil},
+		{"returned", held, "b", none, nil},
+		{"never claimed", held, "c", none, nil},
+		{"records lost", held.drop("b"), "a", stock.Holding{}, stock.ErrCorrupt},
+		{"a record that is none", selling(3, 1, 1, 1, "a", "x"), "a", stock.Holding{}, stock.ErrCorrupt},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -242,7 +242,7 @@ func TestLookupTable(t *testing.T) {
 		for _, tc := range cases {
 			t.Run(tc.name, func(t *testing.T) {
 				tc.state.write(t, c)
-				g, ok, err := s.Lookup(ctx, tc.claimant)
+				g, ok, err := lookup(s, tc.claimant)
 				require.ErrorIs(t, err, tc.err)
 				require.Equal(t, tc.want, g)
 				require.Equal(t, g.Won(), ok)

@@ -171,9 +171,9 @@ func TestReturnsUnderASoldOutStormAreAllResold(t *testing.T) {
 			})
 		}
 		for u, o := range ordinals {
-			ok, err := s.Return(ctx, u, o)
+			ok, err := s.Return(ctx, stock.Units{Claimant: u, Ordinal: o})
 			require.NoError(t, err)
-			require.True(t, ok)
+			require.Positive(t, ok)
 			st, err := s.Inspect(ctx)
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, st.Sold, int64(limit-1), "never more out than one return took")
@@ -199,13 +199,13 @@ func TestReturnIsOnceAndTheClaimantMayClaimAgain(t *testing.T) {
 		s := opened(t, on(t, srv.Client(t), patient), "s", 1)
 		first, err := s.Claim(ctx, "ann")
 		require.NoError(t, err)
-		ok, err := s.Return(ctx, "ann", first.Ordinal)
+		ok, err := s.Return(ctx, stock.Units{Claimant: "ann", Ordinal: first.Ordinal})
 		require.NoError(t, err)
-		require.True(t, ok)
-		ok, err = s.Return(ctx, "ann", first.Ordinal)
+		require.Positive(t, ok)
+		ok, err = s.Return(ctx, stock.Units{Claimant: "ann", Ordinal: first.Ordinal})
 		require.NoError(t, err)
-		require.False(t, ok, "once")
-		_, found, err := s.Lookup(ctx, "ann")
+		require.Zero(t, ok, "once")
+		_, found, err := lookup(s, "ann")
 		require.NoError(t, err)
 		require.False(t, found)
 
@@ -213,10 +213,10 @@ func TestReturnIsOnceAndTheClaimantMayClaimAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, stock.Granted, second.Outcome)
 		require.EqualValues(t, 2, second.Ordinal)
-		ok, err = s.Return(ctx, "ann", first.Ordinal) // a cancellation delivered twice
+		ok, err = s.Return(ctx, stock.Units{Claimant: "ann", Ordinal: first.Ordinal}) // a cancellation delivered twice
 		require.NoError(t, err)
-		require.False(t, ok)
-		g, found, err := s.Lookup(ctx, "ann")
+		require.Zero(t, ok)
+		g, found, err := lookup(s, "ann")
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, second.Ordinal, g.Ordinal, "the later unit is untouched")
@@ -280,7 +280,7 @@ func TestOpenNeverOverwrites(t *testing.T) {
 		_, err = s.Open(ctx, spec(3))
 		require.ErrorIs(t, err, stock.ErrAlreadyOpen)
 		require.ErrorContains(t, err, `"s"`)
-		g, _, err := s.Lookup(ctx, "ann")
+		g, _, err := lookup(s, "ann")
 		require.NoError(t, err)
 		require.Equal(t, won[0], g.Epoch)
 	})
@@ -437,12 +437,12 @@ func TestNothingIsGrantedOrCreatedOnceTheStockIsGone(t *testing.T) {
 				}
 				require.Equal(t, []string{"rc:{s}:u"}, keys(t, raw), "nothing but Open creates the stock")
 				requireEnds(t, raw)
-				_, found, err := s.Lookup(ctx, "u0-0")
+				_, found, err := lookup(s, "u0-0")
 				require.NoError(t, err)
 				require.False(t, found)
-				ok, err := s.Return(ctx, "u0-0", 1)
+				ok, err := s.Return(ctx, stock.Units{Claimant: "u0-0", Ordinal: 1})
 				require.NoError(t, err)
-				require.False(t, ok)
+				require.Zero(t, ok)
 				require.NoError(t, s.EndSale(ctx))
 				require.Equal(t, []string{"rc:{s}:u"}, keys(t, raw))
 				_, err = s.Open(ctx, spec(5))
@@ -471,9 +471,9 @@ func TestNothingIsGrantedOnceRecordsAreMissing(t *testing.T) {
 					require.Equal(t, stock.Grant{}, g)
 				}
 				before := counts(t, raw)
-				_, _, err := s.Lookup(ctx, "u0-0")
+				_, _, err := lookup(s, "u0-0")
 				require.ErrorIs(t, err, stock.ErrCorrupt)
-				_, err = s.Return(ctx, "u0-0", 1)
+				_, err = s.Return(ctx, stock.Units{Claimant: "u0-0", Ordinal: 1})
 				require.ErrorIs(t, err, stock.ErrCorrupt)
 				st, err := s.Inspect(ctx)
 				require.ErrorIs(t, err, stock.ErrCorrupt)
@@ -495,8 +495,8 @@ func TestWrongTypeUnderAStocksKeysIsTypedAndChangesNothing(t *testing.T) {
 		verbs := map[string]func() error{
 			"Open":    func() error { _, err := s.Open(ctx, spec(5)); return err },
 			"Claim":   func() error { _, err := s.Claim(ctx, "b"); return err },
-			"Lookup":  func() error { _, _, err := s.Lookup(ctx, "a"); return err },
-			"Return":  func() error { _, err := s.Return(ctx, "a", 1); return err },
+			"Lookup":  func() error { _, _, err := lookup(s, "a"); return err },
+			"Return":  func() error { _, err := s.Return(ctx, stock.Units{Claimant: "a", Ordinal: 1}); return err },
 			"Status":  func() error { _, err := s.Inspect(ctx); return err },
 			"EndSale": func() error { return s.EndSale(ctx) },
 		}
@@ -536,8 +536,8 @@ func TestEveryKeyOfAStockHasAnEndAfterEveryVerb(t *testing.T) {
 			func() error { _, err := s.Claim(ctx, "a"); return err },
 			func() error { _, err := s.Claim(ctx, "b"); return err },
 			func() error { _, err := s.Claim(ctx, "c"); return err },
-			func() error { _, err := s.Return(ctx, "a", 1); return err },
-			func() error { _, _, err := s.Lookup(ctx, "b"); return err },
+			func() error { _, err := s.Return(ctx, stock.Units{Claimant: "a", Ordinal: 1}); return err },
+			func() error { _, _, err := lookup(s, "b"); return err },
 			func() error { _, err := s.Inspect(ctx); return err },
 			func() error { return s.EndSale(ctx) },
 		} {
@@ -553,7 +553,7 @@ func TestEveryKeyOfAStockHasAnEndAfterEveryVerb(t *testing.T) {
 		require.NoError(t, err)
 		requireEnds(t, raw)
 		must(t, raw, "PERSIST", "rc:{s}:u")
-		_, err = s.Return(ctx, "a", 1)
+		_, err = s.Return(ctx, stock.Units{Claimant: "a", Ordinal: 1})
 		require.NoError(t, err)
 		requireEnds(t, raw)
 	})
@@ -570,13 +570,13 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 			_, err := s.Claim(ctx, u)
 			require.NoError(t, err)
 		}
-		ok, err := s.Return(ctx, "a", 1)
+		ok, err := s.Return(ctx, stock.Units{Claimant: "a", Ordinal: 1})
 		require.NoError(t, err)
-		require.True(t, ok)
+		require.Positive(t, ok)
 		g, err := s.Claim(ctx, "c")
 		require.NoError(t, err)
 		require.EqualValues(t, 3, g.Ordinal)
-		_, found, err := s.Lookup(ctx, "b")
+		_, found, err := lookup(s, "b")
 		require.NoError(t, err)
 		require.True(t, found)
 		// as sold out as it is, the process comes to know it, on the node that has it
@@ -584,16 +584,16 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 			require.Equal(t, stock.SoldOut, claimed(t, s, "d").Outcome)
 			require.Equal(t, stock.Replayed, claimed(t, s, "b").Outcome)
 		}
-		require.NoError(t, s.Resize(ctx, 9))
-		g, err = s.ClaimUpTo(ctx, "r", "d", 3)
+		require.NoError(t, s.Change(ctx, stock.Change{Limit: 9}))
+		g, err = s.Claim(ctx, "d", stock.Request{ID: "r", N: 3, UpTo: true})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, g.N, "one a claimant")
 		g, err = s.ClaimAny(ctx, 2)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, g.N)
-		ok, err = s.ReturnAny(ctx, g)
+		ok, err = s.Return(ctx, stock.Units{Request: g.Request, Ordinal: g.Ordinal, N: g.N})
 		require.NoError(t, err)
-		require.True(t, ok)
+		require.Positive(t, ok)
 		g2 := c.Group("sale" + strconv.Itoa(i))
 		grouped(t, g2, spec(2), "a", "b")
 		cart, err := g2.Reserve(ctx, "h", "e", lines(1, "a", "b"), time.Minute)
@@ -602,14 +602,14 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 		cart, err = g2.Confirm(ctx, "h")
 		require.NoError(t, err)
 		require.True(t, cart.Won())
-		_, err = s.Reserve(ctx, "h", "e", 1, time.Minute)
+		_, err = s.Reserve(ctx, "e", stock.Request{ID: "h", N: 1}, time.Minute)
 		require.NoError(t, err)
 		_, err = s.Confirm(ctx, "h")
 		require.NoError(t, err)
 		for _, id := range []string{"r", "h"} {
-			ok, err = s.ReturnOnce(ctx, id)
+			ok, err = s.Return(ctx, stock.Units{Request: id})
 			require.NoError(t, err)
-			require.True(t, ok)
+			require.Positive(t, ok)
 		}
 		_, err = s.Cancel(ctx, "h2")
 		require.NoError(t, err)

@@ -81,7 +81,7 @@ func run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		if g.Won() && i%3 == 0 {
-			if _, err := sale.Return(ctx, user, g.Ordinal); err != nil {
+			if _, err := sale.Return(ctx, stock.Units{Claimant: user, Ordinal: g.Ordinal}); err != nil {
 				return err
 			}
 		}

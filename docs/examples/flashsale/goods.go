@@ -81,8 +81,8 @@ func (s stockGoods) claim(ctx context.Context, user string) (bought, error) {
 }
 
 func (s stockGoods) lookup(ctx context.Context, user string) (bought, error) {
-	g, _, err := s.stock.Lookup(ctx, user)
-	return grantOf(g), err
+	h, err := s.stock.Lookup(ctx, stock.Units{Claimant: user})
+	return bought{outcome: h.Outcome, ordinal: h.Ordinal, epoch: h.Epoch}, err
 }
 
 func (s stockGoods) status(ctx context.Context) (shelf, error) {
@@ -109,7 +109,7 @@ func holdID(user string, n int) string { return strconv.Itoa(n) + "/" + user }
 func (s reservedGoods) claim(ctx context.Context, user string) (bought, error) {
 	for n := 1; ; n++ {
 		id := holdID(user, n)
-		r, err := s.stock.Reserve(ctx, id, user, 1, holdFor)
+		r, err := s.stock.Reserve(ctx, user, stock.Request{ID: id, N: 1}, holdFor)
 		if err != nil {
 			return bought{}, err
 		}
@@ -131,7 +131,7 @@ func (s reservedGoods) claim(ctx context.Context, user string) (bought, error) {
 // lookup sells what is still held for user: the user asked for it, and the claim was not refused.
 func (s reservedGoods) lookup(ctx context.Context, user string) (bought, error) {
 	for n := 1; n <= maxHolds; n++ {
-		h, err := s.stock.LookupID(ctx, holdID(user, n))
+		h, err := s.stock.Lookup(ctx, stock.Units{Request: holdID(user, n)})
 		switch {
 		case err != nil || h.Outcome == 0:
 			return bought{}, err

@@ -18,7 +18,7 @@ type stockroom struct {
 
 // reserve holds a unit for an order. An order that has gone further says how far.
 func (r stockroom) reserve(ctx context.Context, order, user string) (orderAnswer, error) {
-	g, err := r.sale.Reserve(ctx, order, user, 1, r.hold)
+	g, err := r.sale.Reserve(ctx, user, stock.Request{ID: order, N: 1}, r.hold)
 	return answered(order, g, err)
 }
 
@@ -53,7 +53,7 @@ func (r stockroom) giveBack(ctx context.Context, order string) (orderAnswer, err
 	if _, err := r.sale.Cancel(ctx, order); err != nil {
 		return orderAnswer{}, err
 	}
-	if _, err := r.sale.ReturnOnce(ctx, order); err != nil {
+	if _, err := r.sale.Return(ctx, stock.Units{Request: order}); err != nil {
 		return orderAnswer{}, err
 	}
 	return r.look(ctx, order)
@@ -61,7 +61,7 @@ func (r stockroom) giveBack(ctx context.Context, order string) (orderAnswer, err
 
 // look is an order as it is now. It changes nothing, and nothing comes of asking for an order that is not there.
 func (r stockroom) look(ctx context.Context, order string) (orderAnswer, error) {
-	h, err := r.sale.LookupID(ctx, order)
+	h, err := r.sale.Lookup(ctx, stock.Units{Request: order})
 	return answered(order, stock.Grant{Outcome: h.Outcome, Ordinal: h.Ordinal, Until: h.Until}, err)
 }
 

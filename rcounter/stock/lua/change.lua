@@ -1,12 +1,13 @@
--- Changes what Open has set: how many units there are, when the sale ends, and whether it is paused.
+-- Changes what Open has set: how many units there are, how many of them a claimant may have, when the sale starts and ends, and whether
+-- it is paused.
 -- uses: clock, stock
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  id of this call
 -- ARGV[2]  the revision that this call means to change, '' to ask for it
 -- ARGV[3]  the server's ms until which this call may act, 0 to ask for the revision and the server's time
--- ARGV[4]  'limit', 'end', 'pause' or 'resume'
--- ARGV[5]  'limit': the limit. 'end': the ms from now to the end; the retention after it is as long as before
+-- ARGV[4…] pairs: 'limit' and how many units; 'per' and how many of them a claimant may have; 'start', 'end' and the ms from now; the
+--          retention after the end is as long as before; 'paused' and '1' or '0'
 --
 -- Replies  { 0, revision, 1, ms, left}   it is so, by this call. ms is the server's time, left the ms to the removal of all keys
 --          { 0, revision, 0, ms, left}   the revision asked for, or another than meant: nothing changed
@@ -20,14 +21,15 @@
 -- after another call's change changes nothing. It changes nothing in another opening either, whose revisions begin at its
 -- epoch: the stock may have been lost and opened again since the revision was asked for
 -- (TestLateCopiesOfOneOpeningChangeNothingInTheNext). And a copy that comes after its caller's patience changes nothing: a late
--- 'end' would move the end, since it counts from when it runs.
+-- 'end' would move the end, since it counts from when it runs. All pairs are checked before the first write.
 --
 -- The keys get their new end before the hash says so. If the run is broken off in between, the keys outlive what the hash says, and
 -- whoever calls then removes them. The other way round the keys would be gone while the hash says that the sale goes on.
 --
 -- The flag goes with every change but that of the limit, which may leave it. Otherwise a process that knows the stock sold out would
--- answer SoldOut while it is paused, or after an end that came sooner (TestNobodyAnswersSoldOutOfAStockThatIsPausedOrOver).
-local call, revision, notafter, what, value = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+-- answer SoldOut while it is paused, before a start that was put off, or after an end that came sooner (TestNobodyAnswersSoldOutOfAStockThatIsPausedOrOver).
+local call, revision, notafter, to = ARGV[1], ARGV[2], tonumber(ARGV[3]), {}
+for i = 4, #ARGV, 2 do to[ARGV[i]] = tonumber(ARGV[i + 1]) end
 
 local wrong = present({-6, 0, 0})
 if wrong then return wrong end
@@ -39,22 +41,23 @@ if revision ~= m[1] or notafter == 0 then return {0, is, 0, now, gone - now} end
 if expired(notafter, now) then return {-11, now, 0} end
 wrong = reap(128)
 if wrong then return wrong end
-if what == 'limit' and value < sold + held then return more() or {-5, sold + held, 0} end
+if to.limit and to.limit < sold + held then return more() or {-5, sold + held, 0} end
 
 local before = limit - sold - held
-if what == 'limit' then
-  limit = value
-elseif what == 'pause' then
-  state = state == 1 and 6 or state == 3 and 7 or state
-elseif what == 'resume' then
-  state = state == 6 and 1 or state == 7 and 3 or state
-else
-  gone = now + value + gone - ending
-  ending = now + value
+limit, per = to.limit or limit, to.per or per
+if to.start then start = now + to.start end
+if to['end'] then
+  gone = now + to['end'] + gone - ending
+  ending = now + to['end']
   ends()
 end
-redis.call('HSET', stock, 'limit', digits(limit), 'state', digits(state), 'end', digits(ending), 'gone', digits(gone),
-  'revision', digits(is + 1), 'resizer', call)
-if what ~= 'limit' then redis.call('DEL', flag) end
+if to.paused == 1 then
+  state = state == 1 and 6 or state == 3 and 7 or state
+elseif to.paused == 0 then
+  state = state == 6 and 1 or state == 7 and 3 or state
+end
+redis.call('HSET', stock, 'limit', digits(limit), 'per', digits(per), 'state', digits(state), 'start', digits(start), 'end', digits(ending),
+  'gone', digits(gone), 'revision', digits(is + 1), 'resizer', call)
+if to.start or to['end'] or to.paused then redis.call('DEL', flag) end
 settle(before, records)
 return {0, is + 1, 1, now, gone - now}

@@ -5,8 +5,8 @@
 --          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both, 6 paused, 7 paused and suspended), token (id of the call that opened it),
 --          ledger (1 if there is one; then also serial and moved), remember (ms; without it, as in a
 --          stock that an earlier version has opened, nothing is forgotten), revision and resizer (of change.lua), spec ('limit;per;ms;ms;ledger;ms', as it was opened);
---          revision begins at the epoch and not at 0. Otherwise a Resize waits in the network, the stock is lost and opened
---          again, and the late Resize finds the revision that it names (TestLateCopiesOfOneOpeningChangeNothingInTheNext)
+--          revision begins at the epoch and not at 0. Otherwise a Change waits in the network, the stock is lost and opened
+--          again, and the late Change finds the revision that it names (TestLateCopiesOfOneOpeningChangeNothingInTheNext)
 -- ARGV[1]  id of this call
 -- ARGV[2]  limit
 -- ARGV[3]  units a claimant may have

@@ -86,7 +86,7 @@ elseif step == 'end' then
   local n = redis.call('XLEN', ledger)
   if ARGV[13] ~= '' and ARGV[13] + 0 ~= n then return {-11, 0, 0} end
   if keeps == 1 then redis.call('HSET', stock, 'serial', ARGV[12], 'moved', digits(ARGV[12] - n)) end
-  -- The limit and the state are those of now. A Resize or an EndSale may have come while the stock was restored, and both stand
+  -- The limit and the state are those of now. A Change or an EndSale may have come while the stock was restored, and both stand
   -- (TestAResizeWhileAStockIsRestoredStands, TestACloseWhileAStockIsRestoredStands).
   local least = tonumber(ARGV[9]) + tonumber(ARGV[10])
   redis.call('HSET', stock, 'sold', ARGV[9], 'held', ARGV[10], 'seq', ARGV[11], 'recorded', digits(seen[4]), 'requests', digits(seen[5]),
