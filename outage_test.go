@@ -217,7 +217,9 @@ func TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo(t *testing.T) {
 			crowd["Semaphore.TryAcquire "+id] = func(ctx context.Context) error { return err1(permits.TryAcquire(ctx, 1, 0, 0)) }
 			crowd["Stock.Claim "+id] = func(ctx context.Context) error { return err1(s.Claim(ctx, id)) }
 			crowd["Stock.ClaimAny "+id] = func(ctx context.Context) error { return err1(s.ClaimAny(ctx, 1)) }
-			crowd["Stock.Reserve "+id] = func(ctx context.Context) error { return err1(s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Minute)) }
+			crowd["Stock.Reserve "+id] = func(ctx context.Context) error {
+				return err1(s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Minute))
+			}
 			crowd["Stock.LookupID "+id] = func(ctx context.Context) error { return err1(s.Lookup(ctx, stock.Units{Request: id})) }
 			crowd["Packet.Grab "+id] = func(ctx context.Context) error { return err1(p.Grab(ctx, id)) }
 		}

@@ -184,29 +184,41 @@ func ofClaims(t *testing.T, red, other *redlatch.Client, all verbs) {
 	unit, err := sale(t, other, "any").ClaimAny(t.Context(), 1)
 	require.NoError(t, err)
 	for verb, call := range map[string]func(ctx context.Context, s *stock.Stock) error{
-		"Claim":     func(ctx context.Context, s *stock.Stock) error { return err1(s.Claim(ctx, "ann")) },
-		"ClaimAny":  func(ctx context.Context, s *stock.Stock) error { return err1(s.ClaimAny(ctx, 1)) },
-		"Claim a request": func(ctx context.Context, s *stock.Stock) error { return err1(s.Claim(ctx, "ann", stock.Request{ID: "again", N: 1})) },
+		"Claim":    func(ctx context.Context, s *stock.Stock) error { return err1(s.Claim(ctx, "ann")) },
+		"ClaimAny": func(ctx context.Context, s *stock.Stock) error { return err1(s.ClaimAny(ctx, 1)) },
+		"Claim a request": func(ctx context.Context, s *stock.Stock) error {
+			return err1(s.Claim(ctx, "ann", stock.Request{ID: "again", N: 1}))
+		},
 		"Reserve": func(ctx context.Context, s *stock.Stock) error {
 			return err1(s.Reserve(ctx, "ann", stock.Request{ID: "r", N: 1}, time.Minute))
 		},
 		"Reserve up to": func(ctx context.Context, s *stock.Stock) error {
 			return err1(s.Reserve(ctx, "ann", stock.Request{ID: "r", N: 1, UpTo: true}, time.Minute))
 		},
-		"Confirm":     func(ctx context.Context, s *stock.Stock) error { return err1(s.Confirm(ctx, "reservation")) },
-		"Extend":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Extend(ctx, "reservation", time.Hour)) },
-		"Cancel":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Cancel(ctx, "reservation")) },
-		"Return":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Return(ctx, stock.Units{Claimant: "bob", Ordinal: 1})) },
-		"Return a request":  func(ctx context.Context, s *stock.Stock) error { return err1(s.Return(ctx, stock.Units{Request: "request"})) },
-		"Lookup":      func(ctx context.Context, s *stock.Stock) error { return err1(s.Lookup(ctx, stock.Units{Claimant: "bob"})) },
-		"Lookup an id":    func(ctx context.Context, s *stock.Stock) error { return err1(s.Lookup(ctx, stock.Units{Request: "request"})) },
-		"Holders":     func(ctx context.Context, s *stock.Stock) error { return errOf(s.Holders(ctx)) },
+		"Confirm": func(ctx context.Context, s *stock.Stock) error { return err1(s.Confirm(ctx, "reservation")) },
+		"Extend":  func(ctx context.Context, s *stock.Stock) error { return err1(s.Extend(ctx, "reservation", time.Hour)) },
+		"Cancel":  func(ctx context.Context, s *stock.Stock) error { return err1(s.Cancel(ctx, "reservation")) },
+		"Return": func(ctx context.Context, s *stock.Stock) error {
+			return err1(s.Return(ctx, stock.Units{Claimant: "bob", Ordinal: 1}))
+		},
+		"Return a request": func(ctx context.Context, s *stock.Stock) error {
+			return err1(s.Return(ctx, stock.Units{Request: "request"}))
+		},
+		"Lookup": func(ctx context.Context, s *stock.Stock) error {
+			return err1(s.Lookup(ctx, stock.Units{Claimant: "bob"}))
+		},
+		"Lookup an id": func(ctx context.Context, s *stock.Stock) error {
+			return err1(s.Lookup(ctx, stock.Units{Request: "request"}))
+		},
+		"Holders": func(ctx context.Context, s *stock.Stock) error { return errOf(s.Holders(ctx)) },
 	} {
 		sale(t, other, "of-"+verb)
 		of := red.Stocks().Stock("of-" + verb)
 		all["Stock."+verb] = func(ctx context.Context) error { return call(ctx, of) }
 	}
-	all["Stock.Return of any"] = func(ctx context.Context) error { return err1(red.Stocks().Stock("any").Return(ctx, stock.Units{Request: unit.Request, Ordinal: unit.Ordinal, N: unit.N})) }
+	all["Stock.Return of any"] = func(ctx context.Context) error {
+		return err1(red.Stocks().Stock("any").Return(ctx, stock.Units{Request: unit.Request, Ordinal: unit.Ordinal, N: unit.N}))
+	}
 }
 
 func ofSales(t *testing.T, red, other *redlatch.Client, all verbs) {
@@ -242,10 +254,15 @@ func ofSales(t *testing.T, red, other *redlatch.Client, all verbs) {
 		require.NoError(t, err1(g.Reserve(t.Context(), "cart", "bob", []stock.Line{{Stock: "tea", N: 1}, {Stock: "cup", N: 1}}, time.Hour)))
 		return red.Stocks().Group("shop-" + verb)
 	}
-	reserve, confirm, cancel := carts("reserve"), carts("confirm"), carts("cancel")
+	reserve, confirm, cancel, others := carts("reserve"), carts("confirm"), carts("cancel"), carts("others")
 	all["Group.Reserve"] = func(ctx context.Context) error {
 		return err1(reserve.Reserve(ctx, "other", "ann", []stock.Line{{Stock: "tea", N: 1}}, time.Hour))
 	}
-	all["Group.Confirm"] = func(ctx context.Context) error { return err1(confirm.Confirm(ctx, "cart", "tea", "cup")) }
+	all["Group.Confirm"] = func(ctx context.Context) error {
+		return err1(confirm.Confirm(ctx, "cart", stock.Line{Stock: "tea"}, stock.Line{Stock: "cup"}))
+	}
+	all["Group.Extend"] = func(ctx context.Context) error { return err1(others.Extend(ctx, "cart", time.Hour, "tea", "cup")) }
+	all["Group.Lookup"] = func(ctx context.Context) error { return err1(others.Lookup(ctx, "cart", "tea", "cup")) }
+	all["Group.Return"] = func(ctx context.Context) error { return err1(others.Return(ctx, "cart", "tea", "cup")) }
 	all["Group.Cancel"] = func(ctx context.Context) error { return err1(cancel.Cancel(ctx, "cart", "tea", "cup")) }
 }

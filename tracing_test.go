@@ -208,7 +208,10 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 		return err
 	})
 	add("Stock.Claim", func(ctx context.Context) error { _, err := sale.Claim(ctx, "ann"); return err })
-	add("Stock.ClaimOnce", func(ctx context.Context) error { _, err := sale.Claim(ctx, "ann", stock.Request{ID: "r", N: 1}); return err })
+	add("Stock.ClaimOnce", func(ctx context.Context) error {
+		_, err := sale.Claim(ctx, "ann", stock.Request{ID: "r", N: 1})
+		return err
+	})
 	add("Stock.ClaimAny", func(ctx context.Context) error { _, err := sale.ClaimAny(ctx, 1); return err })
 	add("Stock.Reserve", func(ctx context.Context) error {
 		_, err := sale.Reserve(ctx, "bob", stock.Request{ID: spanOf(ctx), N: 1}, time.Minute)

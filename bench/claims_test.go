@@ -81,7 +81,7 @@ func reserve(b *testing.B, s *redistest.Server, confirm bool) func(context.Conte
 	st := opened(b, s, stock.Options{}, 1<<53-1)
 	return func(ctx context.Context, n int64) error {
 		id := strconv.FormatInt(n, 10)
-		g, err := st.Reserve(ctx, id, stock.Request{ID: "r"+id, N: 1}, time.Hour)
+		g, err := st.Reserve(ctx, id, stock.Request{ID: "r" + id, N: 1}, time.Hour)
 		if err == nil && confirm {
 			g, err = st.Confirm(ctx, "r"+id)
 		}

@@ -294,7 +294,7 @@ func TestErrRestoring(t *testing.T) {
 
 func TestErrNotFound(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		_, err := sale(t, red, stock.Spec{Limit: 5}).Confirm(t.Context(), "basket:1")
+		_, err := sale(t, red, stock.Spec{Limit: 5}).Extend(t.Context(), "basket:1", time.Minute)
 		is(t, err, stock.ErrNotFound)
 	})
 }
@@ -311,9 +311,9 @@ func reserved(t *testing.T, red *redlatch.Client) *stock.Stock {
 // What became of a reservation is an outcome, and not an error.
 func TestAReservationThatIsOver(t *testing.T) {
 	for want, end := range map[stock.Outcome]func(t *testing.T, srv *redlatchtest.Server, s *stock.Stock) error{
-		stock.Expired: func(_ *testing.T, srv *redlatchtest.Server, _ *stock.Stock) error {
+		stock.Expired: func(t *testing.T, srv *redlatchtest.Server, s *stock.Stock) error {
 			srv.Advance(2 * time.Minute)
-			return nil
+			return s.EndSale(t.Context()) // or its unit would be sold late
 		},
 		stock.Cancelled: func(t *testing.T, _ *redlatchtest.Server, s *stock.Stock) error {
 			_, err := s.Cancel(t.Context(), "basket:1")

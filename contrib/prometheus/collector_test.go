@@ -142,7 +142,7 @@ func TestClaimsAndWritesAreCounted(t *testing.T) {
 	_, err := sale.Open(ctx, stock.Spec{Limit: 2, PerUser: 2, OpenFor: time.Hour})
 	require.NoError(t, err)
 	for _, who := range []string{"ann", "ann", "bob"} {
-		_, err := sale.Claim(ctx, who, stock.Request{ID: "request of "+who, N: 1})
+		_, err := sale.Claim(ctx, who, stock.Request{ID: "request of " + who, N: 1})
 		require.NoError(t, err)
 	}
 	for range 3 {

@@ -56,16 +56,16 @@ func HoldCart(ctx context.Context, stocks *stock.Client, order, user string, car
 // PayCart sells what an order has paid for. Call it until it returns no error, and again whenever the bank calls. refund is how many units
 // of each stock the order does not get: always the same answer, so give the money for them back once for each order and stock.
 func PayCart(ctx context.Context, stocks *stock.Client, order string, cart []stock.Line) (refund map[string]int64, err error) {
-	refund, names := map[string]int64{}, []string{}
-	for _, line := range cart {
-		refund[line.Stock], names = line.N, append(names, line.Stock)
-	}
-	sold, err := stocks.Group("sale").Confirm(ctx, order, names...)
+	sold, err := stocks.Group("sale").Confirm(ctx, order, cart...)
 	switch {
 	case err != nil:
 		return nil, err
 	case !sold.Outcome.Final():
 		return nil, fmt.Errorf("the sale is %v", sold.Outcome)
+	}
+	refund = map[string]int64{}
+	for _, line := range cart {
+		refund[line.Stock] = line.N
 	}
 	for _, line := range sold.Lines {
 		refund[line.Stock] -= line.Grant.N
@@ -79,16 +79,18 @@ type Orders interface {
 	Decide(ctx context.Context, order, fate string) (string, error)
 }
 
-// HoldEach holds the units of an order in stocks that need not share a server, for a quarter of an hour. If one of them has too few, the
-// order is cancelled: held is false, and the next try is another order.
-func HoldEach(ctx context.Context, orders Orders, order, user string, cart map[*stock.Stock]int64) (held bool, err error) {
+// HoldEach holds the units of an order in stocks that need not share a server, for a quarter of an hour. If one of them has too few, held is
+// false: what was held goes back in half a minute, unless another call of the order holds it all. The next try is another order.
+func HoldEach(ctx context.Context, order, user string, cart map[*stock.Stock]int64) (held bool, err error) {
 	for sale, n := range cart {
-		unit, err := sale.Reserve(ctx, user, stock.Request{ID: order, N: n}, 15*time.Minute)
-		switch {
-		case err != nil:
-			return false, err // call again, with the same order
-		case !unit.Won():
-			_, _, err := FinishEach(ctx, orders, order, "cancelled", cart)
+		unit, err := sale.Reserve(ctx, user, stock.Request{ID: order, N: n}, 30*time.Second)
+		if err != nil || !unit.Won() {
+			return false, err // after an error call again, with the same order
+		}
+	}
+	for sale := range cart {
+		unit, err := sale.Extend(ctx, order, 15*time.Minute)
+		if err != nil || !unit.Won() {
 			return false, err
 		}
 	}
@@ -210,17 +212,10 @@ func TestACartIsHeldAndPaidAsAWhole(t *testing.T) {
 	})
 }
 
-// fates is a table of orders. before, if set, is called once, before the next decision.
-type fates struct {
-	of     map[string]string
-	before func()
-}
+// fates is a table of orders.
+type fates struct{ of map[string]string }
 
 func (f *fates) Decide(_ context.Context, order, fate string) (string, error) {
-	if do := f.before; do != nil {
-		f.before = nil
-		do()
-	}
 	if f.of[order] == "" {
 		f.of[order] = fate
 	}
@@ -255,11 +250,11 @@ func TestACartOfTwoServersIsSoldOrGivenBackWhoeverDiesWhere(t *testing.T) {
 				srvs, sales := servers(t)
 				orders, cart := &fates{of: map[string]string{}}, map[*stock.Stock]int64{sales[0]: 1, sales[1]: 2}
 				srvs[lost].Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Times: 1000})
-				_, err := HoldEach(t.Context(), orders, "order", "ann", cart)
+				_, err := HoldEach(t.Context(), "order", "ann", cart)
 				require.Error(t, err)
 				srvs[lost].Heal()
 				for range 2 {
-					held, err := HoldEach(t.Context(), orders, "order", "ann", cart)
+					held, err := HoldEach(t.Context(), "order", "ann", cart)
 					require.NoError(t, err)
 					require.True(t, held)
 				}
@@ -281,28 +276,46 @@ func TestACartOfTwoServersIsSoldOrGivenBackWhoeverDiesWhere(t *testing.T) {
 	})
 }
 
-// The first of two requests of one order is refused at b. Before it decides, b has units again, and the second holds all.
-func TestAnOrderThatIsCancelledHoldsNothingThoughItsTwinGotItsUnits(t *testing.T) {
+// The first of two requests of one order is refused at b. Before its caller hears so, b has units again, and the second holds all: it is told
+// that it has them, and has.
+func TestARefusedCopyOfAnOrderTakesNothingFromItsTwin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, sales := servers(t)
+		srvs, sales := servers(t)
 		orders, cart := &fates{of: map[string]string{}}, map[*stock.Stock]int64{sales[0]: 1, sales[1]: 1}
 		all, err := sales[1].ClaimAny(t.Context(), 2)
 		require.NoError(t, err)
-		orders.before = func() {
-			back, err := sales[1].Return(t.Context(), stock.Units{Request: all.Request, Ordinal: all.Ordinal, N: all.N})
-			require.NoError(t, err)
-			require.Positive(t, back)
-			held, err := HoldEach(t.Context(), orders, "order", "ann", cart)
-			require.NoError(t, err)
-			require.True(t, held)
-		}
-		held, err := HoldEach(t.Context(), orders, "order", "ann", cart)
+		held, err := HoldEach(t.Context(), "order", "ann", cart)
 		require.NoError(t, err)
 		require.False(t, held)
-		sold, _, err := FinishEach(t.Context(), orders, "order", "sold", cart)
+		_, err = sales[1].Return(t.Context(), stock.Units{Request: all.Request, Ordinal: all.Ordinal, N: all.N})
 		require.NoError(t, err)
-		require.False(t, sold)
-		requireUnits(t, sales, [2]int64{}, [2]int64{})
+		held, err = HoldEach(t.Context(), "order", "ann", cart)
+		require.NoError(t, err)
+		require.True(t, held)
+		for _, srv := range srvs {
+			srv.Advance(14 * time.Minute)
+		}
+		sold, refund, err := FinishEach(t.Context(), orders, "order", "sold", cart)
+		require.NoError(t, err)
+		require.True(t, sold)
+		require.Empty(t, refund)
+		requireUnits(t, sales, [2]int64{1, 1}, [2]int64{})
+	})
+}
+
+// What a refused order holds goes back by itself.
+func TestARefusedOrderHoldsNothingForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srvs, sales := servers(t)
+		_, err := sales[1].ClaimAny(t.Context(), 2)
+		require.NoError(t, err)
+		held, err := HoldEach(t.Context(), "order", "ann", map[*stock.Stock]int64{sales[0]: 1, sales[1]: 1})
+		require.NoError(t, err)
+		require.False(t, held)
+		srvs[0].Advance(31 * time.Second)
+		_, err = sales[0].Reap(t.Context())
+		require.NoError(t, err)
+		requireUnits(t, sales, [2]int64{0, 2}, [2]int64{})
 	})
 }
 
@@ -310,7 +323,7 @@ func TestACartOfTwoServersThatIsPaidLateIsRefundedInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srvs, sales := servers(t)
 		orders, cart := &fates{of: map[string]string{}}, map[*stock.Stock]int64{sales[0]: 1, sales[1]: 2}
-		_, err := HoldEach(t.Context(), orders, "order", "ann", cart)
+		_, err := HoldEach(t.Context(), "order", "ann", cart)
 		require.NoError(t, err)
 		for _, srv := range srvs {
 			srv.Advance(20 * time.Minute)

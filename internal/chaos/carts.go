@@ -107,7 +107,7 @@ func (c *client) shop(ctx context.Context, rnd *rand.Rand) {
 	default:
 		each(event{Of: "cart", Do: "try", Call: now()}, same)
 		e.Do, e.Call = "claim", now()
-		cart, err := shopping(c.red[0]).Confirm(ctx, id, lines...)
+		cart, err := shopping(c.red[0]).Confirm(ctx, id, linesOf(lines)...)
 		if c.Break == "part" { // sells one line by itself
 			shopping(c.red[0]).Stock(lines[0]).Return(ctx, stock.Units{Request: id})
 		}

@@ -49,9 +49,9 @@ func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e 
 	cart := []stock.Line{{Stock: "a", N: 1}, {Stock: "b", N: 1}}
 	_, e = g.Reserve(ctx, "cart", "ann", cart, time.Minute)
 	must("reserve a cart", e)
-	_, e = g.Confirm(ctx, "cart")
+	_, e = g.Confirm(ctx, "cart", cart...)
 	must("confirm a cart", e)
-	_, e = g.Cancel(ctx, "never")
+	_, e = g.Cancel(ctx, "never", "a", "b")
 	must("cancel a cart", e)
 	must("change", s.Change(ctx, stock.Change{Limit: 5, PerUser: 5, StartIn: stock.In(0)}))
 	_, e = s.Confirm(ctx, "late")

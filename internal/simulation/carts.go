@@ -86,7 +86,7 @@ func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what,
 	case reserve:
 		g, err = x.Reserve(ctx, id, "payer"+id, lines, s.Lease)
 	case confirm:
-		g, err = x.Confirm(ctx, id, namesOf(lines)...)
+		g, err = x.Confirm(ctx, id, lines...)
 	case cancel:
 		_, err = x.Cancel(ctx, id, namesOf(lines)...) // which of its lines were cancelled by that, it does not say
 	}

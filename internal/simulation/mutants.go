@@ -56,7 +56,7 @@ var Mutants = []Mutant{
 	{"a sale that is paused goes on", []string{"sale", "sale"}, "local function refusal()",
 		"if state == 6 then return 12 end", "", false},
 	{"the end of a sale does not move", []string{"sale", "sale"}, "-- Changes what Open has set",
-		"ending = now + value", "ending = ending", false},
+		"ending = now + to['end']", "ending = ending", false},
 	{"nobody is told what an id has come to", []string{"sale", "sale"}, "-- Reads the records of requests",
 		"reply[i] = ARGV[i] ~= '' and reply[i] or ''", "reply[i] = ''", false},
 	{"the end of a hold is not in the ledger", []string{"sale", "sale"}, "local function reap(",

@@ -111,9 +111,13 @@ func actOnSale(w *world, o *object, c *client, s Step) {
 			return g, 0, err
 		})
 	case halt:
-		w.ask(o, c, s, halt, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.Change(ctx, stock.Change{Pause: true}) })
+		w.ask(o, c, s, halt, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) {
+			return stock.Grant{}, 0, x.Change(ctx, stock.Change{Pause: true})
+		})
 		w.sleep(c, min(s.For, time.Second))
-		w.ask(o, c, s, resume, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.Change(ctx, stock.Change{Resume: true}) })
+		w.ask(o, c, s, resume, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) {
+			return stock.Grant{}, 0, x.Change(ctx, stock.Change{Resume: true})
+		})
 	case endIn:
 		w.setEnd(o, c, s, x, 0)
 		w.sleep(c, min(s.For, time.Second))
@@ -129,7 +133,9 @@ func actOnSale(w *world, o *object, c *client, s Step) {
 }
 
 func (w *world) setEnd(o *object, c *client, s Step, x *stock.Stock, in time.Duration) {
-	w.ask(o, c, s, endIn, "sale", int64(in), func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.Change(ctx, stock.Change{EndIn: &in}) })
+	w.ask(o, c, s, endIn, "sale", int64(in), func(ctx context.Context) (stock.Grant, int64, error) {
+		return stock.Grant{}, 0, x.Change(ctx, stock.Change{EndIn: &in})
+	})
 }
 
 // sleep waits, and reports whether c is still there.

@@ -3,10 +3,11 @@ package stock
 import (
 	"cmp"
 	"context"
-	"errors"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
+	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -61,13 +62,12 @@ func (c *Cart) finish() (err error) {
 //
 // For each line holds what Stock.Reserve says. If a line is refused, the Cart has its Outcome, nothing is held, and Cart.Lines say
 // which lines were refused, and why; the same id may be granted later. The same call again is Replayed. The same id with other
-// stocks, other numbers or another claimant is ErrMismatch, while the cart is remembered: after its time is over, or it was cancelled,
-// for the longest Spec.Remember of its stocks; once it is sold, until the retention of all its stocks is over.
+// stocks, other numbers or another claimant is ErrMismatch, for as long as one of the stocks knows the id: see Spec.Remember.
 //
 // Errors: those of Stock.Reserve, with the Cart if they are the answers of lines (see LineGrant.Err), and ErrInvalidOption for lines.
 func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, ttl time.Duration) (_ Cart, err error) {
 	defer edge(&err)
-	lines, err = checkLines("lines", lines)
+	lines, err = checkLines("lines", lines, 1)
 	if err := cmp.Or(g.usable(), keyname.Required("id", id), keyname.Required("claimant", claimant), err, checkTTL(ttl)); err != nil {
 		return Cart{}, err
 	}
@@ -103,66 +103,164 @@ func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, 
 	return c, err
 }
 
-// Confirm sells what the cart with that id holds, all lines or none, and returns the ordinals of each line. stocks are the names of
-// all stocks of the cart, in any order. Without them Confirm asks the server first, which takes one more round trip and finds the
-// cart for as long as it is remembered (see Reserve). Repeated until answered; the same call again is Replayed.
+// Confirm is the verb for a payment for a cart, in time or late, as Stock.Confirm is for a reservation. lines are all lines of the cart, in any
+// order, each with the number of units that were paid for; with N 0, all that it holds. Repeated until answered; the same call again is
+// Replayed.
+//
+// While the cart is held, all lines are sold, or none. If its time is over, each line takes its units again, as far as they are left:
+// that is not all or none. Cart.Outcome is Granted or Replayed if every line has units; else it is that of the first line that has none,
+// Expired for example, while others may have theirs. If a line was cancelled, or its sale was taken back, or one of the stocks does not
+// know the id, nothing is sold. All this is final, and Cart.Lines say what each line has, and what is missing of it. If a stock is
+// Suspended, Paused or NotStarted, that is the outcome; nothing is sold, and nothing decided.
 //
 // Each line is a reservation by itself too: Stock.Confirm of a line's stock, with the same id, sells that line alone, and
 // Stock.Cancel gives it back. Confirm then finds the line Replayed and sells the others, or finds it Cancelled and sells nothing.
 //
-// Confirm is the verb for a payment, in time or late, as Stock.Confirm is. If the cart's time is over, each line takes its units again,
-// as far as they are left: that is not all or none. Cart.Outcome is Granted or Replayed if every line has units; else it is that of the
-// first line that has none, Expired for example, while others may have theirs. If a line was cancelled, or its sale was taken back, or
-// one of the stocks does not know the id, nothing is sold. All this is final, and Cart.Lines say what each line has, and what is
-// missing of it. If a stock is Suspended, Paused or NotStarted, nothing is sold, and nothing decided. Errors: ErrNotFound if there is
-// no such cart, or none any more, ErrMismatch if
-// the cart has other stocks, and those of Stock.Confirm; the Cart comes with them if they are the answers of lines.
-func (g *Group) Confirm(ctx context.Context, id string, stocks ...string) (_ Cart, err error) {
+// Errors: ErrMismatch if the cart has other stocks, ErrInvalidOption for lines, and those of Stock.Confirm; the Cart comes with them if they
+// are the answers of lines.
+func (g *Group) Confirm(ctx context.Context, id string, lines ...Line) (_ Cart, err error) {
 	defer edge(&err)
-	t, err := g.find(ctx, id, stocks)
-	switch {
-	case err != nil:
+	sorted, err := checkLines("lines", lines, 0)
+	if err != nil {
 		return Cart{}, err
-	case t.cancelled:
-		return Cart{Outcome: Cancelled}, nil
-	case len(t.stocks) == 0:
-		return Cart{}, t.at.verdict([]int64{stockNone, 0, 0})
 	}
-	return t.grants(ctx, actConfirm, slices.Repeat([]string{"0"}, len(t.stocks))...)
+	t, err := g.cart(id, sorted)
+	if err != nil {
+		return Cart{}, err
+	}
+	paid := make([]string, len(sorted))
+	for i, l := range sorted {
+		paid[i] = decimal(l.N)
+	}
+	c, err := t.grants(ctx, actConfirm, paid...)
+	for i := range c.Lines {
+		l := &c.Lines[i]
+		if l.Grant = l.Grant.paid(sorted[i].N); sorted[i].N > 0 {
+			t.stocks[i].shared().cache.forget() // a part may have come back
+		}
+	}
+	return c, err
+}
+
+// Extend has a cart hold its units for ttl from now, all lines or none, as Stock.Extend does for a reservation: never shorter than they
+// would be held anyway. If a line holds nothing any more, the Cart has its Outcome, and nothing is changed. stocks are the names of all
+// stocks of the cart, in any order. Repeated until answered.
+//
+// Errors: ErrNotFound if a stock does not know the cart; ErrMismatch if it has other stocks; ErrInvalidOption; and those of Stock.Extend.
+func (g *Group) Extend(ctx context.Context, id string, ttl time.Duration, stocks ...string) (_ Cart, err error) {
+	defer edge(&err)
+	t, err := g.named(id, stocks)
+	if err := cmp.Or(err, checkTTL(ttl)); err != nil {
+		return Cart{}, err
+	}
+	return t.grants(ctx, actExtend, script.Millis(ttl))
 }
 
 // Cancel gives back what the cart with that id holds, and reports whether this call did so. It is false if the cart's time was over,
-// or it was confirmed (and stays so) or cancelled before. It is also false if there was no such cart; then a later Reserve of that
-// id is Cancelled, for an hour, or, if stocks are named, for as long as their Spec.Remember says. Lines that
-// were confirmed by themselves stay sold. stocks are as in Confirm. Repeated until answered.
+// or it was confirmed (and stays so) or cancelled before. It is also false if there was no such cart. No later Reserve or Confirm of the id
+// gets units, for as long as the stocks' Spec.Remember says. Lines that were confirmed by themselves stay sold. stocks are as in Extend.
+// Repeated until answered.
 //
 // Errors: ErrMismatch: the cart has other stocks, or the id is that of a Claim in one of them; nothing was given back. And those
 // of Claim.
 func (g *Group) Cancel(ctx context.Context, id string, stocks ...string) (_ bool, err error) {
 	defer edge(&err)
-	for {
-		t, err := g.find(ctx, id, stocks)
-		if err != nil || t.cancelled {
-			return false, err
+	n, err := g.undo(ctx, actCancel, id, stocks)
+	return n > 0, err
+}
+
+// Return gives back what was sold of the cart with that id, once, and returns how many units of all lines came back by this call: 0, without
+// an error, if they had come back before, or nothing was sold. What is only held stays held. A part of a line is given back by its stock:
+// Stock.Return with the cart's id. stocks are as in Extend. Repeated until answered.
+//
+// Errors: those of Cancel.
+func (g *Group) Return(ctx context.Context, id string, stocks ...string) (returned int64, err error) {
+	defer edge(&err)
+	return g.undo(ctx, actReturn, id, stocks)
+}
+
+// undo does an act that gives units back, and returns how many this call gave back.
+func (g *Group) undo(ctx context.Context, v verb, id string, stocks []string) (n int64, err error) {
+	t, err := g.named(id, stocks)
+	if err != nil {
+		return 0, err
+	}
+	reply, sent, err := t.send(ctx, v)
+	if err != nil {
+		return 0, err
+	}
+	c := Cart{Lines: t.lines()}
+	for i, s := range t.stocks {
+		d := doneIn(reply, i, sent)
+		s.shared().cache.forget()
+		if d.front < 0 {
+			c.Lines[i].Err = s.verdict([]int64{d.front, -1, 0})
 		}
-		v, sent, err := t.send(ctx, actCancel)
+		n += d.second
+	}
+	return n, c.finish()
+}
+
+// Lookup returns what has come of each line of the cart with that id, all at one time, by the names of their stocks. It changes nothing. What
+// a stock does not know, or has forgotten (Spec.Remember), has the Outcome 0. stocks are as in Extend. One round trip, repeated until
+// answered.
+//
+// Errors: ErrMismatch if the cart has other stocks; ErrInvalidOption; and those of Claim.
+func (g *Group) Lookup(ctx context.Context, id string, stocks ...string) (_ map[string]Holding, err error) {
+	defer edge(&err)
+	t, err := g.named(id, stocks)
+	if err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	m, err := g.c.calls.Do(ctx, t.at.call(cartFind, id))
+	if err != nil {
+		return nil, err
+	}
+	return t.holdings(m, sent)
+}
+
+// holdings reads a reply of cartfind.lua.
+func (t *cartStocks) holdings(m rueidis.RedisMessage, sent time.Time) (map[string]Holding, error) {
+	parts, err := m.ToArray()
+	if err != nil || len(parts) < 3 {
+		return nil, malformed("find", t.at.keys[0])
+	}
+	var v []int64
+	for _, p := range parts[:min(4, len(parts))] {
+		n, _ := p.AsInt64()
+		v = append(v, n)
+	}
+	if v[0] != stockOK {
+		return nil, t.wrong(v)
+	}
+	if len(parts) != 3+2*len(t.stocks) {
+		return nil, malformed("find", t.at.keys[0])
+	}
+	all := make(map[string]Holding, len(t.stocks))
+	for i, name := range t.names {
+		f := found{at: v[1], sent: sent}
+		f.epoch, err = parts[3+2*i].AsInt64()
+		if err == nil {
+			f.record, err = parts[4+2*i].ToString()
+		}
 		if err != nil {
-			return false, err
+			return nil, malformed("find", t.at.keys[0])
 		}
-		if v[0] == stockOtherwise { // it was made since it was looked for
+		if f.record == "" {
+			all[name] = Holding{Epoch: f.epoch}
 			continue
 		}
-		c, back := Cart{Lines: t.lines()}, false
-		for i, s := range t.stocks {
-			d := doneIn(v, i, sent)
-			s.shared().cache.forget()
-			if c.Lines[i].Err = nil; d.front < 0 {
-				c.Lines[i].Err = s.verdict([]int64{d.front, -1, 0})
-			}
-			back = back || d.second > 0
+		h, ok := f.holding(t.id, f.record)
+		if !ok {
+			return nil, corrupt(t.stocks[i].keys[0], -1, 0)
 		}
-		return back, c.finish()
+		if q, _ := parseRecord(f.record); q.cart() != "" && q.cart() != t.digest {
+			return nil, fmt.Errorf("%w: on %q", ErrMismatch, t.stocks[i].keys[0])
+		}
+		all[name] = h
 	}
+	return all, nil
 }
 
 // usable is the reason if no verb of g can run.
@@ -170,19 +268,19 @@ func (g *Group) usable() error { return g.c.calls.Usable(g.refused) }
 
 // cartStocks is a cart's id and stocks, in the order of their names.
 type cartStocks struct {
-	id        string
-	what      string   // as the server keeps it
-	at        *Stock   // has all keys, the cart's first
-	stocks    []*Stock // none: nothing is known of the cart
-	names     []string
-	cancelled bool // nothing is known but that
+	id     string
+	digest string // of the names, as the records of the lines have it: see cart.lua
+	at     *Stock // has the keys of all
+	stocks []*Stock
+	names  []string
 }
 
-// cartSeparator separates the names of a cart's stocks. No name has a NUL byte.
-const cartSeparator = "\x00"
-
 func (g *Group) cart(id string, lines []Line) (*cartStocks, error) {
-	t := &cartStocks{id: id, at: &Stock{c: g.c, name: g.tag, keys: []string{g.key + ":cart:" + id}}}
+	if err := cmp.Or(g.usable(), keyname.Required("id", id)); err != nil {
+		return nil, err
+	}
+	t := &cartStocks{id: id, at: &Stock{c: g.c, name: g.tag}}
+	all := sha256.New()
 	for _, l := range lines {
 		s := g.Stock(l.Stock)
 		if s.refused != nil {
@@ -191,77 +289,51 @@ func (g *Group) cart(id string, lines []Line) (*cartStocks, error) {
 		t.names = append(t.names, l.Stock)
 		t.stocks = append(t.stocks, s)
 		t.at.keys = append(t.at.keys, s.keys...)
+		io.WriteString(all, l.Stock+"\x00") // which no name has
 	}
-	t.what = strings.Join(t.names, cartSeparator)
+	t.digest = base64.RawURLEncoding.EncodeToString(all.Sum(nil)[:9])
 	return t, nil
 }
 
-// find is the cart with that id and these stocks, or with those that the server knows of.
-func (g *Group) find(ctx context.Context, id string, stocks []string) (*cartStocks, error) {
-	var lines []Line
-	var err error
-	if len(stocks) > 0 {
-		lines, err = checkStocks(stocks)
+// named is the cart with that id and the stocks of these names.
+func (g *Group) named(id string, stocks []string) (*cartStocks, error) {
+	lines := make([]Line, len(stocks))
+	for i, name := range stocks {
+		lines[i].Stock = name
 	}
+	lines, err := checkLines("stocks", lines, 0)
 	if err := cmp.Or(g.usable(), keyname.Required("id", id), err); err != nil {
 		return nil, err
-	}
-	t, err := g.cart(id, lines)
-	if err != nil || len(stocks) > 0 {
-		return t, err
-	}
-	key := t.at.keys[0]
-	m, err := g.c.calls.Do(ctx, script.Call{Script: cartFind, Keys: t.at.keys, Command: func(b rueidis.Builder) rueidis.Completed {
-		return b.Get().Key(key).Build()
-	}})
-	if isNil(err) {
-		return t, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	what, err := m.ToString()
-	if err != nil {
-		return nil, malformed("get", key)
-	}
-	if what == "" {
-		t.cancelled = true
-		return t, nil
-	}
-	for name := range strings.SplitSeq(what, cartSeparator) {
-		lines = append(lines, Line{Stock: name})
 	}
 	return g.cart(id, lines)
 }
 
 var (
 	cartScript = script.Load("cart", files, "cart")
-	cartFind   = script.Plain("get")
+	cartFind   = script.Load("cart find", files, "cartfind")
 )
-
-// isNil reports whether err says that there is no such key or field.
-func isNil(err error) bool {
-	var e *rueidis.RedisError
-	return errors.As(err, &e) && e.IsNil()
-}
 
 // send runs cart.lua.
 func (t *cartStocks) send(ctx context.Context, v verb, args ...string) (reply []int64, sent time.Time, err error) {
-	call := session.CallID()
+	call := session.CallID() + "+" + t.digest
 	reply, sent, unconfirmed := t.at.timely(ctx, 4+7*len(t.stocks), cartScript, func(notAfter string) []string {
-		return append([]string{call, t.at.c.calls.Mark(), notAfter, string(v), t.id, t.what}, args...)
+		return append([]string{call, t.at.c.calls.Mark(), notAfter, string(v), t.id}, args...)
 	})
 	switch {
 	case reply == nil:
 		return nil, sent, unconfirmed
-	case reply[0] == stockOtherwise:
-		return reply, sent, nil
-	case reply[0] < 0 && len(reply) > 3 && reply[3] > 0 && reply[3] <= int64(len(t.stocks)):
-		return nil, sent, t.stocks[reply[3]-1].verdict(reply)
 	case reply[0] != stockOK:
-		return nil, sent, t.at.verdict(reply)
+		return nil, sent, t.wrong(reply)
 	}
 	return reply, sent, unconfirmed
+}
+
+// wrong is the error of a reply that is about one of the stocks, or about the cart.
+func (t *cartStocks) wrong(reply []int64) error {
+	if len(reply) > 3 && reply[3] > 0 && reply[3] <= int64(len(t.stocks)) {
+		return t.stocks[reply[3]-1].verdict(reply)
+	}
+	return t.at.verdict(reply)
 }
 
 // doneIn is the answer for the i-th stock in a reply of cart.lua.
@@ -324,8 +396,8 @@ func (t *cartStocks) soldOut(ctx context.Context) (c Cart, yes bool, until time.
 	return c, c.Lines != nil, until
 }
 
-// checkLines refuses the lines of a cart, or returns them in the order of their stocks' names.
-func checkLines(what string, lines []Line) ([]Line, error) {
+// checkLines refuses the lines of a cart, each of which has at least so many units, or returns them in the order of their stocks' names.
+func checkLines(what string, lines []Line, least int64) ([]Line, error) {
 	if len(lines) < 1 || len(lines) > maxLines {
 		return nil, errs.InvalidOption(what, len(lines), fmt.Sprintf("1 to %d", maxLines))
 	}
@@ -335,18 +407,9 @@ func checkLines(what string, lines []Line) ([]Line, error) {
 		if i > 0 && l.Stock == sorted[i-1].Stock {
 			return nil, errs.InvalidOption(what, fmt.Sprintf("%.64q", l.Stock), "each of another stock")
 		}
-		if err := checkN("N", l.N); err != nil {
-			return nil, fmt.Errorf("line %.64q: %w", l.Stock, err)
+		if l.N < least || l.N > maxLimit {
+			return nil, fmt.Errorf("line %.64q: %w", l.Stock, errs.InvalidOption("N", l.N, fmt.Sprintf("between %d and %d", least, int64(maxLimit))))
 		}
 	}
 	return sorted, nil
-}
-
-// checkStocks is checkLines for the names of a cart's stocks.
-func checkStocks(names []string) ([]Line, error) {
-	lines := make([]Line, len(names))
-	for i, name := range names {
-		lines[i] = Line{Stock: name, N: 1}
-	}
-	return checkLines("stocks", lines)
 }

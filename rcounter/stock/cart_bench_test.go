@@ -53,7 +53,7 @@ func BenchmarkCart(b *testing.B) {
 				return err
 			}
 			confirm := func() error {
-				c, err := g.Confirm(ctx, fmt.Sprintf("ord-%08d", confirmed.Add(1)), names...)
+				c, err := g.Confirm(ctx, fmt.Sprintf("ord-%08d", confirmed.Add(1)), lines(0, names...)...)
 				if err == nil && c.Outcome != stock.Granted {
 					err = fmt.Errorf("%v", c.Outcome)
 				}

@@ -3,12 +3,10 @@ package stock_test
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -84,27 +82,27 @@ func TestACartIsReservedConfirmedAndCancelledAsOne(t *testing.T) {
 	require.Equal(t, [][2]int64{{0, 2}, {0, 1}}, sums(t, a, b))
 	require.True(t, c.Until.IsZero())
 
-	c, err = g.Confirm(ctx, "o1")
+	c, err = g.Confirm(ctx, "o1", lines(0, "shirt", "cap")...)
 	require.NoError(t, err)
 	require.Equal(t, stock.Granted, c.Outcome)
 	require.EqualValues(t, []int64{1, 1}, []int64{c.Lines[0].Grant.Ordinal, c.Lines[1].Grant.Ordinal})
 	require.Equal(t, [][2]int64{{2, 0}, {1, 0}}, sums(t, a, b))
-	c, err = g.Confirm(ctx, "o1", "shirt", "cap")
+	c, err = g.Confirm(ctx, "o1", lines(0, "shirt", "cap")...)
 	require.NoError(t, err)
 	require.Equal(t, stock.Replayed, c.Outcome)
-	back, err := g.Cancel(ctx, "o1")
+	back, err := g.Cancel(ctx, "o1", "shirt", "cap")
 	require.NoError(t, err)
 	require.False(t, back, "it is sold")
 
 	_, err = g.Reserve(ctx, "o3", "bob", lines(1, "shirt", "cap"), time.Minute)
 	require.NoError(t, err)
-	back, err = g.Cancel(ctx, "o3")
+	back, err = g.Cancel(ctx, "o3", "shirt", "cap")
 	require.NoError(t, err)
 	require.True(t, back)
 	back, err = g.Cancel(ctx, "o3", "cap", "shirt")
 	require.NoError(t, err)
 	require.False(t, back)
-	c, err = g.Confirm(ctx, "o3")
+	c, err = g.Confirm(ctx, "o3", lines(0, "shirt", "cap")...)
 	require.NoError(t, err)
 	require.Equal(t, stock.Cancelled, c.Outcome)
 	require.Equal(t, [][2]int64{{2, 0}, {1, 0}}, sums(t, a, b))
@@ -124,7 +122,7 @@ func TestALineOfACartIsAReservationOfItsStock(t *testing.T) {
 	got, err := stocks[0].Confirm(ctx, "confirmed")
 	require.NoError(t, err)
 	require.Equal(t, stock.Granted, got.Outcome)
-	c, err := g.Confirm(ctx, "confirmed")
+	c, err := g.Confirm(ctx, "confirmed", lines(0, "a", "b")...)
 	require.NoError(t, err)
 	require.Equal(t, stock.Granted, c.Outcome)
 	require.Equal(t, []stock.Outcome{stock.Replayed, stock.Granted}, outcomes(c))
@@ -134,12 +132,12 @@ func TestALineOfACartIsAReservationOfItsStock(t *testing.T) {
 	back, err := stocks[1].Cancel(ctx, "cancelled")
 	require.NoError(t, err)
 	require.True(t, back)
-	c, err = g.Confirm(ctx, "cancelled")
+	c, err = g.Confirm(ctx, "cancelled", lines(0, "a", "b")...)
 	require.NoError(t, err)
 	require.Equal(t, stock.Cancelled, c.Outcome)
 	require.Equal(t, []stock.Outcome{0, stock.Cancelled}, outcomes(c))
 	require.Equal(t, [][2]int64{{1, 1}, {1, 0}}, sums(t, stocks...), "nothing is sold of the rest")
-	back, err = g.Cancel(ctx, "cancelled")
+	back, err = g.Cancel(ctx, "cancelled", "a", "b")
 	require.NoError(t, err)
 	require.True(t, back)
 	require.Equal(t, [][2]int64{{1, 0}, {1, 0}}, sums(t, stocks...))
@@ -147,8 +145,6 @@ func TestALineOfACartIsAReservationOfItsStock(t *testing.T) {
 	// a reservation by itself is no cart, and no part of one
 	_, err = stocks[0].Reserve(ctx, "alone", stock.Request{ID: "alone", N: 1}, time.Hour)
 	require.NoError(t, err)
-	_, err = g.Confirm(ctx, "alone")
-	require.ErrorIs(t, err, stock.ErrNotFound)
 	_, err = g.Reserve(ctx, "alone", "alone", lines(1, "a", "b"), time.Hour)
 	require.ErrorIs(t, err, stock.ErrMismatch)
 	require.Equal(t, [][2]int64{{1, 1}, {1, 0}}, sums(t, stocks...))
@@ -160,11 +156,11 @@ func TestACartsIdIsThatOfOneCart(t *testing.T) {
 	stocks := grouped(t, g, spec(10), "a", "b", "c")
 	_, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b"), time.Hour)
 	require.NoError(t, err)
-	for _, other := range [][]stock.Line{lines(1, "a"), lines(1, "a", "c"), lines(1, "c"), lines(1, "a", "b", "c")} {
+	for _, other := range [][]stock.Line{lines(1, "a"), lines(1, "a", "c"), lines(1, "a", "b", "c")} {
 		c, err := g.Reserve(ctx, "id", "ann", other, time.Hour)
 		require.ErrorIs(t, err, stock.ErrMismatch)
 		require.Zero(t, c)
-		_, err = g.Confirm(ctx, "id", namesOf(other)...)
+		_, err = g.Confirm(ctx, "id", other...)
 		require.ErrorIs(t, err, stock.ErrMismatch)
 		_, err = g.Cancel(ctx, "id", namesOf(other)...)
 		require.ErrorIs(t, err, stock.ErrMismatch)
@@ -179,102 +175,118 @@ func TestACartsIdIsThatOfOneCart(t *testing.T) {
 	require.Equal(t, [][2]int64{{0, 1}, {0, 1}, {0, 0}}, sums(t, stocks...))
 }
 
-func TestACartThatIsCancelledBeforeItIsMadeNeverIs(t *testing.T) {
+func TestACartThatIsCancelledOrPaidBeforeItIsMadeNeverIs(t *testing.T) {
 	t.Parallel()
 	g := on(t, redistest.Embedded(t).Client(t), exact).Group("sale")
 	stocks := grouped(t, g, spec(10), "a", "b")
-	for id, names := range map[string][]string{"by its id": nil, "by its stocks": {"b", "a"}} {
+	back, err := g.Cancel(ctx, "cancelled", "b", "a")
+	require.NoError(t, err)
+	require.False(t, back)
+	for _, id := range []string{"cancelled", "paid"} {
 		for range 2 {
-			back, err := g.Cancel(ctx, id, names...)
+			c, err := g.Confirm(ctx, id, lines(1, "a", "b")...)
 			require.NoError(t, err)
-			require.False(t, back)
-		}
-		for range 2 {
-			c, err := g.Reserve(ctx, id, "ann", lines(1, "a", "b"), time.Hour)
+			require.Equal(t, []stock.Outcome{stock.Cancelled, stock.Cancelled}, outcomes(c))
+			require.EqualValues(t, 1, c.Lines[0].Grant.Missing)
+			c, err = g.Reserve(ctx, id, "ann", lines(1, "a", "b"), time.Hour)
 			require.NoError(t, err)
 			require.Equal(t, stock.Cancelled, c.Outcome)
 		}
-		c, err := g.Confirm(ctx, id, "a", "b")
-		require.NoError(t, err)
-		require.Equal(t, []stock.Outcome{stock.Cancelled, stock.Cancelled}, outcomes(c))
 	}
-	c, err := g.Confirm(ctx, "by its id")
-	require.NoError(t, err)
-	require.Equal(t, stock.Cancelled, c.Outcome)
 	require.Equal(t, [][2]int64{{0, 0}, {0, 0}}, sums(t, stocks...))
 }
 
-// The server keeps a cart for as long as its reservations: a held one until it is forgotten, a sold one until the end.
-func TestACartIsRememberedAsItsReservationsAre(t *testing.T) {
+// A cart is its lines, and nothing else: one that is extended or sold is known for as long as they are, also if the sale goes on for longer
+// than it was to.
+func TestACartIsKnownAsLongAsItsLines(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw, forward := srv.Client(t), srv.Clock()
 	g := on(t, raw, exact).Group("sale")
 	o := spec(10)
-	o.OpenFor, o.Remember = 24*time.Hour, 10*time.Minute
+	o.OpenFor, o.Retain, o.Remember, o.PerUser = 2*time.Hour, time.Hour, 10*time.Minute, 2
 	stocks := grouped(t, g, o, "a", "b")
-	reap := func() {
-		for _, s := range stocks {
-			_, err := s.Reap(ctx)
+	both := lines(2, "a", "b")
+	for _, id := range []string{"extended", "expires", "sold", "returned"} {
+		_, err := g.Reserve(ctx, id, id, both, time.Minute)
+		require.NoError(t, err)
+	}
+	answer := func(want stock.Outcome, n, missing int64) func(stock.Cart, error) {
+		return func(c stock.Cart, err error) {
+			t.Helper()
 			require.NoError(t, err)
+			require.Equal(t, want, c.Outcome)
+			for _, l := range c.Lines {
+				require.Equal(t, [3]int64{int64(want), n, missing}, [3]int64{int64(l.Grant.Outcome), l.Grant.N, l.Grant.Missing})
+			}
 		}
 	}
-	for _, id := range []string{"expires", "cancelled", "sold"} {
-		_, err := g.Reserve(ctx, id, id, lines(1, "a", "b"), time.Minute)
+	known := func(id string, want stock.Outcome, n int64) {
+		t.Helper()
+		all, err := g.Lookup(ctx, id, "b", "a")
 		require.NoError(t, err)
-	}
-	_, err := g.Cancel(ctx, "cancelled")
-	require.NoError(t, err)
-	_, err = g.Confirm(ctx, "sold")
-	require.NoError(t, err)
-	forward(2 * time.Minute)
-	reap()
-	require.Equal(t, [][2]int64{{1, 0}, {1, 0}}, sums(t, stocks...))
-	forward(20 * time.Minute)
-	reap()
-	require.Equal(t, []string{"rc:{sale}:cart:sold"}, cartKeys(t, raw))
-	for _, id := range []string{"expires", "cancelled"} {
-		_, err := g.Confirm(ctx, id)
-		require.ErrorIs(t, err, stock.ErrNotFound)
-		c, err := g.Reserve(ctx, id, "ann of "+id, lines(2, "b"), time.Minute)
-		require.NoError(t, err)
-		require.Equal(t, stock.UserLimit, c.Outcome, "it is a new one")
-	}
-	forward(20 * time.Hour)
-	c, err := g.Confirm(ctx, "sold")
-	require.NoError(t, err)
-	require.Equal(t, stock.Replayed, c.Outcome)
-	forward(6 * time.Hour) // the retention is over
-	require.Empty(t, cartKeys(t, raw))
-}
-
-func cartKeys(t testing.TB, c rueidis.Client) (names []string) {
-	t.Helper()
-	for _, key := range keys(t, c) {
-		if strings.Contains(key, ":cart:") {
-			names = append(names, key)
+		require.Len(t, all, 2)
+		for _, h := range all {
+			require.Equal(t, [2]int64{int64(want), n}, [2]int64{int64(h.Outcome), h.N})
 		}
 	}
-	return names
-}
-
-func TestWhoLosesACartButKnowsItsStocksConfirmsIt(t *testing.T) {
-	t.Parallel()
-	raw := redistest.Embedded(t).Client(t)
-	g := on(t, raw, exact).Group("sale")
-	stocks := grouped(t, g, spec(10), "a", "b")
-	_, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b"), time.Hour)
-	require.NoError(t, err)
-	must(t, raw, "DEL", "rc:{sale}:cart:id")
-	_, err = g.Confirm(ctx, "id")
+	answer(stock.Granted, 2, 0)(g.Extend(ctx, "extended", 90*time.Minute, "b", "a"))
+	answer(stock.Granted, 1, 0)(g.Confirm(ctx, "sold", lines(1, "a", "b")...))
+	answer(stock.Replayed, 1, 1)(g.Confirm(ctx, "sold", lines(0, "a", "b")...))
+	answer(stock.Granted, 2, 0)(g.Confirm(ctx, "returned", both...))
+	for _, want := range []int64{4, 0} {
+		n, err := g.Return(ctx, "returned", "a", "b")
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+	}
+	known("returned", stock.Returned, 2)
+	known("extended", stock.Replayed, 2)
+	forward(80 * time.Minute)
+	known("expires", stock.Expired, 2)
+	for _, s := range stocks { // also forgets what has ended
+		require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(24 * time.Hour)}))
+		_, err := s.Reap(ctx)
+		require.NoError(t, err)
+	}
+	require.Equal(t, [][2]int64{{1, 2}, {1, 2}}, sums(t, stocks...))
+	answer(stock.Granted, 2, 0)(g.Confirm(ctx, "extended", both...))
+	forward(20 * time.Hour) // long after the end that the sale was to have
+	for _, id := range []string{"extended", "sold"} {
+		c, err := g.Confirm(ctx, id, lines(0, "a", "b")...)
+		require.NoError(t, err)
+		require.Equal(t, stock.Replayed, c.Outcome, id)
+	}
+	known("returned", 0, 0)
+	_, err := g.Extend(ctx, "returned", time.Minute, "a", "b")
 	require.ErrorIs(t, err, stock.ErrNotFound)
-	c, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b"), time.Hour)
+	for _, key := range keys(t, raw) {
+		require.Contains(t, key, "rc:{sale}{", "no key is the cart's")
+	}
+}
+
+// A cart is extended as a whole: where a line holds nothing any more, nothing is changed.
+func TestACartIsExtendedAsAWhole(t *testing.T) {
+	t.Parallel()
+	g := on(t, redistest.Embedded(t).Client(t), exact).Group("sale")
+	stocks := grouped(t, g, spec(10), "a", "b", "c")
+	_, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b"), time.Minute)
 	require.NoError(t, err)
-	require.Equal(t, stock.Replayed, c.Outcome)
-	c, err = g.Confirm(ctx, "id", "b", "a")
+	for _, other := range [][]string{{"a"}, {"a", "c"}, {"a", "b", "c"}} {
+		_, err = g.Extend(ctx, "id", time.Hour, other...)
+		require.ErrorIs(t, err, stock.ErrMismatch)
+		_, err = g.Return(ctx, "id", other...)
+		require.ErrorIs(t, err, stock.ErrMismatch)
+		_, err = g.Lookup(ctx, "id", other...)
+		require.ErrorIs(t, err, stock.ErrMismatch)
+	}
+	_, err = stocks[1].Cancel(ctx, "id")
 	require.NoError(t, err)
-	require.True(t, c.Won())
-	require.Equal(t, [][2]int64{{1, 0}, {1, 0}}, sums(t, stocks...))
+	c, err := g.Extend(ctx, "id", time.Hour, "a", "b")
+	require.NoError(t, err)
+	require.Equal(t, []stock.Outcome{0, stock.Cancelled}, outcomes(c))
+	h, err := stocks[0].Lookup(ctx, stock.Units{Request: "id"})
+	require.NoError(t, err)
+	require.LessOrEqual(t, time.Until(h.Until), time.Minute)
 }
 
 func TestStocksOfOneNameInTwoGroupsAreTwo(t *testing.T) {
@@ -312,7 +324,6 @@ func TestACartNamesTheLineThatIsInTheWay(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, outcomes(c))
 		require.Equal(t, want[slices.IndexFunc(want, func(o stock.Outcome) bool { return o != 0 })], c.Outcome, "the first")
-		require.Empty(t, cartKeys(t, raw))
 	}
 	refused(0, 0, 0, stock.NotOpen)
 	_, err := stocks[1].Claim(ctx, "ann")
@@ -344,10 +355,10 @@ func TestACopyOfACartThatComesTooLateDoesNothing(t *testing.T) {
 	c, err := g.Reserve(ctx, "kept", "ann", lines(1, "a", "b"), time.Hour) // its first request is kept on the way
 	require.NoError(t, err)
 	require.True(t, c.Won())
-	back, err := g.Cancel(ctx, "kept")
+	back, err := g.Cancel(ctx, "kept", "a", "b")
 	require.NoError(t, err)
 	require.True(t, back)
-	must(t, raw, "DEL", "rc:{sale}:cart:kept", "rc:{sale}{b}:r") // as if it was forgotten
+	must(t, raw, "DEL", "rc:{sale}{b}:r") // as if it was forgotten
 	must(t, raw, "HSET", "rc:{sale}{b}", "requests", "0")
 	forward(time.Minute)
 	late.Deliver(t)
@@ -374,7 +385,7 @@ func TestACartThatIsConfirmedLateNamesWhatIsMissing(t *testing.T) {
 		}
 	}
 	for i, won := range []stock.Outcome{stock.Granted, stock.Replayed} {
-		got, err := g.Confirm(ctx, "id", "a", "b", "c")
+		got, err := g.Confirm(ctx, "id", lines(0, "a", "b", "c")...)
 		require.NoError(t, err)
 		require.Equal(t, stock.Expired, got.Outcome)
 		require.Equal(t, []stock.Outcome{won, won, stock.Expired}, outcomes(got), "time %d", i+1)

@@ -105,8 +105,8 @@
 // # Carts
 //
 // In a Group one script has the stocks of a cart decide one after the other, each as for a reservation alone, with the cart's id. If
-// none refuses, they write one after the other. What is kept of the cart itself is the names of its stocks, for a process that
-// knows only the id. It decides nothing: if it is lost, whoever names the stocks goes on.
+// none refuses, they write one after the other. Nothing is kept of the cart itself: its lines have a digest of the names of its stocks in
+// their records, so other stocks are refused, and a cart is known for as long as its lines.
 //
 // # Restore
 //
@@ -142,7 +142,6 @@
 //	rc:{S}:l   stream  its ledger, if it keeps one: entries 1-0, 2-0 and so on (stock.lua)
 //	rc:{S}:f   list    its reservations and requests that have ended -> until when each is remembered
 //	rc:{G}{S}  hash    a stock S of the Group G, with the other keys in the same way: rc:{G}{S}:u and so on
-//	rc:{G}:cart:id     string  a cart of the Group: the names of its stocks (cart.lua)
 //	redlatch_stock:{S}  channel of what movers publish of the ledger: JSON arrays of {s serial, k kind, e epoch, o first ordinal, n units,
 //	                   c claimant, r request, at us of the server}, of at most 64 KiB; empty fields are left out (events.go)
 //

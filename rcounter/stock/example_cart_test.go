@@ -30,7 +30,7 @@ func ExampleGroup() {
 	for _, line := range refused.Lines {
 		show(line)
 	}
-	cart, err = sale.Confirm(ctx, "order-1") // she paid
+	cart, err = sale.Confirm(ctx, "order-1", set...) // she paid
 	fmt.Println(cart.Outcome, cart.Lines[0].Stock, cart.Lines[0].Grant.Ordinal, cart.Lines[1].Stock, cart.Lines[1].Grant.Ordinal, err)
 	// Output:
 	// granted <nil>
@@ -55,7 +55,7 @@ func ExampleGroup_Confirm_late() {
 	set := []stock.Line{{Stock: "shirt", N: 1}, {Stock: "cap", N: 1}}
 	cart, err := sale.Reserve(ctx, "order-1", "ann", set, 15*time.Minute)
 	fmt.Println(cart.Won(), err)
-	back, err := sale.Cancel(ctx, "order-1")
+	back, err := sale.Cancel(ctx, "order-1", "shirt", "cap")
 	fmt.Println(back, err)
 
 	_, err = sale.Reserve(ctx, "order-2", "bob", set, time.Millisecond)
@@ -63,7 +63,7 @@ func ExampleGroup_Confirm_late() {
 	time.Sleep(10 * time.Millisecond) // he pays late
 	_, err = sale.Stock("cap").Claim(ctx, "cid")
 	fmt.Println(err)
-	late, err := sale.Confirm(ctx, "order-2")
+	late, err := sale.Confirm(ctx, "order-2", set...)
 	fmt.Println(late.Won(), err)
 	for _, line := range late.Lines {
 		fmt.Println(" ", line.Stock, line.Grant.Outcome)

@@ -127,6 +127,15 @@ func (s *Stock) ShareAs(ctx context.Context, deeds ...Deed) []Answer {
 	return answers
 }
 
+// Digest is that of a cart.
+func Digest(g *Group, stocks ...string) string {
+	t, err := g.named("id", stocks)
+	if err != nil {
+		panic(err)
+	}
+	return t.digest
+}
+
 // Source is the text of a script.
 func Source(file string) string {
 	text, err := script.Compose(files, file)

@@ -50,7 +50,7 @@ const maxLines = 16
 // Line is a line of a cart: so many units of a stock.
 type Line struct {
 	Stock string // the name that Group.Stock takes
-	N     int64  // how many units, 1 to 2^53-1
+	N     int64  // how many units, 1 to 2^53-1; of Confirm how many were paid for, 0 for all that it holds
 }
 
 // LineGrant is what a line of a cart was answered.

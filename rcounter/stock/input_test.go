@@ -421,7 +421,10 @@ func cartVerbs(g *stock.Group, lines []stock.Line) map[string]func(id string) er
 	names := namesOf(lines)
 	return map[string]func(id string) error{
 		"Reserve": func(id string) error { return second(g.Reserve(ctx, id, "u", lines, time.Minute)) },
-		"Confirm": func(id string) error { return second(g.Confirm(ctx, id, names...)) },
+		"Confirm": func(id string) error { return second(g.Confirm(ctx, id, lines...)) },
+		"Extend":  func(id string) error { return second(g.Extend(ctx, id, time.Minute, names...)) },
+		"Lookup":  func(id string) error { return second(g.Lookup(ctx, id, names...)) },
 		"Cancel":  func(id string) error { return second(g.Cancel(ctx, id, names...)) },
+		"Return":  func(id string) error { return second(g.Return(ctx, id, names...)) },
 	}
 }

@@ -51,6 +51,12 @@ func (q record) returned() span {
 	return span{q.ordinal + q.n, q.ordinal + max(q.n, number(p[len(p)-1])) - 1}
 }
 
+// cart is the digest of the cart that the record is a line of; empty for a reservation by itself: see cart.lua.
+func (q record) cart() string {
+	_, digest, _ := strings.Cut(q.call, "+")
+	return digest
+}
+
 func parseRecord(text string) (record, bool) {
 	p := strings.SplitN(text, ";", 8)
 	if len(p) != 8 || len(p[0]) != 1 {

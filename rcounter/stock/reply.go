@@ -97,7 +97,6 @@ const (
 	stockLedger    = -13 // followed by how many entries the ledger should have, and has
 	stockMore      = -12 // more holds are over than the script has ended: the call is made again (11 is in restore.go)
 	stockRestoring = -10 // Restore goes on, or another round of it
-	stockOtherwise = -14 // only in cart.lua
 )
 
 // verdict turns the front of a script's reply into an error.

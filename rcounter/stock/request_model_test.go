@@ -20,8 +20,9 @@ type act struct {
 	kind     string // once, reserve, or forbidden: cancelled before it was made
 	claimant string
 	asked, n int64
-	held     int64 // of a reservation: how many it held
-	vain     bool  // expired, and nothing is sold any more
+	held     int64  // of a reservation: how many it held
+	cart     string // of which it is a line
+	vain     bool   // expired, and nothing is sold any more
 	ordinal  int64
 	deadline time.Duration
 	ended    time.Duration // when it became returned, cancelled or expired

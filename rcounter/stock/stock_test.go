@@ -599,7 +599,7 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 		cart, err := g2.Reserve(ctx, "h", "e", lines(1, "a", "b"), time.Minute)
 		require.NoError(t, err)
 		require.True(t, cart.Won())
-		cart, err = g2.Confirm(ctx, "h")
+		cart, err = g2.Confirm(ctx, "h", lines(1, "a", "b")...)
 		require.NoError(t, err)
 		require.True(t, cart.Won())
 		_, err = s.Reserve(ctx, "e", stock.Request{ID: "h", N: 1}, time.Minute)
