@@ -16,6 +16,7 @@ type Client struct {
 	calls    *session.Session
 	batch    batch.Options
 	tally    batch.Tally
+	packets  batch.Shared[grabs] // by the key of the packet
 	observer Observer
 }
 

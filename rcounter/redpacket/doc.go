@@ -67,5 +67,5 @@
 // # Cost
 //
 // Every verb is one round trip of one EVALSHA. Send takes one to ask for the server's time and one for every 3,900 shares, Shares
-// one for about 500 records. Grabs of one process through one Packet value share calls (Options.MaxBatch).
+// one for about 500 records. Grabs of one packet in a process share calls (Options.MaxBatch).
 package redpacket

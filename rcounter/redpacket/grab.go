@@ -29,8 +29,8 @@ type Share struct {
 // Won reports whether the user has a share: Granted or Replayed.
 func (s Share) Won() bool { return s.Outcome == Granted || s.Outcome == Replayed }
 
-// Grab takes a share for user. One round trip, repeated until answered. Grabs through one Packet value at the same time
-// share it (Options.MaxBatch).
+// Grab takes a share for user. One round trip, repeated until answered. Grabs of one packet at the same time in a process
+// share it (Options.MaxBatch), whatever Packet values they use.
 //
 // The answer to a user who has a share is always that share, until the packet's retention is over, also if the packet is empty,
 // over or refunded. So after an error, ErrUnknownOutcome above all, call Grab again until it is answered. A request whose
@@ -43,7 +43,7 @@ func (p *Packet) Grab(ctx context.Context, user string) (_ Share, err error) {
 	if err := cmp.Or(p.usable(), keyname.Required("claimant", user)); err != nil {
 		return Share{}, err
 	}
-	return p.claim(ctx, func() (Share, error) { return p.grabs.Do(ctx, user) })
+	return p.claim(ctx, func() (Share, error) { return p.shared().Do(ctx, user) })
 }
 
 func (p *Packet) grabEach(ctx context.Context, users []string) ([]Share, error) {

@@ -3,6 +3,7 @@ package redpacket
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -28,7 +29,7 @@ type Packet struct {
 	keys    []string // the packet's hash, the list of shares, the hash of users, the ledger
 	refused error    // what is wrong with the name
 
-	grabs batch.Batcher[string, Share] // by user
+	known atomic.Pointer[grabs]
 }
 
 // Packet describes the red packet called name. It sends nothing. If the name cannot be used, for example because it has braces,
@@ -39,9 +40,27 @@ func (c *Client) Packet(name string) *Packet {
 	tag, p.refused = keyname.Braced(c.calls.KeyPrefix, name, "a red packet")
 	p.refused = edged(p.refused)
 	p.keys = []string{tag + ":p", tag + ":a", tag + ":g", tag + ":e"}
-	p.grabs = batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "grab", Key: p.keys[0],
-		Run: batch.Each(p.grabEach, Share.Won)}
 	return p
+}
+
+// grabs are the grabs of a packet's users that share calls. All Packet values of a name in a process have the same.
+type grabs struct {
+	batch.Batcher[string, Share]
+}
+
+// shared is what this process keeps of the packet.
+func (p *Packet) shared() *grabs {
+	if g := p.known.Load(); g != nil {
+		return g
+	}
+	c := p.c
+	g := c.packets.Of(p.keys[0], func() *grabs {
+		own := &Packet{c: c, name: p.name, keys: p.keys} // not the caller's, which refers to what is made here
+		return &grabs{batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience,
+			What: "grab", Key: p.keys[0], Run: batch.Each(own.grabEach, Share.Won)}}
+	})
+	p.known.Store(g)
+	return g
 }
 
 // usable is why no verb of p can run.

@@ -653,3 +653,33 @@ func BenchmarkGrab(b *testing.B) {
 		})
 	}
 }
+
+// A Packet value made for each request shares calls with the others of its name: losers of an empty packet do not cost a script each.
+func TestGrabsShareCallsThoughEachHasAPacketValueOfItsOwn(t *testing.T) {
+	t.Parallel()
+	c := on(t, redistest.Start(t).Client(t), patient)
+	_, err := c.Packet("p").Send(ctx, redpacket.Spec{Total: 10, Shares: 1, OpenFor: time.Hour})
+	require.NoError(t, err)
+	first, err := c.Packet("p").Grab(ctx, "winner")
+	require.NoError(t, err)
+	before := c.Stats()
+	const callers, each = 64, 40
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for j := range each {
+				s, err := c.Packet("p").Grab(ctx, fmt.Sprint("u", i, "-", j))
+				if err != nil || s.Outcome != redpacket.SoldOut {
+					t.Error(s, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	is := c.Stats()
+	require.Greater(t, is.SharedRequests-before.SharedRequests, int64(callers*each/2))
+	require.Less(t, is.SharedCalls-before.SharedCalls, int64(callers*each/4))
+	again, err := c.Packet("p").Grab(ctx, "winner")
+	require.NoError(t, err)
+	require.Equal(t, first.Ordinal, again.Ordinal)
+}

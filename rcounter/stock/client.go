@@ -4,7 +4,6 @@ import (
 	"context"
 	"embed"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
@@ -58,8 +57,8 @@ type Client struct {
 	batch    batch.Options
 	acts     batch.Options // for acts by ids
 	tally    batch.Tally
-	trust    time.Duration // Options.SoldOutTrust
-	stocks   sync.Map      // key of a stock -> weak.Pointer[shared]
+	trust    time.Duration        // Options.SoldOutTrust
+	stocks   batch.Shared[shared] // by the key of the stock
 	observer Observer
 }
 

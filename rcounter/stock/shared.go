@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"weak"
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/session"
@@ -27,27 +25,9 @@ func (s *Stock) shared() *shared {
 	if d := s.known.Load(); d != nil {
 		return d
 	}
-	d := s.c.shared(s)
+	d := s.c.stocks.Of(s.keys[0], func() *shared { return newShared(s.c, s) })
 	s.known.Store(d)
 	return d
-}
-
-func (c *Client) shared(s *Stock) *shared {
-	key := s.keys[0]
-	for {
-		if v, ok := c.stocks.Load(key); ok {
-			if d := v.(weak.Pointer[shared]).Value(); d != nil {
-				return d
-			}
-			c.stocks.CompareAndDelete(key, v)
-		}
-		d := newShared(c, s)
-		p := weak.Make(d)
-		if _, loaded := c.stocks.LoadOrStore(key, p); !loaded {
-			runtime.AddCleanup(d, func(key string) { c.stocks.CompareAndDelete(key, p) }, key)
-			return d
-		}
-	}
 }
 
 func newShared(c *Client, s *Stock) *shared {
