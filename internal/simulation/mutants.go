@@ -63,7 +63,7 @@ var Mutants = []Mutant{
 		"for i, id in ipairs(due) do enter('expired', 0, ended[i].n, ended[i].claimant, id) end", "", false},
 	{"a mover removes what it has not read", []string{"sale", "sale"}, "local function shorten(",
 		"digits(ARGV[1]:match('^%d+') + 1)", "digits(ARGV[1]:match('^%d+') + 2)", false},
-	{"a line of a cart is held though another is refused", []string{"cart", "cart"}, "-- Reserves, confirms or cancels a cart",
+	{"a line of a cart is held though another is refused", []string{"cart", "cart"}, "-- Reserves, confirms, extends, cancels or returns a cart",
 		"if not (refused and left) or", "if not (refused and left and i > 1) or", false},
 	{"who has counted counts again", []string{"latch", "latch", "reentrant"}, "local function over()",
 		"if before then", "if false then", false},

@@ -59,7 +59,7 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a quick cancellation on a stock that is sold out", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
-		old: "  if before == 0 and back > 0 then call('DEL', KEYS[5]) end", new: "",
+		old: "  if back > 0 then call('DEL', KEYS[5]) end", new: "",
 		breaks: "the flag of a stock that is sold out goes when units come back", tests: "TestTheStraightLineDoesWhatTheRestDoes",
 	},
 	{
@@ -101,6 +101,11 @@ var ofStocks = []mutant{
 		name: "a unit that is lost with its hold", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",
 		old: "held, waiting = held - n, waiting - #due", new: "held, waiting = held - n + 1, waiting - #due",
 		breaks: "the units of a reservation that ended are free", tests: "TestRequestsAndReservationsKeepToTheirModelInAnyOrder TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+	},
+	{
+		name: "a full server that refuses a winner", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",
+		old: "local function free() redis.call('DEL', flag) end", new: "local function free() end",
+		breaks: "a server whose memory is full answers winners, and takes units back", tests: "TestAFullServerAnswersWinnersAndTakesUnitsBack",
 	},
 	{
 		name: "a flag that stays when units come back", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",

@@ -130,6 +130,7 @@ repeat
   end
   requests = text(f, requests - #none)
   if sells then also = {'sold', text(f, sold), 'seq', text(f, seq)} end
+  if back > 0 then call('DEL', KEYS[5]) end -- the flag, and before all else: see free in stock.lua
   if keeps then -- see tell in stock.lua
     local epoch, micros = text(f, m[11]), text(f, time[1] * 1000000 + time[2])
     for i = 1, many do
@@ -159,7 +160,6 @@ repeat
   end
   if unholds > 0 then call('ZREM', KEYS[4], unpack(unhold)) end
   if back > 0 then call('HSET', KEYS[1], 'held', text(f, held), 'requests', requests, 'holds', text(f, waiting), unpack(also)) end
-  if before == 0 and back > 0 then call('DEL', KEYS[5]) end -- the flag: see follow
   return out
 until true
 -- libraries

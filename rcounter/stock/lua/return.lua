@@ -30,6 +30,7 @@ if has == ordinal then
   if sold < 1 then return {-1, -1, 0} end
   local before = limit - sold - held
   enter('return', tonumber(ordinal), 1, user, '')
+  free()
   tell()
   redis.call('HSET', users, user, '0;' .. by .. ';' .. ordinal .. ';' .. call)
   sold = sold - 1

@@ -45,6 +45,7 @@ end
 if pieces >= 1024 then return {-4, 0, 0} end
 if n > sold then return {-1, -1, 0} end
 enter('return', from, n, '', id)
+free()
 tell()
 redis.call('HSET', records, 'a:' .. id, record .. ';' .. digits(from) .. '.' .. digits(n) .. '.' .. call)
 sold = sold - n

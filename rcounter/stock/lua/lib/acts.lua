@@ -342,6 +342,7 @@ end
 
 -- save writes what was decided.
 local function save()
+  if unsold + unheld > 0 then free() end
   tell()
   finish(over)
   local k, none = #set, {}

@@ -163,6 +163,11 @@ local function endless(wrote)
   end
 end
 
+-- free comes before all else that a script writes to give units back. A server whose memory is full takes this write, and then those
+-- that follow it in the script: it refuses only a script's first write, and only if that may take memory. Otherwise one hold that is over
+-- would keep a winner from the answer that it has (TestAFullServerAnswersWinnersAndTakesUnitsBack). The flag may always be missing.
+local function free() redis.call('DEL', flag) end
+
 -- settle ends a script that wrote to the stock and to wrote (users, or records by default).
 local function settle(before, wrote)
   follow(before)
@@ -247,6 +252,7 @@ local function reap(most)
   end
   if n > held then return {-1, -1, 0} end
   for i, id in ipairs(due) do enter('expired', 0, ended[i].n, ended[i].claimant, id) end
+  free()
   tell()
   finish(lapsed)
   for i, id in ipairs(due) do
