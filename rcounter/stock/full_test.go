@@ -17,7 +17,9 @@ func TestAFullServerAnswersWinnersAndTakesUnitsBack(t *testing.T) {
 	for name, ledger := range map[string]bool{"with a ledger": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			raw := redistest.Start(t).Client(t)
-			s := on(t, raw, exact).Stock("s")
+			o := exact
+			o.CallTimeout, o.RetryTimeout = time.Second, time.Second
+			s := on(t, raw, o).Stock("s")
 			_, err := s.Open(ctx, stock.Spec{Limit: 9, PerUser: 2, OpenFor: time.Hour, Ledger: ledger})
 			require.NoError(t, err)
 			unit := claimed(t, s, "ann")

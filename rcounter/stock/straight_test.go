@@ -48,7 +48,7 @@ func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
 		must(t, raw, "FLUSHALL")
 		c := on(t, raw, exact)
 		for _, name := range []string{"whole", "rest"} {
-			_, err := c.Stock(name).Open(ctx, stock.Spec{Limit: 8 + 24*int64(seed%3), PerUser: 4, OpenFor: time.Hour, Ledger: ledger, Remember: remember})
+			_, err := c.Stock(name).Open(ctx, stock.Spec{Limit: 5 + 24*int64(seed%3), PerUser: 4, OpenFor: time.Hour, Ledger: ledger, Remember: remember})
 			require.NoError(t, err)
 		}
 		began, err := strconv.ParseInt(hash(t, raw, "rc:{whole}")["start"], 10, 64)
@@ -104,7 +104,7 @@ func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
 	if rng.IntN(20) == 0 {
 		args[2] = fmt.Sprint((now - time.Millisecond).Milliseconds()) // it comes late
 	}
-	verbs := "RRRRRROOCCCXX"
+	verbs := "RRRRRROOCCCXXX"
 	if rng.IntN(4) == 0 {
 		verbs += "VUEEBXX"
 	}
