@@ -22,7 +22,8 @@ type Holding struct {
 	Request string
 	// Claimant is who asked for it. Empty for ClaimAny, and if a reservation was cancelled before it was made.
 	Claimant string
-	// Ordinal to Ordinal + N - 1 are the units that it has, or had at its end. Ordinal is 0 if they were only held.
+	// Ordinal to Ordinal + N - 1 are the units that it has, or had at its end. Ordinal is 0 if they were only held. N is 0 if it is Expired
+	// for good: confirmed in vain, or cancelled, after its time was over.
 	Ordinal, N int64
 	// Asked is how many units it asked for; 0 if that is not known.
 	Asked int64

@@ -127,7 +127,7 @@ func (w *worker) payBack(ctx context.Context, order string) error {
 // look answers from the stock, and from the bank where that knows more.
 func (w *worker) look(ctx context.Context, order string) (orderAnswer, error) {
 	a, err := w.room.look(ctx, order)
-	if err != nil || a.State != cancelled {
+	if err != nil || a.State != cancelled && a.State != expired {
 		return a, err
 	}
 	var c charge
