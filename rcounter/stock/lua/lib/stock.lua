@@ -14,8 +14,9 @@
 --          kept that has ended, and the state in which it has
 --
 -- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant'. call is the id of the call that
--- made it, by the id of the call that changed it last. state: G its units are sold, H held, R sold and returned, C cancelled (n is 0
--- if that came before it was made, or when it had expired), E expired. deadline is 0 for a request. asked is 0 if Restore made the record and does not
+-- made it, with '+' and the cart's digest if it is a line of one (cart.lua); by the id of the call that changed it last, with '*' and how many
+-- units were held if it has fewer now (had in acts.lua). state: G its units are sold, H held, R sold and returned, C cancelled (n is 0
+-- if that came before it was made, or it was cancelled or confirmed in vain when it had expired), E expired. deadline is 0 for a request. asked is 0 if Restore made the record and does not
 -- know whether it is a request or a reservation.
 --
 -- The stock's hash ends with the retention. The keys of claimants, records, holds and the ledger outlive it by LATER; see ends.
