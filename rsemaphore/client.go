@@ -23,13 +23,14 @@ type Client struct {
 	session *session.Session
 	handles session.Handles // what permits have in common
 	// from the session, because they are used all the time:
-	seed   [8]byte       // the first half of every permit id: the first bytes of the connection id
-	bases  atomic.Uint64 // the number in the last base of ids
-	opts   session.Options
-	runner *script.Runner
-	engine *lease.Engine
-	queue  *wait.Queue
-	lane   *batch.Lane[freeRequest] // nil: calls are not shared
+	seed     [8]byte       // the first half of every permit id: the first bytes of the connection id
+	bases    atomic.Uint64 // the number in the last base of ids
+	opts     session.Options
+	runner   *script.Runner
+	engine   *lease.Engine
+	queue    *wait.Queue
+	lane     *batch.Lane[freeRequest] // nil: calls are not shared
+	rechecks wait.Rechecks[recheck]
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis string
 	heard                       string // the channel of grants of this process, where it is that of all keys
