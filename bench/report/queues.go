@@ -43,7 +43,7 @@ func (p *page) queues() {
 			p.say("## Queues")
 			p.say("Loopback hides round trips, and medians hide stalls. So each of these is measured twice, the second time behind a proxy that adds 1 ms to each way; and *worst window* is the rate of the slowest tenth of a second of all rounds, "+
 				"as a share of the median one in its round. *Longest* is the longest wait of all rounds; one with a > was cut off by the end of the measurement. The processes share a page of memory that shows how many of them are inside. "+
-				"%s", "We found no other Go library with semaphores, or with readers and writers, on Redis that is kept up: go-redisson has neither. The others are written by hand, as it is usually done, or [Redisson](#beside-redisson).")
+				"%s", "We found no other Go library with semaphores, or with readers and writers, on Redis that is kept up: go-redisson has neither. The others are written by hand, as it is usually done, or [Redisson](redisson.md).")
 		}
 		p.say("### %s", kind.title)
 		p.say("%s", kind.text)

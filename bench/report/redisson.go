@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/results"
 )
 
-// java is Redisson's name in its run.
-const java = "redisson"
+// redisson is Redisson's name in its run.
+const redisson = "redisson"
 
 // redisson is what the run of its own says in which Redisson takes part.
 func (p *page) redisson() {
@@ -17,8 +17,7 @@ func (p *page) redisson() {
 	if s == nil {
 		return
 	}
-	p.say("## Beside Redisson")
-	p.say("This is a separate run ([redisson.csv](benchmarks/redisson.csv)): compare its figures only with each other. Redisson runs in the small Java driver of the tests, with a JVM for each client. " +
+	p.say("This is a separate run ([redisson.csv](redisson.csv)): compare its figures only with each other. Redisson runs in the small Java driver of the tests, with a JVM for each client. " +
 		"The JVMs warm up before the measurement, for six seconds, side by side on shared processors, so they may still compile code. That is why there are two processes: with eight JVMs on two processors an earlier run got tens of acquisitions a second, which measures the machine and not Redisson. " +
 		"*redisson's driver* asks a JVM to do nothing, twice, as a lock and an unlock do. That part of Redisson's figures is the way to the driver and back, which a Java program does not pay. " +
 		"In the contended runs it is added to each hold. The commands for an operation do not depend on the speed of the client. They are the most reliable figures here.")
@@ -38,7 +37,7 @@ func (p *page) redisson() {
 		}
 	}
 	p.table([]string{"", ""}, facts)
-	q := &page{s: s, charts: p.charts} // its cells are of the other run
+	q := &page{s: s} // its cells are of the other run
 	for _, k := range s.settings("uncontended") {
 		var rows [][]string
 		for _, peer := range s.sorted(k, p50, false) {

@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// besideFacts are those of a run in a file of its own.
-func (p *page) besideFacts(of *summary) {
+// factsOf are those of a run in a file of its own.
+func (p *page) factsOf(of *summary) {
 	var rows [][]string
 	for _, name := range []string{"date", "machine", "command", "rounds", "took"} {
 		if v := of.file.Fact(name); v != "" {
@@ -25,9 +25,9 @@ func (p *page) scale() {
 		return
 	}
 	p.say("## Large numbers")
-	p.say("Of [scale.csv](benchmarks/scale.csv), a run of its own. *Number* is what was measured. Bytes are heap and stacks in use after a collection, with what the caller has for each: a hold, or the stack of a goroutine that waits. " +
+	p.say("Of [scale.csv](scale.csv), a run of its own. *Number* is what was measured. Bytes are heap and stacks in use after a collection, with what the caller has for each: a hold, or the stack of a goroutine that waits. " +
 		"*Meanwhile* is what the server is asked while nothing changes. *Left* is what is still there when all is over, compared with before.")
-	p.besideFacts(s)
+	p.factsOf(s)
 	q := &page{s: s}
 	var rows [][]string
 	var sales, limits [][]string

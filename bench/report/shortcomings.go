@@ -72,12 +72,11 @@ func (p *page) behind() {
 		look(k, "bytes for a lock", extra("bytes_per_lock"), false, whole)
 	}
 	p.behindInQueues(lookAs)
-	p.say("## Where others are better")
 	if len(rows) == 0 {
 		p.say("In no figure of this run.")
 		return
 	}
-	p.say("Every figure of this page in which a peer is ahead of redlatch by more than 2 %%, without the raw floors. The p50 of a polling peer is low because the last holder finds the lock free and takes it again. Its p99 shows the workers that slept.")
+	p.say("Every figure of the main run in which a peer is ahead of redlatch by more than 2 %%, raw floors excluded. The p50 of a polling peer is low because the last holder finds the lock free and takes it again; its p99 shows the workers that slept.")
 	p.table([]string{"", "", "redlatch", "better"}, rows)
 }
 
