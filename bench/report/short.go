@@ -116,7 +116,7 @@ func (p *page) java() {
 			add(k, "hand-over to another client: p50", p50, duration)
 		}
 	}
-	p.say("## Beside Redisson")
+	p.say("## Compared with Redisson")
 	p.say("A separate run. Redisson's times include a call to the JVM, which a Java program does not make ([how long that takes](benchmarks/redisson.md)).")
 	p.table([]string{"", ours, redisson, "ratio"}, rows)
 }
