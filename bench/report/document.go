@@ -212,7 +212,7 @@ func (p *page) uncontended() {
 		return
 	}
 	p.say("## Uncontended")
-	p.say("Lock and unlock, each goroutine on a lock of its own. *%s* are the two script calls that redlatch sends, recorded and sent again by a program that does nothing else. That is the floor. "+
+	p.say("Lock and unlock, each goroutine on its own lock. *%s*, the floor, are the two script calls that redlatch sends, recorded and sent again by a program that does nothing else. "+
 		"*%s* are the two smallest scripts that lock and unlock safely.", floor, setnx)
 	for _, k := range settings {
 		var all []bar
@@ -267,9 +267,9 @@ func (p *page) contended() {
 		return
 	}
 	p.say("## Contended")
-	p.say("All workers want one lock. A worker does one INCR under the lock, and pauses for a millisecond after it. Without that pause a lock that its last holder can take again at once looks best. " +
-		"Even with it the rates of the polling peers come from that, as their fairness and their p99 show. p50, p99 and longest are times from asking to holding. " +
-		"Least and most are the acquisitions of single workers. A wait with a > was cut off by the end of the measurement.")
+	p.say("All workers want one lock. A worker does one INCR under the lock and then pauses for a millisecond: without the pause, a lock that its last holder can take again at once looks best. " +
+		"Even so, polling peers get their rate from that, as their fairness and p99 show. p50, p99 and longest are waits for the lock. " +
+		"Least and most are the acquisitions of single workers. > marks a wait that the end of the measurement cut off.")
 	byProcs := map[int][]setting{}
 	procs := p.most()
 	for _, k := range settings {
@@ -348,7 +348,7 @@ func (p *page) handover() {
 		return
 	}
 	p.say("## Hand-over")
-	p.say("The time from the call of unlock until the waiter holds the lock. The waiter has waited for 15 to 115 ms, at random. *%s* asks again and again without a pause, which is the fastest way and the most expensive one.", setnx)
+	p.say("The time from the call of unlock until the waiter holds the lock, after a random wait of 15 to 115 ms. *%s* asks without a pause: the fastest and most expensive way.", setnx)
 	for _, k := range slices.Backward(settings) { // two clients first: the goal is about them
 		where := "the waiter is of another client"
 		if k.workers == 1 {
@@ -378,8 +378,8 @@ func (p *page) handover() {
 func (p *page) crash() {
 	for _, k := range p.s.settings("crash") {
 		p.say("## The holder is killed")
-		p.say("A process that holds %d locks is killed while another one waits for all of them. A lock lasts until the end of its lease, so a good peer acquires it soon after that: "+
-			"*late* is the time from the lease's end, as the holder's side saw it, until the waiter holds the lock. It is negative if the lease was a little shorter than requested.", k.workers)
+		p.say("A process that holds %d locks is killed while another waits for all of them. "+
+			"*late* is the time from the lease's end, as the holder saw it, until the waiter holds the lock. It is negative if the lease was slightly shorter than requested.", k.workers)
 		late := func(r results.Row) (float64, bool) {
 			left, ok := r.Value("left_ms")
 			return r.P50/1000 - left, ok && r.P50 >= 0
@@ -396,8 +396,8 @@ func (p *page) crash() {
 func (p *page) renewal() {
 	for _, k := range p.s.settings("renewal") {
 		p.say("## Held locks")
-		p.say("One process holds %d locks and does nothing. *Scripts* and *commands* are the cost of one lock for the server during one lease, so that leases of any length can be compared. "+
-			"Memory is heap and stacks in use. Peers that leave renewals to their caller (redsync, redislock) are not in this table.", k.workers)
+		p.say("One process holds %d locks and does nothing. *Scripts* and *commands* are the server's cost of one lock per lease, whatever its length. "+
+			"Memory is heap and stacks in use. redsync and redislock do not renew.", k.workers)
 		var rows [][]string
 		var all []bar
 		for _, peer := range p.s.in(k) {

@@ -44,7 +44,7 @@ func (p *page) compared() {
 	p.say("## How does it compare?")
 	p.say("The p50 of an uncontended lock and unlock with 1 and 64 goroutines, and its commands. Then 64 workers in 8 processes that want one lock: " +
 		"acquisitions, p99 of the wait, [fairness](#how-was-it-measured), commands. Last, the p50 from unlock until the waiter of another client holds it.")
-	p.table([]string{"", "1", "64", "commands", "contended", "p99", "Jain", "commands", "hand-over"}, rows)
+	p.table([]string{"", "p50 of 1", "p50 of 64", "commands", "contended", "p99", "Jain", "commands", "hand-over"}, rows)
 	p.say("*rlock.Plain* is redlatch's lock in one string key, compatible with redsync, redislock and rueidislock. *rueidislock* is set to one key; its default of three is slower. *redislock* polls at the given interval.")
 	p.show("uncontended-1.svg")
 	p.show("uncontended-64.svg")
@@ -195,7 +195,7 @@ func (p *page) method() {
 		"- *>* marks a wait that the end of the measurement cut off.\n\n" +
 		"The peers promise different things. redsync is made for several independent servers and has one here. etcd provides consensus. " +
 		"Only redlatch, rueidislock, go-redisson and etcd renew leases; only redlatch and etcd queue waiters.")
-	p.say("The run also checks mutual exclusion and [lists what went wrong](benchmarks/run.md#what-went-wrong). For behaviour under faults, see [chaos.md](chaos.md).")
+	p.say("The run also checks mutual exclusion and [lists what went wrong](benchmarks/run.md#what-went-wrong).")
 }
 
 // raw names the files of tables.

@@ -135,7 +135,7 @@ func (p *page) wrong() {
 		p.say("Nothing: no peer had two holders at the same time, and none reported an error.")
 		return
 	}
-	p.say("No faults were injected here, and no lock was held for longer than its lease. So this table does not prove that a peer which is not in it is safe.")
+	p.say("No faults were injected, and no lock was held beyond its lease: a peer that is not in this table is not thereby proven safe.")
 	var rows [][]string
 	for _, e := range order {
 		rows = append(rows, []string{e.where, bold(e.peer), e.what, fmt.Sprintf("%d", seen[e])})
@@ -145,9 +145,8 @@ func (p *page) wrong() {
 
 func (p *page) peers() {
 	p.say("## What was measured")
-	p.say("Module versions are the newest that build with the Go version of this repository. Each process has one client. go-redis clients may have 64 connections. " +
-		"The peers do not promise the same. redsync is made for several independent servers and is used with one here, which costs it a goroutine for each call. " +
-		"etcd gives consensus and fencing, and shows the price of that. Only redlatch, rueidislock, go-redisson and etcd renew leases by themselves. Only etcd and redlatch queue their waiters.")
+	p.say("Module versions are the newest that build with this repository's Go version. Each process has one client; go-redis clients may have 64 connections. " +
+		"redsync uses a goroutine for each call, because it is made for several servers.")
 	var rows [][]string
 	for _, name := range p.s.peers {
 		if v := p.s.file.Fact("peer " + name); v != "" {
