@@ -48,14 +48,27 @@ func (p *page) compared() {
 	p.say("*rlock.Plain* is redlatch's lock in one string key, compatible with redsync, redislock and rueidislock. *rueidislock* is set to one key; its default of three is slower. *redislock* polls at the given interval.")
 	p.show("uncontended-1.svg")
 	p.show("uncontended-64.svg")
-	p.say("For a single goroutine the other libraries on Redis are faster: redlatch's scripts run more commands, for order among waiters, for leases that Java reads, and to refuse late requests. " +
-		"From 14 concurrent calls on, redlatch sends calls for free locks and permits together.")
+	if peer, ok := p.s.best(alone, p50, false, rival); ok && p.ahead(alone, peer, p50, false) {
+		p.say("For a single goroutine %s is the fastest: redlatch's scripts run more commands, for order among waiters, for leases that Java reads, and to refuse late requests. "+
+			"From 14 concurrent calls on, redlatch sends calls for free locks and permits together.", peer)
+	}
 	p.show("contended-8-rate.svg")
 	p.show("contended-8-p99.svg")
-	p.say("Under contention redlatch serves more, its longest waits are shorter, and every worker gets the same share. Where a peer polls, the last holder takes the free lock again while the others sleep.")
+	quick, _ := p.s.best(crowd, rate, true, rival)
+	patient, ok := p.s.best(crowd, p99, false, rival)
+	if ok && !p.ahead(crowd, quick, rate, true) && !p.ahead(crowd, patient, p99, false) {
+		p.say("Under contention redlatch serves more than any other, with shorter waits. Where a peer polls, the last holder takes the free lock again while the others sleep.")
+	}
 	p.show("handover-2.svg")
 	p.show("renewal.svg")
 	p.say("redsync and redislock do not renew.")
+}
+
+// ahead reports whether the median of a peer is better than redlatch's: higher, or lower.
+func (p *page) ahead(k setting, peer string, m metric, high bool) bool {
+	v, theirs := p.s.median(k, peer, m)
+	w, measured := p.s.median(k, ours, m)
+	return theirs && measured && v != w && (v > w) == high
 }
 
 // crowds has the semaphores, the read-write locks and the locks with an order, behind a delay: there a poll costs a round trip.
