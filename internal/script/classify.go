@@ -34,6 +34,9 @@ func passing(err error) bool {
 	return slices.ContainsFunc(refusals, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
+// saysBusy reports whether the server refused a command because it is busy with a script.
+func saysBusy(err error) bool { return err != nil && strings.Contains(err.Error(), "BUSY ") }
+
 func classify(err error) fate {
 	if err == nil || rueidis.IsRedisNil(err) || errors.Is(err, errs.ErrNotReplicated) {
 		return answered
