@@ -60,7 +60,7 @@ if there and there < 2 and (there == 1 or named) then
     end
     redis.call('ZADD', queue, -(now + OPEN), '!open')
     redis.pcall(publish, channel, '0')
-    local owner = string.match(head[1], '^%S+')
+    local owner = string.match(head[1], '^%S+') or ''
     redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner) -- to look when that is over
     return true
   end

@@ -11,7 +11,7 @@
 -- Returns the weight and the label in a text of an acquisition; nil: there is none.
 local function read_weight(text)
   if text then
-    local n, label = string.match(text, '^(%d+) ?(.*)$')
+    local n, label = string.match(text .. ' ', '^(%d+) (.-) ?$')
     return whole(n or text, 'weight of an acquisition'), label
   end
 end
