@@ -1,5 +1,5 @@
 -- Changes what Open has set: how many units there are, when the sale ends, and whether it is paused.
--- uses: clock, stock
+-- uses: clock, stock, integer
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  id of this call
@@ -32,7 +32,7 @@ local call, revision, notafter, what, value = ARGV[1], ARGV[2], tonumber(ARGV[3]
 local wrong = present({-6, 0, 0})
 if wrong then return wrong end
 local m = redis.call('HMGET', stock, 'revision', 'resizer')
-local is = tonumber(m[1])
+local is = exact(m[1])
 if not is then return {-1, -1, 0} end
 if m[2] == call then return {0, is, 1, now, gone - now} end
 if revision ~= m[1] or notafter == 0 then return {0, is, 0, now, gone - now} end
