@@ -671,6 +671,31 @@ func TestARefusalAtAConnectionsStartIsWhatTheServerSays(t *testing.T) {
 	}
 }
 
+func TestAScriptThatCannotReadAValueIsErrWrongTypeAndSaysNothingOfLua(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	r := script.NewRunner(c, slack)
+	do(t, c, "SET", "text", "nan or so")
+	for _, lua := range []string{
+		"return 1 + tonumber(redis.call('GET', KEYS[1]))", "return redis.call('GET', KEYS[1]) .. nil", "return redis.call('GET', KEYS[1]) < 1", "return nothing()",
+		"return redis.call('INCRBY', KEYS[1], 1)", "return redis.call('LLEN', KEYS[1])", "error('WRONGTYPE it is something else', 0)",
+		"return redis.error_reply('WRONGTYPE it is something else')", "return redis.call('PEXPIRE', KEYS[1], '9223372036854775807')",
+		"redis.call('ZADD', KEYS[2], 'inf', 'm') return redis.call('ZINCRBY', KEYS[2], '-inf', 'm')",
+	} {
+		_, err := r.Attempt(within(t), script.Call{Script: script.New("reads", lua), Keys: []string{"text", "z"}})
+		require.ErrorIs(t, err, errs.ErrWrongType, lua)
+		for _, word := range []string{"user_script", "attempt", "script: "} {
+			require.NotContains(t, err.Error(), word, lua)
+		}
+		_, said := saidBy(err)
+		require.True(t, said, "the server's own error is wrapped")
+	}
+	_, err := r.Attempt(within(t), script.Call{Script: script.New("refuses", "return redis.error_reply('ERR for another reason')"), Keys: []string{"text"}})
+	require.NotErrorIs(t, err, errs.ErrWrongType)
+	require.ErrorContains(t, err, "for another reason")
+}
+
 func TestEveryServersWordOnAMissingRightIsDenied(t *testing.T) {
 	lacking := script.New("lacking", "local key = KEYS[1]\nredis.call('HSET', key, 'a', 1)\nreturn redis.call(publish, 'c', redis.call('HGET', key, 'a'))\n")
 	e := redistest.Embedded(t)

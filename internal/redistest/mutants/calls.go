@@ -18,6 +18,11 @@ var ofCalls = []mutant{
 		breaks: "no script of anybody ends a process", tests: "TestACallThatReplicasConfirmIsRefusedByABusyNodeAndNoMore",
 	},
 	{
+		name: "an error of Lua that is of no class", file: "internal/script/classify.go", pkg: "internal/script",
+		old: "(r.lua || slices", new: "(slices",
+		breaks: "a value that nobody of ours writes is ErrWrongType", tests: "TestAScriptThatCannotReadAValueIsErrWrongTypeAndSaysNothingOfLua",
+	},
+	{
 		name: "a refusal that may have run", file: "internal/script/classify.go", pkg: "internal/script",
 		old: "\t\tif passing(err) {\n\t\t\treturn notRun\n", new: "\t\tif passing(err) {\n\t\t\treturn unknown\n",
 		breaks: "a refusal proves that nothing ran", tests: "TestARefusalIsRetriedForAsLongAsTheCallLasts TestRefusalsOfARealServerAreRetriedAndDoNotRun TestABusyServerIsAskedAgain",
