@@ -59,16 +59,16 @@ func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []scene {
 			waitsFor("Wait", func(ctx context.Context) error { return second(x.Wait(ctx, "k", 5)) }),
 		}
 		if o.Algorithm == ratelimit.GCRA {
-			all = append(all, does("Reserve", func(ctx context.Context) error {
+			all = append(all, act{name: "Reserve", parts: true, do: func(ctx context.Context) error {
 				r, err := x.Reserve(ctx, "k", 3)
 				if err == nil {
 					_, err = r.Cancel(ctx)
 				}
 				return err
-			}))
+			}})
 		}
 		if r != nil {
-			all = append(all, does("Cancel", func(ctx context.Context) error { return second(r.Cancel(ctx)) }))
+			all = append(all, act{name: "Cancel", parts: true, do: func(ctx context.Context) error { return second(r.Cancel(ctx)) }})
 		}
 		if o.Stored {
 			all = append(all, does("Set", func(ctx context.Context) error { return x.Set(ctx, "me") }), does("Unset", func(ctx context.Context) error { return x.Unset(ctx) }))
@@ -186,6 +186,6 @@ func TestHostileValuesOfCountersAreErrWrongType(t *testing.T) {
 	redistest.SideBySide(t, kinds, func(t *testing.T, kind string, scenes func(t *testing.T, s *stage) []scene) {
 		s := newStage(t)
 		defer s.report(t)
-		s.suffer(t, kind, scenes(t, s), redistest.Sized(40, 9, 1))
+		s.suffer(t, kind, scenes(t, s), redistest.Sized(40, 15, 1))
 	})
 }

@@ -29,7 +29,7 @@ func (s *stage) semaphores(t *testing.T) *rsemaphore.Client {
 func (s *stage) waiting(t testing.TB, what string, wait func(ctx context.Context) error, ready func() bool) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var waits sync.WaitGroup
-	waits.Go(func() { s.judge(act{what + " waiter", true, nil}, wait(ctx), 0) })
+	waits.Go(func() { s.judge(act{name: what + " waiter", waits: true}, wait(ctx), 0) })
 	redistest.Eventually(t, 10*time.Second, "a waiter", ready)
 	return func() {
 		cancel()
@@ -329,6 +329,6 @@ func TestHostileValuesOfSemaphoresAreErrWrongType(t *testing.T) {
 	redistest.SideBySide(t, kinds, func(t *testing.T, kind string, scenes func(s *stage, holder, waiter, other *rsemaphore.Client) []scene) {
 		s := newStage(t)
 		defer s.report(t)
-		s.suffer(t, strings.ToLower(kind), scenes(s, s.semaphores(t), s.semaphores(t), s.semaphores(t)), redistest.Sized(40, 9, 1))
+		s.suffer(t, strings.ToLower(kind), scenes(s, s.semaphores(t), s.semaphores(t), s.semaphores(t)), redistest.Sized(40, 15, 1))
 	})
 }

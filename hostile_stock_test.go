@@ -55,9 +55,9 @@ func stockScenes(c *stock.Client) []scene {
 			does("Resize", func(ctx context.Context) error { return x.Resize(ctx, 120) }),
 			does("SetEnd", func(ctx context.Context) error { return x.SetEnd(ctx, time.Hour) }),
 			does("OpenOrJoin", func(ctx context.Context) error { return second(x.OpenOrJoin(ctx, spec)) }),
-			does("Restore", func(ctx context.Context) error {
+			{name: "Restore", parts: true, do: func(ctx context.Context) error {
 				return second(x.Restore(ctx, func(func(stock.Entry, error) bool) {}))
-			}),
+			}},
 			does("EndSale", x.EndSale),
 			does("Delete", x.Delete),
 		}
@@ -85,5 +85,5 @@ func TestHostileValuesOfStocksAreErrWrongType(t *testing.T) {
 		defer cancel()
 		c.Close(ctx)
 	})
-	s.suffer(t, "stock", stockScenes(c), redistest.Sized(40, 3, 1))
+	s.suffer(t, "stock", stockScenes(c), redistest.Sized(40, 15, 1))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -38,6 +39,7 @@ type act struct {
 	name  string
 	waits bool // for up to patience
 	do    func(ctx context.Context) error
+	parts bool // it is several calls, or, a reservation of a limiter that is cancelled, reads its neighbours when it is gone
 }
 
 const (
@@ -163,6 +165,15 @@ func (s *stage) look(t testing.TB, name string) (all []stored) {
 		all = append(all, x)
 	}
 	return all
+}
+
+// contents are the keys of a name and what they have.
+func (s *stage) contents(t testing.TB, name string) string {
+	var b strings.Builder
+	for _, x := range s.look(t, name) {
+		fmt.Fprintf(&b, "%q %q; ", x.key, x.parts)
+	}
+	return b.String()
 }
 
 // restore has the keys of a name as they were.
@@ -348,10 +359,16 @@ func (s *stage) suffer(t *testing.T, group string, scenes []scene, every int) {
 					limit = patience
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), limit)
+				was := s.contents(t, name)
 				began := time.Now()
 				err := a.do(ctx)
 				cancel()
-				s.judge(act{group + " " + sc.state + " " + a.name, a.waits, nil}, err, time.Since(began))
+				// Others may have written where somebody waits, and a call of a Multi is one for each lock.
+				alone := !a.parts && sc.state != "queued" && sc.state != "awaited" && group != "multi"
+				if now := s.contents(t, name); alone && errors.Is(err, errs.ErrWrongType) && !errors.Is(err, errs.ErrLost) && now != was {
+					s.blame("changed: "+group+" "+sc.state+" "+a.name+fmt.Sprintf(" %.150v", numerals.ReplaceAllString(err.Error(), "N")), fmt.Sprintf("\n%.600s\n%.600s", was, now))
+				}
+				s.judge(act{group + " " + sc.state + " " + a.name, a.waits, nil, false}, err, time.Since(began))
 			}
 			end()
 			s.restore(t, name, before)
@@ -388,7 +405,7 @@ func (s *stage) report(t *testing.T) {
 }
 
 // does is an act that does not wait.
-func does(name string, do func(ctx context.Context) error) act { return act{name, false, do} }
+func does(name string, do func(ctx context.Context) error) act { return act{name: name, do: do} }
 
-// within is a wait with a limit beside the context's.
-func waitsFor(name string, do func(ctx context.Context) error) act { return act{name, true, do} }
+// waitsFor is an act that may wait, for patience.
+func waitsFor(name string, do func(ctx context.Context) error) act { return act{name: name, waits: true, do: do} }

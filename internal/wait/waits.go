@@ -26,7 +26,7 @@ type Call struct {
 	each         bool    // the calls of its group stand beside each other
 	waiter       *waiter // its own; nil: that of its group
 	listed       bool
-	told         bool // Queue.waits was called
+	told         bool  // Queue.waits was called
 	older, newer *Call // in the order in which they came
 }
 

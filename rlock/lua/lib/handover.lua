@@ -96,7 +96,11 @@ end
 -- has been left behind where the queue could not be reached; it is dropped.
 local function hand_over(lock, queue, publish, grants, now, me, over)
   while true do
-    local head = redis.call('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    -- A queue of another type keeps nobody from releasing: the owner is out of the lock already.
+    local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if head.err then
+      return nil
+    end
     local entry, ticket = head[1], tonumber(head[2])
     if not entry then
       redis.call('DEL', queue) -- stamps of nobody

@@ -333,6 +333,8 @@ end
 local function pass_on(lock, ends, queue, publish, channel, grants, now, us, released, turned)
   if type(redis.pcall('EXISTS', lock, ends, queue)) ~= 'number' or redis.call('EXISTS', queue) == 0 then -- or see emptied
     return true
+  elseif type(redis.pcall('ZCARD', queue)) ~= 'number' or type(redis.pcall('ZCARD', ends)) ~= 'number' then
+    return true -- of another type: nobody is kept from releasing, and what is released is said openly
   elseif released and emptied(lock) and others_wait(queue) and java_waits(publish, channel) then
     local from = word(queue, 'readfrom')
     if us % 8 == 0 or from and now - from >= TURN then
