@@ -408,4 +408,6 @@ func (s *stage) report(t *testing.T) {
 func does(name string, do func(ctx context.Context) error) act { return act{name: name, do: do} }
 
 // waitsFor is an act that may wait, for patience.
-func waitsFor(name string, do func(ctx context.Context) error) act { return act{name: name, waits: true, do: do} }
+func waitsFor(name string, do func(ctx context.Context) error) act {
+	return act{name: name, waits: true, do: do}
+}
