@@ -70,6 +70,10 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	}
 	a.p = s.newPermit(ctx, a.n, a.lease, a.auto)
 	defer a.unwatch()
+	var landed <-chan struct{}
+	if a.auto {
+		landed = c.engine.Announce(s.key)
+	}
 	if err := c.queue.Wait(ctx, r); err != nil {
 		if a.waits {
 			a.p.Depart(a.unanswered, a.entry)
@@ -91,6 +95,12 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	h, err := a.p.Start(added, a.auto, a.unanswered, entry)
 	if err != nil {
 		return nil, err
+	}
+	if landed != nil {
+		select {
+		case <-landed:
+		case <-ctx.Done():
+		}
 	}
 	return newPermitHandle(h), nil
 }

@@ -47,15 +47,17 @@ var (
 // server's.
 //
 // Where others find out only by a beat that a process has heartbeats (Renewed), one has to be there before anything can be taken over.
-// So one is sent at once, beside the first hold, unless the last one's key is there for so long yet that it outlasts that hold's lease:
+// So one is sent beside the first request, unless the last one's key is there for so long yet that it outlasts the lease that is asked for:
 //
 //	holder                                  the other
-//	permit granted, beat sent
+//	beat sent, permit asked for
+//	granted
 //	killed
 //	                                        sees the permit, and the beat: takes the permit over
 //
 // An interval later would be too late: who is killed in its first second would keep its permits for their lease
-// (TestWhoIsKilledAtOnceIsFollowed in rsemaphore). What is held for a shorter time than an interval sends one in Renewed and Trust.
+// (TestWhoIsKilledAtOnceIsFollowed in rsemaphore). The very first one is awaited before the permit is used: who is killed earlier had none.
+// What is held for a shorter time than an interval sends one in Renewed and Trust.
 //
 // The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
 type Heartbeats struct {
@@ -141,6 +143,7 @@ type pulse struct {
 	began  instant // and when it was confirmed
 	next   instant // when one is to be sent
 	flying bool
+	landed chan struct{} // closed when the one under way was answered or given up; nil: nobody awaits that
 	owed   bool          // one is to be sent also if nothing is held any more
 	failed bool          // the last beat failed, and that was logged
 	ends   instant       // no lease ends before this for want of beats
@@ -198,6 +201,35 @@ func (h *heart) wake(now instant, slept time.Duration) {
 	}
 }
 
+// stale reports whether a beat is to be sent that shows that there are any: none is under way, and the last one's key may end before a
+// lease of now.
+func (h *heart) stale(p *pulse, now instant) bool {
+	return h.Renewed > 0 && !p.flying && (p.beat.IsZero() || !now.Before(p.beat.Add(h.lasts()/2)))
+}
+
+// Announce sends a beat, unless there is one: a lease of key that is to be renewed is about to be asked for. Where others know of none
+// yet it returns what is closed when that one was answered, or given up; otherwise nil.
+func (e *Engine) Announce(key string) (landed <-chan struct{}) {
+	if e.heart == nil {
+		return nil
+	}
+	now, group := e.now(), SlotGroup(e.cluster, key)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := &e.heart.parts[group]
+	if e.heart.stale(p, now) && (!p.failed || !now.Before(p.next)) && e.ctx.Err() == nil {
+		p.flying = true
+		e.pulsate(group)
+	}
+	if !p.flying || !p.beat.IsZero() && now.Before(p.beat.Add(e.heart.lasts())) {
+		return nil
+	}
+	if p.landed == nil {
+		p.landed = make(chan struct{})
+	}
+	return p.landed
+}
+
 // count takes l in, and returns when the engine has to look next on its account.
 func (h *heart) count(l *Lease, now instant) instant {
 	if l.group == beatless {
@@ -210,7 +242,7 @@ func (h *heart) count(l *Lease, now instant) instant {
 		if p.next.Before(now) {
 			p.next = now.Add(h.Interval) // a hold that is short needs no beat
 		}
-		if h.Renewed > 0 && (p.beat.IsZero() || !now.Before(p.beat.Add(h.lasts()/2))) {
+		if h.stale(p, now) {
 			p.owed, p.next = true, now
 		}
 	}
@@ -282,6 +314,10 @@ func (e *Engine) pulsate(group int) {
 		e.mu.Lock()
 		p := &h.parts[group]
 		p.flying = false
+		if p.landed != nil {
+			close(p.landed)
+			p.landed = nil
+		}
 		say := err != nil && !p.failed && e.ctx.Err() == nil
 		p.failed = err != nil
 		if err == nil {

@@ -307,6 +307,17 @@ func TestTheFirstBeatIsSentBesideTheFirstHold(t *testing.T) {
 		require.Equal(t, 2*(30*time.Second+beats.Trust), s.server.Embedded.TTL(beats.Key(0)), "as long as the lease of whoever comes before the next one")
 	})
 	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
+		for range 3 {
+			s.Announce("l")
+		}
+		synctest.Wait()
+		require.True(t, s.server.Embedded.Exists(beats.Key(0)), "or before it")
+		s.take(t, "l", 30*time.Second)
+		s.Announce("l")
+		synctest.Wait()
+		require.Len(t, s.tap.calls(), 1)
+	})
+	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
 		h := s.take(t, "l", 30*time.Second)
 		require.NoError(t, s.Remove(h.Lease))
 		synctest.Wait()
