@@ -262,6 +262,24 @@ func TestPermitsThatWereHandedOverAreTakenOver(t *testing.T) {
 	})
 }
 
+func TestCallersOfLittlePatienceFollowACrashedHolder(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		dies, r := newRig(t, p.Server(), living()), newRig(t, s, living())
+		forgo(t, acquire(t, dies.c.Semaphore("s", 1), 1))
+		p.BlackHole(redistest.Up)
+		for began := time.Now(); ; time.Sleep(beat) {
+			if x, err := r.c.Semaphore("s", 1).TryAcquire(within(t), 1, beat/2, 0); err == nil {
+				release(t, x)
+				break
+			}
+			require.Less(t, time.Since(began), 20*beat)
+		}
+		p.Heal()
+	})
+}
+
 func countingGrants(t *testing.T, r *rig, handed *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -378,5 +396,62 @@ func TestAPartyThatDiesLeavesAfterThreeHeartbeats(t *testing.T) {
 		require.Less(t, time.Since(began), 4*beat)
 		require.ErrorIs(t, <-gone, rsemaphore.ErrLost)
 		p.Heal()
+	})
+}
+
+// Of each acquisition it tells base and number, of those only that a client with heartbeats renews, and all of them however many there are.
+func TestTheHoldersOfASemaphoreAreToldInParts(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		holders := func() map[string]int64 {
+			got, from, skip := map[string]int64{}, "", "0"
+			for parts := 0; ; parts++ {
+				require.Less(t, parts, 20)
+				v, err := r.redis.Do(within(t), r.redis.B().Eval().Script(source(t, "holders")).Numkeys(1).Key("k").Arg(from, skip).Build()).ToArray()
+				require.NoError(t, err)
+				for i := 2; i < len(v); i += 2 {
+					base, _ := v[i].ToString()
+					n, _ := v[i+1].AsInt64()
+					got[base] = max(got[base], n)
+				}
+				if from, _ = v[0].ToString(); from == "" {
+					return got
+				}
+				n, _ := v[1].AsInt64()
+				skip = fmt.Sprint(n)
+			}
+		}
+		base := func(n int) string { return fmt.Sprintf("abcdef\x81\x02\x00%04d", n) }
+		want := map[string]int64{}
+		put := func(end int64, ids ...string) {
+			args := []string{"ZADD", "k"}
+			for _, id := range ids {
+				args = append(args, fmt.Sprint(end), id)
+			}
+			r.must(t, args...)
+		}
+		require.Empty(t, holders())
+		now := r.now(t)
+		put(now+100*unit, base(1)+"\x00\x00\x00", base(1)+"\x00\x00\x04", base(1)+"\x00\x00\x02")
+		put(now+100*unit, base(2))
+		put(now-1, base(3)+"\x00\x00\x00")                                               // it is over
+		put(now+100*unit, "abcdef\x40\x02\x000004\x00\x00\x00")                          // Redisson's
+		put(now+100*unit, base(5)+"\xff\x00\x00", "abcdef\x81\x02\x000005", "short", "") // likewise, or nobody's
+		put(now+100*unit, "abcdef\x80\x00\x000006\x00\x00\x00")                          // without heartbeats
+		put(now+100*unit, "abcdef\x81\x02\x800007\x00\x00\x00")                          // with a lease of its own
+		want[base(1)], want[base(2)] = 5, 1
+		want["abcdef\x81\x02\x000005"] = 1
+		require.Equal(t, want, holders())
+		var same []string
+		for n := range 2500 { // more than one part of the same end
+			same = append(same, base(1000+n)+"\x00\x00\x00")
+			want[base(1000+n)] = 1
+		}
+		put(now+200*unit, same...)
+		for n := range 1500 {
+			put(now+200*unit+int64(n), base(5000+n)+"\x00\x03\xe7")
+			want[base(5000+n)] = 1000
+		}
+		require.Equal(t, want, holders())
 	})
 }

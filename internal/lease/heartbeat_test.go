@@ -418,5 +418,9 @@ func TestAHoldIsTakenOverWhenItsBeatHasNotChangedForTheTrust(t *testing.T) {
 			require.Equal(t, name == "gone" || name == "never heard of", w.taken.Load() > 0, name)
 			m.Unwatch(name)
 		}
+		time.Sleep(2 * beats.Trust)
+		taken := watched["gone"].taken.Load()
+		time.Sleep(10 * beats.Trust)
+		require.Equal(t, taken, watched["gone"].taken.Load(), "nobody waits any more, for long")
 	})
 }

@@ -59,6 +59,7 @@ type Hold struct {
 type watch struct {
 	of      Watched
 	waiters int
+	left    time.Time             // when the last of them left
 	holds   map[string]*heldSince // by owner; the goroutine's own
 }
 
@@ -85,7 +86,9 @@ func NewMonitor(r *script.Runner, interval, callTimeout time.Duration, backgroun
 		timeout: max(interval, callTimeout), runner: r, background: background, watched: map[any]*watch{}, beats: map[string]*beatSeen{}}
 }
 
-// Watch has w watched until Unwatch, under a key that is the same for all that wait for the same.
+// Watch has w watched until Unwatch, under a key that is the same for all that wait for the same. What nobody waits for any more is watched
+// for a trust longer: where each caller waits for less than that, and others come, none of them would see a hold for long enough
+// (TestCallersOfLittlePatienceFollowACrashedHolder).
 func (m *Monitor) Watch(key any, w Watched) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,12 +107,13 @@ func (m *Monitor) Watch(key any, w Watched) {
 func (m *Monitor) Unwatch(key any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if x := m.watched[key]; x.waiters == 1 {
-		delete(m.watched, key)
-	} else {
-		x.waiters--
-	}
+	x := m.watched[key]
+	x.waiters--
+	x.left = time.Now()
 }
+
+// lingers is for how many looks something is watched for which nobody waits any more.
+const lingers = 6
 
 func (m *Monitor) run(ctx context.Context) {
 	tick := time.NewTicker(m.interval)
@@ -122,7 +126,11 @@ func (m *Monitor) run(ctx context.Context) {
 		}
 		m.mu.Lock()
 		watches := make([]*watch, 0, len(m.watched))
-		for _, x := range m.watched {
+		for key, x := range m.watched {
+			if x.waiters == 0 && time.Since(x.left) > lingers*m.interval {
+				delete(m.watched, key)
+				continue
+			}
 			watches = append(watches, x)
 		}
 		if len(watches) == 0 {
