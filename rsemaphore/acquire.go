@@ -142,7 +142,9 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 	switch {
 	case a.s.c.opts.MinReplicas > 0:
 		return false
-	case !a.auto, !a.trusted(g.Sent):
+	case !a.auto:
+		return false
+	case !a.trusted(g.Sent):
 		return false
 	case time.Until(g.Sent.Add(g.Lease)) < g.Lease/2:
 		return false

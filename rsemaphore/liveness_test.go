@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -103,6 +104,37 @@ func TestWhoIsKilledAtOnceIsFollowed(t *testing.T) {
 	c.Signal(t, syscall.SIGKILL)
 	time.Sleep(3 * beat)
 	release(t, acquire(t, newRig(t, s, living()).c.Semaphore("s", 4), 4))
+}
+
+// Whoever has a permit of a client's first call, and is killed at any instant, was heard of.
+func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		p := redistest.NewProxy(t, servers[0])
+		r, other := newRig(t, p.Server(), living()), newRig(t, servers[0], living())
+		answer := make(chan struct{})
+		p.Trap(&redistest.Trap{Match: func(words []string) bool {
+			return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "redlatch_alive:") })
+		}, Fate: redistest.HoldReply, Every: true, Release: answer})
+		var has atomic.Bool
+		got := make(chan *rsemaphore.Permit, 1)
+		go func() {
+			p, err := r.c.Semaphore("s", 1).Acquire(within(t), 1)
+			if err != nil {
+				t.Error(err)
+			}
+			has.Store(true)
+			got <- p
+		}()
+		redistest.Eventually(t, 20*time.Second, "it is out", func() bool { return other.number(t, "ZCARD", "{s}:timeout") == 1 })
+		time.Sleep(beat / 2)
+		require.False(t, has.Load())
+		close(answer)
+		x := forgo(t, <-got)
+		began := time.Now()
+		release(t, x)
+		release(t, acquire(t, r.c.Semaphore("s", 1), 1)) // and no other waits
+		require.Less(t, time.Since(began), beat)
+	})
 }
 
 func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {

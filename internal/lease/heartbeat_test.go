@@ -393,10 +393,10 @@ func TestAHoldIsTakenOverWhenItsBeatHasNotChangedForTheTrust(t *testing.T) {
 			s.server.Embedded.SetTTL(key, hour)
 		}
 		hold := func(owner string, proven bool) []lease.Hold {
-			return []lease.Hold{{Owner: owner, Beat: "alive:" + owner, Trust: beats.Trust, Proven: proven}}
+			return []lease.Hold{{Owner: owner, Beat: "alive:" + strings.TrimRight(owner, "1"), Trust: beats.Trust, Proven: proven}}
 		}
 		beat("alive:dead")
-		owner := "1"
+		owner := "many"
 		watched := map[string]*waited{
 			"gone":                {holds: func() []lease.Hold { return hold("dead", true) }},
 			"never heard of":      {holds: func() []lease.Hold { return hold("silent", false) }},
