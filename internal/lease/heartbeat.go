@@ -217,7 +217,7 @@ func (e *Engine) Announce(key string) (landed <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := &e.heart.parts[group]
-	if e.heart.stale(p, now) && (!p.failed || !now.Before(p.next)) && e.ctx.Err() == nil {
+	if e.heart.stale(p, now) && !now.Before(p.next) && e.ctx.Err() == nil {
 		p.flying = true
 		e.pulsate(group)
 	}
@@ -318,8 +318,8 @@ func (e *Engine) pulsate(group int) {
 			close(p.landed)
 			p.landed = nil
 		}
-		say := err != nil && !p.failed && e.ctx.Err() == nil
-		p.failed = err != nil
+		say := err != nil && p.leases > 0 && !p.failed && e.ctx.Err() == nil
+		p.failed = err != nil && (p.failed || p.leases > 0)
 		if err == nil {
 			p.confirmed(sent, now, h.trust())
 			p.next = sent.Add(h.Interval)
