@@ -110,7 +110,9 @@ func TestWhoIsKilledAtOnceIsFollowed(t *testing.T) {
 func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		p := redistest.NewProxy(t, servers[0])
-		r, other := newRig(t, p.Server(), living()), newRig(t, servers[0], living())
+		o := living()
+		o.Heartbeat, o.CallTimeout = 5*time.Second, 5*time.Second // for so long it is awaited
+		r, other := newRig(t, p.Server(), o), newRig(t, servers[0], o)
 		answer := make(chan struct{})
 		p.Trap(&redistest.Trap{Match: func(words []string) bool {
 			return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "redlatch_alive:") })
