@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/lease"
@@ -106,36 +107,32 @@ func TestWhoIsKilledAtOnceIsFollowed(t *testing.T) {
 	release(t, acquire(t, newRig(t, s, living()).c.Semaphore("s", 4), 4))
 }
 
+// lateBeats has heartbeats be sent late.
+type lateBeats struct {
+	rueidis.Client
+	late time.Duration
+}
+
+func (c lateBeats) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if slices.ContainsFunc(cmd.Commands(), func(w string) bool { return strings.HasPrefix(w, "redlatch_alive:") }) {
+		time.Sleep(c.late)
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
 // Whoever has a permit of a client's first call, and is killed at any instant, was heard of.
 func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
-	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
-		p := redistest.NewProxy(t, servers[0])
-		o := living()
-		o.Heartbeat, o.CallTimeout = 5*time.Second, 5*time.Second // for so long it is awaited
-		r, other := newRig(t, p.Server(), o), newRig(t, servers[0], o)
-		answer := make(chan struct{})
-		p.Trap(&redistest.Trap{Match: func(words []string) bool {
-			return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "redlatch_alive:") })
-		}, Fate: redistest.HoldReply, Every: true, Release: answer})
-		var has atomic.Bool
-		got := make(chan *rsemaphore.Permit, 1)
-		go func() {
-			p, err := r.c.Semaphore("s", 1).Acquire(within(t), 1)
-			if err != nil {
-				t.Error(err)
-			}
-			has.Store(true)
-			got <- p
-		}()
-		redistest.Eventually(t, 20*time.Second, "it is out", func() bool { return other.number(t, "ZCARD", "{s}:timeout") == 1 })
-		time.Sleep(beat / 2)
-		require.False(t, has.Load())
-		close(answer)
-		x := forgo(t, <-got)
+	const late = beat / 2
+	bubbleOn(t, 1, living(), func(c rueidis.Client) rueidis.Client { return lateBeats{c, late} }, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		began := time.Now()
-		release(t, x)
-		release(t, acquire(t, r.c.Semaphore("s", 1), 1)) // and no other waits
+		p := take(t, rigs[0].c.Semaphore("s", 1), 1)
+		require.GreaterOrEqual(t, time.Since(began), late)
 		require.Less(t, time.Since(began), beat)
+		require.True(t, slices.ContainsFunc(rigs[0].keys(t), func(key string) bool { return strings.HasPrefix(key, "redlatch_alive:") }))
+		release(t, p)
+		began = time.Now()
+		release(t, take(t, rigs[0].c.Semaphore("s", 1), 1)) // and no other waits
+		require.Less(t, time.Since(began), late)
 	})
 }
 
