@@ -122,7 +122,7 @@ func (c lateBeats) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisR
 
 // Whoever has a permit of a client's first call, and is killed at any instant, was heard of.
 func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
-	const late = beat / 2
+	const late = beat / 4 // twice: the script has to be sent in full
 	bubbleOn(t, 1, living(), func(c rueidis.Client) rueidis.Client { return lateBeats{c, late} }, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		began := time.Now()
 		p := take(t, rigs[0].c.Semaphore("s", 1), 1)
