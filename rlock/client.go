@@ -30,7 +30,7 @@ type Client struct {
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
 	tenancies      tenancies
-	rechecks       rechecks
+	rechecks       wait.Rechecks[recheck]
 	observer       Observer
 	voter
 }

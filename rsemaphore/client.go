@@ -32,6 +32,7 @@ type Client struct {
 	queue     *wait.Queue
 	lane      *batch.Lane[freeRequest] // nil: calls are not shared
 	live      liveness
+	rechecks  wait.Rechecks[recheck]
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis string
 	heard                       string // the channel of grants of this process, where it is that of all keys

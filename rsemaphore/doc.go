@@ -213,6 +213,8 @@
 //
 // Without contention Acquire and Release are one script call each, two round trips, and touch no channel. With contention they are
 // two as well, or fewer, however many processes wait: the release is the acquisition of the next, and newcomers share
-// calls. What was handed over and is held for more than 10 ms has its part in one renewal more, and what has a leaseTime in one acquire. While it waits a process asks for all of its waiters once in a PollCap, 128 in a call. A permit that is out takes about
+// calls. What was handed over and is held for more than 10 ms has its part in one renewal more, and what has a leaseTime in one acquire. While it waits a process asks for all of its waiters once in a
+// PollCap, 128 in a call; where it waits for 64 semaphores and more, 64 of these are asked for in a call (not of weights, and not in a
+// Cluster). A permit that is out takes about
 // 100 bytes on the server; an acquisition of n takes n times that, and n of them are named by 14 bytes. A waiter takes about 250 bytes.
 package rsemaphore

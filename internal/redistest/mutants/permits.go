@@ -253,4 +253,14 @@ var ofPermits = []mutant{
 		old: "if kept < 0 and not all then", new: "if kept < 0 and not held then",
 		breaks: "acquisitions are released by their ids all or none", tests: "TestTheScriptsOfWeightsDoWhatTheirTablesSay",
 	},
+	{
+		name: "semaphores that are asked for together, and not stamped", file: "rsemaphore/lua/recheck.lua", pkg: "rsemaphore",
+		old: " and type(redis.pcall('ZADD', queue, -now, '!' .. ARGV[1])) == 'number' then", new: " then",
+		breaks: "a waiter that was asked for is in the queue as one that has asked", tests: "TestManySemaphoresAreAskedForTogether",
+	},
+	{
+		name: "semaphores that are asked for together, though a lease is over", file: "rsemaphore/lua/recheck.lua", pkg: "rsemaphore",
+		old: "if till and not expired(till, now) and", new: "if till and",
+		breaks: "what has changed is found as by a poll of the waiter's own", tests: "TestAQuestionForManySemaphoresSaysWhatHasChanged",
+	},
 }
