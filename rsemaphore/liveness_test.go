@@ -359,6 +359,39 @@ func TestAWaiterForPermitsThatWasCutOffForLongHasOtherIDs(t *testing.T) {
 	})
 }
 
+// Each of its questions says since when its permits surely were not out.
+func TestAWaiterThatIsHeardOfKeepsItsIDsHoweverLongItWaits(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		holder, r := newRig(t, s, living()), newRig(t, s, living())
+		x := acquire(t, holder.c.Semaphore("s", 1), 1)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		got := make(chan *rsemaphore.Permit)
+		go func() {
+			y, err := r.c.Semaphore("s", 1).Acquire(ctx, 1)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- y
+		}()
+		line := func() string {
+			v, err := holder.redis.Do(ctx, holder.redis.B().Arbitrary("ZRANGEBYSCORE", "redlatch_queue:{s}", "(0", "+inf").Build()).AsStrSlice()
+			if err != nil || len(v) != 1 {
+				return ""
+			}
+			return v[0][:13]
+		}
+		redistest.Eventually(t, 20*time.Second, "in line", func() bool { return line() != "" })
+		before := line()
+		time.Sleep(time.Minute)
+		require.Equal(t, before, line())
+		release(t, x)
+		y := <-got
+		release(t, y)
+	})
+}
+
 func TestAStoppedProcessFindsItsPermitsTakenOverWhenItRunsAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
