@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -104,5 +105,5 @@ func (o *Options) check() error {
 
 // trust is for how long after a heartbeat the client's holds last. A connection id says it in units of 10 ms.
 func (o *Options) trust() time.Duration {
-	return (3*o.Heartbeat + 10*time.Millisecond - 1).Truncate(10 * time.Millisecond)
+	return lease.TrustFor(o.Heartbeat)
 }

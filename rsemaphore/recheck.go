@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
@@ -22,10 +20,10 @@ type recheck struct {
 var recheckScript = script.Load("recheck", luaFiles, "recheck")
 
 // Recheck implements wait.Rechecker. Not in a Cluster, where the keys of a call are of one slot, and not for weights, whose leases stand
-// in a hash.
+// in a hash; nor with Liveness, which wants to know since when permits surely were not out, as of the waiter's own last question.
 func (a *acquisition) Recheck(s wait.Standing, ticket int64, answered func(same bool, left time.Duration)) bool {
 	c := a.s.c
-	if a.s.weighted || c.session.Hub.Client().Mode() == rueidis.ClientModeCluster {
+	if a.s.weighted || c.clustered || c.live.monitor != nil {
 		return false
 	}
 	c.rechecks.Add(recheck{a.s, s.Entry, ticket, answered}, c.sendRechecks)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"math"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -44,6 +46,19 @@ var (
 // before the one that was answered, that is before that one. Neither side compares its clock with the other's, or with the
 // server's.
 //
+// Where others find out only by a beat that a process has heartbeats (Renewed), one has to be there before anything can be taken over.
+// So one is sent beside the first request, unless the last one's key is there for so long yet that it outlasts the lease that is asked for:
+//
+//	holder                                  the other
+//	beat sent, permit asked for
+//	granted
+//	killed
+//	                                        sees the permit, and the beat: takes the permit over
+//
+// An interval later would be too late: who is killed in its first second would keep its permits for their lease
+// (TestWhoIsKilledAtOnceIsFollowed in rsemaphore). The very first one is awaited before the permit is used: who is killed earlier had none.
+// What is held for a shorter time than an interval sends one in Renewed and Trust.
+//
 // The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
 type Heartbeats struct {
 	Interval time.Duration // 0: none
@@ -52,7 +67,40 @@ type Heartbeats struct {
 	Key func(group int) string
 	// Value tells people something about the process.
 	Value string
+	// Renewed, if it is not 0, is the lease of what is renewed, and the beats are for that alone: a lease that is not renewed, or is
+	// shorter, ends by itself whatever becomes of the process, and others know it by its owner. A beat's key is then there for as
+	// long as any such lease.
+	Renewed time.Duration
 }
+
+// TrustFor returns for how long a process with that interval is trusted after a beat: for three of them, as a connection id says it.
+func TrustFor(interval time.Duration) time.Duration {
+	return (3*interval + trustUnit - 1).Truncate(trustUnit)
+}
+
+// lasts is for how long a beat's key is there after it.
+func (h *Heartbeats) lasts() time.Duration { return 2 * (h.Trust + h.Renewed) }
+
+// carries reports whether the beats have a say in a lease of that length.
+func (h *Heartbeats) carries(length time.Duration, auto bool) bool {
+	return h.Renewed == 0 || auto && length >= h.Renewed
+}
+
+// BeatKey is where a client of that connection id has its beats for the keys of a slot group. Groups are fixed sixteenths of the slots, not
+// nodes: all processes agree on them, though they see slots move at different times.
+func BeatKey(cluster bool, group int, id string) string {
+	if !cluster {
+		return "redlatch_alive:" + id
+	}
+	return "redlatch_alive:{" + slotGroupTags()[group] + "}:" + id
+}
+
+var slotGroupTags = sync.OnceValue(func() (tags [SlotGroups]string) {
+	for group := range tags {
+		tags[group] = SlotGroupTag(group)
+	}
+	return tags
+})
 
 // SlotGroups is the number of parts into which a Cluster's slots are divided for heartbeats. Each part has a key of its own, so that
 // a node that is down takes little more with it than its own locks, wherever slots move. The parts are fixed, not the nodes':
@@ -61,6 +109,9 @@ type Heartbeats struct {
 const SlotGroups = 16
 
 const slots = 16384
+
+// beatless is the group of leases that beats have no say in.
+const beatless = SlotGroups
 
 // SlotGroup returns the part to which a key belongs.
 func SlotGroup(cluster bool, key string) int {
@@ -92,6 +143,8 @@ type pulse struct {
 	began  instant // and when it was confirmed
 	next   instant // when one is to be sent
 	flying bool
+	landed chan struct{} // closed when the one under way was answered or given up; nil: nobody awaits that
+	owed   bool          // one is to be sent also if nothing is held any more
 	failed bool          // the last beat failed, and that was logged
 	ends   instant       // no lease ends before this for want of beats
 	slept  time.Duration // how much of the time since the beat the machine may have slept
@@ -100,12 +153,23 @@ type pulse struct {
 // trusted returns until when l may be relied on as far as beats go. A row of beats that began when l's time was over does not help
 // l (TestAHeartbeatAfterAGapBringsNothingBack).
 func (h *heart) trusted(l *Lease) instant {
+	if l.group == beatless {
+		return math.MaxInt64
+	}
 	p, trust := &h.parts[l.group], h.trust()
 	end := l.asked.Add(trust)
 	if !l.asked.Before(p.since) || p.began.Before(end) {
 		end = max(end, p.beat.Add(trust))
 	}
 	return end
+}
+
+// until is trusted, less what the machine may have slept since the last beat.
+func (h *heart) until(l *Lease) instant {
+	if l.group == beatless {
+		return math.MaxInt64
+	}
+	return h.trusted(l).Add(-h.parts[l.group].slept)
 }
 
 func (h *heart) trust() time.Duration { return h.Trust - Margin(h.Trust) }
@@ -137,14 +201,49 @@ func (h *heart) wake(now instant, slept time.Duration) {
 	}
 }
 
+// stale reports whether a beat is to be sent that shows that there are any: none is under way, and the last one's key may end before a
+// lease of now.
+func (h *heart) stale(p *pulse, now instant) bool {
+	return h.Renewed > 0 && !p.flying && (p.beat.IsZero() || !now.Before(p.beat.Add(h.lasts()/2)))
+}
+
+// Announce sends a beat, unless there is one: a lease of key that is to be renewed is about to be asked for. Where others know of none
+// yet it returns what is closed when that one was answered, or given up; otherwise nil.
+func (e *Engine) Announce(key string) (landed <-chan struct{}) {
+	if e.heart == nil {
+		return nil
+	}
+	now, group := e.now(), SlotGroup(e.cluster, key)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := &e.heart.parts[group]
+	if e.heart.stale(p, now) && !now.Before(p.next) && e.ctx.Err() == nil {
+		p.flying = true
+		e.pulsate(group)
+	}
+	if !p.flying || !p.beat.IsZero() && now.Before(p.beat.Add(e.heart.lasts())) {
+		return nil
+	}
+	if p.landed == nil {
+		p.landed = make(chan struct{})
+	}
+	return p.landed
+}
+
 // count takes l in, and returns when the engine has to look next on its account.
 func (h *heart) count(l *Lease, now instant) instant {
+	if l.group == beatless {
+		return math.MaxInt64
+	}
 	p := &h.parts[l.group]
 	if p.leases++; p.leases == 1 {
 		p.slept = 0
 		p.ends = h.trusted(l)
 		if p.next.Before(now) {
 			p.next = now.Add(h.Interval) // a hold that is short needs no beat
+		}
+		if h.stale(p, now) {
+			p.owed, p.next = true, now
 		}
 	}
 	p.ends = min(p.ends, h.trusted(l))
@@ -158,7 +257,7 @@ func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant)
 	next = now.Add(time.Hour)
 	for d := range h.parts {
 		p := &h.parts[d]
-		if p.leases == 0 {
+		if p.leases == 0 && !p.owed {
 			continue
 		}
 		if !now.Before(p.ends) {
@@ -179,8 +278,8 @@ func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant)
 				}
 			}
 		}
-		if !p.flying && !now.Before(p.next) && p.leases > 0 {
-			p.flying = true
+		if !p.flying && !now.Before(p.next) && (p.leases > 0 || p.owed) {
+			p.flying, p.owed = true, false
 			beats = append(beats, d)
 		}
 		if p.leases > 0 {
@@ -204,7 +303,7 @@ func (e *Engine) pulsate(group int) {
 		defer cancel()
 		sent := e.now()
 		_, err := e.runner.Attempt(ctx, script.Call{
-			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(2 * h.Trust), h.Value}, Patient: true,
+			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(h.lasts()), h.Value}, Patient: true,
 			Late: func(res rueidis.RedisResult) {
 				if res.Error() == nil {
 					e.heard(group, sent)
@@ -215,11 +314,16 @@ func (e *Engine) pulsate(group int) {
 		e.mu.Lock()
 		p := &h.parts[group]
 		p.flying = false
-		say := err != nil && !p.failed && e.ctx.Err() == nil
-		p.failed = err != nil
+		if p.landed != nil {
+			close(p.landed)
+			p.landed = nil
+		}
+		say := err != nil && p.leases > 0 && !p.failed && e.ctx.Err() == nil
+		p.failed = err != nil && (p.failed || p.leases > 0)
 		if err == nil {
 			p.confirmed(sent, now, h.trust())
 			p.next = sent.Add(h.Interval)
+			p.owed = false
 			if sent.Before(e.woke) {
 				p.next = now
 			} else {

@@ -31,7 +31,7 @@ func (e *Engine) View(leases []*Lease) []View {
 	e.inParts(leases, func(l *Lease) {
 		v := View{Held: l.state == registered, Since: e.time(l.start), Until: e.until(l), Renewed: e.time(l.heard), Length: l.length,
 			Auto: l.auto > 0, Failing: l.retrying}
-		if e.heart != nil {
+		if e.heart != nil && l.group != beatless {
 			v.Trust = e.heart.trust()
 		}
 		if !l.maxAt.IsZero() {
