@@ -19,8 +19,8 @@ import (
 const inspectHelp = `inspect shows who holds locks and semaphores, with what label and for how long yet, and who waits. It changes nothing.
 
 With names it asks for these: one or two calls each, with the rights that programs have. Without names it looks for what is held, by
-SCAN over all keys: in pages of --count keys, at most --rate keys a second, and at most --max names. That needs the rights +scan +type
-+hscan +strlen +getrange. --match bounds it by a glob pattern of names; the server still goes over all its keys.
+SCAN over all keys: in pages of --count keys, at most --rate keys a second, and at most --max names. That needs the right +scan, which
+programs do not need (redlatch acl --only inspect). --match bounds it by a glob pattern of names; the server still goes over all its keys.
 
 A hold without a name of its own is shown by its owner on the server. Only waiters that queue on the server are known: one for each
 process of a Reentrant lock. Waiters of a semaphore are not shown.`
