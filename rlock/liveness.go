@@ -15,23 +15,19 @@ import (
 
 // aliveKey is where a client of that connection id has its heartbeats for the keys of a slot group. Groups are fixed sixteenths of the
 // slots, not nodes: all processes agree on them, though they see slots move at different times.
-func (c *Client) aliveKey(group int, id string) string {
-	if !c.clustered {
-		return "redlatch_alive:" + id
-	}
-	return "redlatch_alive:{" + groupTags()[group] + "}:" + id
-}
-
-var groupTags = sync.OnceValue(func() (tags [lease.SlotGroups]string) {
-	for d := range tags {
-		tags[d] = lease.SlotGroupTag(d)
-	}
-	return tags
-})
+func (c *Client) aliveKey(group int, id string) string { return lease.BeatKey(c.clustered, group, id) }
 
 // aliveOf is where the holder or waiter of that id has its heartbeats for a lock; "" if it has none.
 func (c *Client) aliveOf(key, owner string) string {
 	if lease.TrustIn(owner) == 0 {
+		return ""
+	}
+	return c.saidBy(key, owner)
+}
+
+// saidBy is where the process of an owner says who it is, with heartbeats or without; "" if it is not of this library.
+func (c *Client) saidBy(key, owner string) string {
+	if !lease.Ours(owner) {
 		return ""
 	}
 	return c.aliveKey(lease.SlotGroup(c.clustered, key), owner[:36])

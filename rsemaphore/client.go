@@ -34,7 +34,8 @@ type Client struct {
 	watchdogMillis, staleMillis string
 	heard                       string // the channel of grants of this process, where it is that of all keys
 
-	observer Observer
+	observer  Observer
+	clustered bool
 }
 
 func init() { inside.Reveal(func(c *Client) *session.Session { return c.session }) }
@@ -46,8 +47,12 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{session: s, observer: o.Observer}
-	s.Start(lease.Config{Renewed: func(ctx context.Context, name string, err error) {
+	if err := session.CheckProcess(&o.Process); err != nil {
+		return nil, s.Error(err)
+	}
+	c := &Client{session: s, observer: o.Observer, clustered: h.Client().Mode() == rueidis.ClientModeCluster}
+	beats := lease.Announced(func(group int) string { return lease.BeatKey(c.clustered, group, s.ID[:idClientText]) }, o.Process)
+	s.Start(lease.Config{Heartbeats: beats, Renewed: func(ctx context.Context, name string, err error) {
 		c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
 	}}, func(ctx context.Context, name string, byMessage bool) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
@@ -76,7 +81,7 @@ func weightOf(h *session.Holding) int { return int(h.Lease.Of.(*permit).weight.L
 
 // grants is the prefix of the channels on which processes are told of what they are handed of a key.
 func (c *Client) grants(key string) string {
-	if c.session.Hub.Client().Mode() == rueidis.ClientModeCluster {
+	if c.clustered {
 		return keyname.Prefix("redlatch_grant", key) + ":"
 	}
 	return grantsOfAll

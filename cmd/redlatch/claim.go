@@ -180,7 +180,7 @@ func (j *job) holders(ctx context.Context, red *redlatch.Client) string {
 		s, err := red.Semaphores().Semaphore(j.semaphore, j.capacity).Inspect(ctx)
 		for i, h := range s.Permits {
 			if err == nil && i < 3 {
-				text += " by " + nameOf(h.Label, "", h.Client) + ","
+				text += " by " + nameOf(h.Label, h.Process, h.Client) + ","
 			}
 		}
 		return strings.TrimSuffix(text, ",")

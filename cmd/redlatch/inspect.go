@@ -99,7 +99,7 @@ func lookAtSemaphore(ctx context.Context, red *redlatch.Client, name string) (st
 	}
 	s.Capacity, s.Available, s.Held = state.Capacity, &state.Available, len(state.Permits) > 0
 	for _, h := range state.Permits {
-		s.Holders = append(s.Holders, holder{Who: nameOf(h.Label, "", nameOf(h.Client, "", h.ID)), Label: h.Label, Owner: h.ID, LeaseMS: millis(h.Lease)})
+		s.Holders = append(s.Holders, holder{Who: nameOf(h.Label, h.Process, nameOf(h.Client, "", h.ID)), Label: h.Label, Process: h.Process, Owner: h.ID, LeaseMS: millis(h.Lease)})
 	}
 	return s, nil
 }

@@ -53,7 +53,7 @@ var features = []feature{
 	},
 	{
 		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"}, channels: []string{"redisson_sc", "redlatch_barrier", latchChannel},
-		fixed: []string{"&redlatch_grant:*"}, plain: heard + " get",
+		fixed: locks.fixed, plain: heard + " get set",
 		scripts: counted + " exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan zadd zrem zcard zscore zmscore " +
 			"zcount zrange zrangebyscore zrevrangebyscore zremrangebyscore zrevrange time",
 	},

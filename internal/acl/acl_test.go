@@ -15,7 +15,7 @@ import (
 
 // packages are those whose scripts a feature runs.
 var packages = map[string][]string{
-	"locks": {"rlock", "internal/lease"}, "elections": {"rlock", "rlock/election", "internal/lease"}, "semaphores": {"rsemaphore"},
+	"locks": {"rlock", "internal/lease"}, "elections": {"rlock", "rlock/election", "internal/lease"}, "semaphores": {"rsemaphore", "internal/lease"},
 	"counters": {"rcounter"}, "limits": {"rcounter/ratelimit"}, "stocks": {"rcounter/stock"}, "packets": {"rcounter/redpacket"},
 }
 
@@ -79,7 +79,7 @@ func TestTheLinesOfTheDocumentAreThese(t *testing.T) {
 
 func TestAPrefixBoundsTheNamesAsTheyAreWritten(t *testing.T) {
 	require.Contains(t, Line("u", "a*b:", "limits"), ` ~rc:{a\*b:* ~rc:a\*b:* `)
-	require.Contains(t, Line("u", "{t}:", "semaphores"), ` ~{t}:* ~redlatch_queue:{t}:* &redisson_sc:{t}:* `)
+	require.Contains(t, Line("u", "{t}:", "semaphores"), ` ~{t}:* ~redlatch_queue:{t}:* ~redlatch_alive:* &redisson_sc:{t}:* `)
 	require.NotContains(t, Line("u", "p", "limits"), " ~p*")
 	require.Contains(t, Line("u", "", "locks"), " ~* &redisson_lock__channel:* ")
 	require.Empty(t, Line("u", "", "locks", "nothing"))

@@ -4,10 +4,13 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -20,6 +23,7 @@ var (
 
 	beatScript = script.Load("heartbeat", lua, "heartbeat_beat")
 	lookScript = script.Load("look at a heartbeat", lua, "heartbeat_look")
+	announcing = script.Plain("set")
 )
 
 // Heartbeats let others take over from a process that is gone before its leases are over, and take nothing from a process that is
@@ -45,14 +49,33 @@ var (
 // server's.
 //
 // The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
+//
+// Beats without Trust say who the process is and no more: no hold ends for want of them, nobody takes anything over, and none is
+// logged that fails. The first is sent a second after the first hold, in the background, for holds of any length; so nothing waits for
+// it, and a program that holds something once, for less, sends none.
 type Heartbeats struct {
 	Interval time.Duration // 0: none
-	Trust    time.Duration
+	Trust    time.Duration // 0: they tell who it is
 	// Key is where the beats for the keys of one slot group (see SlotGroup) go.
 	Key func(group int) string
 	// Value tells people something about the process.
 	Value string
 }
+
+// Announced are the beats of a process that has no others.
+func Announced(key func(group int) string, who string) Heartbeats {
+	return Heartbeats{Interval: announceEvery, Key: key, Value: who}
+}
+
+const (
+	announceEvery = 10 * time.Minute
+	announceFor   = 2 * announceEvery
+	announceFrom  = time.Second // after the first hold
+	announceAgain = time.Minute // after one that failed: the user may lack the right
+)
+
+// forever is later than everything.
+const forever = instant(1<<63 - 1)
 
 // SlotGroups is the number of parts into which a Cluster's slots are divided for heartbeats. Each part has a key of its own, so that
 // a node that is down takes little more with it than its own locks, wherever slots move. The parts are fixed, not the nodes':
@@ -69,6 +92,21 @@ func SlotGroup(cluster bool, key string) int {
 	}
 	return int(keyname.Slot(key)) * SlotGroups / slots
 }
+
+// BeatKey is the key of a process's beats for a part: id is that of its connection, or what is known of it.
+func BeatKey(cluster bool, group int, id string) string {
+	if !cluster {
+		return "redlatch_alive:" + id
+	}
+	return "redlatch_alive:{" + groupTags()[group] + "}:" + id
+}
+
+var groupTags = sync.OnceValue(func() (tags [SlotGroups]string) {
+	for d := range tags {
+		tags[d] = SlotGroupTag(d)
+	}
+	return tags
+})
 
 // SlotGroupTag returns a hash tag of the slots of a part, the same for all processes.
 func SlotGroupTag(group int) string {
@@ -87,6 +125,7 @@ type heart struct {
 
 type pulse struct {
 	leases int
+	met    bool    // there has been one
 	beat   instant // before the last confirmed beat was sent
 	since  instant // before the first of the unbroken row of beats to which that belongs was sent
 	began  instant // and when it was confirmed
@@ -100,6 +139,9 @@ type pulse struct {
 // trusted returns until when l may be relied on as far as beats go. A row of beats that began when l's time was over does not help
 // l (TestAHeartbeatAfterAGapBringsNothingBack).
 func (h *heart) trusted(l *Lease) instant {
+	if h.Trust == 0 {
+		return forever
+	}
 	p, trust := &h.parts[l.group], h.trust()
 	end := l.asked.Add(trust)
 	if !l.asked.Before(p.since) || p.began.Before(end) {
@@ -108,17 +150,30 @@ func (h *heart) trusted(l *Lease) instant {
 	return end
 }
 
+// trust is 0 if nothing depends on the beats: the margin of nothing is nothing.
 func (h *heart) trust() time.Duration { return h.Trust - Margin(h.Trust) }
+
+// first is when a beat is to be sent, if none is due before, because something is held from now on.
+func (h *heart) first(p *pulse, now instant) instant {
+	switch {
+	case h.Trust > 0:
+		return now.Add(h.Interval) // a hold that is short needs no beat
+	case p.met:
+		return now
+	}
+	p.met = true
+	return now.Add(announceFrom)
+}
 
 // confirmed notes that a beat sent at sent was confirmed at now.
 func (p *pulse) confirmed(sent, now instant, trust time.Duration) {
-	broken := now.After(p.beat.Add(trust))
+	broken := trust > 0 && now.After(p.beat.Add(trust))
 	p.beat = max(p.beat, sent)
 	if broken {
 		p.since, p.began = sent, now
 		p.ends = 0 // to be found anew: leases may be over, and were not looked at yet
 	} else {
-		p.ends = max(p.ends, p.beat.Add(trust))
+		p.ends = max(p.ends, p.beat.Add(trust)) // forever without trust
 	}
 }
 
@@ -144,7 +199,7 @@ func (h *heart) count(l *Lease, now instant) instant {
 		p.slept = 0
 		p.ends = h.trusted(l)
 		if p.next.Before(now) {
-			p.next = now.Add(h.Interval) // a hold that is short needs no beat
+			p.next = h.first(p, now)
 		}
 	}
 	p.ends = min(p.ends, h.trusted(l))
@@ -203,19 +258,25 @@ func (e *Engine) pulsate(group int) {
 		ctx, cancel := context.WithTimeout(e.ctx, h.Interval)
 		defer cancel()
 		sent := e.now()
-		_, err := e.runner.Attempt(ctx, script.Call{
+		call := script.Call{
 			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(2 * h.Trust), h.Value}, Patient: true,
 			Late: func(res rueidis.RedisResult) {
 				if res.Error() == nil {
 					e.heard(group, sent)
 				}
 			},
-		})
+		}
+		if h.Trust == 0 { // others look at the value alone
+			call = script.Call{Script: announcing, Keys: call.Keys, Patient: true, Command: func(b rueidis.Builder) rueidis.Completed {
+				return b.Set().Key(key).Value(h.Value).Px(announceFor).Build()
+			}}
+		}
+		_, err := e.runner.Attempt(ctx, call)
 		now := e.now()
 		e.mu.Lock()
 		p := &h.parts[group]
 		p.flying = false
-		say := err != nil && !p.failed && e.ctx.Err() == nil
+		say := err != nil && !p.failed && e.ctx.Err() == nil && h.Trust > 0
 		p.failed = err != nil
 		if err == nil {
 			p.confirmed(sent, now, h.trust())
@@ -225,6 +286,8 @@ func (e *Engine) pulsate(group int) {
 			} else {
 				p.slept = 0
 			}
+		} else if h.Trust == 0 {
+			p.next = now.Add(announceAgain)
 		} else {
 			p.next = now.Add(min(max(h.Interval/10, time.Millisecond), 250*time.Millisecond))
 		}
@@ -282,4 +345,31 @@ func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
 	b.expiry, _ = v[0].AsInt64()
 	b.Value, _ = v[1].ToString()
 	return b, nil
+}
+
+// mostAsked is how many processes Processes asks about.
+const mostAsked = 100
+
+// Processes returns the values of the last beats of these keys: who the processes are, for people. What cannot be read is left out, and what
+// is more than a hundred.
+func Processes(ctx context.Context, r *script.Runner, keys []string) map[string]string {
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	keys = keys[:min(len(keys), mostAsked)]
+	who := make([]string, len(keys))
+	var each errgroup.Group
+	each.SetLimit(16)
+	for i, key := range keys {
+		each.Go(func() error {
+			b, _ := Look(ctx, r, key) // without the right to look it is not known
+			who[i] = b.Value
+			return nil
+		})
+	}
+	each.Wait()
+	found := make(map[string]string, len(keys))
+	for i, key := range keys {
+		found[key] = who[i]
+	}
+	return found
 }
