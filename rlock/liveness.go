@@ -18,6 +18,14 @@ func (c *Client) aliveOf(key, owner string) string {
 	if lease.TrustIn(owner) == 0 {
 		return ""
 	}
+	return c.saidBy(key, owner)
+}
+
+// saidBy is where the process of an owner says who it is, with heartbeats or without; "" if it is not of this library.
+func (c *Client) saidBy(key, owner string) string {
+	if !lease.Ours(owner) {
+		return ""
+	}
 	return c.aliveKey(lease.SlotGroup(c.clustered, key), owner[:36])
 }
 

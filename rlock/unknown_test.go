@@ -51,7 +51,7 @@ func keys(t *testing.T, c rueidis.Client) []string {
 	t.Helper()
 	k, err := c.Do(within(t), c.B().Keys().Pattern("*").Build()).AsStrSlice()
 	require.NoError(t, err)
-	return k
+	return redistest.Objects(k)
 }
 
 func TestALostAcquireReplyCountsOnce(t *testing.T) {

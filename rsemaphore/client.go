@@ -52,9 +52,12 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := session.CheckProcess(&o.Process); err != nil {
+		return nil, s.Error(err)
+	}
 	c := &Client{session: s, observer: o.Observer, clustered: h.Client().Mode() == rueidis.ClientModeCluster}
 	beats := o.heartbeats(c)
-	if beats.Interval > 0 {
+	if beats.Trust > 0 {
 		s.PollCap = min(s.PollCap, beats.Interval) // permits are seen from when they are granted, not from when their waiter hears of it
 	}
 	s.Start(lease.Config{Heartbeats: beats, Renewed: func(ctx context.Context, name string, err error) {
@@ -64,7 +67,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
 	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
 	c.heard = grantsOfAll + s.ID
-	if c.live.party = s.WatchdogTimeout; beats.Interval > 0 {
+	if c.live.party = s.WatchdogTimeout; beats.Trust > 0 {
 		c.live = liveness{beats.Trust, lease.NewMonitor(s.Runner, beats.Interval, s.CallTimeout, s.Background)}
 	}
 	c.lane = newLane(c)

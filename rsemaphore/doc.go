@@ -174,8 +174,9 @@
 //	{P<name>}:timeout   zset    the permits out: id of 16 bytes -> the end of its lease, server ms
 //	{P<name>}:notes     hash    ours: labels, and what a Resize says; missing without either
 //	redlatch_queue:{P<name>}    zset    ours: waiters, while there are any, and a minute
-//	redlatch_alive:<first 18 of the connectionID>  string  ours: with Liveness; ends two WatchdogTimeouts and two trusts after the last
-//	                                    heartbeat; in a Cluster one for each sixteenth of the slots
+//	redlatch_alive:<Holder.Client>      string  ours: Options.Process, for 20 min after it was last written; with Liveness the heartbeats, until
+//	                                    two WatchdogTimeouts and two trusts after the last; in a Cluster
+//	                                    redlatch_alive:{<tag>}:<Holder.Client>, one for each sixteenth of the slots
 //	redisson_sc:{P<name>}       channel, the number available at each release that leaves nobody in the queue
 //	redlatch_grant:<connectionID>       channel of a process; in a Cluster redlatch_grant:{P<name>}:<connectionID>
 //	redlatch_grant:redisson_sc:{P<name>}  channel to which a process subscribes together with redisson_sc:{P<name>}; nothing is

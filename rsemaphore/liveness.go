@@ -35,20 +35,17 @@ type liveness struct {
 	monitor *lease.Monitor // nil: permits last for their leases
 }
 
-// beatID is how the key of a client's heartbeats names it: as much of its connection id as the ids of its permits have.
-const beatID = len("01234567-89ab-8def")
-
 // leased marks the base of permits with a leaseTime of their own, in the first byte of its number.
 const leased = 0x80
 
 // heartbeats are those of the client.
 func (o *Options) heartbeats(c *Client) lease.Heartbeats {
 	trust := lease.TrustFor(o.Heartbeat)
+	key := func(group int) string { return lease.BeatKey(c.clustered, group, c.session.ID[:idClientText]) }
 	if !o.Liveness || trust >= c.session.WatchdogTimeout {
-		return lease.Heartbeats{}
+		return lease.Announced(key, o.Process)
 	}
-	return lease.Heartbeats{Interval: o.Heartbeat, Trust: trust, Value: "permits", Renewed: c.session.WatchdogTimeout,
-		Key: func(group int) string { return lease.BeatKey(c.clustered, group, c.session.ID[:beatID]) }}
+	return lease.Heartbeats{Interval: o.Heartbeat, Trust: trust, Value: o.Process, Renewed: c.session.WatchdogTimeout, Key: key}
 }
 
 // watch has the permits looked at whose semaphore this one waits for, until it leaves.
@@ -101,7 +98,7 @@ func (w watchedPermits) Holds(ctx context.Context) ([]lease.Hold, error) {
 	var holds []lease.Hold
 	for base, n := range numbers {
 		client := idClient(idOf(base, 0))
-		if client == s.c.session.ID[:beatID] {
+		if client == s.c.session.ID[:idClientText] {
 			continue
 		}
 		holds = append(holds, lease.Hold{Owner: base + decimal(n), Beat: lease.BeatKey(s.c.clustered, group, client),

@@ -139,16 +139,24 @@ func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
 func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for name, x := range map[string]struct {
-		order string
-		more  []string
+	for _, x := range []struct {
+		name, order string
+		more        []string
 	}{
-		"off":    {"take 1", nil},
-		"leased": {"lease 1", []string{beat.String()}}, // it has some, and they have no say in a permit with a lease of its own
+		{"off", "take 1", nil},
+		{"leased", "lease 1", []string{beat.String()}}, // it has some, and they have no say in a permit with a lease of its own
 	} {
+		name := x.name
 		c := user(t, s, name, x.more...)
 		say(t, c, x.order)
 		require.Equal(t, "got", c.Line(t))
+		if name == "off" { // it says who it is, and that is no heartbeat: nobody goes by when it ends, or ended
+			eye := s.Client(t)
+			redistest.Eventually(t, time.Minute, "the key of Options.Process", func() bool {
+				keys, err := eye.Do(within(t), eye.B().Keys().Pattern("redlatch_alive:*").Build()).AsStrSlice()
+				return err == nil && len(keys) > 0
+			})
+		}
 		c.Signal(t, syscall.SIGKILL)
 	}
 	r := newRig(t, s, living())

@@ -44,6 +44,9 @@ type Options struct {
 	Liveness bool
 	// Heartbeat is the interval between heartbeats. 50 ms to 10 s. Defaults to 1 s.
 	Heartbeat time.Duration
+	// Process is what Inspect shows of this process from a second after it first held something. It costs a call every ten minutes while
+	// anything is held. Every user that may read the keys can see it. At most 256 bytes of UTF-8. Defaults to "host:pid".
+	Process string
 	// Observer is called with what happens, for metrics and traces. Defaults to none.
 	Observer Observer
 	// Logger gets a line when a permit is lost or forgotten, when the server does not answer those who wait, and if it evicts keys when its

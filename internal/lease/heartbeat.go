@@ -4,12 +4,13 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -22,6 +23,7 @@ var (
 
 	beatScript = script.Load("heartbeat", lua, "heartbeat_beat")
 	lookScript = script.Load("look at a heartbeat", lua, "heartbeat_look")
+	announcing = script.Plain("set")
 )
 
 // Heartbeats let others take over from a process that is gone before its leases are over, and take nothing from a process that is
@@ -60,9 +62,13 @@ var (
 // What is held for a shorter time than an interval sends one in Renewed and Trust.
 //
 // The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
+//
+// Beats without Trust say who the process is and no more: no hold ends for want of them, nobody takes anything over, and none is
+// logged that fails. The first is sent a second after the first hold, in the background, for holds of any length; so nothing waits for
+// it, and a program that holds something once, for less, sends none.
 type Heartbeats struct {
 	Interval time.Duration // 0: none
-	Trust    time.Duration
+	Trust    time.Duration // 0: they tell who it is
 	// Key is where the beats for the keys of one slot group (see SlotGroup) go.
 	Key func(group int) string
 	// Value tells people something about the process.
@@ -101,6 +107,21 @@ var slotGroupTags = sync.OnceValue(func() (tags [SlotGroups]string) {
 	}
 	return tags
 })
+
+// Announced are the beats of a process that has no others.
+func Announced(key func(group int) string, who string) Heartbeats {
+	return Heartbeats{Interval: announceEvery, Key: key, Value: who}
+}
+
+const (
+	announceEvery = 10 * time.Minute
+	announceFor   = 2 * announceEvery
+	announceFrom  = time.Second // after the first hold
+	announceAgain = time.Minute // after one that failed: the user may lack the right
+)
+
+// forever is later than everything.
+const forever = instant(1<<63 - 1)
 
 // SlotGroups is the number of parts into which a Cluster's slots are divided for heartbeats. Each part has a key of its own, so that
 // a node that is down takes little more with it than its own locks, wherever slots move. The parts are fixed, not the nodes':
@@ -153,8 +174,8 @@ type pulse struct {
 // trusted returns until when l may be relied on as far as beats go. A row of beats that began when l's time was over does not help
 // l (TestAHeartbeatAfterAGapBringsNothingBack).
 func (h *heart) trusted(l *Lease) instant {
-	if l.group == beatless {
-		return math.MaxInt64
+	if h.Trust == 0 || l.group == beatless {
+		return forever
 	}
 	p, trust := &h.parts[l.group], h.trust()
 	end := l.asked.Add(trust)
@@ -167,22 +188,34 @@ func (h *heart) trusted(l *Lease) instant {
 // until is trusted, less what the machine may have slept since the last beat.
 func (h *heart) until(l *Lease) instant {
 	if l.group == beatless {
-		return math.MaxInt64
+		return forever
 	}
 	return h.trusted(l).Add(-h.parts[l.group].slept)
 }
 
+// trust is 0 if nothing depends on the beats: the margin of nothing is nothing.
 func (h *heart) trust() time.Duration { return h.Trust - Margin(h.Trust) }
+
+// first is when a beat is to be sent, if none is due before, because something is held from now on.
+func (h *heart) first(p *pulse, now instant) instant {
+	switch {
+	case h.Trust > 0:
+		return now.Add(h.Interval) // a hold that is short needs no beat
+	case p.next == 0: // there has been none
+		return now.Add(announceFrom)
+	}
+	return now
+}
 
 // confirmed notes that a beat sent at sent was confirmed at now.
 func (p *pulse) confirmed(sent, now instant, trust time.Duration) {
-	broken := now.After(p.beat.Add(trust))
+	broken := trust > 0 && now.After(p.beat.Add(trust))
 	p.beat = max(p.beat, sent)
 	if broken {
 		p.since, p.began = sent, now
 		p.ends = 0 // to be found anew: leases may be over, and were not looked at yet
 	} else {
-		p.ends = max(p.ends, p.beat.Add(trust))
+		p.ends = max(p.ends, p.beat.Add(trust)) // forever without trust
 	}
 }
 
@@ -210,7 +243,7 @@ func (h *heart) stale(p *pulse, now instant) bool {
 // Announce sends a beat, unless there is one: a lease of key that is to be renewed is about to be asked for. Where others know of none
 // yet it returns what is closed when that one was answered, or given up; otherwise nil.
 func (e *Engine) Announce(key string) (landed <-chan struct{}) {
-	if e.heart == nil {
+	if e.heart == nil || e.heart.Renewed == 0 {
 		return nil
 	}
 	now, group := e.now(), SlotGroup(e.cluster, key)
@@ -233,14 +266,14 @@ func (e *Engine) Announce(key string) (landed <-chan struct{}) {
 // count takes l in, and returns when the engine has to look next on its account.
 func (h *heart) count(l *Lease, now instant) instant {
 	if l.group == beatless {
-		return math.MaxInt64
+		return forever
 	}
 	p := &h.parts[l.group]
 	if p.leases++; p.leases == 1 {
 		p.slept = 0
 		p.ends = h.trusted(l)
 		if p.next.Before(now) {
-			p.next = now.Add(h.Interval) // a hold that is short needs no beat
+			p.next = h.first(p, now)
 		}
 		if h.stale(p, now) {
 			p.owed, p.next = true, now
@@ -302,14 +335,20 @@ func (e *Engine) pulsate(group int) {
 		ctx, cancel := context.WithTimeout(e.ctx, h.Interval)
 		defer cancel()
 		sent := e.now()
-		_, err := e.runner.Attempt(ctx, script.Call{
+		call := script.Call{
 			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(h.lasts()), h.Value}, Patient: true,
 			Late: func(res rueidis.RedisResult) {
 				if res.Error() == nil {
 					e.heard(group, sent)
 				}
 			},
-		})
+		}
+		if h.Trust == 0 { // others look at the value alone
+			call = script.Call{Script: announcing, Keys: call.Keys, Patient: true, Command: func(b rueidis.Builder) rueidis.Completed {
+				return b.Set().Key(key).Value(h.Value).Px(announceFor).Build()
+			}}
+		}
+		_, err := e.runner.Attempt(ctx, call)
 		now := e.now()
 		e.mu.Lock()
 		p := &h.parts[group]
@@ -318,7 +357,7 @@ func (e *Engine) pulsate(group int) {
 			close(p.landed)
 			p.landed = nil
 		}
-		say := err != nil && p.leases > 0 && !p.failed && e.ctx.Err() == nil
+		say := err != nil && p.leases > 0 && !p.failed && e.ctx.Err() == nil && h.Trust > 0
 		p.failed = err != nil && (p.failed || p.leases > 0)
 		if err == nil {
 			p.confirmed(sent, now, h.trust())
@@ -329,6 +368,8 @@ func (e *Engine) pulsate(group int) {
 			} else {
 				p.slept = 0
 			}
+		} else if h.Trust == 0 {
+			p.next = now.Add(announceAgain)
 		} else {
 			p.next = now.Add(min(max(h.Interval/10, time.Millisecond), 250*time.Millisecond))
 		}
@@ -386,4 +427,31 @@ func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
 	b.expiry, _ = v[0].AsInt64()
 	b.Value, _ = v[1].ToString()
 	return b, nil
+}
+
+// mostAsked is how many processes Processes asks about.
+const mostAsked = 100
+
+// Processes returns the values of the last beats of these keys: who the processes are, for people. What cannot be read is left out, and what
+// is more than a hundred.
+func Processes(ctx context.Context, r *script.Runner, keys []string) map[string]string {
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	keys = keys[:min(len(keys), mostAsked)]
+	who := make([]string, len(keys))
+	var each errgroup.Group
+	each.SetLimit(16)
+	for i, key := range keys {
+		each.Go(func() error {
+			b, _ := Look(ctx, r, key) // without the right to look it is not known
+			who[i] = b.Value
+			return nil
+		})
+	}
+	each.Wait()
+	found := make(map[string]string, len(keys))
+	for i, key := range keys {
+		found[key] = who[i]
+	}
+	return found
 }

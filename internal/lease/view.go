@@ -107,7 +107,7 @@ func (e *Engine) State() State {
 	if !e.woke.IsZero() {
 		s.Slept = e.time(e.woke)
 	}
-	if e.heart != nil {
+	if e.heart != nil && e.heart.Trust > 0 {
 		s.Heartbeat = e.heart.Interval
 		for i := range e.heart.parts {
 			p := &e.heart.parts[i]
