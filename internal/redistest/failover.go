@@ -201,7 +201,7 @@ func join(t testing.TB, nodes []*Server) bool {
 			if time.Now().After(end) {
 				return false
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // it takes two seconds
 		}
 	}
 	return true
@@ -266,7 +266,9 @@ func tryAsk(t testing.TB, addr string, args ...string) (string, error) {
 }
 
 func answer(addr string, args ...string) (m rueidis.RedisMessage, err error) {
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+	o := small(addr)
+	o.ForceSingleClient, o.DisableCache = true, true
+	c, err := rueidis.NewClient(o)
 	if err != nil {
 		return m, err
 	}

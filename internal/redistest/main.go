@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"testing"
@@ -43,5 +44,6 @@ func Main(m *testing.M, roles map[string]func() error) {
 	if !said {
 		flag.Set("test.parallel", strconv.Itoa(waiters))
 	}
+	debug.SetGCPercent(400) // a test lives shortly, and has little
 	os.Exit(m.Run())
 }

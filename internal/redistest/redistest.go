@@ -118,14 +118,20 @@ func NeedServer(t testing.TB) {
 	}
 }
 
-// Option is the client configuration that reaches s; change it before use where a test needs to.
+// Option is the client configuration that reaches s; change it before use where a test needs to. Its connections have less memory than
+// rueidis gives them, over a megabyte: a test makes many, and much of its time went into that.
 func (s *Server) Option() rueidis.ClientOption {
-	o := rueidis.ClientOption{InitAddress: s.Addrs, DialCtxFn: s.dial}
+	o := small(s.Addrs...)
+	o.DialCtxFn = s.dial
 	o.Sentinel.MasterSet = s.set
 	if s.Embedded != nil {
 		o.ForceSingleClient, o.DisableCache = true, true // miniredis has neither CLUSTER nor CLIENT TRACKING
 	}
 	return o
+}
+
+func small(addrs ...string) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: addrs, ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10, RingScaleEachConn: 8}
 }
 
 // Client connects with s.Option and closes with the test.
