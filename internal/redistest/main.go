@@ -45,5 +45,8 @@ func Main(m *testing.M, roles map[string]func() error) {
 		flag.Set("test.parallel", strconv.Itoa(waiters))
 	}
 	debug.SetGCPercent(400) // a test lives shortly, and has little
-	os.Exit(m.Run())
+	reusing = true
+	status := m.Run()
+	endUnused()
+	os.Exit(status)
 }
