@@ -379,7 +379,10 @@ func open(t *testing.T, server *redistest.Server, o redlatch.Options) *redlatch.
 	}
 	red, err := redlatch.Open(server.Option(), o)
 	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
+	t.Cleanup(func() {
+		runtime.GC() // so that Close waits for nothing that the test has dropped
+		red.Close(context.Background())
+	})
 	return red
 }
 

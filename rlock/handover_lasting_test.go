@@ -13,6 +13,7 @@ import (
 
 // TestAHandedOverHoldLastsAsLongAsAnyOther: its time counts from the grant, not from when the waiter last looked.
 func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
+	t.Parallel()
 	const want = 2 * time.Second
 	for _, x := range []struct {
 		name  string
@@ -53,20 +54,22 @@ func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
 // and goes.
 func TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	o := rlock.Options{WatchdogTimeout: 2 * time.Second}
-	holder, waiter := newRig(t, s, o).warmUp(t), newRig(t, s, o).warmUp(t)
-	h := lock(t, holder.locks.Reentrant("l"), within(t))
-	w := queueUp(t, s.Client(t), waiter.locks.Reentrant("l").WithLease(time.Minute), within(t), 1)
-	released := time.Now()
-	require.NoError(t, h.Unlock(within(t)))
-	got := <-w
-	require.NoError(t, got.err)
-	inner := lock(t, waiter.locks.Reentrant("l"), got.hold.Context(within(t)))
-	require.NoError(t, inner.Unlock(within(t)))
-	redistest.Eventually(t, 20*time.Second, "raised to the full", func() bool { return got.hold.Until().Sub(released) > 50*time.Second })
-	require.NoError(t, got.hold.Err())
-	require.NoError(t, got.hold.Unlock(within(t)))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		o := rlock.Options{WatchdogTimeout: 2 * time.Second}
+		holder, waiter := newRig(t, s, o).warmUp(t), newRig(t, s, o).warmUp(t)
+		h := lock(t, holder.locks.Reentrant("l"), within(t))
+		w := queueUp(t, s.Client(t), waiter.locks.Reentrant("l").WithLease(time.Minute), within(t), 1)
+		released := time.Now()
+		require.NoError(t, h.Unlock(within(t)))
+		got := <-w
+		require.NoError(t, got.err)
+		inner := lock(t, waiter.locks.Reentrant("l"), got.hold.Context(within(t)))
+		require.NoError(t, inner.Unlock(within(t)))
+		redistest.Eventually(t, 20*time.Second, "raised to the full", func() bool { return got.hold.Until().Sub(released) > 50*time.Second })
+		require.NoError(t, got.hold.Err())
+		require.NoError(t, got.hold.Unlock(within(t)))
+	})
 }
 
 // TestWaitingForLongCostsNoMoreCalls: how long a waiter stood in the queue is no age of its hold.

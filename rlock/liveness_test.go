@@ -111,6 +111,7 @@ func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T)
 }
 
 func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		o := living()
@@ -177,6 +178,7 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 // What another program sets as the value of its plain mutex may be any text, and one in sixteen random ones has the digit
 // of our version at its place.
 func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		r := newRig(t, s, living())
@@ -203,6 +205,7 @@ func isNotAcquired(err error) bool {
 
 // A holder that is cut off from the server stops before anybody can take over, though its lease has minutes to go.
 func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		var wg sync.WaitGroup
@@ -250,39 +253,41 @@ func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
 // owner: whoever saw the old one without heartbeats would take the lock from it at once.
 func TestAWaiterThatWasCutOffForLongIsAnotherOwner(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	holder, other, cut := newRig(t, s, living()), newRig(t, s, living()), newRig(t, p.Server(), living())
-	h := lock(t, holder.locks.Reentrant("l"), within(t))
-	ctx, cancel := context.WithCancel(within(t))
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if h, err := cut.locks.Reentrant("l").WithLabel("cut").Lock(ctx); err == nil {
-			h.Unlock(within(t))
-		}
-	})
-	defer wg.Wait()
-	defer cancel()
-	waits := func() (owner rlock.Owner) {
-		redistest.Eventually(t, 20*time.Second, "in the queue", func() bool {
-			state, err := holder.locks.Reentrant("l").Inspect(within(t))
-			for _, w := range state.Waiters {
-				if w.Owner.Label() == "cut" {
-					owner = w.Owner
-				}
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		holder, other, cut := newRig(t, s, living()), newRig(t, s, living()), newRig(t, p.Server(), living())
+		h := lock(t, holder.locks.Reentrant("l"), within(t))
+		ctx, cancel := context.WithCancel(within(t))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if h, err := cut.locks.Reentrant("l").WithLabel("cut").Lock(ctx); err == nil {
+				h.Unlock(within(t))
 			}
-			return err == nil && owner != ""
 		})
-		return owner
-	}
-	before := waits()
-	p.Hold(redistest.Down)
-	require.NoError(t, h.Unlock(within(t))) // to who is cut off
-	h = lock(t, other.locks.Reentrant("l"), within(t))
-	p.Heal()
-	redistest.Eventually(t, 20*time.Second, "another owner", func() bool { return waits() != before })
-	require.NoError(t, h.Err())
-	require.NoError(t, h.Unlock(within(t)))
+		defer wg.Wait()
+		defer cancel()
+		waits := func() (owner rlock.Owner) {
+			redistest.Eventually(t, 20*time.Second, "in the queue", func() bool {
+				state, err := holder.locks.Reentrant("l").Inspect(within(t))
+				for _, w := range state.Waiters {
+					if w.Owner.Label() == "cut" {
+						owner = w.Owner
+					}
+				}
+				return err == nil && owner != ""
+			})
+			return owner
+		}
+		before := waits()
+		p.Hold(redistest.Down)
+		require.NoError(t, h.Unlock(within(t))) // to who is cut off
+		h = lock(t, other.locks.Reentrant("l"), within(t))
+		p.Heal()
+		redistest.Eventually(t, 20*time.Second, "another owner", func() bool { return waits() != before })
+		require.NoError(t, h.Err())
+		require.NoError(t, h.Unlock(within(t)))
+	})
 }
 
 // outage has the waiter behind p be without an answer for longer than its heartbeats are trusted.
@@ -294,6 +299,7 @@ func outage(p *redistest.Proxy) {
 
 // It is another owner then, and the queue knows only those that ask for a place.
 func TestAFairWaiterThatWasCutOffForLongQueuesAnewAndIsHandedTheLock(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -319,6 +325,7 @@ func TestAFairWaiterThatWasCutOffForLongQueuesAnewAndIsHandedTheLock(t *testing.
 }
 
 func TestAWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -367,6 +374,7 @@ func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
 
 // A thousand locks cost what one does, and short holds nothing.
 func TestOneHeartbeatServesAllLocks(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		r := newRig(t, s, living())

@@ -336,6 +336,7 @@ func kill(t *testing.T, s *redistest.Server) {
 
 func TestAnyMinorityOfServersMayFail(t *testing.T) {
 	redistest.SkipShort(t)
+	t.Parallel()
 	for fate := range fates {
 		for _, n := range []int{3, 5} {
 			t.Run(fmt.Sprint(fate, " of ", n), func(t *testing.T) {
@@ -463,6 +464,7 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 }
 
 func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers election) {
 		p, other := servers.process(t, steady), servers.process(t, steady)
 		q := p.lock(t, "q")
@@ -488,6 +490,7 @@ func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
 }
 
 func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers election) {
 		for _, srv := range servers {
 			srv.Restart(t)
@@ -519,6 +522,7 @@ func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
 // The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote of
 // the second would make two holders.
 func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
+	t.Parallel()
 	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
 		"as it is":           func(l *rlock.Lock) *rlock.Lock { return l },
 		"planted: no uptime": rlock.PlantNoUptimeRule,
@@ -604,7 +608,7 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 	for w := range 4 {
 		p := servers.behindProxies(t, quick)
 		wg.Go(func() {
-			for i := range 40 {
+			for i := range redistest.Sized(15, 15, 40) {
 				name := fmt.Sprint("q", w, "-", i)
 				q := p.lock(t, name)
 				lose := rand.Perm(3)[:1+rand.IntN(3)]
@@ -631,8 +635,10 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 }
 
 func TestCrossingVotesMakeProgress(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers election) {
-		const processes, each, rounds = 4, 3, 12
+		const processes, each = 4, 3
+		rounds := redistest.Sized(4, 6, 12)
 		var inside atomic.Int32
 		var wg sync.WaitGroup
 		began := time.Now()
@@ -698,46 +704,47 @@ func TestAWaiterOfAQuorumIsWokenByTheRelease(t *testing.T) {
 // Each takes the vote that is left and gives it back, which the others hear.
 func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
 	t.Parallel()
-	servers := embedded(t, 3)
-	var held []*rlock.Hold
-	for _, s := range servers[:2] {
-		held = append(held, lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t)))
-	}
-	o := rlock.Options{WatchdogTimeout: time.Second, PollCap: 10 * time.Second}
-	const waiters = 4
-	got := make(chan error, waiters)
-	for range waiters {
-		p := servers.process(t, o)
-		done := pass(t, p.lock(t, "q"))
-		go func() { got <- <-done }()
-	}
-	for _, s := range servers {
-		c := s.Client(t)
-		redistest.Eventually(t, 20*time.Second, "all listen", func() bool {
-			n, err := c.Do(within(t), c.B().PubsubNumsub().Channel("redisson_lock__channel:{q}").Build()).ToArray()
-			if err != nil || len(n) != 2 {
-				return false
-			}
-			count, _ := n[1].AsInt64()
-			return count == waiters
+	simulated(t, 3, func(t *testing.T, servers election) {
+		var held []*rlock.Hold
+		for _, s := range servers[:2] {
+			held = append(held, lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t)))
+		}
+		o := rlock.Options{WatchdogTimeout: time.Second, PollCap: 10 * time.Second}
+		const waiters = 4
+		got := make(chan error, waiters)
+		for range waiters {
+			p := servers.process(t, o)
+			done := pass(t, p.lock(t, "q"))
+			go func() { got <- <-done }()
+		}
+		for _, s := range servers {
+			c := s.Client(t)
+			redistest.Eventually(t, 20*time.Second, "all listen", func() bool {
+				n, err := c.Do(within(t), c.B().PubsubNumsub().Channel("redisson_lock__channel:{q}").Build()).ToArray()
+				if err != nil || len(n) != 2 {
+					return false
+				}
+				count, _ := n[1].AsInt64()
+				return count == waiters
+			})
+		}
+		c := servers[2].Client(t)
+		redistest.Eventually(t, 20*time.Second, "they sleep", func() bool {
+			before := scriptCalls(t, c)
+			time.Sleep(500 * time.Millisecond)
+			return scriptCalls(t, c)-before < 25
 		})
-	}
-	c := servers[2].Client(t)
-	redistest.Eventually(t, 20*time.Second, "they sleep", func() bool {
-		before := scriptCalls(t, c)
-		time.Sleep(500 * time.Millisecond)
-		return scriptCalls(t, c)-before < 25
+		released := time.Now()
+		for _, h := range held {
+			require.NoError(t, h.Unlock(within(t)))
+		}
+		for range waiters {
+			require.NoError(t, <-got)
+		}
+		t.Logf("all served in %v", time.Since(released))
+		require.Less(t, time.Since(released), 8*time.Second, "woken, not by their polls")
+		servers.empty(t, "q")
 	})
-	released := time.Now()
-	for _, h := range held {
-		require.NoError(t, h.Unlock(within(t)))
-	}
-	for range waiters {
-		require.NoError(t, <-got)
-	}
-	t.Logf("all served in %v", time.Since(released))
-	require.Less(t, time.Since(released), 8*time.Second, "woken, not by their polls")
-	servers.empty(t, "q")
 }
 
 // Of thirty processes that wait for a Quorum all but one would be refused, if all asked each server after each release; and what
@@ -746,7 +753,7 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 	servers := started(t, 3)
 	t.Parallel()
 	servers.voting(t)
-	const processes, each = 12, 40
+	const processes, each = 12, 25
 	var all []*process
 	for range processes {
 		all = append(all, servers.process(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: steady.CallTimeout}))
@@ -787,6 +794,7 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 
 // The vote that it got is given back, which that server does not confirm.
 func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers election) {
 		for _, s := range servers[:2] {
 			h := lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t))

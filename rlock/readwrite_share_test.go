@@ -180,25 +180,27 @@ func (r *rig) spendBudget(t testing.TB, name string) {
 // two, and so on.
 func TestAHungReaderDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
-	hung := lock(t, a.locks.ReadWrite("l").Read(), within(t))
-	rw := b.locks.ReadWrite("l")
-	writer := acquiring(t, rw.Write())
-	redistest.Eventually(t, 30*time.Second, "the writer waits", func() bool { return a.inLine(t, "l") == 1 })
-	for range 3 {
-		h := lock(t, rw.Read(), within(t)) // its ctx ends before the lease does
-		select {
-		case <-writer:
-			t.Fatal("a writer beside a reader")
-		default:
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
+		hung := lock(t, a.locks.ReadWrite("l").Read(), within(t))
+		rw := b.locks.ReadWrite("l")
+		writer := acquiring(t, rw.Write())
+		redistest.Eventually(t, 30*time.Second, "the writer waits", func() bool { return a.inLine(t, "l") == 1 })
+		for range 3 {
+			h := lock(t, rw.Read(), within(t)) // its ctx ends before the lease does
+			select {
+			case <-writer:
+				t.Fatal("a writer beside a reader")
+			default:
+			}
+			require.NoError(t, h.Unlock(within(t)))
 		}
-		require.NoError(t, h.Unlock(within(t)))
-	}
-	require.NoError(t, hung.Unlock(within(t)))
-	g := <-writer
-	require.NoError(t, g.err)
-	require.NoError(t, g.hold.Unlock(within(t)))
+		require.NoError(t, hung.Unlock(within(t)))
+		g := <-writer
+		require.NoError(t, g.err)
+		require.NoError(t, g.hold.Unlock(within(t)))
+	})
 }
 
 // TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock: what is shared is never what is being given back.
@@ -260,6 +262,7 @@ func TestAGrantedReaderHasItsTimeoutKey(t *testing.T) {
 
 // A writer that queues is passed by those only that come within the window of the last answer which said that none does.
 func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		rw, theirs := rigs[0].locks.ReadWrite("l"), rigs[1].locks.ReadWrite("l")
@@ -281,6 +284,7 @@ func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
 }
 
 func TestAReaderDoesNotPassAWriterOfItsProcess(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		rw := rigs[0].locks.ReadWrite("l")

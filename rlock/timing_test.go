@@ -41,6 +41,7 @@ func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redis
 }
 
 func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		l := rigs[0].locks.Reentrant("l")
 		ctx := context.Background()
@@ -65,10 +66,11 @@ func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
 }
 
 func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		h := lock(t, rigs[0].locks.Reentrant("l"), ctx)
-		for range 200 {
+		for range redistest.Sized(30, 30, 200) {
 			time.Sleep(time.Minute)
 			_, err := rigs[1].locks.Reentrant("l").TryLock(ctx, 0, 0)
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
@@ -79,6 +81,7 @@ func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
 }
 
 func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var times []time.Time
 	o := rlock.Options{Observer: heeding(rlock.EventRenewed, func(rlock.Event) {
@@ -109,6 +112,7 @@ func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
 }
 
 func TestADeadServerIsNoticedAtTheLocalDeadlineBeforeAnybodyElseCanAcquire(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
 		ctx := h.Context(context.Background())
@@ -126,6 +130,7 @@ func TestADeadServerIsNoticedAtTheLocalDeadlineBeforeAnybodyElseCanAcquire(t *te
 }
 
 func TestAnOutageShorterThanTheLeaseIsSurvived(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
 		for range 50 {
@@ -140,6 +145,7 @@ func TestAnOutageShorterThanTheLeaseIsSurvived(t *testing.T) {
 }
 
 func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{PollCap: time.Hour}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		first, err := rigs[0].locks.Reentrant("l").TryLock(ctx, 0, 20*time.Second)
@@ -155,6 +161,7 @@ func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
 
 // A return before its Unlock must not turn the deferred Close(context.Background()) of a main into one that never returns.
 func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("forgetful"), context.Background())
 		began := time.Now()
@@ -168,6 +175,7 @@ func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) 
 }
 
 func TestCloseNamesReleasesThatWereNotConfirmed(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
 		s.Embedded.SetError("LOADING Redis is loading the dataset in memory")
@@ -182,6 +190,7 @@ func TestCloseNamesReleasesThatWereNotConfirmed(t *testing.T) {
 // Whoever has waited has left the line when its call returns, and so come back no sooner: a crowd of callers with little patience
 // would fill the line with what nobody wants any more.
 func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, all []*rig) {
 		held, err := all[0].locks.Fair("x").Lock(context.Background())
 		require.NoError(t, err)
@@ -198,6 +207,7 @@ func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
 }
 
 func TestARefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
+	t.Parallel()
 	var refused atomic.Int32
 	o := rlock.Options{WatchdogTimeout: 30 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
 		if errors.Is(e.Err, rlock.ErrDenied) {

@@ -20,7 +20,7 @@ func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
 		if kind == "Read" {
 			asks = other.locks.ReadWrite(kind).Write()
 		}
-		const d = 1500 * time.Millisecond
+		const d = 700 * time.Millisecond
 		h := lock(t, of(r.locks, kind), within(t))
 		at := time.Now()
 		require.NoError(t, h.UnlockAfter(within(t), d))
@@ -175,6 +175,7 @@ func TestUnlockAfterOfWhatIsLost(t *testing.T) {
 
 // Whatever becomes of the call, the lock is taken until its time; in the end it is free.
 func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -193,6 +194,7 @@ func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
 }
 
 func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
+	t.Parallel()
 	for kind, of := range kindOf {
 		simulated(t, 1, func(t *testing.T, servers election) {
 			r, other := newRig(t, servers[0], living()), newRig(t, servers[0], living())

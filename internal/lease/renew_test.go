@@ -26,7 +26,8 @@ import (
 // anew meanwhile, it would run everything several times, and answer nothing in time.
 func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
 	redistest.SkipShort(t)
-	const batches, rounds = 36, 6
+	t.Parallel()
+	const batches, rounds = 36, 4
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
 		for i := range batches * lease.BatchSize {
@@ -50,6 +51,7 @@ func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
 }
 
 func TestALateReplyCountsFromItsOwnSend(t *testing.T) {
+	t.Parallel()
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the call that was sent since is answered before it: %v", answered), func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
@@ -92,6 +94,7 @@ func TestALateReplyCountsFromItsOwnSend(t *testing.T) {
 
 // The call is given up after half of what was left, and sent anew a quarter of a second later: the reply comes in between.
 func TestALateReplyCountsFromItsOwnSendThoughNothingWasSentSince(t *testing.T) {
+	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
 		h := s.take(t, "l", term)
@@ -108,6 +111,7 @@ func TestALateReplyCountsFromItsOwnSendThoughNothingWasSentSince(t *testing.T) {
 }
 
 func TestALateReplyThatFindsNothingEndsTheLease(t *testing.T) {
+	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		time.Sleep(5 * time.Second)
@@ -239,6 +243,7 @@ func TestACallThatHasItsKeysTrackedHasFewOfThem(t *testing.T) {
 
 // A permit for many is many records: what bounds a call is those. One that has more than a call may have is renewed by itself.
 func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
+	t.Parallel()
 	const leases, each = 100, 400
 	inShop(t, func(t *testing.T, s *shop) {
 		for i := range leases {
@@ -266,6 +271,7 @@ func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
 
 // They are lined up once: nothing is done about them until a call is answered.
 func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
+	t.Parallel()
 	const leases = 2 * lease.MaxFlights * lease.BatchSize
 	inShop(t, func(t *testing.T, s *shop) {
 		for i := range leases {
@@ -289,6 +295,7 @@ func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
 }
 
 func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
+	t.Parallel()
 	const batches, spell = 60, 25 * time.Millisecond
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
@@ -307,6 +314,7 @@ func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
 }
 
 func TestAnExtendCountsFromBeforeItsSend(t *testing.T) {
+	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		s.tap.delay(300 * time.Millisecond)

@@ -139,6 +139,7 @@ func TestCommandCallsCountCommandsInsideScripts(t *testing.T) {
 }
 
 func TestAServerIsHandedOnAsIfItWereNew(t *testing.T) {
+	redistest.EndUnused()
 	var first, second string
 	ctx := context.Background()
 	t.Run("a test leaves one", func(t *testing.T) {
