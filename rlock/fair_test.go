@@ -97,7 +97,6 @@ func TestAFairWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 }
 
 func TestDeadFairWaitersCostTheirPatienceTogether(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		const pollCap = 500 * time.Millisecond

@@ -188,7 +188,6 @@ func TestWaitersAreWokenThoughTheirSubscriptionIsKilledAtTheRelease(t *testing.T
 
 // rueidis sends what was awaiting its reply again, unasked, when a connection's lifetime ends.
 func TestNothingIsCountedOrReleasedTwiceWhenRueidisRunsAScriptTwice(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)

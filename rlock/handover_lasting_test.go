@@ -13,7 +13,6 @@ import (
 
 // TestAHandedOverHoldLastsAsLongAsAnyOther: its time counts from the grant, not from when the waiter last looked.
 func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
-	t.Parallel()
 	const want = 2 * time.Second
 	for _, x := range []struct {
 		name  string
@@ -53,7 +52,6 @@ func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
 // TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease: the raise is not yet due when a re-entry that is renewed comes
 // and goes.
 func TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		o := rlock.Options{WatchdogTimeout: 2 * time.Second}
@@ -82,7 +80,7 @@ func TestWaitingForLongCostsNoMoreCalls(t *testing.T) {
 	least := math.Inf(1) // of several runs: what a busy machine delays is asked for again
 	for range 5 {
 		before := redistest.CommandCalls(t, c)
-		x.run(t, within(t), 400)
+		x.run(t, within(t), 250)
 		after := redistest.CommandCalls(t, c)
 		least = min(least, float64(serverCommands(before, after))/float64(len(x.order)))
 		if least <= 20 {

@@ -89,7 +89,6 @@ func TestAReadWriteLockIsNotJoined(t *testing.T) {
 }
 
 func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})

@@ -145,7 +145,6 @@ func TestEveryKindExcludes(t *testing.T) {
 }
 
 func TestEveryKindIsRenewedAndLost(t *testing.T) {
-	t.Parallel()
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
 			simulated(t, 1, func(t *testing.T, servers election) {

@@ -111,7 +111,6 @@ func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T)
 }
 
 func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		o := living()
@@ -178,7 +177,6 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 // What another program sets as the value of its plain mutex may be any text, and one in sixteen random ones has the digit
 // of our version at its place.
 func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		r := newRig(t, s, living())
@@ -205,7 +203,6 @@ func isNotAcquired(err error) bool {
 
 // A holder that is cut off from the server stops before anybody can take over, though its lease has minutes to go.
 func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		var wg sync.WaitGroup
@@ -252,7 +249,6 @@ func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
 // A waiter that was handed the lock while it was cut off, and lost it again to one that watched, comes back as another
 // owner: whoever saw the old one without heartbeats would take the lock from it at once.
 func TestAWaiterThatWasCutOffForLongIsAnotherOwner(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -299,7 +295,6 @@ func outage(p *redistest.Proxy) {
 
 // It is another owner then, and the queue knows only those that ask for a place.
 func TestAFairWaiterThatWasCutOffForLongQueuesAnewAndIsHandedTheLock(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -325,7 +320,6 @@ func TestAFairWaiterThatWasCutOffForLongQueuesAnewAndIsHandedTheLock(t *testing.
 }
 
 func TestAWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -374,7 +368,6 @@ func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
 
 // A thousand locks cost what one does, and short holds nothing.
 func TestOneHeartbeatServesAllLocks(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		r := newRig(t, s, living())

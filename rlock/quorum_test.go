@@ -336,7 +336,6 @@ func kill(t *testing.T, s *redistest.Server) {
 
 func TestAnyMinorityOfServersMayFail(t *testing.T) {
 	redistest.SkipShort(t)
-	t.Parallel()
 	for fate := range fates {
 		for _, n := range []int{3, 5} {
 			t.Run(fmt.Sprint(fate, " of ", n), func(t *testing.T) {
@@ -464,7 +463,6 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 }
 
 func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
-	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers election) {
 		p, other := servers.process(t, steady), servers.process(t, steady)
 		q := p.lock(t, "q")
@@ -490,7 +488,6 @@ func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
 }
 
 func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
-	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers election) {
 		for _, srv := range servers {
 			srv.Restart(t)
@@ -522,7 +519,6 @@ func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
 // The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote of
 // the second would make two holders.
 func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
-	t.Parallel()
 	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
 		"as it is":           func(l *rlock.Lock) *rlock.Lock { return l },
 		"planted: no uptime": rlock.PlantNoUptimeRule,
@@ -635,7 +631,6 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 }
 
 func TestCrossingVotesMakeProgress(t *testing.T) {
-	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers election) {
 		const processes, each = 4, 3
 		rounds := redistest.Sized(4, 6, 12)
@@ -703,7 +698,6 @@ func TestAWaiterOfAQuorumIsWokenByTheRelease(t *testing.T) {
 
 // Each takes the vote that is left and gives it back, which the others hear.
 func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
-	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers election) {
 		var held []*rlock.Hold
 		for _, s := range servers[:2] {
@@ -753,7 +747,7 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 	servers := started(t, 3)
 	t.Parallel()
 	servers.voting(t)
-	const processes, each = 12, 25
+	const processes, each = 12, 40
 	var all []*process
 	for range processes {
 		all = append(all, servers.process(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: steady.CallTimeout}))
@@ -794,7 +788,6 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 
 // The vote that it got is given back, which that server does not confirm.
 func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
-	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers election) {
 		for _, s := range servers[:2] {
 			h := lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t))
@@ -833,6 +826,7 @@ func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {
 	h = nil
 	redistest.Eventually(t, 20*time.Second, "its channel is closed", func() bool {
 		collect()
+		time.Sleep(20 * time.Millisecond) // it is asked over and over
 		select {
 		case <-done:
 			return true

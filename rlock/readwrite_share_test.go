@@ -179,7 +179,6 @@ func (r *rig) spendBudget(t testing.TB, name string) {
 // TestAHungReaderDoesNotStopTheOthers: a writer waits for it, and readers for the writer. They are let in after a poll, again after
 // two, and so on.
 func TestAHungReaderDoesNotStopTheOthers(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
@@ -262,7 +261,6 @@ func TestAGrantedReaderHasItsTimeoutKey(t *testing.T) {
 
 // A writer that queues is passed by those only that come within the window of the last answer which said that none does.
 func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
-	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		rw, theirs := rigs[0].locks.ReadWrite("l"), rigs[1].locks.ReadWrite("l")
@@ -284,7 +282,6 @@ func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
 }
 
 func TestAReaderDoesNotPassAWriterOfItsProcess(t *testing.T) {
-	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		rw := rigs[0].locks.ReadWrite("l")

@@ -130,7 +130,6 @@ func TestLosersAndReentriesNeverShortenTheLease(t *testing.T) {
 }
 
 func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], rlock.Options{})
 		l := r.locks.Reentrant("l")
@@ -148,7 +147,6 @@ func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
 }
 
 func TestTheWatchdogHoldsAndStopsAtUnlock(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		const lease = 3 * time.Second
 		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: lease})
@@ -308,7 +306,6 @@ func TestTheWatchdogNoticesThatTheKeyWent(t *testing.T) {
 }
 
 func TestOneBadKeyDoesNotHideTheOthersFromTheWatchdog(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 3 * time.Second})
 		good, bad := lock(t, r.locks.Reentrant("good"), within(t)), lock(t, r.locks.Reentrant("bad"), within(t))
@@ -720,7 +717,6 @@ func TestUnlockUnderAContextOfTheHoldIsNotCutShort(t *testing.T) {
 
 // The lease that was asked for last may be the longest, and whatever was done or lost since, the server may have it.
 func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
-	t.Parallel()
 	for name, longer := range map[string]func(*testing.T, *rlock.Lock, *rlock.Hold){
 		"Extend": func(t *testing.T, _ *rlock.Lock, h *rlock.Hold) { require.NoError(t, h.Extend(within(t), time.Minute)) },
 		"re-entry": func(t *testing.T, l *rlock.Lock, h *rlock.Hold) {

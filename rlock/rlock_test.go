@@ -146,10 +146,9 @@ func newLoggedRig(t testing.TB, s *redistest.Server, o rlock.Options) (*rig, *re
 	return newRig(t, s, o), log
 }
 
-// collect has the garbage collector run, and gives time to what it starts. It is called over and over.
 func collect() {
 	runtime.GC()
-	time.Sleep(20 * time.Millisecond)
+	runtime.Gosched()
 }
 
 // pass has somebody wait for the lock and let go of it again, and says how that went.

@@ -368,7 +368,6 @@ func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
 }
 
 func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		var done atomic.Int32
@@ -506,7 +505,6 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 }
 
 func TestALateReplyDoesNotTakeTheLockFromUnderItsRelease(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p, direct := redistest.NewProxy(t, s), s.Client(t)

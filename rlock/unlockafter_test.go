@@ -175,7 +175,6 @@ func TestUnlockAfterOfWhatIsLost(t *testing.T) {
 
 // Whatever becomes of the call, the lock is taken until its time; in the end it is free.
 func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
-	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -194,7 +193,6 @@ func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
 }
 
 func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
-	t.Parallel()
 	for kind, of := range kindOf {
 		simulated(t, 1, func(t *testing.T, servers election) {
 			r, other := newRig(t, servers[0], living()), newRig(t, servers[0], living())

@@ -311,7 +311,6 @@ func TestTheMarginIsSmallAndGrowsWithTheLease(t *testing.T) {
 }
 
 func TestALeaseThatAllowsForDriftIsTrustedForLess(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		for length, off := range map[time.Duration]time.Duration{term: 302 * time.Millisecond, time.Second: 15 * time.Millisecond} {
 			h := newLease("l" + length.String())
@@ -325,7 +324,6 @@ func TestALeaseThatAllowsForDriftIsTrustedForLess(t *testing.T) {
 }
 
 func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		sent := time.Now()
 		time.Sleep(2 * time.Second) // the round trip
@@ -353,7 +351,6 @@ func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
 }
 
 func TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := newLease("l")
 		require.False(t, s.Add(h.Lease, time.Now(), time.Now().Add(-term+lease.Margin(term)), term, true, 0))
@@ -364,7 +361,6 @@ func TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered(t *testing.T) {
 }
 
 func TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		s.tap.delay(300 * time.Millisecond)
 		start := time.Now()
@@ -384,7 +380,6 @@ func TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre(t *testing.T) {
 }
 
 func TestARenewalInFlightMovesNothing(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		letGo := s.tap.hold()
 		h := s.take(t, "l", term)
@@ -407,7 +402,6 @@ func TestARenewalInFlightMovesNothing(t *testing.T) {
 }
 
 func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
-	t.Parallel()
 	for _, verdict := range []string{"renewed", "gone"} {
 		t.Run(verdict, func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
@@ -438,7 +432,6 @@ func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
 }
 
 func TestNotHeldEndsThatLeaseAtOnceAndNoOther(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
 		a, b, c := s.take(t, "a", term), s.take(t, "b", term), s.take(t, "c", term)
@@ -459,7 +452,6 @@ func TestNotHeldEndsThatLeaseAtOnceAndNoOther(t *testing.T) {
 }
 
 func TestWhatIsNotKnownIsAskedAgainUntilTheDeadline(t *testing.T) {
-	t.Parallel()
 	for _, trouble := range []string{"of one key", "of the server", "of the network"} {
 		for _, mended := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, mended: %v", trouble, mended), func(t *testing.T) {
@@ -517,7 +509,6 @@ func TestWhatIsNotKnownIsAskedAgainUntilTheDeadline(t *testing.T) {
 }
 
 func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		for _, most := range []time.Duration{5 * time.Second, 100 * time.Second} {
 			start := time.Now()
@@ -538,7 +529,6 @@ func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
 }
 
 func TestWhoeverRemovesALeaseIsToldThatMaxHoldEndedIt(t *testing.T) {
-	t.Parallel()
 	for name, length := range map[string]time.Duration{"before its deadline": term, "at its deadline": 4 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
@@ -562,7 +552,6 @@ func TestWhoeverRemovesALeaseIsToldThatMaxHoldEndedIt(t *testing.T) {
 }
 
 func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
 		h := newLease("l")
@@ -588,7 +577,6 @@ func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
 // The lease of WithLease, of a lock that was handed over and that somebody re-enters before it was raised: the renewal
 // that is due must ask for the longer one.
 func TestAReentryBeforeTheRaiseDoesNotForgetTheLeaseOfTheHoldItEnters(t *testing.T) {
-	t.Parallel()
 	const written, short = 4 * time.Second, 2 * time.Second
 	for _, left := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it ends before the raise: %v", left), func(t *testing.T) {
@@ -620,7 +608,6 @@ func TestAReentryBeforeTheRaiseDoesNotForgetTheLeaseOfTheHoldItEnters(t *testing
 }
 
 func TestAConfirmationOnlyMovesTheDeadlineForward(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		sent := time.Now()
 		h := newLease("l")
@@ -640,7 +627,6 @@ func TestAConfirmationOnlyMovesTheDeadlineForward(t *testing.T) {
 }
 
 func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		a, b := s.take(t, "a", time.Hour), s.take(t, "b", time.Hour)
 		manual := newLease("m")
@@ -671,7 +657,6 @@ func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
 // The connection that tracks comes up, or loses everything, just after a lease was asked about that was a little young
 // for it and went with another.
 func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		fixed, auto := newLease("fixed"), s.take(t, "auto", term)
 		s.grant(t, fixed, term)
@@ -696,7 +681,6 @@ func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T
 
 // A look reads the short lease; before its answer is there, an Extend is confirmed.
 func TestALookFromBeforeAConfirmationTakesNothingOffIt(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := newLease("l")
 		s.grant(t, h, term)
@@ -717,7 +701,6 @@ func TestALookFromBeforeAConfirmationTakesNothingOffIt(t *testing.T) {
 }
 
 func TestAConfirmationFromBeforeALookDoesNotHideWhatItFound(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := newLease("l")
 		s.grant(t, h, term)
@@ -738,7 +721,6 @@ func TestAConfirmationFromBeforeALookDoesNotHideWhatItFound(t *testing.T) {
 }
 
 func TestAHintAboutEverythingIsAlsoOneAboutALeaseThatWasAskedAboutEarly(t *testing.T) {
-	t.Parallel()
 	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
 		s.take(t, "a", term)
 		time.Sleep(8 * time.Millisecond)
@@ -758,7 +740,6 @@ func TestAHintAboutEverythingIsAlsoOneAboutALeaseThatWasAskedAboutEarly(t *testi
 }
 
 func TestLeasesOfTheSameLeaseTravelTogether(t *testing.T) {
-	t.Parallel()
 	const leases, periods = 1000, 10
 	const calls = (leases + lease.BatchSize - 1) / lease.BatchSize
 	inShop(t, func(t *testing.T, s *shop) {
@@ -789,7 +770,6 @@ func TestLeasesOfTheSameLeaseTravelTogether(t *testing.T) {
 }
 
 func TestLeasesTakenAtAnyTimeStillShareTheirCalls(t *testing.T) {
-	t.Parallel()
 	const leases, periods = 1000, 5
 	inShop(t, func(t *testing.T, s *shop) {
 		for i := range leases {
@@ -804,7 +784,6 @@ func TestLeasesTakenAtAnyTimeStillShareTheirCalls(t *testing.T) {
 }
 
 func TestAJumpOfTheWallClockForcesARenewalAndNothingElse(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var ahead atomic.Int64
 		synctest.Wait()
@@ -857,7 +836,6 @@ func (s *shop) asleep(ahead *atomic.Int64, d time.Duration) {
 
 // A fixed lease that is not over yet when the machine wakes, and the long one of an Extend, end when the server ends them.
 func TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger(t *testing.T) {
-	t.Parallel()
 	const nap = 10 * time.Second
 	for _, x := range []struct {
 		name    string
@@ -900,7 +878,6 @@ func TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger(t *testin
 }
 
 func TestAStepOfTheWallClockEndsNoHoldAndIsForgottenWhenTheServerHasAnswered(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var ahead atomic.Int64
 		synctest.Wait()
@@ -936,7 +913,6 @@ func TestAStepOfTheWallClockEndsNoHoldAndIsForgottenWhenTheServerHasAnswered(t *
 
 // A renewal under way when the machine falls asleep: its answer says what was true before.
 func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var ahead atomic.Int64
 		wall := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -969,7 +945,6 @@ func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
 }
 
 func TestStopEndsWhatIsLeft(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		a, b := s.take(t, "a", term), s.take(t, "b", term)
 		require.NoError(t, s.Remove(b.Lease))
@@ -984,7 +959,6 @@ func TestStopEndsWhatIsLeft(t *testing.T) {
 }
 
 func TestStopDoesNotWaitForAServerThatDoesNotAnswer(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		letGo := s.tap.hold()
@@ -1121,7 +1095,6 @@ func TestNothingRunsOnceASilentServerHasBeenGivenUp(t *testing.T) {
 }
 
 func TestEndAllLetsGoOfNothing(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		s.EndAll(errs.ErrClosed)
@@ -1262,7 +1235,6 @@ func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 }
 
 func TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var looks atomic.Int32
 		s.SetWall(func() time.Time { looks.Add(1); return time.Now() })

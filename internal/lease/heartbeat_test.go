@@ -33,7 +33,6 @@ const between = 300 * time.Millisecond
 const hour = 3 * time.Hour
 
 func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
-	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		start := time.Now()
 		h := s.take(t, "l", hour)
@@ -60,7 +59,6 @@ func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
 }
 
 func TestAServerThatIsSlowerThanTheBeatsEndsNoHold(t *testing.T) {
-	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", hour)
 		time.Sleep(beats.Interval + between)
@@ -81,7 +79,6 @@ func TestAServerThatIsSlowerThanTheBeatsEndsNoHold(t *testing.T) {
 
 // A process may die before its second beat, which would give the key an end, too.
 func TestAHeartbeatHasAnEndFromTheFirstOn(t *testing.T) {
-	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		s.take(t, "l", hour)
 		seen := 0
@@ -99,7 +96,6 @@ func TestAHeartbeatHasAnEndFromTheFirstOn(t *testing.T) {
 
 // The others have counted its sleep as time without a beat.
 func TestAfterASleepABeatIsSentAtOnceAndTrustIsShorterUntilIt(t *testing.T) {
-	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		var ahead atomic.Int64
 		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
@@ -127,7 +123,6 @@ func TestAfterASleepABeatIsSentAtOnceAndTrustIsShorterUntilIt(t *testing.T) {
 }
 
 func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
-	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		time.Sleep(time.Minute) // beats of before do not count
 		asked := time.Now()
@@ -149,7 +144,6 @@ func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
 
 // While another hold keeps the beats going, one that was asked for long ago is trusted like all: a process that saw it saw the beats.
 func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
-	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		asked := time.Now()
 		s.take(t, "other", hour)
@@ -167,7 +161,6 @@ func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
 
 // Beats that begin anew after a gap are of no use to what may have been seen before it.
 func TestAHeartbeatAfterAGapBringsNothingBack(t *testing.T) {
-	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		other := s.take(t, "other", hour)
 		time.Sleep(5*time.Second + between)
@@ -185,7 +178,6 @@ func TestAHeartbeatAfterAGapBringsNothingBack(t *testing.T) {
 }
 
 func TestAHoldThatIsYoungerThanTheGapOutlastsIt(t *testing.T) {
-	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		old := s.take(t, "old", hour)
 		time.Sleep(10*time.Second + between)
@@ -205,7 +197,6 @@ func TestAHoldThatIsYoungerThanTheGapOutlastsIt(t *testing.T) {
 
 // Holds shorter than a beat send none; nothing is sent while nothing is held.
 func TestShortHoldsSendNoHeartbeat(t *testing.T) {
-	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		time.Sleep(time.Minute)
 		s.tap.calls()

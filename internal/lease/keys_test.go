@@ -44,7 +44,6 @@ return replies`)
 // them must not be waited for by the others: its node may be the one that is gone.
 func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
 	redistest.SkipShort(t)
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
 		for i := range lease.BatchSize + 2 {
@@ -81,7 +80,6 @@ func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
 }
 
 func TestALeaseWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
 			h := newLease(name)
@@ -118,7 +116,6 @@ redis.call('DEL', KEYS[1]:sub(1, -2))
 return {1}`)
 
 func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		s.tap.migrate(true, "")
 		h := newLease("a")
@@ -131,7 +128,6 @@ func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
 }
 
 func TestALeaseOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
 			h := newLease(name)

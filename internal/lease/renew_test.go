@@ -26,7 +26,6 @@ import (
 // anew meanwhile, it would run everything several times, and answer nothing in time.
 func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
 	redistest.SkipShort(t)
-	t.Parallel()
 	const batches, rounds = 36, 4
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
@@ -51,7 +50,6 @@ func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
 }
 
 func TestALateReplyCountsFromItsOwnSend(t *testing.T) {
-	t.Parallel()
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the call that was sent since is answered before it: %v", answered), func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
@@ -94,7 +92,6 @@ func TestALateReplyCountsFromItsOwnSend(t *testing.T) {
 
 // The call is given up after half of what was left, and sent anew a quarter of a second later: the reply comes in between.
 func TestALateReplyCountsFromItsOwnSendThoughNothingWasSentSince(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
 		h := s.take(t, "l", term)
@@ -111,7 +108,6 @@ func TestALateReplyCountsFromItsOwnSendThoughNothingWasSentSince(t *testing.T) {
 }
 
 func TestALateReplyThatFindsNothingEndsTheLease(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		time.Sleep(5 * time.Second)
@@ -243,7 +239,6 @@ func TestACallThatHasItsKeysTrackedHasFewOfThem(t *testing.T) {
 
 // A permit for many is many records: what bounds a call is those. One that has more than a call may have is renewed by itself.
 func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
-	t.Parallel()
 	const leases, each = 100, 400
 	inShop(t, func(t *testing.T, s *shop) {
 		for i := range leases {
@@ -271,7 +266,6 @@ func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
 
 // They are lined up once: nothing is done about them until a call is answered.
 func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
-	t.Parallel()
 	const leases = 2 * lease.MaxFlights * lease.BatchSize
 	inShop(t, func(t *testing.T, s *shop) {
 		for i := range leases {
@@ -295,7 +289,6 @@ func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
 }
 
 func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
-	t.Parallel()
 	const batches, spell = 60, 25 * time.Millisecond
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
@@ -314,7 +307,6 @@ func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
 }
 
 func TestAnExtendCountsFromBeforeItsSend(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		s.tap.delay(300 * time.Millisecond)

@@ -256,6 +256,7 @@ func inBubble(t *testing.T, fn func(t *testing.T, s *redistest.Server, c rueidis
 }
 
 func TestRefusalsOfARealServerAreRetriedAndDoNotRun(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		says       string
 		spoil, fix [][]string
@@ -380,6 +381,7 @@ func TestASilentServerIsAnUnknownOutcomeWithinTheCallTimeout(t *testing.T) {
 }
 
 func TestOnceIsNotSentAgainAfterAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, 50*time.Millisecond)

@@ -136,7 +136,6 @@ func TestAValueIsNeverShownWithTheTokenOfAnother(t *testing.T) {
 }
 
 func TestObserversAreToldByMessages(t *testing.T) {
-	t.Parallel()
 	o := patient
 	o.PollCap = 10 * time.Second // and the clock of the bubble says who waited for that
 	bubble(t, 3, o, func(t *testing.T, s *redistest.Server, all []*process) {
@@ -159,7 +158,6 @@ func TestObserversAreToldByMessages(t *testing.T) {
 }
 
 func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
-	t.Parallel()
 	o := patient
 	o.PollCap = 5 * time.Second
 	bubble(t, 2, o, func(t *testing.T, s *redistest.Server, all []*process) {
@@ -179,7 +177,6 @@ func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
 }
 
 func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) {
-	t.Parallel()
 	bubble(t, 1, patient, func(t *testing.T, s *redistest.Server, all []*process) {
 		told, err := all[0].elections.Election("boss").Observe(t.Context())
 		require.NoError(t, err)
@@ -201,7 +198,6 @@ func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) 
 }
 
 func TestAnAnnouncementThatWasLostIsMadeAgain(t *testing.T) {
-	t.Parallel()
 	o := patient
 	o.Heartbeat = time.Second
 	bubble(t, 2, o, func(t *testing.T, s *redistest.Server, all []*process) {
@@ -271,7 +267,6 @@ func TestALeaderThatCannotAnnounceItselfLeadsAndTriesAgain(t *testing.T) {
 }
 
 func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
-	t.Parallel()
 	bubble(t, 3, patient, func(t *testing.T, s *redistest.Server, all []*process) {
 		l := elect(t, all[0].elections.Election("boss"), "ann")
 		ctx, leave := context.WithCancelCause(t.Context())
@@ -294,7 +289,6 @@ func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
 }
 
 func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
-	t.Parallel()
 	bubble(t, 1, patient, func(t *testing.T, s *redistest.Server, all []*process) {
 		e := all[0].elections.Election("boss")
 		l := elect(t, e, "ann")
@@ -308,7 +302,6 @@ func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
 }
 
 func TestASlowObserverHearsTheLatest(t *testing.T) {
-	t.Parallel()
 	bubble(t, 2, patient, func(t *testing.T, s *redistest.Server, all []*process) {
 		told, err := all[1].elections.Election("boss").Observe(t.Context())
 		require.NoError(t, err)
@@ -326,7 +319,6 @@ func TestASlowObserverHearsTheLatest(t *testing.T) {
 }
 
 func TestCloseEndsCandidatesObserversAndLeaderships(t *testing.T) {
-	t.Parallel()
 	bubble(t, 2, patient, func(t *testing.T, s *redistest.Server, all []*process) {
 		p := all[0]
 		e := p.elections.Election("boss")
