@@ -1176,6 +1176,7 @@ func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
 }
 
 func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
+	t.Parallel()
 	s := redistest.Embedded(t)
 	c := s.Client(t)
 	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})

@@ -256,6 +256,7 @@ func inBubble(t *testing.T, fn func(t *testing.T, s *redistest.Server, c rueidis
 }
 
 func TestRefusalsOfARealServerAreRetriedAndDoNotRun(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		says       string
 		spoil, fix [][]string
@@ -380,6 +381,7 @@ func TestASilentServerIsAnUnknownOutcomeWithinTheCallTimeout(t *testing.T) {
 }
 
 func TestOnceIsNotSentAgainAfterAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, 50*time.Millisecond)
@@ -578,7 +580,7 @@ func TestTheClockErrsToTheEarlySideOnly(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	us := func(most int64) time.Duration { return time.Duration(rng.Int64N(most)) * time.Microsecond }
-	for range 2000 {
+	for range redistest.Sized(500, 500, 2000) {
 		clock := script.NewRunner(c, time.Second).Clock
 		require.Zero(t, clock.At("k", time.Now()), "nothing is known yet")
 		zero := time.Now() // the server's clock was epoch here
