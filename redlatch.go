@@ -23,7 +23,7 @@ import (
 
 // Options of Open. The zero value is good.
 //
-// The first six fields are for all packages: each package takes them where it has a field of that name and its own options leave
+// The first seven fields are for all packages: each package takes them where it has a field of that name and its own options leave
 // it zero. What differs from package to package is set in that package's options.
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
@@ -37,6 +37,8 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
+	// Process is what Inspect and the debug page show of this process where it holds or leads. Defaults to "host:pid".
+	Process string
 	// Logger gets the lines of all packages. Defaults to slog.Default().
 	Logger *slog.Logger
 
@@ -67,6 +69,9 @@ func (o *Options) shared() {
 	}
 	for _, p := range []*time.Duration{&o.Locks.ReplicaTimeout, &o.Elections.ReplicaTimeout, &o.Semaphores.ReplicaTimeout, &o.Stocks.ReplicaTimeout, &o.RedPackets.ReplicaTimeout} {
 		unset(p, o.ReplicaTimeout)
+	}
+	for _, p := range []*string{&o.Locks.Process, &o.Elections.Process, &o.Semaphores.Process} {
+		unset(p, o.Process)
 	}
 	for _, p := range []**slog.Logger{&o.Hub.Logger, &o.Locks.Logger, &o.Elections.Logger, &o.Semaphores.Logger, &o.Counters.Logger, &o.Stocks.Logger, &o.RedPackets.Logger, &o.Limiters.Logger} {
 		unset(p, o.Logger)

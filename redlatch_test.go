@@ -259,87 +259,88 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothingInAnyPackage(t *testing.T)
 
 // Where a mutex were held it would wait for ever.
 func TestAnObserverMayLookAtItsClient(t *testing.T) {
-	t.Parallel()
-	var red *redlatch.Client
-	var mu sync.Mutex
-	seen := map[string]bool{}
-	look := func(pkg string, kind fmt.Stringer) {
-		mu.Lock()
-		seen[pkg+" "+kind.String()] = true
-		mu.Unlock()
-		red.Locks().Stats()
-		red.Semaphores().Stats()
-		red.Stocks().Stats()
-		red.RedPackets().Stats()
-		red.Hub().Stats()
-	}
-	o := redlatch.Options{CallTimeout: 20 * time.Second}
-	o.Locks = rlock.Options{WatchdogTimeout: 3 * time.Second, Observer: func(ctx context.Context, e rlock.Event) context.Context {
-		look("rlock", e.Kind)
-		return ctx
-	}}
-	o.Semaphores = rsemaphore.Options{WatchdogTimeout: 3 * time.Second, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
-		look("rsemaphore", e.Kind)
-		return ctx
-	}}
-	o.Counters.Observer = func(_ context.Context, e rcounter.Event) { look("rcounter", e.Kind) }
-	o.Stocks.Observer = func(_ context.Context, e stock.Event) { look("stock", e.Kind) }
-	o.RedPackets.Observer = func(_ context.Context, e redpacket.Event) { look("redpacket", e.Kind) }
-	o.Hub.Observer = func(e pubsub.Event) { look("pubsub", e.Kind) }
-	red = open(t, redistest.Start(t), o)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	has := func(events ...string) func() bool {
-		return func() bool {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		var red *redlatch.Client
+		var mu sync.Mutex
+		seen := map[string]bool{}
+		look := func(pkg string, kind fmt.Stringer) {
 			mu.Lock()
-			defer mu.Unlock()
-			return !slices.ContainsFunc(events, func(e string) bool { return !seen[e] })
+			seen[pkg+" "+kind.String()] = true
+			mu.Unlock()
+			red.Locks().Stats()
+			red.Semaphores().Stats()
+			red.Stocks().Stats()
+			red.RedPackets().Stats()
+			red.Hub().Stats()
 		}
-	}
+		o := redlatch.Options{CallTimeout: 20 * time.Second}
+		o.Locks = rlock.Options{WatchdogTimeout: 3 * time.Second, Observer: func(ctx context.Context, e rlock.Event) context.Context {
+			look("rlock", e.Kind)
+			return ctx
+		}}
+		o.Semaphores = rsemaphore.Options{WatchdogTimeout: 3 * time.Second, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
+			look("rsemaphore", e.Kind)
+			return ctx
+		}}
+		o.Counters.Observer = func(_ context.Context, e rcounter.Event) { look("rcounter", e.Kind) }
+		o.Stocks.Observer = func(_ context.Context, e stock.Event) { look("stock", e.Kind) }
+		o.RedPackets.Observer = func(_ context.Context, e redpacket.Event) { look("redpacket", e.Kind) }
+		o.Hub.Observer = func(e pubsub.Event) { look("pubsub", e.Kind) }
+		red = open(t, servers[0], o)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		has := func(events ...string) func() bool {
+			return func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return !slices.ContainsFunc(events, func(e string) bool { return !seen[e] })
+			}
+		}
 
-	for kind, l := range map[string]*rlock.Lock{"reentrant": red.Locks().Reentrant("l"), "fair": red.Locks().Fair("f"), "write": red.Locks().ReadWrite("rw").Write()} {
-		hold, err := l.Lock(ctx)
-		require.NoError(t, err, kind)
-		_, err = l.TryLock(ctx, 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired, kind)
+		for kind, l := range map[string]*rlock.Lock{"reentrant": red.Locks().Reentrant("l"), "fair": red.Locks().Fair("f"), "write": red.Locks().ReadWrite("rw").Write()} {
+			hold, err := l.Lock(ctx)
+			require.NoError(t, err, kind)
+			_, err = l.TryLock(ctx, 0, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired, kind)
+			var waiter sync.WaitGroup
+			waiter.Go(func() { assert.NoError(t, l.Do(ctx, func(context.Context) error { return nil }), kind) })
+			redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return red.Locks().Stats().Waiting == 1 })
+			require.NoError(t, hold.Unlock(ctx), kind)
+			waiter.Wait()
+		}
+		permits := red.Semaphores().Semaphore("s", 1)
+		permit, err := permits.Acquire(ctx, 1)
+		require.NoError(t, err)
+		_, err = permits.TryAcquire(ctx, 1, 0, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
 		var waiter sync.WaitGroup
-		waiter.Go(func() { assert.NoError(t, l.Do(ctx, func(context.Context) error { return nil }), kind) })
-		redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return red.Locks().Stats().Waiting == 1 })
-		require.NoError(t, hold.Unlock(ctx), kind)
+		waiter.Go(func() { assert.NoError(t, permits.Do(ctx, 1, func(context.Context) error { return nil })) })
+		redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return red.Semaphores().Stats().Waiting == 1 })
+		require.NoError(t, permit.Release(ctx))
 		waiter.Wait()
-	}
-	permits := red.Semaphores().Semaphore("s", 1)
-	permit, err := permits.Acquire(ctx, 1)
-	require.NoError(t, err)
-	_, err = permits.TryAcquire(ctx, 1, 0, 0)
-	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
-	var waiter sync.WaitGroup
-	waiter.Go(func() { assert.NoError(t, permits.Do(ctx, 1, func(context.Context) error { return nil })) })
-	redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return red.Semaphores().Stats().Waiting == 1 })
-	require.NoError(t, permit.Release(ctx))
-	waiter.Wait()
-	require.NoError(t, red.Semaphores().CountDownLatch("latch").Await(ctx))
+		require.NoError(t, red.Semaphores().CountDownLatch("latch").Await(ctx))
 
-	lost, err := red.Locks().Reentrant("lost").Lock(ctx)
-	require.NoError(t, err)
-	gone, err := permits.Acquire(ctx, 1)
-	require.NoError(t, err)
-	redistest.Eventually(t, 30*time.Second, "renewed", has("rlock renewed", "rsemaphore renewed"))
-	client := red.Hub().Client()
-	require.NoError(t, client.Do(ctx, client.B().Flushall().Build()).Error())
-	<-lost.Done()
-	<-gone.Done()
+		lost, err := red.Locks().Reentrant("lost").Lock(ctx)
+		require.NoError(t, err)
+		gone, err := permits.Acquire(ctx, 1)
+		require.NoError(t, err)
+		redistest.Eventually(t, 30*time.Second, "renewed", has("rlock renewed", "rsemaphore renewed"))
+		client := red.Hub().Client()
+		require.NoError(t, client.Do(ctx, client.B().Flushall().Build()).Error())
+		<-lost.Done()
+		<-gone.Done()
 
-	_, err = red.Counters().Counter("c", rcounter.CounterOptions{}).Incr(ctx)
-	require.NoError(t, err)
-	_, err = red.RedPackets().Packet("p").Grab(ctx, "ann")
-	require.NoError(t, err)
-	_, err = red.Stocks().Stock("st").Claim(ctx, "ann")
-	require.NoError(t, err)
-	redistest.Eventually(t, 20*time.Second, "all were seen", has(
-		"rlock acquiring", "rlock waiting", "rlock woken", "rlock acquired", "rlock not acquired", "rlock releasing", "rlock released", "rlock renewed", "rlock ended",
-		"rsemaphore acquiring", "rsemaphore waiting", "rsemaphore acquired", "rsemaphore not acquired", "rsemaphore awaited", "rsemaphore releasing",
-		"rsemaphore released", "rsemaphore renewed", "rsemaphore ended", "rcounter written", "redpacket claimed", "stock claimed", "pubsub subscribed"))
+		_, err = red.Counters().Counter("c", rcounter.CounterOptions{}).Incr(ctx)
+		require.NoError(t, err)
+		_, err = red.RedPackets().Packet("p").Grab(ctx, "ann")
+		require.NoError(t, err)
+		_, err = red.Stocks().Stock("st").Claim(ctx, "ann")
+		require.NoError(t, err)
+		redistest.Eventually(t, 20*time.Second, "all were seen", has(
+			"rlock acquiring", "rlock waiting", "rlock woken", "rlock acquired", "rlock not acquired", "rlock releasing", "rlock released", "rlock renewed", "rlock ended",
+			"rsemaphore acquiring", "rsemaphore waiting", "rsemaphore acquired", "rsemaphore not acquired", "rsemaphore awaited", "rsemaphore releasing",
+			"rsemaphore released", "rsemaphore renewed", "rsemaphore ended", "rcounter written", "redpacket claimed", "stock claimed", "pubsub subscribed"))
+	})
 }
 
 // verbsOf is a call of each package, of an object called name.
@@ -379,7 +380,10 @@ func open(t *testing.T, server *redistest.Server, o redlatch.Options) *redlatch.
 	}
 	red, err := redlatch.Open(server.Option(), o)
 	require.NoError(t, err)
-	t.Cleanup(func() { red.Close(context.Background()) })
+	t.Cleanup(func() {
+		runtime.GC() // so that Close waits for nothing that the test has dropped
+		red.Close(context.Background())
+	})
 	return red
 }
 

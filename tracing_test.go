@@ -242,7 +242,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 			span := v.name + how
 			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), spanKey{}, span), 20*time.Second)
 			if how == ", quiet" {
-				time.Sleep(30 * time.Millisecond) // nothing was answered of late: the call goes on a goroutine of its own
+				time.Sleep(27 * time.Millisecond) // nothing was answered of late: the call goes on a goroutine of its own
 			}
 			notes.take()
 			require.NoError(t, v.call(ctx), span)
@@ -308,57 +308,58 @@ func TestACallOfSeveralClaimsCarriesTheValuesOfOneOfThem(t *testing.T) {
 }
 
 func TestObserversAreToldOfRenewalsAndLossesWithTheValuesOfTheAcquisition(t *testing.T) {
-	t.Parallel()
-	client := redistest.Start(t).Client(t)
-	hub, err := pubsub.New(client, pubsub.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { hub.Close(context.Background()) })
-	events := make(chan string, 1000)
-	see := func(ctx context.Context, kind fmt.Stringer, name string) context.Context {
-		if what := kind.String(); what == "renewed" || what == "ended" {
-			select {
-			case events <- fmt.Sprint(what, " ", name, " in ", spanOf(ctx), ": ", ctx.Err()):
-			default:
-			}
-		}
-		return ctx
-	}
-	locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: func(ctx context.Context, e rlock.Event) context.Context {
-		return see(ctx, e.Kind, e.Name)
-	}})
-	require.NoError(t, err)
-	t.Cleanup(func() { locks.Close(t.Context()) })
-	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
-		return see(ctx, e.Kind, e.Name)
-	}})
-	require.NoError(t, err)
-	t.Cleanup(func() { semaphores.Close(t.Context()) })
-	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), spanKey{}, "a request"))
-	hold, err := locks.Reentrant("l").TryLock(ctx, 0, 0)
-	require.NoError(t, err)
-	permit, err := semaphores.Semaphore("s", 1).Acquire(ctx, 1)
-	require.NoError(t, err)
-	cancel() // the request is answered, the work goes on
-	until := func(want string) {
-		t.Helper()
-		end := time.After(60 * time.Second)
-		for {
-			select {
-			case e := <-events:
-				if e == want {
-					return
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		client := servers[0].Client(t)
+		hub, err := pubsub.New(client, pubsub.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { hub.Close(context.Background()) })
+		events := make(chan string, 1000)
+		see := func(ctx context.Context, kind fmt.Stringer, name string) context.Context {
+			if what := kind.String(); what == "renewed" || what == "ended" {
+				select {
+				case events <- fmt.Sprint(what, " ", name, " in ", spanOf(ctx), ": ", ctx.Err()):
+				default:
 				}
-			case <-end:
-				t.Fatalf("not told: %s", want)
+			}
+			return ctx
+		}
+		locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: func(ctx context.Context, e rlock.Event) context.Context {
+			return see(ctx, e.Kind, e.Name)
+		}})
+		require.NoError(t, err)
+		t.Cleanup(func() { locks.Close(t.Context()) })
+		semaphores, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
+			return see(ctx, e.Kind, e.Name)
+		}})
+		require.NoError(t, err)
+		t.Cleanup(func() { semaphores.Close(t.Context()) })
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), spanKey{}, "a request"))
+		hold, err := locks.Reentrant("l").TryLock(ctx, 0, 0)
+		require.NoError(t, err)
+		permit, err := semaphores.Semaphore("s", 1).Acquire(ctx, 1)
+		require.NoError(t, err)
+		cancel() // the request is answered, the work goes on
+		until := func(want string) {
+			t.Helper()
+			end := time.After(60 * time.Second)
+			for {
+				select {
+				case e := <-events:
+					if e == want {
+						return
+					}
+				case <-end:
+					t.Fatalf("not told: %s", want)
+				}
 			}
 		}
-	}
-	until("renewed l in a request: <nil>")
-	require.NoError(t, client.Do(t.Context(), client.B().Del().Key("l").Build()).Error())
-	until("ended l in a request: <nil>")
-	<-hold.Done()
-	until("renewed s in a request: <nil>")
-	require.NoError(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
-	until("ended s in a request: <nil>")
-	<-permit.Done()
+		until("renewed l in a request: <nil>")
+		require.NoError(t, client.Do(t.Context(), client.B().Del().Key("l").Build()).Error())
+		until("ended l in a request: <nil>")
+		<-hold.Done()
+		until("renewed s in a request: <nil>")
+		require.NoError(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
+		until("ended s in a request: <nil>")
+		<-permit.Done()
+	})
 }

@@ -22,10 +22,13 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	here, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	above, err := filepath.Glob("../*.md")
-	require.NoError(t, err)
-	require.NotEmpty(t, above)
-	return append(here, above...)
+	for _, pattern := range []string{"benchmarks/*.md", "chaos/*.md", "tenures/*.md", "../*.md"} {
+		more, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, more)
+		here = append(here, more...)
+	}
+	return here
 }
 
 func read(t *testing.T, file string) string {

@@ -207,11 +207,27 @@ func (l *link) rest() time.Duration {
 	return time.Until(l.linger)
 }
 
-// reconcile subscribes and unsubscribes until have equals want. done: nothing is wanted, so the connection may be closed.
+// reconcile subscribes what is wanted, and unsubscribes what is not. again: something is left for later. done: nothing is wanted, so the
+// connection may be closed.
 func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err error) {
+	refused, err := l.subscribe(conn)
+	if err != nil {
+		return false, false, err
+	}
+	kept, err := l.unsubscribe(conn)
+	if err != nil {
+		return false, false, err
+	}
+	l.hub.mu.Lock()
+	defer l.hub.unlock()
+	return refused || kept, len(l.want) == 0 && len(l.have) == 0, nil
+}
+
+// subscribe subscribes what is wanted, and returns whether to ask again for some of it later.
+func (l *link) subscribe(conn rueidis.DedicatedClient) (again bool, err error) {
 	h := l.hub
 	h.mu.Lock()
-	var in, out [][]string // the channels of a topic
+	var in [][]string // the channels of a topic
 	for name, t := range l.want {
 		// Compared by topic, not by name. A channel that was dropped and wanted again since the last look is another topic,
 		// which waits for a confirmation of its own: taken for subscribed, it would wait for ever. The server confirms a
@@ -221,23 +237,13 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 			l.have[name] = t
 		}
 	}
-	for name, t := range l.have {
-		if l.want[name] == nil {
-			out = append(out, t.channels())
-			delete(l.have, name)
-			for _, channel := range t.channels() {
-				l.leaving[channel]++
-			}
-		}
-	}
-	done = len(l.want) == 0 && len(out) == 0 && len(l.have) == 0
 	h.unlock()
-	if len(in)+len(out) == 0 {
-		return false, done, nil
+	if len(in) == 0 {
+		return false, nil
 	}
 	// One command for each topic, pipelined: the server refuses a command whole, and one channel out of reach (ACL, moved
 	// slot) must not take the others with it (TestARefusedSubscribeSaysWhyAndIsNotRemembered).
-	cmds := make([]rueidis.Completed, 0, len(in)+len(out))
+	cmds := make([]rueidis.Completed, 0, len(in))
 	for _, channels := range in {
 		if h.cluster {
 			cmds = append(cmds, conn.B().Ssubscribe().Channel(channels...).Build())
@@ -245,39 +251,102 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 			cmds = append(cmds, conn.B().Subscribe().Channel(channels...).Build())
 		}
 	}
-	for _, channels := range out {
+	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
+	defer cancel()
+	answers := conn.DoMulti(ctx, cmds...)
+	if h.failsOver {
+		// Asked after the subscriptions stand: a primary that becomes a replica later takes them away, or ends the
+		// connection. Not asked in the same call, which rueidis refuses in RESP2.
+		if err := replica(conn.Do(ctx, conn.B().Info().Section("replication").Build())); err != nil {
+			return false, err
+		}
+	}
+	for i, res := range answers {
+		if no, err := refusalOf(res); err != nil {
+			return false, err
+		} else if no != nil && l.refused(in[i][len(in[i])-1], no) {
+			again = true
+		}
+	}
+	return again, nil
+}
+
+// refusalOf returns the server's refusal of a command, if it refused it; err: it did not answer.
+func refusalOf(res rueidis.RedisResult) (refusal, err error) {
+	err = res.Error()
+	if err == nil || rueidis.IsRedisNil(err) {
+		return nil, nil
+	}
+	if _, answered := rueidis.IsRedisErr(err); answered {
+		return err, nil
+	}
+	return nil, err
+}
+
+// unsubscribe unsubscribes what is not wanted. kept: the server does not take that now, so it stays subscribed until a later call.
+//
+// rueidis (1.0.79) sends a PING after each UNSUBSCRIBE. A server that is busy with a script refuses both. rueidis takes the first refusal
+// for the answer to the PING, and panics at the second, on a goroutine of its own (TestAChannelThatIsDroppedWhileTheServerIsBusyGoesAfterwards).
+// So the server is asked before whether it takes a PING. What is left is a script that the server takes for too long from within that round
+// trip on:
+//
+//	link                     server                       a script
+//	                                                      begins
+//	PING ------------------> PONG
+//	                                                      busy-reply-threshold, 5 s: the server is busy
+//	UNSUBSCRIBE, PING -----> BUSY, BUSY
+//
+// While a script runs and the server is not busy yet, it answers nothing: so the script has to begin after the PONG, and the UNSUBSCRIBE to
+// reach the server 5 s later.
+//
+// A user who has no right to PING is refused here, too; rueidis bears that.
+func (l *link) unsubscribe(conn rueidis.DedicatedClient) (kept bool, err error) {
+	h := l.hub
+	if len(l.unwanted(false)) == 0 {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
+	defer cancel()
+	no, err := refusalOf(conn.Do(ctx, conn.B().Ping().Build()))
+	if err != nil {
+		return false, err
+	}
+	if no != nil && !strings.HasPrefix(no.Error(), "NOPERM ") {
+		return true, nil
+	}
+	var cmds []rueidis.Completed
+	for _, channels := range l.unwanted(true) { // some may be wanted again by now
 		if h.cluster {
 			cmds = append(cmds, conn.B().Sunsubscribe().Channel(channels...).Build())
 		} else {
 			cmds = append(cmds, conn.B().Unsubscribe().Channel(channels...).Build())
 		}
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
-	defer cancel()
-	answers := conn.DoMulti(ctx, cmds...)
-	if len(in) > 0 && h.failsOver {
-		// Asked after the subscriptions stand: a primary that becomes a replica later takes them away, or ends the
-		// connection. Not asked in the same call, which rueidis refuses in RESP2.
-		if err := replica(conn.Do(ctx, conn.B().Info().Section("replication").Build())); err != nil {
-			return false, false, err
+	for _, res := range conn.DoMulti(ctx, cmds...) {
+		if _, err := refusalOf(res); err != nil {
+			return false, err
 		}
 	}
-	for i, res := range answers {
-		rerr := res.Error()
-		if rerr == nil || rueidis.IsRedisNil(rerr) {
+	return false, nil
+}
+
+// unwanted returns the channels of each topic that is subscribed and not wanted. now: they are going to be unsubscribed now.
+func (l *link) unwanted(now bool) (out [][]string) {
+	l.hub.mu.Lock()
+	defer l.hub.unlock()
+	for name, t := range l.have {
+		if l.want[name] != nil {
 			continue
 		}
-		if _, answered := rueidis.IsRedisErr(rerr); !answered {
-			return false, false, rerr
-		}
-		if i < len(in) && l.refused(in[i][len(in[i])-1], rerr) {
-			again = true
+		out = append(out, t.channels())
+		if now {
+			delete(l.have, name)
+			for _, channel := range t.channels() {
+				l.leaving[channel]++
+			}
 		}
 	}
-	if len(in) == 0 {
-		return l.reconcile(conn) // there were only unsubscribes: perhaps nothing is left
-	}
-	return again, false, nil
+	return out
 }
 
 // refused deals with the server's refusal of one channel. It reports whether to try again later.

@@ -1096,6 +1096,7 @@ func TestAConnectionThatIsDoneWithIsNoLoss(t *testing.T) {
 
 // Scripts tell by it which listeners are Redisson's (lua/listeners.lua of package script).
 func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
+	t.Parallel()
 	const channel = "redisson_rwlock:{l}"
 	mark := keyname.Mark(channel)
 	counts := func(t *testing.T, c rueidis.Client) [2]int64 {

@@ -309,6 +309,15 @@ func TestThePageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 }
 
 // What stands on the page is enough to find an owner in the log, and too little to act as one.
+// A table that is wider than the screen scrolls by itself, so that none of it is cut off.
+func TestTablesScrollOnNarrowScreens(t *testing.T) {
+	text := get(t, stage(t).page, "").Body.String()
+	require.Contains(t, text, ".wide { overflow-x: auto; }")
+	require.NotZero(t, strings.Count(text, "<table>"))
+	require.Equal(t, strings.Count(text, "<table>"), strings.Count(text, `<div class="wide"><table>`))
+	require.Equal(t, strings.Count(text, "</table>"), strings.Count(text, "</table></div>"))
+}
+
 func TestThePageKeepsOwnersToItself(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)

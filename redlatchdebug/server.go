@@ -208,7 +208,7 @@ func (o *object) room(capacity, free int64) {
 }
 
 func (o *object) permit(h rsemaphore.Holder, n int64) {
-	o.Holders.add(person{Owner: short(h.ID), Label: h.Label, Here: h.Client != "" && o.here(h.Client), Left: left(h.Lease), Count: n}, mostNamed)
+	o.Holders.add(person{Owner: short(h.ID), Label: h.Label, Process: h.Process, Here: h.Client != "" && o.here(h.Client), Left: left(h.Lease), Count: n}, mostNamed)
 }
 
 // here reports whether an owner, or the beginning of the id of a client, is of this process.

@@ -30,7 +30,8 @@
 // There are two clocks, this process's and the server's, and three ways to move them:
 //
 //   - In a bubble of testing/synctest, with a server made there, both are the bubble's. Whatever waits, waits no time: a lease of an
-//     hour is renewed and ends within milliseconds. This is the way for everything that ends by time, retries or polls.
+//     hour is renewed and ends within milliseconds. What is sent meanwhile takes its time: a day in which a hold is renewed every 10 s
+//     has 8,640 renewals, a second or two; with a WatchdogTimeout of an hour it has 72. This is the way for everything that ends by time, retries or polls.
 //   - [Server.Advance] moves the server's alone, in a bubble or not.
 //   - Lose and Expire move none: what they name ends on the server, and on it alone.
 //

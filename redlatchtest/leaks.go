@@ -16,17 +16,33 @@ import (
 // ledger counts what clients hold, by what their observers are told, under the key of each. A client's Close alone would not name
 // what was forgotten, if the garbage collector found that out first.
 type ledger struct {
-	mu   sync.Mutex
-	held map[string]int
+	mu        sync.Mutex
+	held      map[string]int
+	releasing map[string]int // of those
 }
 
 func (l *ledger) add(key string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held == nil {
-		l.held = map[string]int{}
+		l.held, l.releasing = map[string]int{}, map[string]int{}
 	}
 	l.held[key] += n
+}
+
+// release counts a release that begins, or with -1 one that has ended.
+func (l *ledger) release(key string, n int) {
+	l.add(key, min(n, 0))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.releasing[key] += n
+}
+
+// forgotten reports whether any of these keys is held though nobody releases it.
+func (l *ledger) forgotten(keys []string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(keys, func(key string) bool { return l.held[key] > l.releasing[key] })
 }
 
 // left are the keys of what is still held. What was lost needs no release, and may have one: it counts twice then, so of two holds
@@ -59,8 +75,10 @@ func (l *ledger) watch(o *redlatch.Options) {
 		switch key := lock + e.Name; e.Kind {
 		case rlock.EventAcquired:
 			l.add(key, 1)
+		case rlock.EventReleasing:
+			l.release(key, 1)
 		case rlock.EventReleased:
-			l.add(key, -1)
+			l.release(key, -1)
 		case rlock.EventEnded:
 			l.ended(key, e.Err)
 		}
@@ -70,8 +88,10 @@ func (l *ledger) watch(o *redlatch.Options) {
 		switch key := permit + e.Name; e.Kind {
 		case rsemaphore.EventAcquired:
 			l.add(key, 1)
+		case rsemaphore.EventReleasing:
+			l.release(key, 1)
 		case rsemaphore.EventReleased:
-			l.add(key, -1)
+			l.release(key, -1)
 		case rsemaphore.EventEnded:
 			l.ended(key, e.Err)
 		}

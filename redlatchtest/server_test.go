@@ -68,7 +68,7 @@ func TestWhatATestLeavesIsReported(t *testing.T) {
 		says string
 	}{
 		"nothing": {func(srv *redlatchtest.Server) { srv.Open() }, ""},
-		"a hold":  {func(srv *redlatchtest.Server) { keep(srv.Open().Locks().Reentrant("order:1").Lock(ctx)) }, "order:1"},
+		"a hold":  {func(srv *redlatchtest.Server) { keep(srv.Open().Locks().Reentrant("order:1").Lock(ctx)) }, `: acquired and never released: ["order:1"]`},
 		"a hold under a prefix": {func(srv *redlatchtest.Server) {
 			keep(srv.Open(redlatch.Options{KeyPrefix: "app:"}).Locks().Reentrant("order:1").Lock(ctx))
 		}, "app:order:1"},
@@ -111,6 +111,56 @@ func TestWhatATestLeavesIsReported(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A test that forgets a release does not wait for one as long as for a release that is under way.
+func TestTheEndOfATestWaitsShortlyForWhatNobodyReleases(t *testing.T) {
+	for what, c := range map[string]struct {
+		do   func(h *rlock.Hold, srv *redlatchtest.Server)
+		took time.Duration
+		says string
+	}{
+		"nobody releases": {func(*rlock.Hold, *redlatchtest.Server) {}, 2 * time.Second, "never released"},
+		"released in the background": {func(h *rlock.Hold, srv *redlatchtest.Server) {
+			down := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable})
+			released := make(chan error)
+			go func() { released <- h.Unlock(context.Background()) }()
+			<-released
+			time.AfterFunc(4*time.Second, down.Heal)
+		}, 0, ""}, // the end of the test heals
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := &report{}
+			synctest.Test(t, func(*testing.T) {
+				srv := redlatchtest.New(r)
+				h := keep(srv.Open().Locks().Reentrant("a").Lock(context.Background()))
+				c.do(h, srv)
+				began := time.Now()
+				r.end()
+				if took := time.Since(began); took < c.took || took > c.took+time.Second {
+					t.Errorf("took %v, want %v", took, c.took)
+				}
+			})
+			if got := r.failed.String(); (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
+				t.Errorf("reported %q, want %q", got, c.says)
+			}
+		})
+	}
+}
+
+// What a simulated day costs is what is sent in it.
+func TestASimulatedDayIsNotFilledWithPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		if err := srv.Open().Locks().Reentrant("a").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		before := srv.Redis().CommandCount()
+		time.Sleep(24 * time.Hour)
+		if n := srv.Redis().CommandCount() - before; n > 3*24*60 { // one a minute on each connection
+			t.Errorf("%d commands", n)
+		}
+	})
 }
 
 // held holds a lock of two, and releases it or not.

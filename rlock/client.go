@@ -30,7 +30,7 @@ type Client struct {
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
 	tenancies      tenancies
-	rechecks       rechecks
+	rechecks       wait.Rechecks[recheck]
 	observer       Observer
 	voter
 }
@@ -71,9 +71,9 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}
 	c := &Client{session: s, texts: texts{publish: s.Inner.PublishCommand()}, clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
 	c.observer = o.Observer
-	beats := lease.Heartbeats{Key: func(group int) string { return c.aliveKey(group, s.ID) }}
+	beats := lease.Announced(func(group int) string { return c.aliveKey(group, s.ID) }, o.Process)
 	if o.Liveness {
-		beats.Interval, beats.Trust, beats.Value = o.Heartbeat, o.trust(), o.Process
+		beats.Interval, beats.Trust = o.Heartbeat, o.trust()
 		c.heartbeat = o.Heartbeat
 		s.PollCap = min(s.PollCap, o.Heartbeat) // a hold is seen from when it is granted, not from when its waiter hears of it
 	}

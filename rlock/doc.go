@@ -161,7 +161,8 @@
 //	redisson_rwlock:{P<name>}           channel, "0" when the last reader is gone, "1" when a writer is
 //	redlatch_queue:{P<name>}:plain      sorted set of the waiters of a Plain lock, whose key is a string; while
 //	                                          the slot is being migrated the channel redlatch_plain:{P<name>} in its place
-//	redlatch_alive:<connectionID>       string, Options.Process, expires two trusts after the last heartbeat; in a Cluster
+//	redlatch_alive:<connectionID>       string, Options.Process, expires two trusts after the last heartbeat, without Liveness 20 min
+//	                                          after it was last written; in a Cluster
 //	                                          redlatch_alive:{<tag>}:<connectionID>, one for each sixteenth of the slots
 //	redlatch_kept:{P<name>}:<owner>     string, until the time of an UnlockAfter, if the client has Liveness on
 //

@@ -52,8 +52,9 @@ var (
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption refuses an option or argument. The text names it, its value and its bounds. Nothing was sent.
 	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrWrongType is returned if the key holds something that is not a lock of this kind. Nothing was changed. A hold whose
-	// key was overwritten is lost: its error is ErrLost, too.
+	// ErrWrongType is returned if the key, or one beside it, holds something that is not of a lock of this kind: another type, or a
+	// value that no program of this library or of Redisson writes. Nothing was changed. A hold whose key was overwritten is lost:
+	// its error is ErrLost, too. (TestHostileValuesOfLocksAreErrWrongType)
 	ErrWrongType = errs.ErrWrongType
 )
 

@@ -97,29 +97,30 @@ func TestAFairWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 }
 
 func TestDeadFairWaitersCostTheirPatienceTogether(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	const pollCap = 500 * time.Millisecond
-	r := newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
-	h := lock(t, r.locks.Fair("l"), within(t))
-	p := redistest.NewProxy(t, s)
-	dying := newRig(t, p.Server(), rlock.Options{PollCap: pollCap, CallTimeout: pollCap}) // a hand-over writes four of each
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	for range 50 {
-		go dying.locks.Fair("l").Lock(ctx)
-	}
-	r.queued(t, "l", 50)
-	got := pass(t, r.locks.Fair("l"))
-	r.queued(t, "l", 51)
-	p.BlackHole(redistest.Up) // as good as killed: it says nothing any more
-	require.NoError(t, h.Unlock(within(t)))
-	began := time.Now()
-	require.NoError(t, <-got)
-	require.Less(t, time.Since(began), 50*pollCap/2, "one after the other would take 50 times their patience")
-	p.Heal()
-	cancel()
-	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		const pollCap = 500 * time.Millisecond
+		r := newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
+		h := lock(t, r.locks.Fair("l"), within(t))
+		p := redistest.NewProxy(t, s)
+		dying := newRig(t, p.Server(), rlock.Options{PollCap: pollCap, CallTimeout: pollCap}) // a hand-over writes four of each
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for range 50 {
+			go dying.locks.Fair("l").Lock(ctx)
+		}
+		r.queued(t, "l", 50)
+		got := pass(t, r.locks.Fair("l"))
+		r.queued(t, "l", 51)
+		p.BlackHole(redistest.Up) // as good as killed: it says nothing any more
+		require.NoError(t, h.Unlock(within(t)))
+		began := time.Now()
+		require.NoError(t, <-got)
+		require.Less(t, time.Since(began), 50*pollCap/2, "one after the other would take 50 times their patience")
+		p.Heal()
+		cancel()
+		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
+	})
 }
 
 func TestAFairWaiterIsWokenByExpiryAndByAPollAlone(t *testing.T) {

@@ -290,7 +290,7 @@ func beCanceller() error {
 	}
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		left, err := c.Do(context.Background(), c.B().Keys().Pattern("*").Build()).AsStrSlice()
-		if err == nil && len(left) == 0 {
+		if left = redistest.Objects(left); err == nil && len(left) == 0 {
 			break
 		}
 		if time.Now().After(end) {

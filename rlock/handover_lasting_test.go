@@ -52,21 +52,22 @@ func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
 // TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease: the raise is not yet due when a re-entry that is renewed comes
 // and goes.
 func TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	o := rlock.Options{WatchdogTimeout: 2 * time.Second}
-	holder, waiter := newRig(t, s, o).warmUp(t), newRig(t, s, o).warmUp(t)
-	h := lock(t, holder.locks.Reentrant("l"), within(t))
-	w := queueUp(t, s.Client(t), waiter.locks.Reentrant("l").WithLease(time.Minute), within(t), 1)
-	released := time.Now()
-	require.NoError(t, h.Unlock(within(t)))
-	got := <-w
-	require.NoError(t, got.err)
-	inner := lock(t, waiter.locks.Reentrant("l"), got.hold.Context(within(t)))
-	require.NoError(t, inner.Unlock(within(t)))
-	redistest.Eventually(t, 20*time.Second, "raised to the full", func() bool { return got.hold.Until().Sub(released) > 50*time.Second })
-	require.NoError(t, got.hold.Err())
-	require.NoError(t, got.hold.Unlock(within(t)))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		o := rlock.Options{WatchdogTimeout: 2 * time.Second}
+		holder, waiter := newRig(t, s, o).warmUp(t), newRig(t, s, o).warmUp(t)
+		h := lock(t, holder.locks.Reentrant("l"), within(t))
+		w := queueUp(t, s.Client(t), waiter.locks.Reentrant("l").WithLease(time.Minute), within(t), 1)
+		released := time.Now()
+		require.NoError(t, h.Unlock(within(t)))
+		got := <-w
+		require.NoError(t, got.err)
+		inner := lock(t, waiter.locks.Reentrant("l"), got.hold.Context(within(t)))
+		require.NoError(t, inner.Unlock(within(t)))
+		redistest.Eventually(t, 20*time.Second, "raised to the full", func() bool { return got.hold.Until().Sub(released) > 50*time.Second })
+		require.NoError(t, got.hold.Err())
+		require.NoError(t, got.hold.Unlock(within(t)))
+	})
 }
 
 // TestWaitingForLongCostsNoMoreCalls: how long a waiter stood in the queue is no age of its hold.
@@ -79,7 +80,7 @@ func TestWaitingForLongCostsNoMoreCalls(t *testing.T) {
 	least := math.Inf(1) // of several runs: what a busy machine delays is asked for again
 	for range 5 {
 		before := redistest.CommandCalls(t, c)
-		x.run(t, within(t), 400)
+		x.run(t, within(t), 250)
 		after := redistest.CommandCalls(t, c)
 		least = min(least, float64(serverCommands(before, after))/float64(len(x.order)))
 		if least <= 20 {

@@ -624,7 +624,7 @@ func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
 		g := newScriptRig(t, start(t))
 		g.must(t, "HSET", "l", alice, "1")
 		const ttl = 60_000
-		for i := range 40 {
+		for i := range 24 { // for more than a second: its end is moved on once in each
 			owner := fmt.Sprintf("%s%d", bob, i)
 			_, err := g.run(t, "acquire", []string{"l", "q"}, owner, "300000", "0", "PUBLISH", "GRANTS", entryOf(owner))
 			require.NoError(t, err)

@@ -36,8 +36,8 @@ type State struct {
 type Holder struct {
 	Owner Owner
 	Count int // how often it holds the lock, by the server's word: an owner of this library once, however often it is re-entered
-	// Process is Options.Process of the holder's client. It is "" if that client has Liveness off, has held anything for less
-	// than a heartbeat, or has sent no heartbeat for long.
+	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second ago (with
+	// Liveness: holds anything for less than a heartbeat), may not say it, or is Redisson's; and of what is more than a hundred.
 	Process string
 	// Lease is the holder's own if the hold was joined or is a reader's, otherwise the lock's. It is 0 if it has run out.
 	Lease time.Duration
@@ -59,7 +59,7 @@ type Waiter struct {
 // changes nothing. It is meant for people: what it returns may be out of date when it is read. A Plain lock whose name is hashed is
 // found only by a Plain lock of a client that hashes it, too.
 //
-// It costs one call, and one more for each process that holds the lock and has Options.Liveness on. Inspect of a Multi or
+// It costs one call, and one more for each process that holds the lock or waits for it, 100 at most and 16 at a time. Inspect of a Multi or
 // Quorum costs that for each member. Its errors are those of [Lock.IsLocked].
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	if l.bad != nil {
@@ -81,19 +81,20 @@ func (l *single) Inspect(ctx context.Context) (State, error) {
 }
 
 func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
-	processes := map[string]string{}
-	process := func(owner string) string {
-		key := l.c.aliveOf(l.key, owner)
-		if key == "" {
-			return ""
+	var said []string
+	ask := func(owner string) {
+		if key := l.c.saidBy(l.key, owner); key != "" {
+			said = append(said, key)
 		}
-		if p, ok := processes[key]; ok {
-			return p
-		}
-		b, _ := lease.Look(ctx, l.c.runner, key) // without the right to look it is not known
-		processes[key] = b.Value
-		return b.Value
 	}
+	for field := range r.fields {
+		ask(strings.TrimSuffix(field, ":write"))
+	}
+	for _, w := range r.waiting {
+		ask(w.owner)
+	}
+	processes := lease.Processes(ctx, l.c.runner, said)
+	process := func(owner string) string { return processes[l.c.saidBy(l.key, owner)] }
 	s.Token = r.token
 	if r.locked {
 		s.Locked, s.Lease, s.Mode = true, r.left, r.fields["mode"]

@@ -67,7 +67,7 @@ func (s *tenancies) resume(ctx context.Context, l *single, t terms, auto, part b
 		s.mu.Unlock()
 		return nil, nil
 	}
-	x := caller{l: l, terms: t, auto: auto, part: part, call: wait.Call{Ctx: ctx}}
+	x := caller{l: l, terms: t, auto: auto, part: part, call: wait.Call{Name: l.name, Ctx: ctx}}
 	if x.personal() {
 		s.surrender(y)
 		s.mu.Unlock()

@@ -249,40 +249,41 @@ func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
 // A waiter that was handed the lock while it was cut off, and lost it again to one that watched, comes back as another
 // owner: whoever saw the old one without heartbeats would take the lock from it at once.
 func TestAWaiterThatWasCutOffForLongIsAnotherOwner(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	holder, other, cut := newRig(t, s, living()), newRig(t, s, living()), newRig(t, p.Server(), living())
-	h := lock(t, holder.locks.Reentrant("l"), within(t))
-	ctx, cancel := context.WithCancel(within(t))
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if h, err := cut.locks.Reentrant("l").WithLabel("cut").Lock(ctx); err == nil {
-			h.Unlock(within(t))
-		}
-	})
-	defer wg.Wait()
-	defer cancel()
-	waits := func() (owner rlock.Owner) {
-		redistest.Eventually(t, 20*time.Second, "in the queue", func() bool {
-			state, err := holder.locks.Reentrant("l").Inspect(within(t))
-			for _, w := range state.Waiters {
-				if w.Owner.Label() == "cut" {
-					owner = w.Owner
-				}
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		holder, other, cut := newRig(t, s, living()), newRig(t, s, living()), newRig(t, p.Server(), living())
+		h := lock(t, holder.locks.Reentrant("l"), within(t))
+		ctx, cancel := context.WithCancel(within(t))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if h, err := cut.locks.Reentrant("l").WithLabel("cut").Lock(ctx); err == nil {
+				h.Unlock(within(t))
 			}
-			return err == nil && owner != ""
 		})
-		return owner
-	}
-	before := waits()
-	p.Hold(redistest.Down)
-	require.NoError(t, h.Unlock(within(t))) // to who is cut off
-	h = lock(t, other.locks.Reentrant("l"), within(t))
-	p.Heal()
-	redistest.Eventually(t, 20*time.Second, "another owner", func() bool { return waits() != before })
-	require.NoError(t, h.Err())
-	require.NoError(t, h.Unlock(within(t)))
+		defer wg.Wait()
+		defer cancel()
+		waits := func() (owner rlock.Owner) {
+			redistest.Eventually(t, 20*time.Second, "in the queue", func() bool {
+				state, err := holder.locks.Reentrant("l").Inspect(within(t))
+				for _, w := range state.Waiters {
+					if w.Owner.Label() == "cut" {
+						owner = w.Owner
+					}
+				}
+				return err == nil && owner != ""
+			})
+			return owner
+		}
+		before := waits()
+		p.Hold(redistest.Down)
+		require.NoError(t, h.Unlock(within(t))) // to who is cut off
+		h = lock(t, other.locks.Reentrant("l"), within(t))
+		p.Heal()
+		redistest.Eventually(t, 20*time.Second, "another owner", func() bool { return waits() != before })
+		require.NoError(t, h.Err())
+		require.NoError(t, h.Unlock(within(t)))
+	})
 }
 
 // outage has the waiter behind p be without an answer for longer than its heartbeats are trusted.
@@ -378,7 +379,7 @@ func TestOneHeartbeatServesAllLocks(t *testing.T) {
 			require.NoError(t, lock(t, r.locks.Reentrant("short"), within(t)).Unlock(within(t)))
 		}
 		var holds []*rlock.Hold
-		for n := range 1000 {
+		for n := range redistest.Sized(300, 300, 1000) {
 			holds = append(holds, lock(t, r.locks.Reentrant(fmt.Sprint("l", n)), within(t)))
 		}
 		redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool { return beats() > 0 })

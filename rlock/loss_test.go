@@ -108,6 +108,7 @@ func TestAForgottenHoldIsNotRenewedAndWarnedOfOnce(t *testing.T) {
 	work = nil
 	redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
 		collect()
+		time.Sleep(20 * time.Millisecond) // it is asked over and over
 		return log.Count("dropped without Unlock") == 1 && log.Count("label=leaky") >= 1
 	})
 	redistest.Eventually(t, 20*time.Second, "its lease runs out", func() bool { return len(r.hash(t, "l")) == 0 })
@@ -124,6 +125,7 @@ func TestAForgottenHoldIsNoticedThoughOneOfItsContextsWasMadeOfAnother(t *testin
 	}()
 	redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
 		collect()
+		time.Sleep(20 * time.Millisecond) // it is asked over and over
 		return log.Count("dropped without Unlock") == 1
 	})
 }
@@ -179,7 +181,7 @@ func TestTheChannelOfAForgottenHoldIsClosedWithItsLease(t *testing.T) {
 				return
 			case <-end:
 				t.Fatal("still open")
-			case <-time.After(10 * time.Millisecond):
+			case <-time.After(30 * time.Millisecond):
 			}
 		}
 	})

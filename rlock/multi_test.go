@@ -102,6 +102,7 @@ func TestAMultiOfOneSlotIsOneCallToAcquireAndOneForEachToRelease(t *testing.T) {
 
 func TestAMultiIsAllOrNone(t *testing.T) {
 	redistest.SkipShort(t)
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
 		for name, m := range map[string]*rlock.Lock{
@@ -187,7 +188,7 @@ func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
 		redistest.Eventually(t, 20*time.Second, "it holds the first two", func() bool { return holders(t, other, "a", "b") == 2 })
 		owners := fmt.Sprint(other.hash(t, "a"), other.hash(t, "b"))
 		for end := time.Now().Add(2 * lease); time.Now().Before(end); {
-			_, err := other.locks.Reentrant("a").TryLock(within(t), 10*time.Millisecond, 0)
+			_, err := other.locks.Reentrant("a").TryLock(within(t), 50*time.Millisecond, 0)
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		}
 		require.Equal(t, owners, fmt.Sprint(other.hash(t, "a"), other.hash(t, "b")), "for two leases")
@@ -235,42 +236,43 @@ func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) 
 }
 
 func TestAMultiStartsOverWhenAMemberIsLostBeforeAllAreThere(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	r, other := newRig(t, s, rlock.Options{WatchdogTimeout: 6 * time.Second}), newRig(t, s, rlock.Options{})
-	last := lock(t, other.locks.Reentrant("z"), within(t))
-	for _, patient := range []bool{true, false} {
-		waitTime := 20 * time.Second
-		if !patient {
-			waitTime = 1500 * time.Millisecond
-		}
-		got := make(chan result, 1)
-		go func() {
-			h, err := multi(t, reentrants(r, "z", "a")...).TryLock(within(t), waitTime, 0)
-			got <- result{h, err, time.Now()}
-		}()
-		// and knows: until it does, it still waits for the first, as it will again
-		redistest.Eventually(t, 20*time.Second, "it holds the first and waits for the second", func() bool {
-			return holders(t, other, "a") == 1 && r.locks.Waiting("z") == 1
-		})
-		taken, err := other.locks.Reentrant("a").ForceUnlock(within(t))
-		require.NoError(t, err)
-		require.True(t, taken)
-		mine, err := other.locks.Reentrant("a").TryLock(within(t), 20*time.Second, 0)
-		require.NoError(t, err)
-		if patient {
-			redistest.Eventually(t, 20*time.Second, "it waits for the first again", func() bool { return r.locks.Waiting("a") == 1 })
-			require.NoError(t, last.Unlock(within(t)))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: 6 * time.Second}), newRig(t, s, rlock.Options{})
+		last := lock(t, other.locks.Reentrant("z"), within(t))
+		for _, patient := range []bool{true, false} {
+			waitTime := 20 * time.Second
+			if !patient {
+				waitTime = 1500 * time.Millisecond
+			}
+			got := make(chan result, 1)
+			go func() {
+				h, err := multi(t, reentrants(r, "z", "a")...).TryLock(within(t), waitTime, 0)
+				got <- result{h, err, time.Now()}
+			}()
+			// and knows: until it does, it still waits for the first, as it will again
+			redistest.Eventually(t, 20*time.Second, "it holds the first and waits for the second", func() bool {
+				return holders(t, other, "a") == 1 && r.locks.Waiting("z") == 1
+			})
+			taken, err := other.locks.Reentrant("a").ForceUnlock(within(t))
+			require.NoError(t, err)
+			require.True(t, taken)
+			mine, err := other.locks.Reentrant("a").TryLock(within(t), 20*time.Second, 0)
+			require.NoError(t, err)
+			if patient {
+				redistest.Eventually(t, 20*time.Second, "it waits for the first again", func() bool { return r.locks.Waiting("a") == 1 })
+				require.NoError(t, last.Unlock(within(t)))
+				require.NoError(t, mine.Unlock(within(t)))
+				(<-got).unlock(t)
+				last = lock(t, other.locks.Reentrant("z"), within(t))
+				continue
+			}
+			require.ErrorIs(t, (<-got).err, rlock.ErrNotAcquired)
 			require.NoError(t, mine.Unlock(within(t)))
-			(<-got).unlock(t)
-			last = lock(t, other.locks.Reentrant("z"), within(t))
-			continue
+			require.NoError(t, last.Unlock(within(t)))
 		}
-		require.ErrorIs(t, (<-got).err, rlock.ErrNotAcquired)
-		require.NoError(t, mine.Unlock(within(t)))
-		require.NoError(t, last.Unlock(within(t)))
-	}
-	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, other.redis)) == 0 })
+		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, other.redis)) == 0 })
+	})
 }
 
 func TestAMultiIsReenteredUnderItsContextAndThatOfItsMembers(t *testing.T) {
@@ -527,6 +529,7 @@ func TestAForgottenMultiIsNotRenewedAndEndsWithItsLease(t *testing.T) {
 	work = nil
 	redistest.Eventually(t, 20*time.Second, "its channel is closed", func() bool {
 		collect()
+		time.Sleep(20 * time.Millisecond) // it is asked over and over
 		select {
 		case <-done:
 			return true
@@ -819,7 +822,7 @@ func TestCancellingAMultiAtAnyInstantLeavesNothing(t *testing.T) {
 	for range 3 {
 		rigs = append(rigs, newRig(t, s, rlock.Options{}).warmUp(t))
 	}
-	end := time.Now().Add(2 * time.Second)
+	end := time.Now().Add(redistest.Sized(time.Second, time.Second, 2*time.Second))
 	var wg sync.WaitGroup
 	for g := range 24 {
 		r := rigs[g%len(rigs)]

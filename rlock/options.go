@@ -2,11 +2,10 @@ package rlock
 
 import (
 	"log/slog"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -53,8 +52,9 @@ type Options struct {
 	Liveness bool
 	// Heartbeat is the interval between heartbeats. 50 ms to 10 s. Defaults to 1 s.
 	Heartbeat time.Duration
-	// Process is what [Lock.Inspect] shows of this process while Liveness is on. Every user that may read the keys can see
-	// it. At most 256 bytes of UTF-8. Defaults to "host:pid".
+	// Process is what [Lock.Inspect] shows of this process from a second after it first held something, with Liveness from a Heartbeat
+	// after. It costs a call every ten minutes while anything is held. Every user that may read the keys can see it. At most 256
+	// bytes of UTF-8. Defaults to "host:pid".
 	Process string
 	// HashOver is the length in bytes above which the name of a Plain lock is replaced in the key by its SHA-256 in hex (64
 	// bytes, after KeyPrefix). Use it for names made of what users send: a hashed name may be any text. Defaults to 0:
@@ -89,20 +89,10 @@ func (o *Options) check() error {
 	if o.HashOver < 0 {
 		return errs.InvalidOption("HashOver", o.HashOver, "0 (never), or more")
 	}
-	if err := session.CheckLabel("Process", o.Process); err != nil {
-		return err
-	}
-	if o.Process == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		o.Process = host + ":" + strconv.Itoa(os.Getpid())
-	}
-	return nil
+	return session.CheckProcess(&o.Process)
 }
 
 // trust is for how long after a heartbeat the client's holds last. A connection id says it in units of 10 ms.
 func (o *Options) trust() time.Duration {
-	return (3*o.Heartbeat + 10*time.Millisecond - 1).Truncate(10 * time.Millisecond)
+	return lease.TrustFor(o.Heartbeat)
 }

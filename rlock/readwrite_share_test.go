@@ -179,26 +179,27 @@ func (r *rig) spendBudget(t testing.TB, name string) {
 // TestAHungReaderDoesNotStopTheOthers: a writer waits for it, and readers for the writer. They are let in after a poll, again after
 // two, and so on.
 func TestAHungReaderDoesNotStopTheOthers(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
-	hung := lock(t, a.locks.ReadWrite("l").Read(), within(t))
-	rw := b.locks.ReadWrite("l")
-	writer := acquiring(t, rw.Write())
-	redistest.Eventually(t, 30*time.Second, "the writer waits", func() bool { return a.inLine(t, "l") == 1 })
-	for range 3 {
-		h := lock(t, rw.Read(), within(t)) // its ctx ends before the lease does
-		select {
-		case <-writer:
-			t.Fatal("a writer beside a reader")
-		default:
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
+		hung := lock(t, a.locks.ReadWrite("l").Read(), within(t))
+		rw := b.locks.ReadWrite("l")
+		writer := acquiring(t, rw.Write())
+		redistest.Eventually(t, 30*time.Second, "the writer waits", func() bool { return a.inLine(t, "l") == 1 })
+		for range 3 {
+			h := lock(t, rw.Read(), within(t)) // its ctx ends before the lease does
+			select {
+			case <-writer:
+				t.Fatal("a writer beside a reader")
+			default:
+			}
+			require.NoError(t, h.Unlock(within(t)))
 		}
-		require.NoError(t, h.Unlock(within(t)))
-	}
-	require.NoError(t, hung.Unlock(within(t)))
-	g := <-writer
-	require.NoError(t, g.err)
-	require.NoError(t, g.hold.Unlock(within(t)))
+		require.NoError(t, hung.Unlock(within(t)))
+		g := <-writer
+		require.NoError(t, g.err)
+		require.NoError(t, g.hold.Unlock(within(t)))
+	})
 }
 
 // TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock: what is shared is never what is being given back.

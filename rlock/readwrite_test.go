@@ -38,12 +38,14 @@ func TestReleasingAReadDoesNotGoThroughAllReaders(t *testing.T) {
 	c := s.Client(t)
 	h := lock(t, rw.Read(), within(t))
 	const readers = 500
+	of, ends := c.B().Hset().Key("l").FieldValue(), c.B().Zadd().Key("redlatch_rw:{l}").ScoreMember()
+	end := time.Now().Add(2 * time.Second).UnixMilli()
 	for i := range readers { // who die soon
 		own := fmt.Sprintf("0e5d0d5e-1111-8000-8000-%012d:1", i)
-		require.NoError(t, c.Do(within(t), c.B().Hset().Key("l").FieldValue().FieldValue(own, "1").Build()).Error())
-		end := time.Now().Add(2 * time.Second).UnixMilli()
-		require.NoError(t, c.Do(within(t), c.B().Zadd().Key("redlatch_rw:{l}").ScoreMember().ScoreMember(float64(end), own).Build()).Error())
+		of, ends = of.FieldValue(own, "1"), ends.ScoreMember(float64(end), own)
 	}
+	require.NoError(t, c.Do(within(t), of.Build()).Error())
+	require.NoError(t, c.Do(within(t), ends.Build()).Error())
 	before := redistest.CommandCalls(t, c)
 	require.NoError(t, h.Unlock(within(t))) // whose end was the last
 	after := redistest.CommandCalls(t, c)
@@ -199,68 +201,71 @@ func TestTheContextOfAReadWriteLockIsNotThatOfAnotherKindOfTheSameName(t *testin
 }
 
 func TestOneLossDoesNotHideAnother(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 3 * time.Second})
-	rw := r.locks.ReadWrite("l")
-	w := lock(t, rw.Write().WithLease(300*time.Millisecond), within(t))
-	read := lock(t, rw.Read(), w.Context(within(t)))
-	<-w.Done()
-	require.ErrorIs(t, w.Err(), rlock.ErrLost)
-	require.NoError(t, read.Err())
-	require.NoError(t, read.Extend(within(t), 5*time.Second))
-	other := lock(t, rw.Read(), within(t)) // the writer's own end has passed, though its read keeps the key
-	require.ErrorIs(t, w.Unlock(within(t)), rlock.ErrLost)
-	require.NoError(t, other.Unlock(within(t)))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 3 * time.Second})
+		rw := r.locks.ReadWrite("l")
+		w := lock(t, rw.Write().WithLease(300*time.Millisecond), within(t))
+		read := lock(t, rw.Read(), w.Context(within(t)))
+		<-w.Done()
+		require.ErrorIs(t, w.Err(), rlock.ErrLost)
+		require.NoError(t, read.Err())
+		require.NoError(t, read.Extend(within(t), 5*time.Second))
+		other := lock(t, rw.Read(), within(t)) // the writer's own end has passed, though its read keeps the key
+		require.ErrorIs(t, w.Unlock(within(t)), rlock.ErrLost)
+		require.NoError(t, other.Unlock(within(t)))
 
-	short := lock(t, rw.Read().WithLease(300*time.Millisecond), read.Context(within(t)))
-	alone := lock(t, rw.Read().WithLease(300*time.Millisecond), within(t))
-	<-alone.Done()
-	require.ErrorIs(t, alone.Unlock(within(t)), rlock.ErrLost)
-	require.NoError(t, short.Err(), "a re-entry never shortens")
-	require.NoError(t, short.Unlock(within(t)))
-	require.NoError(t, read.Unlock(within(t)))
-	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
+		short := lock(t, rw.Read().WithLease(300*time.Millisecond), read.Context(within(t)))
+		alone := lock(t, rw.Read().WithLease(300*time.Millisecond), within(t))
+		<-alone.Done()
+		require.ErrorIs(t, alone.Unlock(within(t)), rlock.ErrLost)
+		require.NoError(t, short.Err(), "a re-entry never shortens")
+		require.NoError(t, short.Unlock(within(t)))
+		require.NoError(t, read.Unlock(within(t)))
+		redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
+	})
 }
 
 func TestADeadReaderNeitherEndsNorProlongsOthers(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	dead := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: time.Second})
-	alive := newRig(t, s, rlock.Options{WatchdogTimeout: 20 * time.Second, PollCap: 100 * time.Millisecond})
-	rw := alive.locks.ReadWrite("l")
-	gone := lock(t, dead.locks.ReadWrite("l").Read(), within(t))
-	stays := lock(t, rw.Read(), within(t))
-	p.BlackHole(redistest.Up)
-	<-gone.Done()
-	_, err := rw.Write().TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the living reader's hold stands")
-	require.NoError(t, stays.Err())
-	require.Greater(t, alive.pttl(t, "l"), 10*time.Second)
-	began := time.Now()
-	writer := acquiring(t, rw.Write())
-	require.NoError(t, stays.Unlock(within(t)))
-	g := <-writer
-	require.NoError(t, g.err)
-	require.Less(t, time.Since(began), 10*time.Second, "the dead reader's own lease was a second, whatever the other's")
-	p.Heal()
-	require.NoError(t, g.hold.Unlock(within(t)))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		dead := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: time.Second})
+		alive := newRig(t, s, rlock.Options{WatchdogTimeout: 20 * time.Second, PollCap: 100 * time.Millisecond})
+		rw := alive.locks.ReadWrite("l")
+		gone := lock(t, dead.locks.ReadWrite("l").Read(), within(t))
+		stays := lock(t, rw.Read(), within(t))
+		p.BlackHole(redistest.Up)
+		<-gone.Done()
+		_, err := rw.Write().TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "the living reader's hold stands")
+		require.NoError(t, stays.Err())
+		require.Greater(t, alive.pttl(t, "l"), 10*time.Second)
+		began := time.Now()
+		writer := acquiring(t, rw.Write())
+		require.NoError(t, stays.Unlock(within(t)))
+		g := <-writer
+		require.NoError(t, g.err)
+		require.Less(t, time.Since(began), 10*time.Second, "the dead reader's own lease was a second, whatever the other's")
+		p.Heal()
+		require.NoError(t, g.hold.Unlock(within(t)))
+	})
 }
 
 func TestAReaderThatDiesAloneKeepsAWriterOutForItsLease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	dead := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: time.Second})
-	alive := newRig(t, s, rlock.Options{})
-	began := time.Now()
-	gone := lock(t, dead.locks.ReadWrite("l").Read(), within(t))
-	p.BlackHole(redistest.Up)
-	w := lock(t, alive.locks.ReadWrite("l").Write(), within(t))
-	require.GreaterOrEqual(t, time.Since(began), time.Second-100*time.Millisecond)
-	require.ErrorIs(t, gone.Err(), rlock.ErrLost)
-	require.NoError(t, w.Unlock(within(t)))
-	p.Heal()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		dead := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: time.Second})
+		alive := newRig(t, s, rlock.Options{})
+		began := time.Now()
+		gone := lock(t, dead.locks.ReadWrite("l").Read(), within(t))
+		p.BlackHole(redistest.Up)
+		w := lock(t, alive.locks.ReadWrite("l").Write(), within(t))
+		require.GreaterOrEqual(t, time.Since(began), time.Second-100*time.Millisecond)
+		require.ErrorIs(t, gone.Err(), rlock.ErrLost)
+		require.NoError(t, w.Unlock(within(t)))
+		p.Heal()
+	})
 }
 
 func TestAHundredReadersAreRenewedEachOnItsOwn(t *testing.T) {
@@ -724,31 +729,32 @@ func TestAKeyOfAnotherTypeIsATypedErrorOnBothSides(t *testing.T) {
 }
 
 func TestWaitingOnAReadWriteLockEndsInTimeAndWhenTheClientCloses(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
-	w := lock(t, a.locks.ReadWrite("l").Write(), within(t))
-	rw := b.locks.ReadWrite("l")
-	for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
-		began := time.Now()
-		_, err := l.TryLock(within(t), 300*time.Millisecond, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
-		require.Less(t, time.Since(began), 10*time.Second)
-		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-		_, err = l.Lock(ctx)
-		cancel()
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-	}
-	waiting := []<-chan granted{acquiring(t, rw.Read()), acquiring(t, rw.Read()), acquiring(t, rw.Write())}
-	redistest.Eventually(t, 10*time.Second, "all wait", func() bool { return b.locks.Waiting("l") == 3 })
-	require.NoError(t, b.locks.Close(within(t)))
-	for _, c := range waiting {
-		require.ErrorIs(t, (<-c).err, rlock.ErrClosed)
-	}
-	require.NoError(t, w.Unlock(within(t)))
-	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, a.redis)) == 0 })
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+		w := lock(t, a.locks.ReadWrite("l").Write(), within(t))
+		rw := b.locks.ReadWrite("l")
+		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
+			began := time.Now()
+			_, err := l.TryLock(within(t), 300*time.Millisecond, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
+			require.Less(t, time.Since(began), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+			_, err = l.Lock(ctx)
+			cancel()
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		waiting := []<-chan granted{acquiring(t, rw.Read()), acquiring(t, rw.Read()), acquiring(t, rw.Write())}
+		redistest.Eventually(t, 10*time.Second, "all wait", func() bool { return b.locks.Waiting("l") == 3 })
+		require.NoError(t, b.locks.Close(within(t)))
+		for _, c := range waiting {
+			require.ErrorIs(t, (<-c).err, rlock.ErrClosed)
+		}
+		require.NoError(t, w.Unlock(within(t)))
+		redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, a.redis)) == 0 })
+	})
 }
 
 func TestReadersWaitWithoutAnyMessageForNoLongerThanPollCap(t *testing.T) {

@@ -3,67 +3,33 @@ package rlock
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// rechecks gathers the questions of waiters for whom most probably nothing has changed (wait.Rechecker), and asks them in one call. It is
-// full with mostRechecks, which take the server some 100 us, or goes when the first has waited for recheckWindow.
-type rechecks struct {
-	mu    sync.Mutex
-	open  []recheck
-	timer *time.Timer // nil: open is empty
-}
-
+// recheck is the question of a waiter for which most probably nothing has changed (wait.Rechecker).
 type recheck struct {
 	lock, queue, entry string
 	ticket             int64
-	told               func(same bool)
+	answered           func(same bool, left time.Duration)
 }
-
-const (
-	mostRechecks  = 64
-	recheckWindow = 50 * time.Millisecond
-)
 
 var recheckScript = load("recheck", "recheck")
 
 // Recheck implements wait.Rechecker. Not in a Cluster, where the keys of a call are of one slot; nor with Liveness, which wants to know
 // since when an owner surely did not hold the lock, as of its own last question.
-func (a *acquisition) Recheck(s wait.Standing, ticket int64, told func(same bool)) bool {
+func (a *acquisition) Recheck(s wait.Standing, ticket int64, answered func(same bool, left time.Duration)) bool {
 	c := a.l.c
 	if !a.l.kind.rechecks || c.clustered || c.monitor != nil {
 		return false
 	}
-	r := &c.rechecks
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.open = append(r.open, recheck{a.l.key, a.l.keys[a.l.kind.queue], s.Entry, ticket, told})
-	if r.timer == nil {
-		r.timer = time.AfterFunc(recheckWindow, func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			c.sendRechecks()
-		})
-	}
-	if len(r.open) == mostRechecks {
-		c.sendRechecks()
-	}
+	c.rechecks.Add(recheck{a.l.key, a.l.keys[a.l.kind.queue], s.Entry, ticket, answered}, c.sendRechecks)
 	return true
 }
 
-// sendRechecks sends what was gathered. Called with mu held.
-func (c *Client) sendRechecks() {
-	r := &c.rechecks
-	all := r.open
-	if len(all) == 0 {
-		return // it was full, and gone, when the timer went off
-	}
-	r.timer.Stop()
-	r.open, r.timer = nil, nil
+func (c *Client) sendRechecks(all []recheck) {
 	if c.session.Context().Err() != nil { // whoever waited has left
 		return
 	}
@@ -75,7 +41,7 @@ func (c *Client) sendRechecks() {
 		m, err := c.runner.Attempt(context.Background(), script.Call{Script: recheckScript, Keys: keys, Args: args})
 		same, e := m.AsIntSlice()
 		for i, q := range all {
-			q.told(err == nil && e == nil && len(same) == len(all) && same[i] == 1)
+			q.answered(err == nil && e == nil && len(same) == len(all) && same[i] == 1, -1)
 		}
 	})
 }

@@ -130,19 +130,20 @@ func TestLosersAndReentriesNeverShortenTheLease(t *testing.T) {
 }
 
 func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{})
-	l := r.locks.Reentrant("l")
-	h, err := l.WithLease(2 * time.Second).Lock(within(t))
-	require.NoError(t, err)
-	ctx := h.Context(within(t))
-	<-ctx.Done()
-	require.False(t, time.Now().Before(h.Until())) // which may have come nearer, if the machine stood still for some time
-	require.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
-	require.ErrorIs(t, h.Err(), rlock.ErrLost)
-	require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrLost)
-	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
-	redistest.Eventually(t, 10*time.Second, "gone", func() bool { return len(r.hash(t, "l")) == 0 })
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], rlock.Options{})
+		l := r.locks.Reentrant("l")
+		h, err := l.WithLease(2 * time.Second).Lock(within(t))
+		require.NoError(t, err)
+		ctx := h.Context(within(t))
+		<-ctx.Done()
+		require.False(t, time.Now().Before(h.Until())) // which may have come nearer, if the machine stood still for some time
+		require.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
+		require.ErrorIs(t, h.Err(), rlock.ErrLost)
+		require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrLost)
+		require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+		redistest.Eventually(t, 10*time.Second, "gone", func() bool { return len(r.hash(t, "l")) == 0 })
+	})
 }
 
 func TestTheWatchdogHoldsAndStopsAtUnlock(t *testing.T) {
@@ -305,15 +306,16 @@ func TestTheWatchdogNoticesThatTheKeyWent(t *testing.T) {
 }
 
 func TestOneBadKeyDoesNotHideTheOthersFromTheWatchdog(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 3 * time.Second})
-	good, bad := lock(t, r.locks.Reentrant("good"), within(t)), lock(t, r.locks.Reentrant("bad"), within(t))
-	first := good.Until()
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("bad").Value("a string").Build()).Error())
-	<-bad.Done()
-	redistest.Eventually(t, 20*time.Second, "the good one is renewed, and renewed again", func() bool { return good.Until().Sub(first) > 1500*time.Millisecond })
-	require.NoError(t, good.Unlock(within(t)))
-	require.ErrorIs(t, bad.Unlock(within(t)), rlock.ErrLost)
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 3 * time.Second})
+		good, bad := lock(t, r.locks.Reentrant("good"), within(t)), lock(t, r.locks.Reentrant("bad"), within(t))
+		first := good.Until()
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("bad").Value("a string").Build()).Error())
+		<-bad.Done()
+		redistest.Eventually(t, 20*time.Second, "the good one is renewed, and renewed again", func() bool { return good.Until().Sub(first) > 1500*time.Millisecond })
+		require.NoError(t, good.Unlock(within(t)))
+		require.ErrorIs(t, bad.Unlock(within(t)), rlock.ErrLost)
+	})
 }
 
 func TestMaxHoldEndsTheHoldAndUnlockStillReleases(t *testing.T) {

@@ -126,13 +126,21 @@ func TestWhoTakesATurnLooksAtTheClock(t *testing.T) {
 		"after the lease, which is others": {by: 2 * lease},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 2, rlock.Options{WatchdogTimeout: lease}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+			type callOf struct{}
+			var waits atomic.Int32 // that the call of x was said to wait
+			observer := func(ctx context.Context, e rlock.Event) context.Context {
+				if e.Kind == rlock.EventWaiting && ctx.Value(callOf{}) != nil {
+					waits.Add(1)
+				}
+				return ctx
+			}
+			bubble(t, 2, rlock.Options{WatchdogTimeout: lease, Observer: observer}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 				r, other := rigs[0], rigs[1]
 				l := r.locks.Reentrant("l")
 				ctx := context.Background()
 				a := lock(t, l, ctx)
 				owner := r.owners(t, "l")
-				x := &late{Context: ctx, by: c.by}
+				x := &late{Context: context.WithValue(ctx, callOf{}, true), by: c.by}
 				had := next(t, l, x)
 				synctest.Wait()
 				var inside, most atomic.Int32
@@ -156,6 +164,7 @@ func TestWhoTakesATurnLooksAtTheClock(t *testing.T) {
 				}
 				work(b)
 				require.EqualValues(t, 1, most.Load())
+				require.EqualValues(t, 1, waits.Load(), "one acquisition waits once, though it was in line twice")
 			})
 		})
 	}

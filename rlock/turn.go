@@ -46,7 +46,7 @@ func (s *tenancies) await(x *caller) error {
 	}
 	s.mu.Unlock()
 	defer c.queue.Unlist(&x.call)
-	c.observe(x.call.Ctx, Event{Kind: EventWaiting, Name: x.l.name})
+	c.queue.Tell(&x.call)
 	var late <-chan time.Time
 	if !x.call.Until.IsZero() {
 		t := time.NewTimer(time.Until(x.call.Until))

@@ -51,7 +51,7 @@ func keys(t *testing.T, c rueidis.Client) []string {
 	t.Helper()
 	k, err := c.Do(within(t), c.B().Keys().Pattern("*").Build()).AsStrSlice()
 	require.NoError(t, err)
-	return k
+	return redistest.Objects(k)
 }
 
 func TestALostAcquireReplyCountsOnce(t *testing.T) {
@@ -368,55 +368,56 @@ func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
 }
 
 func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var done atomic.Int32
-	aside := newRig(t, s, rlock.Options{}) // whose connections nobody holds up
-	lanes(t, s, 8, 32, rlock.Options{WatchdogTimeout: 600 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
-		name := fmt.Sprintf("renewal-%d", i)
-		h, err := r.locks.Reentrant(name).Lock(within(t))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		release := make(chan struct{})
-		fate := []redistest.Fate{redistest.HoldReply, redistest.HoldRequest}[i%2]
-		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: release})
-		select {
-		case <-trap.Caught(): // the next call that names it: a renewal
-		case <-h.Done(): // lost for want of a processor
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		var done atomic.Int32
+		aside := newRig(t, s, rlock.Options{}) // whose connections nobody holds up
+		lanes(t, s, 8, 32, rlock.Options{WatchdogTimeout: 600 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+			name := fmt.Sprintf("renewal-%d", i)
+			h, err := r.locks.Reentrant(name).Lock(within(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			release := make(chan struct{})
+			fate := []redistest.Fate{redistest.HoldReply, redistest.HoldRequest}[i%2]
+			trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: release})
+			select {
+			case <-trap.Caught(): // the next call that names it: a renewal
+			case <-h.Done(): // lost for want of a processor
+				close(release)
+				return
+			}
+			ctx, cancel := context.WithTimeout(within(t), 2*time.Second)
+			defer cancel()
+			unlocked := h.Unlock(ctx)
+			if errors.Is(unlocked, rlock.ErrUnknownOutcome) { // stands behind it: there was no connection for tracking yet
+				close(release)
+				return
+			}
+			next, err := r.locks.Reentrant(name).TryLock(within(t), 5*time.Second, time.Minute)
+			if errors.Is(err, rlock.ErrUnknownOutcome) { // likewise, though the unlock was sent on another connection
+				close(release)
+				return
+			}
+			done.Add(1)
+			if err != nil {
+				t.Errorf("round %d: unlock said %v, then %v", i, unlocked, err)
+				close(release)
+				return
+			}
+			before := aside.pttl(t, name)
 			close(release)
-			return
-		}
-		ctx, cancel := context.WithTimeout(within(t), 2*time.Second)
-		defer cancel()
-		unlocked := h.Unlock(ctx)
-		if errors.Is(unlocked, rlock.ErrUnknownOutcome) { // stands behind it: there was no connection for tracking yet
-			close(release)
-			return
-		}
-		next, err := r.locks.Reentrant(name).TryLock(within(t), 5*time.Second, time.Minute)
-		if errors.Is(err, rlock.ErrUnknownOutcome) { // likewise, though the unlock was sent on another connection
-			close(release)
-			return
-		}
-		done.Add(1)
-		if err != nil {
-			t.Errorf("round %d: unlock said %v, then %v", i, unlocked, err)
-			close(release)
-			return
-		}
-		before := aside.pttl(t, name)
-		close(release)
-		redistest.Eventually(t, 10*time.Second, "the renewal has come through", func() bool { return aside.pttl(t, name) < before })
-		if got := aside.hash(t, name); len(got) != 1 || got[string(next.Owner())] != "1" {
-			t.Errorf("round %d: %v", i, got)
-		}
-		if err := next.Unlock(within(t)); err != nil {
-			t.Error(err)
-		}
+			redistest.Eventually(t, 10*time.Second, "the renewal has come through", func() bool { return aside.pttl(t, name) < before })
+			if got := aside.hash(t, name); len(got) != 1 || got[string(next.Owner())] != "1" {
+				t.Errorf("round %d: %v", i, got)
+			}
+			if err := next.Unlock(within(t)); err != nil {
+				t.Error(err)
+			}
+		})
+		require.GreaterOrEqual(t, done.Load(), redistest.Sized[int32](1, 3, 20))
 	})
-	require.GreaterOrEqual(t, done.Load(), redistest.Sized[int32](1, 3, 20))
 }
 
 func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {

@@ -20,7 +20,7 @@ func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
 		if kind == "Read" {
 			asks = other.locks.ReadWrite(kind).Write()
 		}
-		const d = 1500 * time.Millisecond
+		const d = 700 * time.Millisecond
 		h := lock(t, of(r.locks, kind), within(t))
 		at := time.Now()
 		require.NoError(t, h.UnlockAfter(within(t), d))

@@ -32,6 +32,8 @@ type acquisition struct {
 	handed  bool // by a grant, with the lease written
 	// unanswered: some try was sent and not answered, and may take permits up to this instant
 	unanswered time.Time
+	since      time.Time               // the permits may be out since then: nothing that was sent before has made them so
+	watched    bool                    // their holders' heartbeats are looked at
 	tried      bool                    // some try was sent
 	room       [acquireArgs + 2]string // for the arguments of the first try, here to be one piece of memory
 }
@@ -66,7 +68,12 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	if d, ok := ctx.Deadline(); ok && (a.leaves.IsZero() || d.Before(a.leaves)) {
 		a.leaves = d
 	}
-	a.p = s.newPermit(ctx, a.n, a.lease)
+	a.p = s.newPermit(ctx, a.n, a.lease, a.auto)
+	defer a.unwatch()
+	var landed <-chan struct{}
+	if a.auto {
+		landed = c.engine.Announce(s.key)
+	}
 	if err := c.queue.Wait(ctx, r); err != nil {
 		if a.waits {
 			a.p.Depart(a.unanswered, a.entry)
@@ -79,7 +86,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	if a.handed {
 		added = c.engine.AddHanded(&a.p.Lease, a.sent, a.written, a.lease, a.auto, c.opts.MaxHold)
 	} else {
-		added = c.engine.Add(&a.p.Lease, a.sent, a.sent, a.lease, a.auto, c.opts.MaxHold)
+		added = c.engine.Add(&a.p.Lease, a.since, a.sent, a.lease, a.auto, c.opts.MaxHold)
 	}
 	entry := a.entry
 	if a.unanswered.IsZero() { // no request is under way that could enter it
@@ -88,6 +95,12 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	h, err := a.p.Start(added, a.auto, a.unanswered, entry)
 	if err != nil {
 		return nil, err
+	}
+	if landed != nil {
+		select {
+		case <-landed:
+		case <-ctx.Done():
+		}
 	}
 	return newPermitHandle(h), nil
 }
@@ -131,6 +144,8 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 		return false
 	case !a.auto:
 		return false
+	case !a.trusted(g.Sent):
+		return false
 	case time.Until(g.Sent.Add(g.Lease)) < g.Lease/2:
 		return false
 	}
@@ -172,6 +187,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 		Key: s.key,
 		Send: func(ctx context.Context, at time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 			sent = at
+			a.asks(at)
 			var room []string
 			if !a.tried { // a try that is given up may still read its own
 				a.tried, room = true, a.room[:0]
@@ -288,12 +304,15 @@ func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
 	if err != nil {
 		var u *unansweredError
 		if errors.As(err, &u) {
+			a.asks(u.sent)
 			a.failed(err, u.sent.Add(a.s.c.opts.CallTimeout), u.received)
 			err = u.error
 		}
 		return wait.Answer{}, err
 	}
-	return a.answer(*reply.(*told))
+	r := *reply.(*told)
+	a.asks(r.sent)
+	return a.answer(r)
 }
 
 // answer takes in what the server said.
@@ -314,17 +333,28 @@ func (a *acquisition) answer(r told) (wait.Answer, error) {
 		return wait.Answer{}, r.unmet
 	case r.asked == askedGranted && !r.received.Before(r.sent.Add(a.lease-lease.Margin(a.lease))):
 		// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are never used again.
-		a.mayRun(r.received)
-		a.p.Abandon(a.unanswered, a.entry)
-		a.p, a.entry, a.text = s.newPermit(a.p.Lease.Ctx, a.n, a.lease), "", ""
-		return wait.Answer{Renamed: true}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
+		return a.renamed(r.received), fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
 	case r.asked == askedAgain:
 		return wait.Answer{Left: -1, Again: true}, nil
+	case !a.trusted(a.since):
+		// Since its last answer it may have been served, and whoever saw that for long enough may have taken it over, or is about to. It
+		// must not see the same ids again.
+		return a.renamed(r.received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, s.name)
 	case r.asked == askedGranted:
 		a.sent, a.handed = r.sent, false
 		return wait.Answer{Granted: true}, nil
 	}
+	a.since = r.sent
+	a.watch()
 	return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.asked, Sent: r.sent}, nil
+}
+
+// renamed has the acquisition go on under other ids. What it may have had under these is given back.
+func (a *acquisition) renamed(received time.Time) wait.Answer {
+	a.mayRun(received)
+	a.p.Abandon(a.unanswered, a.entry)
+	a.p, a.entry, a.text, a.since = a.s.newPermit(a.p.Lease.Ctx, a.n, a.lease, a.auto), "", "", time.Time{}
+	return wait.Answer{Renamed: true}
 }
 
 // mayRun notes that a request which was not answered may take permits up to that instant.

@@ -28,7 +28,7 @@ const (
 //
 // A party is one call of Await. It has a lease, which is renewed while it waits. If its process dies, or its context ends,
 // before all have arrived, the generation is broken: all that have arrived get ErrBrokenBarrier, at the latest when the lease
-// of the dead one is over (Options.WatchdogTimeout) by the server's clock. Parties that have not arrived yet are not told:
+// of the dead one is over (Options.WatchdogTimeout, or three Heartbeats with Options.Liveness) by the server's clock. Parties that have not arrived yet are not told:
 // they arrive in the next generation, with those that come back. So parties that call Await again are together again without
 // anybody's help. A party that must know whether it missed a generation looks at Arrival.Generation.
 //

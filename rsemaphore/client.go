@@ -23,13 +23,16 @@ type Client struct {
 	session *session.Session
 	handles session.Handles // what permits have in common
 	// from the session, because they are used all the time:
-	seed   [8]byte       // the first half of every permit id: the first bytes of the connection id
-	bases  atomic.Uint64 // the number in the last base of ids
-	opts   session.Options
-	runner *script.Runner
-	engine *lease.Engine
-	queue  *wait.Queue
-	lane   *batch.Lane[freeRequest] // nil: calls are not shared
+	clustered bool
+	seed      [8]byte       // the first half of every permit id: the first bytes of the connection id
+	bases     atomic.Uint64 // the number in the last base of ids
+	opts      session.Options
+	runner    *script.Runner
+	engine    *lease.Engine
+	queue     *wait.Queue
+	lane      *batch.Lane[freeRequest] // nil: calls are not shared
+	live      liveness
+	rechecks  wait.Rechecks[recheck]
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis string
 	heard                       string // the channel of grants of this process, where it is that of all keys
@@ -43,17 +46,30 @@ func init() { inside.Reveal(func(c *Client) *session.Session { return c.session 
 // closed.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
 	s, err := session.New(h, "rsemaphore", "permits", o.session())
+	if err == nil {
+		err = s.Error(o.check())
+	}
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{session: s, observer: o.Observer}
-	s.Start(lease.Config{Renewed: func(ctx context.Context, name string, err error) {
+	if err := session.CheckProcess(&o.Process); err != nil {
+		return nil, s.Error(err)
+	}
+	c := &Client{session: s, observer: o.Observer, clustered: h.Client().Mode() == rueidis.ClientModeCluster}
+	beats := o.heartbeats(c)
+	if beats.Trust > 0 {
+		s.PollCap = min(s.PollCap, beats.Interval) // permits are seen from when they are granted, not from when their waiter hears of it
+	}
+	s.Start(lease.Config{Heartbeats: beats, Renewed: func(ctx context.Context, name string, err error) {
 		c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
 	}}, func(ctx context.Context, name string, byMessage bool) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
 	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
 	c.heard = grantsOfAll + s.ID
+	if c.live.party = s.WatchdogTimeout; beats.Trust > 0 {
+		c.live = liveness{beats.Trust, lease.NewMonitor(s.Runner, beats.Interval, s.CallTimeout, s.Background)}
+	}
 	c.lane = newLane(c)
 	c.watchdogMillis, c.staleMillis = script.Millis(s.WatchdogTimeout), script.Millis(5*c.poll()/2)
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release",
@@ -76,7 +92,7 @@ func weightOf(h *session.Holding) int { return int(h.Lease.Of.(*permit).weight.L
 
 // grants is the prefix of the channels on which processes are told of what they are handed of a key.
 func (c *Client) grants(key string) string {
-	if c.session.Hub.Client().Mode() == rueidis.ClientModeCluster {
+	if c.clustered {
 		return keyname.Prefix("redlatch_grant", key) + ":"
 	}
 	return grantsOfAll

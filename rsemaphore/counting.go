@@ -24,8 +24,8 @@ const maxPermits = math.MaxInt32
 // itself, and nothing else. It is an immutable description, safe for concurrent use, and costs nothing until used.
 //
 // Its permits are anonymous. The server does not know which process has one. Any process may release what it never acquired,
-// which raises the count. A process that dies takes its permits with it, until somebody adds as many by hand. There is no
-// lease and no handle. Where no Java process shares it, use [Client.Semaphore].
+// which raises the count. A process that dies takes its permits with it, until somebody adds as many by hand: Options.Liveness
+// knows nothing of them. There is no lease and no handle. Where no Java process shares it, use [Client.Semaphore].
 //
 // Its name must not be that of a Semaphore, a CountDownLatch or an rcounter.Counter: see the package comment. Of a
 // Semaphore that somebody holds a permit of, or of a latch that was set here, every verb but Available is refused

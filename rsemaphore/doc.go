@@ -7,8 +7,8 @@
 //	defer permit.Release(ctx)
 //	call(permit.Context(ctx)) // ends with the permit
 //
-// [Semaphore] is the one to use. Its permits have leases: those of a crashed process come back after one lease, without
-// anybody's help. Its layout is that of Redisson's RPermitExpirableSemaphore. [CountingSemaphore] is Redisson's
+// [Semaphore] is the one to use. Its permits have leases: those of a crashed process come back after one lease, or soon with
+// [Options].Liveness, without anybody's help. Its layout is that of Redisson's RPermitExpirableSemaphore. [CountingSemaphore] is Redisson's
 // RSemaphore, for sharing one with Java: a crash leaks its permits. [WeightedSemaphore] shares out an amount, such as bytes or
 // tokens, and Java does not see it. [CountDownLatch] is Redisson's RCountDownLatch with
 // additions that Java does not see. [CyclicBarrier] makes parties wait for each other, again and again.
@@ -86,6 +86,21 @@
 // An acquisition makes new ids, one for each permit, of one base; they are never used again. The script that acquires adds up what is
 // available and what is out, and refuses a capacity that differs from that sum. It takes all the permits or none.
 //
+// # Crashed holders
+//
+// The permits of a process that died are free when their leases are over. With [Options].Liveness they are taken over long before, as locks
+// are: a process that holds permits which are renewed sends a heartbeat every [Options].Heartbeat, one key, however many they are. A process
+// that waits watches the heartbeats of the holders. Of one that it has seen without a change for three heartbeats it takes the permits, and the
+// first in the queue has them. That is three heartbeats after the crash on average, at most about four: 3 to 4 s by default.
+//
+// Nothing is taken from a process that lives. In return its renewed permits end (ErrLost) unless one of its last three heartbeats was
+// confirmed, on its own clock and before anybody can have taken them over. A process that is cut off, or stopped, for as long has lost them.
+// Holder and waiter both need Liveness. Nothing is taken from a process of which no heartbeat was seen: Redisson, and clients without
+// Liveness. The first heartbeat is sent before the first request, and answered before the first permit is returned.
+//
+// A permit with a leaseTime of its own lasts for that, whatever becomes of its process. A party at a barrier has a lease of three heartbeats
+// in place of the WatchdogTimeout. A [CountingSemaphore] knows no owners, and has nothing of this.
+//
 // # Waiting
 //
 // While nobody of a process waits for a semaphore each Acquire is a call of its own, all in parallel. The first that is refused gets
@@ -159,6 +174,9 @@
 //	{P<name>}:timeout   zset    the permits out: id of 16 bytes -> the end of its lease, server ms
 //	{P<name>}:notes     hash    ours: labels, and what a Resize says; missing without either
 //	redlatch_queue:{P<name>}    zset    ours: waiters, while there are any, and a minute
+//	redlatch_alive:<Holder.Client>      string  ours: Options.Process, for 20 min after it was last written; with Liveness the heartbeats, until
+//	                                    two WatchdogTimeouts and two trusts after the last; in a Cluster
+//	                                    redlatch_alive:{<tag>}:<Holder.Client>, one for each sixteenth of the slots
 //	redisson_sc:{P<name>}       channel, the number available at each release that leaves nobody in the queue
 //	redlatch_grant:<connectionID>       channel of a process; in a Cluster redlatch_grant:{P<name>}:<connectionID>
 //	redlatch_grant:redisson_sc:{P<name>}  channel to which a process subscribes together with redisson_sc:{P<name>}; nothing is
@@ -174,7 +192,8 @@
 //
 // A semaphore's keys end with the longest lease in them; those of a resized semaphore seven days after its last use. Keys
 // that Redisson made have no end and are left so ([Semaphore.Shared]). The first eight bytes of an id are its client's,
-// the next five count the client's acquisitions, and three number the permits of one; Redisson's are random.
+// the next five count the client's acquisitions, and three number the permits of one; Redisson's are random. Twelve bits of the first eight say
+// for how long the client is trusted after a heartbeat, as in package rlock, and the first bit of the five that the permit is not renewed.
 //
 // # One name, one kind
 //
@@ -195,6 +214,8 @@
 //
 // Without contention Acquire and Release are one script call each, two round trips, and touch no channel. With contention they are
 // two as well, or fewer, however many processes wait: the release is the acquisition of the next, and newcomers share
-// calls. What was handed over and is held for more than 10 ms has its part in one renewal more, and what has a leaseTime in one acquire. While it waits a process asks for all of its waiters once in a PollCap, 128 in a call. A permit that is out takes about
+// calls. What was handed over and is held for more than 10 ms has its part in one renewal more, and what has a leaseTime in one acquire. While it waits a process asks for all of its waiters once in a
+// PollCap, 128 in a call; where it waits for 64 semaphores and more, 64 of these are asked for in a call (not of weights, and not in a
+// Cluster). A permit that is out takes about
 // 100 bytes on the server; an acquisition of n takes n times that, and n of them are named by 14 bytes. A waiter takes about 250 bytes.
 package rsemaphore

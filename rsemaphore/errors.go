@@ -51,7 +51,7 @@ var (
 	// ErrInvalidOption: an option or argument is out of its bounds. The text says which, its value and the bounds. Nothing was
 	// sent, except for a request for more permits than the capacity, which only the server knows; then nothing was acquired.
 	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrWrongType: the key holds something else, or is known to belong to another kind of object, which the text names (see
+	// ErrWrongType: the key, or one beside it, holds another type or a value that no program of this library writes, or is known to belong to another kind of object, which the text names (see
 	// "One name, one kind" in the package comment). Nothing was changed. A permit whose key was overwritten is lost, too:
 	// ErrLost.
 	ErrWrongType = errs.ErrWrongType

@@ -18,10 +18,13 @@ const idSize = 16
 const baseSize = 13
 
 // newOwner returns an owner of n permits, or of one record of that weight. Its base was never used: the client's eight bytes, and
-// the last five of a number.
-func (c *Client) newOwner(n int) string {
+// the last five of a number, with a mark if they are not renewed.
+func (c *Client) newOwner(n int, renewed bool) string {
 	var number [8]byte
 	binary.BigEndian.PutUint64(number[:], c.bases.Add(1))
+	if !renewed {
+		number[3] |= leased
+	}
 	var room [baseSize + 20]byte
 	text := append(append(room[:0], c.seed[:]...), number[3:]...)
 	return string(strconv.AppendInt(text, int64(n), 10))
@@ -34,6 +37,9 @@ func idOf(base string, i int) string {
 
 // idText is the public form of an id, which Redisson takes too.
 func idText(raw string) string { return hex.EncodeToString([]byte(raw)) }
+
+// idClientText is how much of a Client.ID idClient returns.
+const idClientText = 18
 
 // idClient is the client of one of our ids, as its ID begins. Bytes of Redisson's have the version of our connection
 // ids one time in sixteen; then it is a client that does not exist.

@@ -13,7 +13,7 @@ import (
 // be safe for concurrent use.
 //
 // ctx is that of the call: it carries the caller's span, and may have ended. EventRenewed and EventEnded happen outside any call: their
-// context has the values of the acquisition's context, but not its end.
+// context has the values of the acquisition's context, but not its end; that of EventTakenOver has neither.
 //
 // What an Observer returns matters for the events that begin a call, EventAcquiring and EventReleasing: it is the context under which the
 // call goes on. The call's requests, and its later events, have its values. So a span that begins with EventAcquiring is the parent of the
@@ -25,7 +25,8 @@ type Event struct {
 	Kind EventKind
 	// Name is the object's, as the caller gave it.
 	Name string
-	// N is how many permits the call is about. Of EventAcquiring, EventAcquired, EventNotAcquired, EventReleasing and EventReleased.
+	// N is how many permits the call is about. Of EventAcquiring, EventAcquired, EventNotAcquired, EventReleasing, EventReleased and
+	// EventTakenOver.
 	N int
 	// Waited is how long the call took. Of EventAcquired, EventNotAcquired and EventAwaited.
 	Waited time.Duration
@@ -70,11 +71,14 @@ const (
 	EventRenewed
 	// EventEnded: a permit ended without Release (Err: ErrLost, ErrMaxHold or ErrClosed).
 	EventEnded
+	// EventTakenOver: this client has taken permits of crashed processes (Options.Liveness) for a semaphore that it waits for (N). Whoever
+	// is the first in line has them then, in whatever process.
+	EventTakenOver
 )
 
 var eventNames = [...]string{EventAcquiring: "acquiring", EventWaiting: "waiting", EventWoken: "woken", EventAcquired: "acquired",
 	EventNotAcquired: "not acquired", EventAwaited: "awaited", EventReleasing: "releasing", EventReleased: "released",
-	EventRenewed: "renewed", EventEnded: "ended"}
+	EventRenewed: "renewed", EventEnded: "ended", EventTakenOver: "taken over"}
 
 // String is the kind in words, such as "not acquired".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
@@ -84,7 +88,7 @@ func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 func (o Observer) And(next Observer) Observer { return session.Chain(o, next) }
 
 // failures are what the debug page calls what went wrong.
-var failures = [EventEnded + 1]string{EventNotAcquired: "acquire", EventAwaited: "await", EventReleased: "release", EventRenewed: "renew",
+var failures = [EventTakenOver + 1]string{EventNotAcquired: "acquire", EventAwaited: "await", EventReleased: "release", EventRenewed: "renew",
 	EventEnded: "permit"}
 
 // observe tells of e, and returns the context under which goes on what e begins. Called without a mutex held.

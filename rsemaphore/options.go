@@ -31,11 +31,32 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
+	// Liveness sends heartbeats while the client holds permits that are renewed, and takes those of crashed processes over long before
+	// their leases are over: about three Heartbeats after the crash. Holder and waiter both need it. See "Crashed holders" in the package
+	// comment. In return a permit ends (ErrLost) if no heartbeat was confirmed for three Heartbeats, however long its lease is. Permits with
+	// a leaseTime of their own have no part in it. A barrier's party that crashes leaves after three Heartbeats, too. PollCap is then at
+	// most a Heartbeat.
+	//
+	// It costs one script call for each Heartbeat in which the client holds anything, however many permits that is, and one in a
+	// WatchdogTimeout where all are held for less; in a Cluster, as many for each sixteenth of the slots. A process that waits reads the
+	// permits that are out, 1,000 in a call, and a key of each process that has some, every half Heartbeat for each name that it waits for.
+	// It changes nothing if WatchdogTimeout is three Heartbeats or less. Defaults to off.
+	Liveness bool
+	// Heartbeat is the interval between heartbeats. 50 ms to 10 s. Defaults to 1 s.
+	Heartbeat time.Duration
+	// Process is what Inspect shows of this process from a second after it first held something. It costs a call every ten minutes while
+	// anything is held. Every user that may read the keys can see it. At most 256 bytes of UTF-8. Defaults to "host:pid".
+	Process string
 	// Observer is called with what happens, for metrics and traces. Defaults to none.
 	Observer Observer
 	// Logger gets a line when a permit is lost or forgotten, when the server does not answer those who wait, and if it evicts keys when its
 	// memory is full. Defaults to slog.Default().
 	Logger *slog.Logger
+}
+
+// check refuses what is out of bounds among the options that this package has for itself, and fills in their defaults.
+func (o *Options) check() error {
+	return session.Check(session.Duration{Name: "Heartbeat", Value: &o.Heartbeat, Least: 50 * time.Millisecond, Most: 10 * time.Second, Default: session.DefaultHeartbeat})
 }
 
 // session are the options that all clients have.

@@ -26,6 +26,7 @@ func TestOptionsOutOfBoundsAreRefusedByName(t *testing.T) {
 		"MaxHold":         {MaxHold: math.MaxInt64},
 		"MinReplicas":     {MinReplicas: -1},
 		"ReplicaTimeout":  {ReplicaTimeout: time.Second},
+		"Heartbeat":       {Heartbeat: 49 * time.Millisecond},
 	} {
 		_, err := rsemaphore.New(hub, o)
 		require.ErrorIs(t, err, rsemaphore.ErrInvalidOption, field)

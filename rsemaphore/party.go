@@ -57,7 +57,7 @@ type party struct {
 }
 
 func (b *CyclicBarrier) newParty() *party {
-	return &party{b: b, began: time.Now(), id: b.c.session.NewOwner(""), term: b.c.opts.WatchdogTimeout}
+	return &party{b: b, began: time.Now(), id: b.c.session.NewOwner(""), term: b.c.live.party}
 }
 
 // Object is the barrier, and Shown is what logs call the party.

@@ -34,14 +34,14 @@ type permit struct {
 	weight          atomic.Int64 // of a WeightedPermit: what it holds
 }
 
-func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration) *permit {
+func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration, renewed bool) *permit {
 	p := &permit{s: s, n: n}
 	p.weight.Store(int64(n))
 	renew := renewScript
 	if s.weighted {
 		renew = weightedRenewScript
 	}
-	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.made.renewed, Owner: s.c.newOwner(n),
+	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.made.renewed, Owner: s.c.newOwner(n, renewed),
 		Renew: renew, Untracked: true, Soon: true, Ctx: ctx, Longest: d}
 	if n > 1 && !s.weighted {
 		p.Lease.Records = int32(n)

@@ -117,7 +117,7 @@ func (r *rig) keys(t testing.TB) []string {
 	t.Helper()
 	v, err := r.do(t, "KEYS", "*").AsStrSlice()
 	require.NoError(t, err)
-	return v
+	return redistest.Objects(v)
 }
 
 // now is the server's time in ms.

@@ -25,6 +25,7 @@ var (
 	lookScript    = script.Load("look", luaFiles, "look")
 	queryScript   = script.Load("query", luaFiles, "query")
 	inspectScript = script.Load("inspect", luaFiles, "inspect")
+	holdersScript = script.Load("look at holders", luaFiles, "holders")
 
 	weightedAcquireScript = script.Load("acquire", luaFiles, "weighted_acquire")
 	weightedReleaseScript = script.Load("release", luaFiles, "weighted_release")

@@ -217,8 +217,11 @@ func another(capacity int64) []int64      { return []int64{3, -7, capacity, -1, 
 
 // keysOf are the keys of a script.
 func keysOf(name string) []string {
-	if name == "release" {
+	switch name {
+	case "release":
 		return releaseKeys
+	case "recheck":
+		return []string{"s", "{s}:timeout", "redlatch_queue:{s}"}
 	}
 	return semaphoreKeys
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -325,12 +326,44 @@ type Holder struct {
 	// Client is the beginning of the holder's Client.ID; "" if it is not one of this library.
 	Client string
 	Label  string // see WithLabel
+	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second ago, may not say it,
+	// or is Redisson's; and of what is more than a hundred clients.
+	Process string
 	// Lease is how long it lasts if nobody renews it; negative if it has no end.
 	Lease time.Duration
 }
 
 // Inspect tells which permits are held, by which clients, and for how long. It changes nothing and is for people: what it
-// tells may be over when it is read. Its cost to the server grows with the number of permits out. Available is cheaper.
+// tells may be over when it is read. Its cost to the server grows with the number of permits out, and it takes one more call for each
+// client that holds some, 100 at most and 16 at a time. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
-	return ask(ctx, &s.object, s.inspectExchange(), s.c.runner.Do)
+	state, err := ask(ctx, &s.object, s.inspectExchange(), s.c.runner.Do)
+	if err != nil {
+		return state, err
+	}
+	holders := make([]*Holder, len(state.Permits))
+	for i := range state.Permits {
+		holders[i] = &state.Permits[i]
+	}
+	s.object.nameProcesses(ctx, holders)
+	return state, nil
+}
+
+// nameProcesses fills in whose the holders are.
+func (o *object) nameProcesses(ctx context.Context, holders []*Holder) {
+	said := func(h *Holder) string {
+		return lease.BeatKey(o.c.clustered, lease.SlotGroup(o.c.clustered, o.key), h.Client)
+	}
+	var keys []string
+	for _, h := range holders {
+		if h.Client != "" {
+			keys = append(keys, said(h))
+		}
+	}
+	who := lease.Processes(ctx, o.c.runner, keys)
+	for _, h := range holders {
+		if h.Client != "" {
+			h.Process = who[said(h)]
+		}
+	}
 }

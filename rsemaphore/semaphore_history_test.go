@@ -102,30 +102,41 @@ func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			underFaults(t, seed)
+			underFaults(t, seed, rsemaphore.Options{WatchdogTimeout: historyLease})
 		})
 	}
 }
 
-func underFaults(t *testing.T, seed uint64) {
+// Leases are so long here that what is lost is lost for want of heartbeats, and what a killed process had is taken over.
+func TestHistoriesWithLivenessNeverPassTheCapacity(t *testing.T) {
+	redistest.InFull(t, "TestThePermitsOfAKilledProcessAreTakenOverLongBeforeTheirLeases")
+	t.Parallel()
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			underFaults(t, seed, rsemaphore.Options{WatchdogTimeout: 2 * time.Minute, Liveness: true, Heartbeat: historyLease / 4})
+		})
+	}
+}
+
+func underFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 	s := redistest.Start(t)
 	direct := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second})
 	ledgers := []*ledger{{name: "h1", capacity: 1}, {name: "h3", capacity: 3}, {name: "h8", capacity: 8}}
 	enough, stop := context.WithTimeout(context.Background(), 20*historyLasts)
 	defer stop()
-	var granted, refused, unknown, lost, killed, handed, renewed atomic.Int64
+	var granted, refused, unknown, lost, killed, handed, renewed, taken atomic.Int64
+	o.CallTimeout, o.PollCap = historyTimeout, 50*time.Millisecond
+	o.Observer = heeding(rsemaphore.EventRenewed, func(e rsemaphore.Event) {
+		if e.Err == nil {
+			renewed.Add(1)
+		}
+	}).And(heeding(rsemaphore.EventTakenOver, func(e rsemaphore.Event) { taken.Add(int64(e.N)) }))
 	var rigs []*rig
 	var proxies []*redistest.Proxy
 	for c := range 4 {
 		p := redistest.NewProxy(t, s)
-		r := newRig(t, p.Server(), rsemaphore.Options{
-			WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond,
-			Observer: heeding(rsemaphore.EventRenewed, func(e rsemaphore.Event) {
-				if e.Err == nil {
-					renewed.Add(1)
-				}
-			}),
-		})
+		r := newRig(t, p.Server(), o)
 		// learns the server's clock; the call timeout is so short that a busy machine alone can make it fail
 		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
 			return r.c.Semaphore(fmt.Sprint("warm", c), 1).Do(within(t), 1, func(context.Context) error { return nil }) == nil
@@ -158,14 +169,14 @@ func underFaults(t *testing.T, seed uint64) {
 		rnd := rand.New(rand.NewPCG(seed, uint64(500+k)))
 		others.Go(func() {
 			for enough.Err() == nil {
-				useByChild(t, enough, s, ledgers[1+k], rnd)
+				useByChild(t, enough, s, ledgers[1+k], rnd, o)
 				killed.Add(1)
 			}
 		})
 	}
 	others.Go(func() {
 		for began := time.Now(); redistest.Pause(enough, 10*time.Millisecond); {
-			if time.Since(began) > historyLasts && granted.Load() > 500 && unknown.Load() > 20 && lost.Load() > 1 && killed.Load() > 3 && handed.Load() > 100 && renewed.Load() > 20 {
+			if time.Since(began) > historyLasts && granted.Load() > 500 && unknown.Load() > 20 && lost.Load() > 1 && killed.Load() > 3 && handed.Load() > 100 && renewed.Load() > 20 && (!o.Liveness || taken.Load() > 3) {
 				stop()
 			}
 		}
@@ -185,8 +196,9 @@ func underFaults(t *testing.T, seed uint64) {
 		require.LessOrEqual(t, most, l.capacity, "%s", l.name)
 		require.Equal(t, l.capacity, most, "a test in which they are never all in use finds nothing")
 	}
-	t.Logf("%d granted, %d handed over to other processes; %d renewed; %d refused, %d unknown; %d lost; %d faults, %d processes killed; %d samples",
-		granted.Load(), handed.Load(), renewed.Load(), refused.Load(), unknown.Load(), lost.Load(), inflicted, killed.Load(), samples)
+	t.Logf("%d granted, %d handed over to other processes; %d renewed; %d refused, %d unknown; %d lost, %d taken over; %d faults, %d processes killed; %d samples",
+		granted.Load(), handed.Load(), renewed.Load(), refused.Load(), unknown.Load(), lost.Load(), taken.Load(), inflicted, killed.Load(), samples)
+	require.Equal(t, o.Liveness, taken.Load() > 0)
 	require.Greater(t, handed.Load(), int64(5), "without hand-over this tests nothing new")
 	require.Greater(t, renewed.Load(), int64(0))
 	require.Greater(t, granted.Load(), int64(60), "a test that does no work finds nothing")
@@ -201,6 +213,11 @@ func underFaults(t *testing.T, seed uint64) {
 	}, func() bool { return counts(t, direct.c.Semaphore("h1", 1)) == [3]int{1, 0, 1} })
 	for _, l := range ledgers {
 		sem := direct.c.Semaphore(l.name, l.capacity)
+		if o.Liveness { // who was killed has some, and nobody waits for them
+			o := whenWell
+			o.Liveness = true
+			release(t, acquire(t, newRig(t, s, o).c.Semaphore(l.name, l.capacity), l.capacity))
+		}
 		redistest.Eventually(t, 20*time.Second, "every permit is back: "+l.name, func() bool {
 			return counts(t, sem) == [3]int{l.capacity, 0, l.capacity}
 		})
@@ -309,8 +326,12 @@ func thenWell(t *testing.T, s *redistest.Server, healed *rig, take func(c *rsema
 }
 
 // useByChild has a process use permits some times, and kills it while it holds some.
-func useByChild(t *testing.T, ctx context.Context, s *redistest.Server, l *ledger, rnd *rand.Rand) {
-	c := redistest.Spawn(t, "permit user", s, l.name, strconv.Itoa(l.capacity), "500ms")
+func useByChild(t *testing.T, ctx context.Context, s *redistest.Server, l *ledger, rnd *rand.Rand, o rsemaphore.Options) {
+	args := []string{l.name, strconv.Itoa(l.capacity), "500ms"}
+	if o.Liveness {
+		args = append(args[:2], o.WatchdogTimeout.String(), o.Heartbeat.String())
+	}
+	c := redistest.Spawn(t, "permit user", s, args...)
 	defer func() { c.Cmd.Process.Kill(); c.Cmd.Wait() }()
 	told := func(order string) string {
 		if _, err := fmt.Fprintln(c.In, order); err != nil || !c.Out.Scan() {

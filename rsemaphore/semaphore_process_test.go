@@ -19,15 +19,22 @@ import (
 
 func init() { roles["permit user"] = bePermitUser }
 
-// bePermitUser takes permits and does with them what it is told: "take n", "check", "go" (release). It answers "got",
-// "held" or "over: …", and what Release said.
+// bePermitUser takes permits and does with them what it is told: "take n", "weigh n", "lease n" (for its lease, not renewed), "check", "go"
+// (release). It answers "got", "held" or "over: …", and what Release said. It has the heartbeats that it is told, if any.
 func bePermitUser() error {
 	capacity, _ := strconv.Atoi(os.Args[3])
 	lease, err := time.ParseDuration(os.Args[4])
 	if err != nil {
 		return err
 	}
-	_, c, err := connectRole(rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: lease, PollCap: 50 * time.Millisecond})
+	o := rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: lease, PollCap: 50 * time.Millisecond}
+	if len(os.Args) > 5 {
+		o.Liveness = true
+		if o.Heartbeat, err = time.ParseDuration(os.Args[5]); err != nil {
+			return err
+		}
+	}
+	_, c, err := connectRole(o)
 	if err != nil {
 		return err
 	}
@@ -39,6 +46,20 @@ func bePermitUser() error {
 		case "take":
 			many, _ := strconv.Atoi(n)
 			if p, err = sem.Acquire(context.Background(), many); err != nil {
+				return err
+			}
+			fmt.Println("got")
+		case "weigh":
+			many, _ := strconv.Atoi(n)
+			w, err := c.WeightedSemaphore(os.Args[2], int64(capacity)).Acquire(context.Background(), int64(many))
+			if err != nil {
+				return err
+			}
+			p = w.Permit
+			fmt.Println("got")
+		case "lease":
+			many, _ := strconv.Atoi(n)
+			if p, err = sem.TryAcquire(context.Background(), many, 0, lease); err != nil {
 				return err
 			}
 			fmt.Println("got")

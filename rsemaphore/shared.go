@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -43,7 +41,7 @@ var freeScript = script.Load("shared acquire or release", luaFiles, "free")
 
 // newLane returns the lane of a client; nil if its calls cannot be shared.
 func newLane(c *Client) *batch.Lane[freeRequest] {
-	if c.session.Hub.Client().Mode() == rueidis.ClientModeCluster || c.opts.MinReplicas > 0 {
+	if c.clustered || c.opts.MinReplicas > 0 {
 		return nil
 	}
 	return batch.NewLane(batch.LaneConfig[freeRequest]{
@@ -98,6 +96,7 @@ func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done b
 	if notAfter == 0 {
 		return answer, false, nil
 	}
+	a.asks(sent)
 	done, err = c.lane.Do(ctx, freeRequest{s: s, base: a.p.base(), lease: c.millis(a.lease), last: decimal(notAfter), of: a.p})
 	switch {
 	case err != nil:

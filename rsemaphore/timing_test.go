@@ -84,7 +84,7 @@ func TestPermitsAreRenewedForAsLongAsTheyLast(t *testing.T) {
 		require.NoError(t, p.Release(ctx))
 		require.NoError(t, q.Release(ctx))
 		time.Sleep(time.Minute)
-		require.Empty(t, s.Embedded.Keys(), "nothing is left when the lease of an idle semaphore is over")
+		require.Empty(t, redistest.Objects(s.Embedded.Keys()), "nothing is left when the lease of an idle semaphore is over")
 	})
 }
 

@@ -136,9 +136,18 @@ type WeightedHolder struct {
 }
 
 // Inspect tells what is held, by which clients, and for how long. It changes nothing and is for people: what it tells may be over when
-// it is read. Its cost to the server grows with the number of acquisitions out.
+// it is read. Its cost to the server grows with the number of acquisitions out, and it takes one more call for each client, as that of a Semaphore.
 func (w *WeightedSemaphore) Inspect(ctx context.Context) (WeightedState, error) {
-	return ask(ctx, &w.s.object, w.inspectExchange(true), w.s.c.runner.Do)
+	state, err := ask(ctx, &w.s.object, w.inspectExchange(true), w.s.c.runner.Do)
+	if err != nil {
+		return state, err
+	}
+	holders := make([]*Holder, len(state.Permits))
+	for i := range state.Permits {
+		holders[i] = &state.Permits[i].Holder
+	}
+	w.s.object.nameProcesses(ctx, holders)
+	return state, nil
 }
 
 // inspectExchange looks at all that is out, or at what is out under bases, whether or not it is.

@@ -24,28 +24,42 @@ func TestHistoriesOfWeightsUnderFaultsNeverPassTheCapacity(t *testing.T) {
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 5)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			weightsUnderFaults(t, seed)
+			weightsUnderFaults(t, seed, rsemaphore.Options{WatchdogTimeout: historyLease})
 		})
 	}
 }
 
-func weightsUnderFaults(t *testing.T, seed uint64) {
+// Leases are so long here that what is lost is lost for want of heartbeats, and what a lost holder cannot give back is taken over.
+func TestHistoriesOfWeightsWithLivenessNeverPassTheCapacity(t *testing.T) {
+	redistest.InFull(t, "TestThePermitsOfAKilledProcessAreTakenOverLongBeforeTheirLeases")
+	t.Parallel()
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			weightsUnderFaults(t, seed, rsemaphore.Options{WatchdogTimeout: 2 * time.Minute, Liveness: true, Heartbeat: historyLease / 4})
+		})
+	}
+}
+
+func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 	s := redistest.Start(t)
 	direct := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second})
 	l := &ledger{name: "w", capacity: 1 << 30}
 	enough, stop := context.WithTimeout(context.Background(), 10*historyLasts)
 	defer stop()
+	var granted, unknown, lost, parts, taken atomic.Int64
+	o.CallTimeout, o.PollCap = historyTimeout, 50*time.Millisecond
+	o.Observer = heeding(rsemaphore.EventTakenOver, func(e rsemaphore.Event) { taken.Add(1) })
 	var rigs []*rig
 	var proxies []*redistest.Proxy
 	for c := range 3 {
 		p := redistest.NewProxy(t, s)
-		r := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+		r := newRig(t, p.Server(), o)
 		redistest.Eventually(t, 30*time.Second, "a first cycle", func() bool {
 			return r.c.WeightedSemaphore(fmt.Sprint("warm", c), 1).Do(within(t), 1, func(context.Context) error { return nil }) == nil
 		})
 		rigs, proxies = append(rigs, r), append(proxies, p)
 	}
-	var granted, unknown, lost, parts atomic.Int64
 	var work sync.WaitGroup
 	for c, r := range rigs {
 		for k := range 4 {
@@ -66,7 +80,7 @@ func weightsUnderFaults(t *testing.T, seed uint64) {
 	}
 	work.Go(func() {
 		for began := time.Now(); redistest.Pause(enough, 10*time.Millisecond); {
-			if time.Since(began) > historyLasts && granted.Load() > 300 && unknown.Load() > 5 && parts.Load() > 30 {
+			if time.Since(began) > historyLasts && granted.Load() > 300 && unknown.Load() > 5 && parts.Load() > 30 && (!o.Liveness || taken.Load() > 0) {
 				stop()
 			}
 		}
@@ -74,8 +88,9 @@ func weightsUnderFaults(t *testing.T, seed uint64) {
 	inflicted := redistest.Inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 0)), 2*historyLease)
 	work.Wait()
 	most := l.most()
-	t.Logf("%d granted, %d unknown, %d lost, %d parts released, %d faults; %.2f of the capacity in use at most",
-		granted.Load(), unknown.Load(), lost.Load(), parts.Load(), inflicted, float64(most)/float64(l.capacity))
+	t.Logf("%d granted, %d unknown, %d lost, %d takeovers, %d parts released, %d faults; %.2f of the capacity in use at most",
+		granted.Load(), unknown.Load(), lost.Load(), taken.Load(), parts.Load(), inflicted, float64(most)/float64(l.capacity))
+	require.Equal(t, o.Liveness, taken.Load() > 0)
 	require.LessOrEqual(t, most, l.capacity)
 	require.Greater(t, most, l.capacity/2, "a test in which little is in use finds nothing")
 	require.Positive(t, granted.Load())

@@ -9,35 +9,50 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/results"
 )
 
-// page is the document as it grows, and the charts it shows.
+// page is one file as it grows. A chart is a file too; alt has the words for each.
 type page struct {
-	s      *summary
-	b      strings.Builder
-	charts map[string]string
+	s     *summary
+	b     strings.Builder
+	files map[string]string // by their path from docs
+	alt   map[string]string
 }
 
-// document writes what the figures say; nothing in it is known beforehand but how it was measured.
-func document(s *summary) (text string, charts map[string]string) {
-	p := &page{s: s, charts: map[string]string{}}
-	p.head()
-	p.cost()
-	p.goals()
-	p.run()
-	p.uncontended()
-	p.onOne()
-	p.contended()
-	p.handover()
-	p.queues()
-	p.redisson()
-	p.crash()
-	p.renewal()
-	p.placed()
-	p.scale()
-	p.claims()
-	p.behind()
-	p.wrong()
-	p.peers()
-	return p.b.String(), p.charts
+// folder is where everything but the page itself is.
+const folder = "benchmarks/"
+
+// document writes what the figures say, by path from docs: the page, and beside it the charts and a file of tables for each subject.
+func document(s *summary) (files map[string]string) {
+	files, alt := map[string]string{}, map[string]string{}
+	write := func(name, title string, sections ...func(*page)) {
+		p := &page{s: s, files: files, alt: alt}
+		for _, section := range sections {
+			section(p)
+		}
+		if p.b.Len() > 0 {
+			files[name] = "# " + title + "\n\n" + strings.TrimRight(p.b.String(), "\n") + "\n"
+		}
+	}
+	for _, f := range rawFiles {
+		write(folder+f.name, "Benchmarks: "+f.title, f.sections...)
+	}
+	write("benchmarks.md", "Benchmarks", (*page).head, (*page).cost, (*page).compared, (*page).crowds, (*page).winners, (*page).java, (*page).elsewhere, (*page).short, (*page).method, (*page).raw)
+	return files
+}
+
+// rawFiles are the files of tables, in the order in which the page names them.
+var rawFiles = []struct {
+	name, title string
+	sections    []func(*page)
+}{
+	{"locks.md", "locks", []func(*page){(*page).uncontended, (*page).onOne, (*page).contended, (*page).handover, (*page).crash, (*page).renewal}},
+	{"queues.md", "semaphores, readers and writers, order", []func(*page){(*page).queues}},
+	{"claims.md", "counters and stocks", []func(*page){(*page).claims}},
+	{"redisson.md", "Redisson", []func(*page){(*page).redisson}},
+	{"places.md", "TLS, ACL, Cluster, Sentinel, and a server 1 ms away", []func(*page){(*page).placed}},
+	{"scale.md", "large numbers", []func(*page){(*page).scale}},
+	{"goals.md", "goals", []func(*page){(*page).goals}},
+	{"behind.md", "where others are better", []func(*page){(*page).behind}},
+	{"run.md", "the run, and what was measured", []func(*page){(*page).run, (*page).wrong, (*page).peers}},
 }
 
 func (p *page) say(format string, args ...any) { fmt.Fprintf(&p.b, format+"\n\n", args...) }
@@ -58,8 +73,8 @@ func (p *page) table(header []string, rows [][]string) {
 }
 
 func (p *page) chart(name, alt, svg string) {
-	p.charts[name] = svg
-	p.say("![%s](benchmarks/%s)", alt, name)
+	p.files[folder+name], p.alt[name] = svg, alt
+	p.say("![%s](%s)", alt, name)
 }
 
 func bold(peer string) string {
@@ -149,6 +164,12 @@ func (p *page) rangedCell(k setting, peer string, m metric, format func(float64)
 	return "-"
 }
 
+// ratioMedian is ratioCell without the range.
+func (p *page) ratioMedian(k setting, peer, base string, m metric) string {
+	median, _, _ := strings.Cut(p.ratioCell(k, peer, base, m), " [")
+	return median
+}
+
 func (p *page) ratioCell(k setting, peer, base string, m metric) string {
 	if v, ok := p.s.ratio(k, peer, base, m); ok {
 		return ranged(v, times)
@@ -156,17 +177,10 @@ func (p *page) ratioCell(k setting, peer, base string, m metric) string {
 	return "-"
 }
 
-func (p *page) head() {
-	p.say("# Benchmarks")
-	p.say("`go -C bench run ./report` writes this page from [results.csv](benchmarks/results.csv) and the files beside it. Every figure comes from there, also where redlatch is behind.")
-}
-
 // run says where and how it was measured.
 func (p *page) run() {
 	f := p.s.file
 	p.say("## The run")
-	p.say("To repeat it on a machine with Go and a redis-server:")
-	p.say("```\ngo -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go -C bench run ./report\n```")
 	rows := [][]string{}
 	for _, name := range []string{"date", "machine", "memory", "go", "server", "redlatch", "command", "rounds", "contended", "load before", "load after", "took", "incomplete"} {
 		if v := f.Fact(name); v != "" {
@@ -180,13 +194,7 @@ func (p *page) run() {
 		}
 	}
 	p.table([]string{"", ""}, rows)
-	p.say("**How to read it.** Clients and server share the machine, and the machine did other work too (its load is in the table). So your times and rates will differ. " +
-		"Compare ratios within one table. The peers run in another order in each round. The figures are medians over the rounds, some with [lowest .. highest]. " +
-		"Ratios are taken in each round, before the median. Every measurement has a new server, and processes of its own. " +
-		"*Commands* are the commands that the server ran for one operation, including those inside scripts, as `INFO commandstats` counts them. The INCR under a contended lock is not counted. " +
-		"*Jain* is Jain's fairness index over all workers: 1 if all got the same, 1/n if one got everything. A wait that had not ended at the end of the measurement counts with the time until then.")
-	p.say("The measurement also checks mutual exclusion: the processes share a page of memory that shows which of them are inside the lock, and a counter that only the lock protects. " +
-		"[What it found](#what-went-wrong) is at the end.")
+	p.say("[How it was measured](../benchmarks.md#how-was-it-measured) says how to read the tables.")
 }
 
 // most is the highest number of processes that contended was measured with.
@@ -204,7 +212,7 @@ func (p *page) uncontended() {
 		return
 	}
 	p.say("## Uncontended")
-	p.say("Lock and unlock, each goroutine on a lock of its own. *%s* are the two script calls that redlatch sends, recorded and sent again by a program that does nothing else. That is the floor. "+
+	p.say("Lock and unlock, each goroutine on its own lock. *%s*, the floor, are the two script calls that redlatch sends, recorded and sent again by a program that does nothing else. "+
 		"*%s* are the two smallest scripts that lock and unlock safely.", floor, setnx)
 	for _, k := range settings {
 		var all []bar
@@ -259,9 +267,9 @@ func (p *page) contended() {
 		return
 	}
 	p.say("## Contended")
-	p.say("All workers want one lock. A worker does one INCR under the lock, and pauses for a millisecond after it. Without that pause a lock that its last holder can take again at once looks best. " +
-		"Even with it the rates of the polling peers come from that, as their fairness and their p99 show. p50, p99 and longest are times from asking to holding. " +
-		"Least and most are the acquisitions of single workers. A wait with a > was cut off by the end of the measurement.")
+	p.say("All workers want one lock. A worker does one INCR under the lock and then pauses for a millisecond: without the pause, a lock that its last holder can take again at once looks best. " +
+		"Even so, polling peers get their rate from that, as their fairness and p99 show. p50, p99 and longest are waits for the lock. " +
+		"Least and most are the acquisitions of single workers. > marks a wait that the end of the measurement cut off.")
 	byProcs := map[int][]setting{}
 	procs := p.most()
 	for _, k := range settings {
@@ -340,7 +348,7 @@ func (p *page) handover() {
 		return
 	}
 	p.say("## Hand-over")
-	p.say("The time from the call of unlock until the waiter holds the lock. The waiter has waited for 15 to 115 ms, at random. *%s* asks again and again without a pause, which is the fastest way and the most expensive one.", setnx)
+	p.say("The time from the call of unlock until the waiter holds the lock, after a random wait of 15 to 115 ms. *%s* asks without a pause: the fastest and most expensive way.", setnx)
 	for _, k := range slices.Backward(settings) { // two clients first: the goal is about them
 		where := "the waiter is of another client"
 		if k.workers == 1 {
@@ -370,8 +378,8 @@ func (p *page) handover() {
 func (p *page) crash() {
 	for _, k := range p.s.settings("crash") {
 		p.say("## The holder is killed")
-		p.say("A process that holds %d locks is killed while another one waits for all of them. A lock lasts until the end of its lease, so a good peer acquires it soon after that: "+
-			"*late* is the time from the lease's end, as the holder's side saw it, until the waiter holds the lock. It is negative if the lease was a little shorter than requested.", k.workers)
+		p.say("A process that holds %d locks is killed while another waits for all of them. "+
+			"*late* is the time from the lease's end, as the holder saw it, until the waiter holds the lock. It is negative if the lease was slightly shorter than requested.", k.workers)
 		late := func(r results.Row) (float64, bool) {
 			left, ok := r.Value("left_ms")
 			return r.P50/1000 - left, ok && r.P50 >= 0
@@ -388,8 +396,8 @@ func (p *page) crash() {
 func (p *page) renewal() {
 	for _, k := range p.s.settings("renewal") {
 		p.say("## Held locks")
-		p.say("One process holds %d locks and does nothing. *Scripts* and *commands* are the cost of one lock for the server during one lease, so that leases of any length can be compared. "+
-			"Memory is heap and stacks in use. Peers that leave renewals to their caller (redsync, redislock) are not in this table.", k.workers)
+		p.say("One process holds %d locks and does nothing. *Scripts* and *commands* are the server's cost of one lock per lease, whatever its length. "+
+			"Memory is heap and stacks in use. redsync and redislock do not renew.", k.workers)
 		var rows [][]string
 		var all []bar
 		for _, peer := range p.s.in(k) {
@@ -420,7 +428,7 @@ func (p *page) claims() {
 		return
 	}
 	p.say("## The first N win")
-	p.say("We found no Go library for this. So the others are the commands that it is made of, and what people write by hand. The claims are checked: units sold and ordinals given equal the claims granted.")
+	p.say("We found no other Go library for this. The peers are raw commands and hand-written code. The claims are checked: units sold and ordinals given equal the claims granted.")
 	for _, k := range settings {
 		order := p.s.sorted(k, rate, true)
 		var all []bar

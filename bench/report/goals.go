@@ -52,10 +52,8 @@ func of(peer string) string {
 	return " (" + peer + ")"
 }
 
-// goals has a line for each, also for what was not measured.
-func (p *page) goals() {
-	p.say("## Goals")
-	p.say("Each is judged by the median over the rounds of this run. *The floor's* is the same ratio of redlatch's own two calls, sent raw by a program that does nothing else.")
+// allGoals has a line for each, also for what was not measured.
+func (p *page) allGoals() []goal {
 	all := append(p.goalsAlone(), p.goalsOnOne()...)
 	for _, workers := range []int{16, 64, 256} {
 		all = append(all, p.goalsContended(setting{"contended", 8, workers})...)
@@ -78,22 +76,27 @@ func (p *page) goals() {
 		v, ok := s.ratio(k, permit, permitFloor, p50)
 		all = append(all, atMost(1.25, times, "a permit, "+goroutines(k)+": p50 over that of the same two raw calls", v, ok))
 	}
+	return all
+}
+
+func (p *page) goals() {
+	p.say("Goals are judged by the median over the rounds. *The floor's* is the same ratio for redlatch's two script calls sent raw.")
 	var rows [][]string
-	for _, g := range all {
+	for _, g := range p.allGoals() {
 		rows = append(rows, []string{g.what, g.want, g.got, g.floor, g.reached})
 	}
 	p.table([]string{"goal", "wanted", "measured", "the floor's", "reached"}, rows)
-	p.say("Where the floor's own ratio is below what is wanted, the two calls themselves are the limit: what one script does more than a peer's, for order among waiters, for leases that Java reads and for the refusal of late requests. " +
-		"From 14 calls under way on, redlatch sends those of free locks and permits together. So with many goroutines it can be above its floor. " +
+	p.say("Where the floor's own ratio is below what is wanted, the scripts themselves are the limit: they do more than a peer's, for order among waiters, for leases that Java reads, and to refuse late requests. " +
+		"From 14 concurrent calls on, redlatch sends calls for free locks and permits together, and so can exceed its floor. " +
 		"With many workers the end of the measurement cuts off the waits of the slowest peers, so their p99 looks better than it is.")
-	if s.onOne == nil {
+	if p.s.onOne == nil {
 		return
 	}
-	p.say("Why the rest is out of reach, by what profiles say of the processor time:\n\n" +
-		"- *One goroutine.* Most of the time is the waking of a processor, see [On one processor](#on-one-processor). There a fifth of a cycle is redlatch's own: a new owner, the lease that the watchdog keeps, " +
-		"a deadline for each call, and four bytes of every ten that are sent. A peer that keeps no leases has none of that.\n" +
-		"- *256 goroutines, and p99.* Both processors are busy. A lock and its unlock are seven commands on the server, four of redsync's, and all requests of a shared call have the latency of its last one.\n" +
-		"- *Counter.Incr with few goroutines.* One goroutine pays for the deadline of its call, for reading the clock twice, and for telling not sent from unknown. Eight share calls of two or three, which save hardly more than the waiting for each other costs.")
+	p.say("Why the rest is out of reach, by the processor time in profiles:\n\n" +
+		"- *One goroutine.* Most of the time goes into waking a processor, see [On one processor](locks.md#on-one-processor). There a fifth of a cycle is redlatch's own: a new owner, the lease that the watchdog renews, " +
+		"a deadline for each call, and 40 % of the bytes sent. Peers that do not renew have none of that.\n" +
+		"- *256 goroutines, and p99.* Both processors are busy. A lock and unlock are seven commands on the server, redsync's four, and all requests of a shared call have the latency of the last.\n" +
+		"- *Counter.Incr with few goroutines.* One goroutine pays for the deadline of its call, two readings of the clock, and the distinction of not sent from unknown. Eight goroutines share calls of two or three, which saves hardly more than waiting for each other costs.")
 }
 
 // aloneWith are the numbers of goroutines that goals are stated for.
@@ -162,7 +165,7 @@ func (p *page) goalsContended(k setting) (all []goal) {
 const enoughWindows = 100
 
 func (p *page) noEmptyWindow(k setting, where string) goal {
-	g := goal{what: where + "windows of 50 ms in which nobody was served", want: fmt.Sprintf("0 of %d", enoughWindows), got: notMeasured, floor: "-", reached: "-"}
+	g := goal{what: where + "windows of 50 ms without an acquisition", want: fmt.Sprintf("0 of %d", enoughWindows), got: notMeasured, floor: "-", reached: "-"}
 	var none, of float64
 	slowest := 1.0
 	for _, r := range usable(p.s.rows[k][ours]) {

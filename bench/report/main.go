@@ -1,4 +1,4 @@
-// Command report turns the CSV of bench/peers into charts and docs/benchmarks.md:
+// Command report turns the CSV of bench/peers into docs/benchmarks.md, and the charts and tables of docs/benchmarks:
 //
 //	go -C bench run ./report                                   # from docs/benchmarks/results.csv
 //	go -C bench run ./report -in peers/out/results.csv -out /tmp/look
@@ -17,7 +17,7 @@ import (
 
 func main() {
 	in := flag.String("in", filepath.Join("..", "docs", "benchmarks", "results.csv"), "the CSV to read")
-	out := flag.String("out", filepath.Join("..", "docs"), "where benchmarks.md and the folder benchmarks with the charts go")
+	out := flag.String("out", filepath.Join("..", "docs"), "where benchmarks.md and the folder benchmarks with charts and tables go")
 	flag.Parse()
 	if err := report(*in, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
@@ -40,17 +40,16 @@ func report(in, out string) error {
 			return err
 		}
 	}
-	text, charts := document(s)
-	dir := filepath.Join(out, "benchmarks")
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
-	for name, svg := range charts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(svg), 0o666); err != nil {
+	for name, text := range document(s) {
+		name = filepath.Join(out, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(out, "benchmarks.md"), []byte(text), 0o666)
+	return nil
 }
 
 // Beside the main run there may be others: the one in which Redisson takes part, bench/scale's and bench/places', and the one on one

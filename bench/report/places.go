@@ -10,8 +10,8 @@ func (p *page) placed() {
 		return
 	}
 	p.say("## Where users are")
-	p.say("Lock and unlock that nobody else wants, of [places.csv](benchmarks/places.csv), a run of its own. All places take turns. Each ratio is to plain loopback in the same round: below 1 a rate is lower, above 1 a time is longer.")
-	p.besideFacts(s)
+	p.say("Uncontended lock and unlock, in a separate run ([places.csv](places.csv)). All places take turns. Ratios are to plain loopback in the same round.")
+	p.factsOf(s)
 	q := &page{s: s}
 	for _, k := range s.settings("places") {
 		var rows [][]string

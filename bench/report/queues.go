@@ -13,9 +13,9 @@ const away = ", 1 ms away"
 
 // queueKinds are the workloads in which several processes wait in line, and what is said of them.
 var queueKinds = []struct{ workload, title, text, file string }{
-	{"semaphore", "Semaphores", "Workers in several processes want one of 8 permits, hold it for 5 ms, and stay away for 1 ms.", "semaphore"},
-	{"readwrite", "Readers and writers", "Readers and one writer, in several processes. Each of them holds for 1 ms, and stays away for 1 ms.", "readwrite"},
-	{"fair", "Order", "Workers in several processes want one lock, from a peer that keeps an order among them. They hold it for 1 ms, and stay away for 1 ms.", "fair"},
+	{"semaphore", "Semaphores", "Workers in several processes want one of 8 permits, hold it for 5 ms and pause for 1 ms.", "semaphore"},
+	{"readwrite", "Readers and writers", "Readers and one writer, in several processes. Each holds for 1 ms and pauses for 1 ms.", "readwrite"},
+	{"fair", "Order", "Workers in several processes want one lock that keeps an order. They hold it for 1 ms and pause for 1 ms.", "fair"},
 }
 
 // isOurs reports whether a peer of the queues is a verb of redlatch.
@@ -41,9 +41,9 @@ func (p *page) queues() {
 		if !said {
 			said = true
 			p.say("## Queues")
-			p.say("Loopback hides round trips, and medians hide stalls. So each of these is measured twice, the second time behind a proxy that adds 1 ms to each way; and *worst window* is the rate of the slowest tenth of a second of all rounds, "+
-				"as a share of the median one in its round. *Longest* is the longest wait of all rounds; one with a > was cut off by the end of the measurement. The processes share a page of memory that shows how many of them are inside. "+
-				"%s", "We found no other Go library with semaphores, or with readers and writers, on Redis that is kept up: go-redisson has neither. The others are written by hand, as it is usually done, or [Redisson](#beside-redisson).")
+			p.say("Each is measured twice, the second time behind a proxy that adds 1 ms each way. *Worst window* is the rate of the slowest tenth of a second of all rounds, "+
+				"as a share of its round's median. *Longest* is the longest wait of all rounds; > marks one that the end of the measurement cut off. A page of shared memory shows how many are inside. "+
+				"%s", "We found no other maintained Go library with semaphores or read-write locks on Redis. The peers are hand-written, except etcd; [Redisson](redisson.md) has its own run.")
 		}
 		p.say("### %s", kind.title)
 		p.say("%s", kind.text)

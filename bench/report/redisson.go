@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/results"
 )
 
-// java is Redisson's name in its run.
-const java = "redisson"
+// redisson is Redisson's name in its run.
+const redisson = "redisson"
 
 // redisson is what the run of its own says in which Redisson takes part.
 func (p *page) redisson() {
@@ -17,12 +17,11 @@ func (p *page) redisson() {
 	if s == nil {
 		return
 	}
-	p.say("## Beside Redisson")
-	p.say("This is a separate run ([redisson.csv](benchmarks/redisson.csv)): compare its figures only with each other. Redisson runs in the small Java driver of the tests, with a JVM for each client. " +
-		"The JVMs warm up before the measurement, for six seconds, side by side on shared processors, so they may still compile code. That is why there are two processes: with eight JVMs on two processors an earlier run got tens of acquisitions a second, which measures the machine and not Redisson. " +
-		"*redisson's driver* asks a JVM to do nothing, twice, as a lock and an unlock do. That part of Redisson's figures is the way to the driver and back, which a Java program does not pay. " +
-		"In the contended runs it is added to each hold. The commands for an operation do not depend on the speed of the client. They are the most reliable figures here.")
-	p.say("The commands of Redisson's hand-overs include renewals. A warm-up locks and unlocks thousands of times a second. After it, MONITOR shows that version 4.7.0 renews the few locks that are held then hundreds of times a second, for some seconds. After a short warm-up a hand-over was 29 commands.")
+	p.say("A separate run ([redisson.csv](redisson.csv)): compare its figures only with each other. Redisson runs in the Java driver of the tests, one JVM per client, warmed up for six seconds on shared processors; it may still compile code. " +
+		"There are two processes because eight JVMs on two processors measure the machine and not Redisson. " +
+		"*redisson's driver* asks a JVM to do nothing, twice: the part of Redisson's times that a Java program does not pay. " +
+		"Contended, it is part of each hold. Commands per operation do not depend on the client's speed and are the most reliable figures here.")
+	p.say("The commands of Redisson's hand-overs include renewals: after a warm-up of thousands of locks a second, version 4.7.0 renews the few held locks hundreds of times a second for some seconds (MONITOR). After a short warm-up a hand-over took 29 commands.")
 	var facts [][]string
 	for _, name := range []string{"date", "command", "rounds", "contended", "load before", "load after", "took"} {
 		if v := s.file.Fact(name); v != "" {
@@ -38,7 +37,7 @@ func (p *page) redisson() {
 		}
 	}
 	p.table([]string{"", ""}, facts)
-	q := &page{s: s, charts: p.charts} // its cells are of the other run
+	q := &page{s: s} // its cells are of the other run
 	for _, k := range s.settings("uncontended") {
 		var rows [][]string
 		for _, peer := range s.sorted(k, p50, false) {

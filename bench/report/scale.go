@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// besideFacts are those of a run in a file of its own.
-func (p *page) besideFacts(of *summary) {
+// factsOf are those of a run in a file of its own.
+func (p *page) factsOf(of *summary) {
 	var rows [][]string
 	for _, name := range []string{"date", "machine", "command", "rounds", "took"} {
 		if v := of.file.Fact(name); v != "" {
@@ -25,9 +25,9 @@ func (p *page) scale() {
 		return
 	}
 	p.say("## Large numbers")
-	p.say("Of [scale.csv](benchmarks/scale.csv), a run of its own. *Number* is what was measured. Bytes are heap and stacks in use after a collection, with what the caller has for each: a hold, or the stack of a goroutine that waits. " +
-		"*Meanwhile* is what the server is asked while nothing changes. *Left* is what is still there when all is over, compared with before.")
-	p.besideFacts(s)
+	p.say("A separate run ([scale.csv](scale.csv)). Bytes are heap and stacks in use after a collection, including what the caller has for each: a hold, or the stack of a waiting goroutine. " +
+		"*Meanwhile*: while nothing changes. *Left*: what remains at the end, compared with before.")
+	p.factsOf(s)
 	q := &page{s: s}
 	var rows [][]string
 	var sales, limits [][]string
@@ -58,12 +58,12 @@ func (p *page) scale() {
 	}
 	p.table([]string{"", "processes", "number", "rate", "commands each", "scripts each", "connections", "bytes each", "goroutines more", "server bytes each", "commands/s meanwhile", "bytes left", "goroutines left", "keys left", "connections left"}, rows)
 	if sales != nil {
-		p.say("What a reservation takes of the server, in bytes, with an id of 14 bytes and a claimant of 13: held; sold; cancelled or over; forgotten, a minute (`Spec.Remember`) after that. " +
-			"And how long, at worst, another client waits for the answer to PING, in ms: for 3 s before, and while the stock with all of them ends and is removed.")
+		p.say("Server bytes of a reservation with an id of 14 bytes and a claimant of 13: held; sold; ended; and forgotten, after a minute (`Spec.Remember`). " +
+			"The worst PING of another client, in ms: for 3 s before, and while the stock ends and is removed.")
 		p.table([]string{"reservations", "held", "sold", "ended", "forgotten", "worst PING", "while it ends"}, sales)
 	}
 	if limits != nil {
-		p.say("Keys of a rate limit, of each of which a unit is taken, and which all end at one time. How long another client waits for the answer to PING, in ms: at worst, and in the 99th percentile.")
+		p.say("Keys of a rate limit: a unit is taken of each, and all end at one time. PING of another client, in ms: the worst, and p99.")
 		p.table([]string{"keys", "rate", "server bytes each", "worst PING, idle", "p99", "while they are asked for", "p99", "while they end", "p99"}, limits)
 	}
 }

@@ -72,12 +72,11 @@ func (p *page) behind() {
 		look(k, "bytes for a lock", extra("bytes_per_lock"), false, whole)
 	}
 	p.behindInQueues(lookAs)
-	p.say("## Where others are better")
 	if len(rows) == 0 {
 		p.say("In no figure of this run.")
 		return
 	}
-	p.say("Every figure of this page in which a peer is ahead of redlatch by more than 2 %%, without the raw floors. The p50 of a polling peer is low because the last holder finds the lock free and takes it again. Its p99 shows the workers that slept.")
+	p.say("Every figure of the main run in which a peer is ahead of redlatch by more than 2 %%, raw floors excluded. The p50 of a polling peer is low because the last holder finds the lock free and takes it again; its p99 shows the workers that slept.")
 	p.table([]string{"", "", "redlatch", "better"}, rows)
 }
 
@@ -136,7 +135,7 @@ func (p *page) wrong() {
 		p.say("Nothing: no peer had two holders at the same time, and none reported an error.")
 		return
 	}
-	p.say("No faults were injected here, and no lock was held for longer than its lease. So this table does not prove that a peer which is not in it is safe.")
+	p.say("No faults were injected, and no lock was held beyond its lease: a peer that is not in this table is not thereby proven safe.")
 	var rows [][]string
 	for _, e := range order {
 		rows = append(rows, []string{e.where, bold(e.peer), e.what, fmt.Sprintf("%d", seen[e])})
@@ -146,9 +145,8 @@ func (p *page) wrong() {
 
 func (p *page) peers() {
 	p.say("## What was measured")
-	p.say("Module versions are the newest that build with the Go version of this repository. Each process has one client. go-redis clients may have 64 connections. " +
-		"The peers do not promise the same. redsync is made for several independent servers and is used with one here, which costs it a goroutine for each call. " +
-		"etcd gives consensus and fencing, and shows the price of that. Only redlatch, rueidislock, go-redisson and etcd renew leases by themselves. Only etcd and redlatch queue their waiters.")
+	p.say("Module versions are the newest that build with this repository's Go version. Each process has one client; go-redis clients may have 64 connections. " +
+		"redsync uses a goroutine for each call, because it is made for several servers.")
 	var rows [][]string
 	for _, name := range p.s.peers {
 		if v := p.s.file.Fact("peer " + name); v != "" {

@@ -40,16 +40,19 @@ type checkup struct {
 	all    []finding
 }
 
-func (x *checkup) ok(what, says string, args ...any) {
-	x.all = append(x.all, finding{"ok", what, fmt.Sprintf(says, args...), ""})
-}
+func (x *checkup) ok(what, says string, args ...any) { x.add("ok", what, "", says, args) }
 
-func (x *checkup) warn(what, do, says string, args ...any) {
-	x.all = append(x.all, finding{"warning", what, fmt.Sprintf(says, args...), do})
-}
+func (x *checkup) warn(what, do, says string, args ...any) { x.add("warning", what, do, says, args) }
 
-func (x *checkup) problem(what, do, says string, args ...any) {
-	x.all = append(x.all, finding{"problem", what, fmt.Sprintf(says, args...), do})
+func (x *checkup) problem(what, do, says string, args ...any) { x.add("problem", what, do, says, args) }
+
+func (x *checkup) add(level, what, do, says string, args []any) {
+	for i, a := range args {
+		if err, ok := a.(error); ok {
+			args[i] = words(err)
+		}
+	}
+	x.all = append(x.all, finding{level, what, short(fmt.Sprintf(says, args...)), do})
 }
 
 func (t *tool) check() *cobra.Command {
@@ -106,9 +109,6 @@ func (x *checkup) run(ctx context.Context) error {
 		return err
 	}
 	if x.red, err = x.server.open(o, nil); err != nil {
-		if exitCode(err) == exitUsage {
-			return err
-		}
 		x.problem("connection", "see redlatch help connection; docs/operations.md has the rights of a user", "%v", err)
 		return nil
 	}

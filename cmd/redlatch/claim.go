@@ -166,7 +166,7 @@ func (j *job) refused(ctx context.Context, red *redlatch.Client, err error, wait
 	case errors.Is(err, rlock.ErrNotAcquired):
 		return coded{j.conflict, fmt.Errorf("%s is held%s; waited %v", j.what(), j.holders(ctx, red), waited.Round(time.Millisecond))}
 	case errors.Is(err, rsemaphore.ErrCapacityMismatch):
-		return fmt.Errorf("-n %d: %w", j.capacity, err)
+		return fmt.Errorf("-c %d: %w", j.capacity, err)
 	}
 	return err
 }
@@ -180,7 +180,7 @@ func (j *job) holders(ctx context.Context, red *redlatch.Client) string {
 		s, err := red.Semaphores().Semaphore(j.semaphore, j.capacity).Inspect(ctx)
 		for i, h := range s.Permits {
 			if err == nil && i < 3 {
-				text += " by " + nameOf(h.Label, "", h.Client) + ","
+				text += " by " + nameOf(h.Label, h.Process, h.Client) + ","
 			}
 		}
 		return strings.TrimSuffix(text, ",")

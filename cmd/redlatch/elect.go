@@ -61,8 +61,9 @@ func (t *tool) elect() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer red.Close(context.Background())
-			return j.campaign(c.Context(), red, once)
+			err = j.campaign(c.Context(), red, once)
+			t.server.close(c.Context(), red, err)
+			return err
 		},
 	}
 	f := c.Flags()

@@ -17,7 +17,7 @@ import (
 // The exit codes, as flock(1), timeout(1) and sysexits.h have them.
 const (
 	exitConflict = 1   // flock -E: somebody else held it for as long as --wait; "no" where a command asks something
-	exitUsage    = 64  // EX_USAGE: a flag, an argument or a variable of the environment was refused; nothing was sent
+	exitUsage    = 64  // EX_USAGE: a flag, an argument or a variable of the environment cannot be used, by itself or with this server; nothing was changed
 	exitData     = 65  // EX_DATAERR: what is on the server, or in a file, is not what the command needs
 	exitCommand  = 69  // EX_UNAVAILABLE: the command to run could not be started, as in flock
 	exitSoftware = 70  // EX_SOFTWARE: anything else
@@ -32,7 +32,7 @@ const (
 const exitHelp = `EXIT STATUS
   0        success; of run and elect: the command's own exit code
   1        not acquired within --wait (another code with -E); for other commands: the answer is no
-  64       a flag, an argument or a variable was refused; nothing was sent
+  64       a flag, an argument or a variable cannot be used, by itself or with this server; nothing was changed
   65       what is on the server or in a file cannot be used: another type of key, another capacity, damaged records
   69       the command could not be started
   70, 71   an internal error; an error of the operating system

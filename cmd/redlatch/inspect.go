@@ -19,10 +19,11 @@ import (
 const inspectHelp = `inspect shows who holds locks and semaphores, with what label and for how long yet, and who waits. It changes nothing.
 
 With names it asks for these: one or two calls each, with the rights that programs have. Without names it looks for what is held, by
-SCAN over all keys: in pages of --count keys, at most --rate keys a second, and at most --max names. That needs the rights +scan +type
-+hscan +strlen +getrange. --match bounds it by a glob pattern of names; the server still goes over all its keys.
+SCAN over all keys: in pages of --count keys, at most --rate keys a second, and at most --max names. That needs the right +scan, which
+programs do not need (redlatch acl --only inspect). --match bounds it by a glob pattern of names; the server still goes over all its keys.
 
-A hold without a name of its own is shown by its owner on the server. Only waiters that queue on the server are known: one for each
+A hold without a label is shown by its process (host and pid, unless the program says otherwise; known from a second after the program
+first held something), or by its owner on the server. Only waiters that queue on the server are known: one for each
 process of a Reentrant lock. Waiters of a semaphore are not shown.`
 
 const inspectExamples = `  redlatch inspect nightly-report
@@ -99,7 +100,7 @@ func lookAtSemaphore(ctx context.Context, red *redlatch.Client, name string) (st
 	}
 	s.Capacity, s.Available, s.Held = state.Capacity, &state.Available, len(state.Permits) > 0
 	for _, h := range state.Permits {
-		s.Holders = append(s.Holders, holder{Who: nameOf(h.Label, "", nameOf(h.Client, "", h.ID)), Label: h.Label, Owner: h.ID, LeaseMS: millis(h.Lease)})
+		s.Holders = append(s.Holders, holder{Who: nameOf(h.Label, h.Process, nameOf(h.Client, "", h.ID)), Label: h.Label, Process: h.Process, Owner: h.ID, LeaseMS: millis(h.Lease)})
 	}
 	return s, nil
 }

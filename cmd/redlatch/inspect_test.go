@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -58,6 +60,33 @@ func TestInspectFindsWhatIsHeldAmongOtherKeys(t *testing.T) {
 	require.Len(t, lines, 3)
 	require.Contains(t, lines[1], "one?[31m") // a label cannot write to the terminal
 	require.Contains(t, lines[2], "free")
+}
+
+// A program that sets no label is shown by its process.
+func TestInspectAndTopNameTheProcessOfAHolderWithoutALabel(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	red, err := redlatch.Open(s.Option(), redlatch.Options{Process: "web-7", CallTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { red.Close(context.Background()) })
+	h, err := red.Locks().Reentrant("job").Lock(t.Context())
+	keep(t, err, h.Unlock)
+	p, err := red.Semaphores().Semaphore("slots", 1).Acquire(t.Context(), 1)
+	keep(t, err, p.Release)
+	for _, args := range [][]string{{"inspect", "job", "slots"}, {"inspect"}, {"top"}} {
+		redistest.Eventually(t, patience, "both are named", func() bool { return strings.Count(here(s, "", args...).out, "web-7") == 2 })
+	}
+	r := here(s, "", "unlock", "--force", "--yes", "job")
+	require.Contains(t, r.err, "held by web-7")
+	for _, of := range [][]string{{"--lock", "job"}, {"--semaphore", "slots", "-c", "1"}} {
+		if of[0] == "--lock" {
+			h, err = red.Locks().Reentrant("job").Lock(t.Context())
+			keep(t, err, h.Unlock)
+		}
+		r = run(t, urlOf(s), append(append([]string{"run", "-n"}, of...), "--", "true")...)
+		require.Equal(t, exitConflict, r.code)
+		require.Contains(t, r.err, "held by web-7")
+	}
 }
 
 func TestUnlockTakesALockOnce(t *testing.T) {

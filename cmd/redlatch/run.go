@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +16,7 @@ import (
 
 const runHelp = `run acquires a lock, or a permit of a semaphore, runs a command while it holds it, and releases it when the command has ended.
 
-Without --wait it waits for as long as somebody else has it, as flock(1) does; --wait 0 asks once. A server that cannot be reached at
+Without --wait it waits for as long as somebody else has it, as flock(1) does; -n, or --wait 0, asks once. A server that cannot be reached at
 the start is not waited for.
 
 While the command runs, the lease is renewed. If that does not succeed, the command is stopped before the lease is over: SIGTERM at
@@ -43,14 +42,14 @@ The command finds in its environment
 So a child of the command that runs redlatch run on the same lock joins the hold, at once, and does not wait for itself. --no-join
 waits. A semaphore is not joined: each run takes permits of its own.
 
-A semaphore has as many permits as the first run that uses it says with -n. While any is out, a run with another -n is refused (65);
+A semaphore has as many permits as the first run that uses it says with -c. While any is out, a run with another -c is refused (65);
 when none is, the next run may bring another number.`
 
-const runExamples = `  redlatch run --lock nightly-report --wait 0 --at-least 1m -- ./report.sh      a cron job on many machines: one runs it
+const runExamples = `  redlatch run --lock nightly-report -n --at-least 1m -- ./report.sh            a cron job on many machines: one runs it
   redlatch run --lock deploy --wait 10m --max-hold 1h -- ./deploy.sh            one deployment at a time, an hour at most
-  redlatch run --semaphore encoders -n 3 -- ffmpeg -i in.mkv out.mp4            three at a time, on all machines
+  redlatch run --semaphore encoders -c 3 -- ffmpeg -i in.mkv out.mp4            three at a time, on all machines
   redlatch run --lock db --fenced -- sh -c 'migrate --token "$REDLATCH_TOKEN"'  a resource that checks fencing tokens
-  redlatch run --lock backup -E 75 --wait 0 -- ./backup.sh                      another exit code if somebody else has it`
+  redlatch run --lock backup -E 75 -n -- ./backup.sh                            another exit code if somebody else has it`
 
 // job is what the flags of run say.
 type job struct {
@@ -59,7 +58,7 @@ type job struct {
 	capacity        int
 	permits         int
 	wait            time.Duration
-	bounded         bool // --wait was given
+	bounded, atOnce bool // --wait or -n was given; -n was
 	lease, maxHold  time.Duration
 	atLeast, ttl    time.Duration
 	grace           time.Duration
@@ -78,13 +77,13 @@ type job struct {
 func (t *tool) run() *cobra.Command {
 	j := &job{tool: t}
 	c := &cobra.Command{
-		Use:     "run {--lock NAME | --semaphore NAME -n N} [flags] -- command [args...]",
+		Use:     "run {--lock NAME | --semaphore NAME -c N} [flags] -- command [args...]",
 		Short:   "run a command while holding a lock or a permit",
 		Long:    runHelp + "\n\n" + exitHelp,
 		Example: runExamples,
 		RunE: func(c *cobra.Command, args []string) error {
 			j.command = args
-			j.bounded = c.Flags().Changed("wait")
+			j.bounded = c.Flags().Changed("wait") || j.atOnce
 			if err := j.check(c.Flags().Changed); err != nil {
 				return err
 			}
@@ -100,16 +99,18 @@ func (t *tool) run() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer red.Close(context.Background())
-			return j.do(c.Context(), red)
+			err = j.do(c.Context(), red)
+			t.server.close(c.Context(), red, err)
+			return err
 		},
 	}
 	f := c.Flags()
 	f.SetInterspersed(false)
 	f.StringVarP(&j.lock, "lock", "l", "", "hold the lock of this `name`")
-	f.StringVarP(&j.semaphore, "semaphore", "s", "", "hold a permit of the semaphore of this `name`; needs -n")
-	f.IntVarP(&j.capacity, "capacity", "n", 0, "the semaphore has this `number` of permits in all; the same in all runs")
+	f.StringVarP(&j.semaphore, "semaphore", "s", "", "hold a permit of the semaphore of this `name`; needs -c")
+	f.IntVarP(&j.capacity, "capacity", "c", 0, "the semaphore has this `number` of permits in all; the same in all runs")
 	f.IntVar(&j.permits, "permits", 1, "take this `number` of permits")
+	f.BoolVarP(&j.atOnce, "nonblock", "n", false, "do not wait: --wait 0")
 	f.DurationVarP(&j.wait, "wait", "w", 0, "wait for at most this `time`; 0: ask once (default: for ever)")
 	f.DurationVar(&j.lease, "lease", 0, "hold for this `time` and do not renew: it stays taken for so long even if this machine dies")
 	f.DurationVar(&j.maxHold, "max-hold", 0, "stop the command after this `time`")
@@ -155,13 +156,13 @@ func (j *job) check(given func(flag string) bool) error {
 			}
 		}
 		if j.capacity < 1 || j.capacity > 1<<31-1 {
-			return usage("-n %d: a semaphore needs from 1 to 2147483647 permits in all", j.capacity)
+			return usage("-c %d: a semaphore needs from 1 to 2147483647 permits in all", j.capacity)
 		}
 		if j.permits < 1 || j.permits > min(j.capacity, 1000) {
-			return usage("--permits %d: must be from 1 to -n %d, and at most 1000", j.permits, j.capacity)
+			return usage("--permits %d: must be from 1 to -c %d, and at most 1000", j.permits, j.capacity)
 		}
 	} else if given("capacity") || given("permits") {
-		return usage("-n and --permits are for --semaphore only")
+		return usage("-c and --permits are for --semaphore only")
 	}
 	if err := j.times(given); err != nil {
 		return err
@@ -205,6 +206,9 @@ func (j *job) times(given func(flag string) bool) error {
 		case d.most != 0 && d.value > d.most:
 			return usage("--%s %v: must be at most %v", d.flag, d.value, d.most)
 		}
+	}
+	if j.atOnce && j.wait > 0 {
+		return usage("-n, --wait %v: only one of them: -n does not wait", j.wait)
 	}
 	if given("lease") && given("max-hold") {
 		return usage("--lease %v, --max-hold %v: only one of them: --lease is not renewed, --max-hold is", j.lease, j.maxHold)

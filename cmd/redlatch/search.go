@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -54,30 +55,31 @@ func (s *search) check(names []string, given func(flag string) bool) error {
 
 var globChars = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`)
 
-// names are those of the locks and semaphores that are held, sorted.
+// names are those of the locks and semaphores that are held, sorted; with an error those that were found before it.
 func (s *search) names(ctx context.Context, c rueidis.Client) ([]string, error) {
 	found := map[string]bool{} // SCAN may tell a key twice
+	err := primaries(ctx, c, func(node rueidis.Client) error { return s.scan(ctx, node, found) })
+	if len(found) >= s.max {
+		s.say("stopped after --max %d names; there may be more", s.max)
+	}
+	return slices.Sorted(maps.Keys(found)), err
+}
+
+// primaries calls do with every node that is no replica, until an error.
+func primaries(ctx context.Context, c rueidis.Client, do func(node rueidis.Client) error) error {
 	for _, node := range c.Nodes() {
 		info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
 		if err != nil {
-			return nil, fmt.Errorf("INFO: %w", denied(err))
+			return fmt.Errorf("INFO: %w", denied(err))
 		}
 		if strings.Contains(info, "role:slave") {
 			continue // its primary is among the nodes
 		}
-		if err := s.scan(ctx, node, found); err != nil {
-			return nil, err
+		if err := do(node); err != nil {
+			return err
 		}
 	}
-	names := make([]string, 0, len(found))
-	for n := range found {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	if len(names) >= s.max {
-		s.say("stopped after --max %d names; there may be more", s.max)
-	}
-	return names, nil
+	return nil
 }
 
 func (s *search) scan(ctx context.Context, node rueidis.Client, found map[string]bool) error {
@@ -86,7 +88,11 @@ func (s *search) scan(ctx context.Context, node rueidis.Client, found map[string
 		began := time.Now()
 		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(globChars.Replace(s.server.prefix)+s.match).Count(int64(s.count)).Build()).AsScanEntry()
 		if err != nil {
-			return fmt.Errorf("SCAN: %w", denied(err))
+			err = denied(err)
+			if exitCode(err) == exitDenied {
+				err = fmt.Errorf("%w: to search, the user needs +scan beside the rights of programs (redlatch acl --only inspect); with names inspect does not search", err)
+			}
+			return fmt.Errorf("SCAN: %w", err)
 		}
 		held, err := s.held(ctx, node, page.Elements)
 		if err != nil {

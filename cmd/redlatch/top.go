@@ -125,7 +125,7 @@ func (v *view) live(ctx context.Context, screen *os.File) error {
 			return nil
 		}
 		if err != nil {
-			frame = fmt.Appendf(nil, "%v; asking again\n", err)
+			frame = fmt.Appendf(nil, "%s; asking again\n", short(words(err)))
 		}
 		draw(screen, frame)
 		select {

@@ -8,44 +8,56 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// A sale moves into a database. Then Redis loses it all, and the database has it sold on.
-func ExampleMover() {
-	ctx := context.Background()
-	server := miniredis.NewMiniRedis()
+// setup is a Redis server in this process, a client of it, and an SQLite database with the tables.
+func setup(ctx context.Context) (server *miniredis.Miniredis, red *redlatch.Client, db *sql.DB, end func()) {
+	server = miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	defer server.Close()
 	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true}, redlatch.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer red.Close(ctx)
 	dir, err := os.MkdirTemp("", "sale")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)")
-	if err != nil {
+	if db, err = sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)"); err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close()
-	if _, err := db.Exec(redlatchledger.SQLite + `CREATE TABLE orders (epoch bigint, serial bigint, customer text)`); err != nil {
+	if err := redlatchledger.SQLite.Create(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	return server, red, db, func() {
+		red.Close(ctx)
+		server.Close()
+		db.Close()
+		os.RemoveAll(dir)
+	}
+}
+
+// A sale moves into a database. Then Redis loses it all, and the database has it sold on.
+func ExampleMover() {
+	ctx := context.Background()
+	server, red, db, end := setup(ctx)
+	defer end()
+	if _, err := db.Exec(`CREATE TABLE orders (epoch bigint, serial bigint, customer text)`); err != nil {
 		log.Fatal(err)
 	}
 
 	sale, spec := red.Stocks().Stock("sale"), stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
-	mover := redlatchledger.Mover{DB: db, Stock: "sale", After: sale.Publish, Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
+	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale", After: sale.Publish, Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
 		for _, e := range entries {
 			if e.Kind == stock.KindGrant { // each exactly once
 				if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ($1, $2, $3)`, e.Epoch, e.Serial, e.Claimant); err != nil {
@@ -55,9 +67,13 @@ func ExampleMover() {
 		}
 		return nil
 	}}
+	// What every process does when it starts.
 	spec.Opened = mover.Opened // so that nobody opens it again when Redis has lost it
-	epoch, err := sale.Open(ctx, spec)
+	st, err := sale.OpenOrJoin(ctx, spec)
 	if err != nil {
+		log.Fatal(err)
+	}
+	if err := mover.Announce(ctx, st.Epoch); err != nil {
 		log.Fatal(err)
 	}
 	for _, user := range []string{"ann", "bob"} {
@@ -79,7 +95,7 @@ func ExampleMover() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := mover.Carry(ctx, epoch, again); err != nil {
+	if err := mover.Carry(ctx, st.Epoch, again); err != nil {
 		log.Fatal(err)
 	}
 	if _, err := sale.Restore(ctx, mover.Entries(ctx, again)); err != nil {
@@ -103,34 +119,106 @@ func ExampleMover() {
 	// cid has 3 <nil>
 }
 
-// The next sale of the same name is announced: without Admit its entries are ErrReopened, as if Redis had lost the last sale.
+// The next sale of the same name is admitted by whoever decides to hold it. Otherwise its entries are refused, as if Redis had lost the last sale.
 func ExampleMover_Admit() {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "sale")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.Exec(redlatchledger.SQLite); err != nil {
-		log.Fatal(err)
-	}
-	mover := redlatchledger.Mover{DB: db, Stock: "sale"}
+	_, _, db, end := setup(ctx)
+	defer end()
+	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
 	sold := func(epoch int64) []stock.Entry { // what Stock.Ledger hands to Move
 		return []stock.Entry{{Epoch: epoch, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 1, Claimant: "ann"}}
 	}
+	if err := mover.Announce(ctx, 1); err != nil {
+		log.Fatal(err)
+	}
 	fmt.Println("monday:", mover.Move(ctx, sold(1)))
-	fmt.Println("tuesday:", errors.Is(mover.Move(ctx, sold(2)), redlatchledger.ErrReopened))
+	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
 	if err := mover.Admit(ctx, 2); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
 	// Output:
 	// monday: <nil>
-	// tuesday: true
+	// tuesday: redlatchledger: the database does not know this opening: stock "sale", opening 2: the last one that it knows is 1
 	// tuesday: <nil>
+}
+
+// A customer's units are found by an index, however many others there are.
+func ExampleMover_UnitsOf() {
+	ctx := context.Background()
+	_, _, db, end := setup(ctx)
+	defer end()
+	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
+	if err := mover.Announce(ctx, 1); err != nil {
+		log.Fatal(err)
+	}
+	err := mover.Move(ctx, []stock.Entry{
+		{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 5, Claimant: "ann", Request: "order 7"},
+		{Epoch: 1, Serial: 2, Kind: stock.KindGrant, Ordinal: 6, N: 1, Claimant: "bob"},
+		{Epoch: 1, Serial: 3, Kind: stock.KindReturn, Ordinal: 2, N: 1, Claimant: "ann", Request: "order 7"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for e, err := range mover.UnitsOf(ctx, 1, "ann") {
+		fmt.Println(e.N, "from", e.Ordinal, "by", e.Request, err)
+	}
+	// Output:
+	// 1 from 1 by order 7 <nil>
+	// 3 from 3 by order 7 <nil>
+}
+
+// A program makes the tables when it starts, or you put the text into your migrations.
+func ExampleDialect() {
+	db, err := sql.Open("sqlite3", ":memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	fmt.Println(redlatchledger.SQLite.Create(context.Background(), db))
+	migration := redlatchledger.PostgreSQL.Schema()
+	fmt.Println(strings.Count(migration, "CREATE TABLE IF NOT EXISTS"), "tables")
+	// Output:
+	// <nil>
+	// 4 tables
+}
+
+// The shares of a red packet are booked as they are taken, and what is left when it is refunded.
+func ExamplePacketMover() {
+	ctx := context.Background()
+	server, red, db, end := setup(ctx)
+	defer end()
+	packet, spec := red.RedPackets().Packet("new-year"), redpacket.Spec{Total: 1000, Shares: 4, Method: redpacket.Equal, OpenFor: time.Hour, Ledger: true}
+	mover := redlatchledger.PacketMover{DB: db, Dialect: redlatchledger.SQLite, Packet: "new-year", Also: func(ctx context.Context, tx *sql.Tx, entries []redpacket.Entry) error {
+		for _, e := range entries { // each exactly once: the place to pay
+			fmt.Println(e.Kind, e.User, e.Cents)
+		}
+		return nil
+	}}
+	epoch, err := packet.Send(ctx, spec)
+	if err != nil && !errors.Is(err, redpacket.ErrAlreadyOpen) { // a process that died here has sent it
+		log.Fatal(err)
+	}
+	if err := mover.Announce(ctx, epoch, spec); err != nil {
+		log.Fatal(err)
+	}
+	for _, user := range []string{"ann", "bob"} {
+		if _, err := packet.Grab(ctx, user); err != nil {
+			log.Fatal(err)
+		}
+	}
+	server.SetTime(time.Now().Add(2 * time.Hour)) // it has ended
+	if _, err := packet.Refund(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := packet.Ledger(ctx, 1000, mover.Move); err != nil {
+		log.Fatal(err)
+	}
+	books, err := mover.Books(ctx, epoch)
+	fmt.Println(books.TakenCents, "+", books.RefundCents, "=", books.Total, err)
+	// Output:
+	// grant ann 250
+	// grant bob 250
+	// refund  500
+	// 500 + 500 = 1000 <nil>
 }

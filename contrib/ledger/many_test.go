@@ -329,9 +329,9 @@ func TestASaleOfManyReservationsIsExactInTheDatabaseWhateverFails(t *testing.T) 
 	redistest.Eventually(t, time.Minute, "the replica has the stock", func() bool { return x.replica.Ask(t, "EXISTS", "rc:{sale}") == "1" })
 
 	db := freshSQLite(t)()
-	_, err = db.ExecContext(ctx, redlatchledger.SQLite)
-	require.NoError(t, err)
-	mover := &redlatchledger.Mover{DB: db, Stock: "sale"}
+	require.NoError(t, redlatchledger.SQLite.Create(ctx, db))
+	mover := &redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
+	require.NoError(t, mover.Announce(ctx, epoch))
 	moving, stopMoving := context.WithCancel(ctx)
 	defer stopMoving()
 	var movers sync.WaitGroup

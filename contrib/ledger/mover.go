@@ -3,32 +3,19 @@ package redlatchledger
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-var (
-	// ErrHole: entries between the last one in the database and the first one of the ledger are nowhere.
-	ErrHole = errors.New("redlatchledger: entries are missing")
-	// ErrReissued: the database has another entry under the number of one of the ledger's.
-	ErrReissued = errors.New("redlatchledger: a serial was given twice")
-	// ErrReopened: the ledger is that of an opening that the database does not know, and it knows an earlier one of the same stock. If
-	// the stock was lost and opened anew, its units are being sold a second time: pause it, and see Mover.Carry. If it is another
-	// sale of the same name, see Mover.Admit.
-	ErrReopened = errors.New("redlatchledger: the stock was opened again")
-)
-
 // Mover moves the ledger of one stock into a database. Its fields are not changed while it is used. Several Movers, in
-// one process or in many, may move one ledger.
+// one process or in many, may move one ledger. A Mover without a required field is refused with stock.ErrInvalidOption.
 type Mover struct {
-	// DB has the tables of SQLite or PostgreSQL. An SQLite database that several connections write to needs its busy timeout set.
-	// Required.
+	// DB has the tables of Dialect.Schema. An SQLite database that several connections write to needs its busy timeout set. Required.
 	DB *sql.DB
+	// Dialect is the SQL that DB speaks. Required.
+	Dialect Dialect
 	// Stock is the stock's name in the tables. Required.
 	Stock string
 	// Also, if set, is called with the entries that are new to the database, in the order of their serials, in the transaction that
@@ -43,236 +30,150 @@ type Mover struct {
 	Failed func(err error)
 }
 
-// batch is how many entries Keep moves in one transaction.
-const batch = 500
+func (m *Mover) book() *book[stock.Entry] {
+	return &book[stock.Entry]{names: ofStocks, db: m.DB, dialect: m.Dialect, name: m.Stock, also: m.Also, after: m.After, failed: m.Failed,
+		row: func(e stock.Entry) row {
+			return row{epoch: e.Epoch, serial: e.Serial, kind: string(e.Kind), ordinal: e.Ordinal, n: e.N, claimant: e.Claimant, request: e.Request, at: e.At}
+		}}
+}
+
+func entryOf(r row) stock.Entry {
+	return stock.Entry{Epoch: r.epoch, Serial: r.serial, Kind: stock.Kind(r.kind), Ordinal: r.ordinal, N: r.n, Claimant: r.claimant, Request: r.request}
+}
 
 // Keep moves the ledger of s until ctx ends: at once again while there are entries, and at the interval every (at least a millisecond)
-// while there are none, or after an error of the database. It returns ctx's error, ErrHole, ErrReissued, ErrReopened, or an error of the
-// stock that asking again does not cure, as KeepLedger does.
+// while there are none, or after an error of the database. It returns ctx's error, ErrHole, ErrReissued, or an error of the
+// stock that asking again does not cure, as KeepLedger does. It returns ErrUnknownOpening after it has heard it ten times in a row, at the
+// same interval: whoever opened the stock may be about to tell the database.
 func (m *Mover) Keep(ctx context.Context, s *stock.Stock, every time.Duration) error {
-	for {
-		var theirs error
-		err := s.KeepLedger(ctx, every, batch, func(ctx context.Context, entries []stock.Entry) error {
-			theirs = m.Move(ctx, entries)
-			return theirs
-		})
-		if theirs == nil || ctx.Err() != nil || errors.Is(theirs, ErrHole) || errors.Is(theirs, ErrReissued) || errors.Is(theirs, ErrReopened) {
-			return err
-		}
-		if m.Failed != nil {
-			m.Failed(theirs)
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(every):
-		}
+	if s == nil {
+		return invalid("s", "nil", "a stock")
 	}
+	return m.book().keep(ctx, every, s.KeepLedger)
 }
 
 // Move writes entries, in the order of their serials, in one transaction, and returns nil once it is committed. It is made for
-// Stock.Ledger and Stock.KeepLedger. After an error nothing is written: ErrHole, ErrReissued, ErrReopened, Also's, or the database's. (After an error
-// of the commit it may be written. Then the entries come again and change nothing.)
+// Stock.Ledger and Stock.KeepLedger. After an error nothing is written: ErrHole, ErrReissued, ErrUnknownOpening, Also's, or the
+// database's. (After an error of the commit it may be written. Then the entries come again and change nothing.)
 func (m *Mover) Move(ctx context.Context, entries []stock.Entry) error {
-	if err := m.commit(ctx, entries); err != nil {
-		return err
-	}
-	if m.After != nil {
-		if err := m.After(ctx, entries); err != nil && m.Failed != nil {
-			m.Failed(err)
-		}
-	}
-	return nil
+	return m.book().move(ctx, entries)
 }
 
-func (m *Mover) commit(ctx context.Context, entries []stock.Entry) error {
-	tx, err := m.DB.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	var fresh []stock.Entry
-	for len(entries) > 0 { // each opening by itself
-		n := 1
-		for n < len(entries) && entries[n].Epoch == entries[0].Epoch {
-			n++
-		}
-		some, err := m.move(ctx, tx, entries[:n])
-		if err != nil {
-			return err
-		}
-		fresh, entries = append(fresh, some...), entries[n:]
-	}
-	if m.Also != nil && len(fresh) > 0 {
-		if err := m.Also(ctx, tx, fresh); err != nil {
-			return err
-		}
-	}
-	return tx.Commit()
+// Announce tells the database of the first opening of the stock, which is what Open and OpenOrJoin return. Until then a Mover moves
+// nothing. Every process may call it when it has opened or joined the stock: it changes nothing if the database knows that opening.
+//
+// The error is ErrUnknownOpening if it knows only others: the server has lost the stock, and somebody opened it again (see Carry), or this
+// is another sale of the same name (see Admit). Otherwise it is the database's.
+func (m *Mover) Announce(ctx context.Context, epoch int64) error {
+	return m.book().open(ctx, epoch, false, "")
 }
 
-// The first statement of a transaction reads the mark and locks it: PostgreSQL's row, SQLite's database. So movers wait for each other,
-// and the one that comes second sees what the first has written. The parameters come first in the order of their numbers: for SQLite
-// $1 is a name, of the parameter that comes first.
+// Admit tells the database of an opening that is another sale of the same name, and none of whose units was sold in an earlier one. It is
+// a decision: call it where you decide to sell once more, and never where a process starts. Running it again changes nothing.
+func (m *Mover) Admit(ctx context.Context, epoch int64) error {
+	return m.book().open(ctx, epoch, true, "")
+}
+
+// Opened reports whether the database knows of an opening of the stock. It is made for stock.Spec.Opened: then no process opens the stock
+// a second time after Redis has lost it.
+func (m *Mover) Opened(ctx context.Context) (bool, error) { return m.book().opened(ctx) }
+
+// pastSales are grants and returns, a grant before what was returned of it: "grant" and "late" come before "return" in an alphabet. The
+// indices of moves have them in this order.
 const (
-	// It makes the mark of the first opening only: see Admit.
-	lockMark = `INSERT INTO mark (stock, epoch, next) SELECT CAST($1 AS text), CAST($2 AS bigint), 1
-		WHERE NOT EXISTS (SELECT 1 FROM mark WHERE stock = $1 AND epoch <> $2) OR EXISTS (SELECT 1 FROM mark WHERE stock = $1 AND epoch = $2)
-		ON CONFLICT (stock, epoch) DO UPDATE SET next = mark.next RETURNING next`
-	newMark   = `INSERT INTO mark (stock, epoch, next) VALUES ($1, $2, 1) ON CONFLICT DO NOTHING`
-	raiseMark = `UPDATE mark SET next = $1 WHERE stock = $2 AND epoch = $3`
-	pastMoves = `SELECT serial, kind, ordinal, n, claimant, request FROM moves WHERE stock = $1 AND epoch = $2 AND serial BETWEEN $3 AND $4 ORDER BY serial`
+	pastSales   = `SELECT ` + columns + ` FROM moves WHERE stock = ? AND epoch = ? AND ordinal > 0 AND kind IN ('grant', 'late', 'return') ORDER BY ordinal, kind`
+	pastSalesOf = `SELECT ` + columns + ` FROM moves WHERE stock = ? AND claimant = ? AND epoch = ? AND ordinal > 0 AND kind IN ('grant', 'late', 'return') ORDER BY ordinal, kind`
+	lastEntry   = `SELECT next - 1, 'held', 0, 0, '', '' FROM mark WHERE stock = ? AND epoch = ?`
 )
 
-// move writes entries of one opening, and returns those that are new.
-func (m *Mover) move(ctx context.Context, tx *sql.Tx, entries []stock.Entry) ([]stock.Entry, error) {
-	first, epoch := entries[0].Serial, entries[0].Epoch
-	for i, e := range entries {
-		if e.Serial != first+int64(i) {
-			return nil, fmt.Errorf("%w: %q, opening %d: entry %d comes after %d", ErrHole, m.Stock, epoch, e.Serial, entries[i-1].Serial)
-		}
-	}
-	var next int64
-	switch err := tx.QueryRowContext(ctx, lockMark, m.Stock, epoch).Scan(&next); {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, fmt.Errorf("%w: %q, opening %d", ErrReopened, m.Stock, epoch)
-	case err != nil:
-		return nil, err
-	}
-	if first > next {
-		return nil, fmt.Errorf("%w: %q, opening %d: entries %d to %d", ErrHole, m.Stock, epoch, next, first-1)
-	}
-	past := min(next-first, int64(len(entries)))
-	if err := m.compare(ctx, tx, entries[:past]); err != nil {
-		return nil, err
-	}
-	fresh := entries[past:]
-	if len(fresh) == 0 {
-		return nil, nil
-	}
-	for rest := fresh; len(rest) > 0; {
-		n := min(len(rest), 50)
-		if err := m.insert(ctx, tx, rest[:n]); err != nil {
-			return nil, err
-		}
-		rest = rest[n:]
-	}
-	_, err := tx.ExecContext(ctx, raiseMark, fresh[len(fresh)-1].Serial+1, m.Stock, epoch)
-	return fresh, err
-}
-
-// compare reports whether the database has these entries, as they are but for their times: a claim that a failover forgot and that was
-// repeated may have the same number again, and tells the same.
-func (m *Mover) compare(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
-	if len(entries) == 0 {
-		return nil
-	}
-	rows, err := tx.QueryContext(ctx, pastMoves, m.Stock, entries[0].Epoch, entries[0].Serial, entries[len(entries)-1].Serial)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for _, e := range entries {
-		was := stock.Entry{Epoch: e.Epoch, At: e.At}
-		if rows.Next() {
-			if err := rows.Scan(&was.Serial, &was.Kind, &was.Ordinal, &was.N, &was.Claimant, &was.Request); err != nil {
-				return err
-			}
-		} else if err := rows.Err(); err != nil {
-			return err
-		}
-		if was.Serial != e.Serial {
-			return fmt.Errorf("%w: %q, opening %d: the database has entry %d no more", ErrHole, m.Stock, e.Epoch, e.Serial)
-		}
-		if was != e {
-			return fmt.Errorf("%w: %q, opening %d, entry %d: the ledger says %s, the database %s", ErrReissued, m.Stock, e.Epoch, e.Serial, text(e), text(was))
-		}
-	}
-	return rows.Close()
-}
-
-func text(e stock.Entry) string {
-	return fmt.Sprintf("%s of %d units from %d, %.64q %.64q", e.Kind, e.N, e.Ordinal, e.Claimant, e.Request)
-}
-
-func (m *Mover) insert(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
-	var sql strings.Builder
-	sql.WriteString(`INSERT INTO moves (stock, epoch, serial, kind, ordinal, n, claimant, request, at) VALUES `)
-	var args []any
-	for i, e := range entries {
-		if i > 0 {
-			sql.WriteByte(',')
-		}
-		k := 9 * i
-		fmt.Fprintf(&sql, "($%d,$%d,$%d,$%d,$%d,$%d,$%d,$%d,$%d)", k+1, k+2, k+3, k+4, k+5, k+6, k+7, k+8, k+9)
-		args = append(args, m.Stock, e.Epoch, e.Serial, string(e.Kind), e.Ordinal, e.N, e.Claimant, e.Request, e.At.UnixMicro())
-	}
-	_, err := tx.ExecContext(ctx, sql.String(), args...)
-	return err
-}
-
-// Units reads who has which units of an opening, by ordinal: entries of KindGrant, each a grant or what is left of one.
+// Units reads who has which units of an opening, by ordinal: entries of KindGrant, each a grant or what is left of one, without At.
 func (m *Mover) Units(ctx context.Context, epoch int64) iter.Seq2[stock.Entry, error] {
-	return m.read(ctx, `SELECT serial, 'grant', ordinal, n, claimant, request FROM units WHERE stock = $1 AND epoch = $2 ORDER BY ordinal`, epoch)
+	return pieces(m.book().read(ctx, epoch, entryOf, pastSales, m.Stock, epoch), false)
+}
+
+// UnitsOf is Units for one claimant. It reads the entries of that claimant and no others, by an index.
+func (m *Mover) UnitsOf(ctx context.Context, epoch int64, claimant string) iter.Seq2[stock.Entry, error] {
+	return pieces(m.book().read(ctx, epoch, entryOf, pastSalesOf, m.Stock, claimant, epoch), false)
 }
 
 // Entries reads what Stock.Restore takes: the units that are sold, those that came back, and the last entry whatever it is, so that the
 // stock's ledger goes on with the next number. Nobody may move the ledger between this and the end of Restore.
 func (m *Mover) Entries(ctx context.Context, epoch int64) iter.Seq2[stock.Entry, error] {
-	return m.read(ctx, `
-		SELECT serial, 'grant', ordinal, n, claimant, request FROM units WHERE stock = $1 AND epoch = $2
-		UNION ALL SELECT serial, kind, ordinal, n, claimant, request FROM moves WHERE stock = $1 AND epoch = $2 AND kind = 'return'
-		UNION ALL SELECT next - 1, 'held', 0, 0, '', '' FROM mark WHERE stock = $1 AND epoch = $2`, epoch)
-}
-
-func (m *Mover) read(ctx context.Context, query string, epoch int64) iter.Seq2[stock.Entry, error] {
 	return func(yield func(stock.Entry, error) bool) {
-		rows, err := m.DB.QueryContext(ctx, query, m.Stock, epoch)
-		if err != nil {
-			yield(stock.Entry{}, err)
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			e := stock.Entry{Epoch: epoch}
-			err := rows.Scan(&e.Serial, &e.Kind, &e.Ordinal, &e.N, &e.Claimant, &e.Request)
-			if !yield(e, err) || err != nil {
-				return
+		for _, part := range []iter.Seq2[stock.Entry, error]{
+			pieces(m.book().read(ctx, epoch, entryOf, pastSales, m.Stock, epoch), true),
+			m.book().read(ctx, epoch, entryOf, lastEntry, m.Stock, epoch),
+		} {
+			for e, err := range part {
+				if !yield(e, err) || err != nil {
+					return
+				}
 			}
-		}
-		if err := rows.Err(); err != nil {
-			yield(stock.Entry{}, err)
 		}
 	}
 }
+
+// pieces yields what is left of each grant: up to each return of a part of it, and after the last. It yields the returns, too, if wanted.
+func pieces(sales iter.Seq2[stock.Entry, error], returns bool) iter.Seq2[stock.Entry, error] {
+	return func(yield func(stock.Entry, error) bool) {
+		var left stock.Entry // of the last grant, after what was returned
+		for e, err := range sales {
+			if err != nil {
+				yield(stock.Entry{}, err)
+				return
+			}
+			piece := left
+			switch past := left.Ordinal + left.N; {
+			case e.Kind != stock.KindReturn:
+				left, left.Kind = e, stock.KindGrant
+			case e.Ordinal < past:
+				piece.N = e.Ordinal - left.Ordinal
+				left.Ordinal = e.Ordinal + e.N
+				left.N = past - left.Ordinal
+			default:
+				piece.N = 0
+			}
+			if piece.N > 0 && !yield(piece, nil) || returns && e.Kind == stock.KindReturn && !yield(e, nil) {
+				return
+			}
+		}
+		if left.N > 0 {
+			yield(left, nil)
+		}
+	}
+}
+
+// carry copies rows with numbers below 0, which no entry has.
+const carry = `INSERT INTO moves (stock, epoch, serial, kind, ordinal, n, claimant, request, at)
+	SELECT m.stock, m.epoch + ?, m.serial - 9007199254740992, m.kind, m.ordinal, m.n, m.claimant, m.request, m.at
+	FROM moves m WHERE m.stock = ? AND m.epoch = ?
+	AND NOT EXISTS (SELECT 1 FROM moves c WHERE c.stock = m.stock AND c.epoch = m.epoch + ? AND c.serial = m.serial - 9007199254740992)`
 
 // Carry copies the rows of an opening to the one that goes on with its sale: after the stock was lost, between Open with Spec.Suspended,
 // which answers to, and Restore with the Entries of to. What is returned from then on is an entry of to, and would be the return of no
 // row of from. The copies have numbers below 0. The entries of to can be moved from then on. Running it again changes nothing.
+// ErrUnknownOpening if the database does not know from.
 func (m *Mover) Carry(ctx context.Context, from, to int64) error {
-	if from == to {
-		return fmt.Errorf("redlatchledger: from and to are both %d, must be two openings", from)
+	b := m.book()
+	if err := b.check(); err != nil {
+		return err
 	}
-	if _, err := m.DB.ExecContext(ctx, `INSERT INTO moves (stock, epoch, serial, kind, ordinal, n, claimant, request, at)
-		SELECT stock, CAST($1 AS bigint), serial - 9007199254740992, kind, ordinal, n, claimant, request, at FROM moves WHERE stock = $2 AND epoch = $3
-		ON CONFLICT DO NOTHING`, to, m.Stock, from); err != nil {
+	if from == to {
+		return invalid("to", to, "another opening than from")
+	}
+	tx, err := m.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := b.lock(ctx, tx, from); err != nil { // two Carry wait for each other, and no Mover adds to from
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, b.sql(carry), to-from, m.Stock, from, to-from); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
 		return err
 	}
 	return m.Admit(ctx, to)
-}
-
-// Opened reports whether the database knows of an opening of the stock. It is made for stock.Spec.Opened: then no process opens the stock
-// a second time after Redis has lost it.
-func (m *Mover) Opened(ctx context.Context) (bool, error) {
-	var n int64
-	err := m.DB.QueryRowContext(ctx, `SELECT COUNT(*) FROM mark WHERE stock = $1`, m.Stock).Scan(&n)
-	return n > 0, err
-}
-
-// Admit tells the database of an opening that is another sale of the same name, and none of whose units was sold in an earlier one. The
-// first opening needs no Admit. Without it, the entries of every later one are ErrReopened, as if the stock had been lost. Running it
-// again changes nothing.
-func (m *Mover) Admit(ctx context.Context, epoch int64) error {
-	_, err := m.DB.ExecContext(ctx, newMark, m.Stock, epoch)
-	return err
 }

@@ -1,22 +1,35 @@
 package redlatchledger
 
-// The schemas for both databases. They create what is not there: run one once, before the first Mover, as part of your migrations. (On
-// PostgreSQL two that create at the same time may disturb each other.)
-//
-//	moves (stock, epoch, serial, kind, ordinal, n, claimant, request, at)   an entry each; at is microseconds since 1970, by the
-//	                                                                        Redis server's clock
-//	mark  (stock, epoch, next)                                              the serial of the entry that comes next
-//	units (stock, epoch, ordinal, n, claimant, request, serial)             a view: who has what. Units ordinal to ordinal + n - 1,
-//	                                                                        which entry serial granted and nobody returned
-const (
-	// SQLite is the schema for SQLite, 3.35 or later.
-	SQLite = tables + "CREATE VIEW IF NOT EXISTS" + units
-	// PostgreSQL is the schema for PostgreSQL.
-	PostgreSQL = tables + "CREATE OR REPLACE VIEW" + units
-)
+import "strings"
 
-const tables = `
-CREATE TABLE IF NOT EXISTS moves (
+// Schema is the tables and views, and creates those that are not there: run it once, before the first Mover, as part of your migrations,
+// or call Create. Each statement ends with a semicolon at the end of a line.
+//
+//	moves   (stock, epoch, serial, kind, ordinal, n, claimant, request, at)   an entry of a stock each; at is microseconds since 1970,
+//	                                                                          by the Redis server's clock
+//	mark    (stock, epoch, nth, next)                                         an opening each: the nth of the stock, and the serial of the
+//	                                                                          entry that comes next
+//	units   (stock, epoch, ordinal, n, claimant, request, serial)             a view: who has what. Units ordinal to ordinal + n - 1,
+//	                                                                          which entry serial granted and nobody returned
+//	shares  (packet, epoch, serial, kind, ordinal, n, claimant, cents, at)    an entry of a red packet each
+//	packets (packet, epoch, nth, next, total, shares, taken, taken_cents,     a red packet each: its total in cents and its number of
+//	         refund_cents)                                                    shares, how many are taken, their sum, and what went back,
+//	                                                                          which is NULL until then
+//
+// In MySQL texts are varbinary, because its texts are compared without regard to case or to spaces at their end: two claimants would be
+// one.
+func (d Dialect) Schema() string {
+	view := "CREATE OR REPLACE VIEW" + units
+	if d == SQLite {
+		view = "CREATE VIEW IF NOT EXISTS" + units
+	}
+	if d == MySQL { // it has no CREATE INDEX IF NOT EXISTS, nor an index on a text without a length
+		return strings.NewReplacer("kind     text", "kind varbinary(16)", "text", "varbinary(1024)", ");\n", ") ENGINE=InnoDB;\n", "-- index", "INDEX").Replace(tables) + view
+	}
+	return tables + indexes + view
+}
+
+const tables = `CREATE TABLE IF NOT EXISTS moves (
   stock    text   NOT NULL,
   epoch    bigint NOT NULL,
   serial   bigint NOT NULL,
@@ -26,32 +39,66 @@ CREATE TABLE IF NOT EXISTS moves (
   claimant text   NOT NULL,
   request  text   NOT NULL,
   at       bigint NOT NULL,
+  -- index moves_by_ordinal (stock, epoch, ordinal, kind),
+  -- index moves_by_claimant (stock, claimant, epoch, ordinal, kind),
   PRIMARY KEY (stock, epoch, serial)
 );
-CREATE INDEX IF NOT EXISTS moves_by_ordinal ON moves (stock, epoch, kind, ordinal);
-CREATE INDEX IF NOT EXISTS moves_by_claimant ON moves (stock, claimant);
 CREATE TABLE IF NOT EXISTS mark (
   stock text   NOT NULL,
   epoch bigint NOT NULL,
+  nth   bigint NOT NULL,
   next  bigint NOT NULL,
-  PRIMARY KEY (stock, epoch)
+  PRIMARY KEY (stock, epoch),
+  UNIQUE (stock, nth)
+);
+CREATE TABLE IF NOT EXISTS shares (
+  packet   text   NOT NULL,
+  epoch    bigint NOT NULL,
+  serial   bigint NOT NULL,
+  kind     text   NOT NULL,
+  ordinal  bigint NOT NULL,
+  n        bigint NOT NULL,
+  claimant text   NOT NULL,
+  cents    bigint NOT NULL,
+  at       bigint NOT NULL,
+  -- index shares_by_claimant (packet, claimant, epoch),
+  PRIMARY KEY (packet, epoch, serial)
+);
+CREATE TABLE IF NOT EXISTS packets (
+  packet       text   NOT NULL,
+  epoch        bigint NOT NULL,
+  nth          bigint NOT NULL,
+  next         bigint NOT NULL,
+  total        bigint NOT NULL,
+  shares       bigint NOT NULL,
+  taken        bigint NOT NULL,
+  taken_cents  bigint NOT NULL,
+  refund_cents bigint,
+  PRIMARY KEY (packet, epoch),
+  UNIQUE (packet, nth)
 );
 `
 
-// units: what is left of a grant are pieces. One begins where the grant does, and one after each return of a part of it, unless another
-// return begins there; each lasts to the next return, or to the end of the grant.
+const indexes = `CREATE INDEX IF NOT EXISTS moves_by_ordinal ON moves (stock, epoch, ordinal, kind);
+CREATE INDEX IF NOT EXISTS moves_by_claimant ON moves (stock, claimant, epoch, ordinal, kind);
+CREATE INDEX IF NOT EXISTS shares_by_claimant ON shares (packet, claimant, epoch);
+`
+
+// units: by ordinal, a grant is followed by what was returned of it, and that is told of the same claimant. What is left are pieces. One
+// begins where the grant does, and one after each return; each lasts to the next return, or to the end of the grant. This is what pieces
+// does, too, which need not sort. Window functions read each row once, where a join on ranges of ordinals reads all returns for each
+// grant in PostgreSQL and MySQL. All windows are partitions of a claimant's rows, so that a condition on the claimant reaches the index.
 const units = ` units AS
-SELECT s.stock, s.epoch, s.ordinal,
-  COALESCE((SELECT MIN(r.ordinal) FROM moves r WHERE r.stock = s.stock AND r.epoch = s.epoch AND r.kind = 'return'
-    AND r.ordinal > s.ordinal AND r.ordinal < s.past), s.past) - s.ordinal AS n,
-  s.claimant, s.request, s.serial
+SELECT stock, epoch, begins AS ordinal, COALESCE(later, past) - begins AS n, claimant, request, serial
 FROM (
-  SELECT stock, epoch, serial, ordinal AS first, ordinal, ordinal + n AS past, claimant, request FROM moves WHERE kind IN ('grant', 'late')
-  UNION
-  SELECT g.stock, g.epoch, g.serial, g.ordinal AS first, r.ordinal + r.n AS ordinal, g.ordinal + g.n AS past, g.claimant, g.request
-  FROM moves g JOIN moves r ON r.stock = g.stock AND r.epoch = g.epoch AND r.kind = 'return' AND r.ordinal >= g.ordinal AND r.ordinal < g.ordinal + g.n
-  WHERE g.kind IN ('grant', 'late') AND r.ordinal + r.n < g.ordinal + g.n
+  SELECT stock, epoch, claimant, CASE WHEN kind = 'return' THEN ordinal + n ELSE ordinal END AS begins, LEAD(ordinal) OVER sale AS later,
+    FIRST_VALUE(ordinal + n) OVER sale AS past, FIRST_VALUE(request) OVER sale AS request, FIRST_VALUE(serial) OVER sale AS serial
+  FROM (
+    SELECT stock, epoch, claimant, serial, kind, ordinal, n, request, MAX(CASE WHEN kind <> 'return' THEN ordinal END) OVER (
+      PARTITION BY stock, claimant, epoch ORDER BY ordinal, kind ROWS UNBOUNDED PRECEDING) AS granted
+    FROM moves WHERE ordinal > 0 AND kind IN ('grant', 'late', 'return')
+  ) m
+  WINDOW sale AS (PARTITION BY stock, claimant, epoch, granted ORDER BY ordinal, kind)
 ) s
-WHERE NOT EXISTS (SELECT 1 FROM moves r WHERE r.stock = s.stock AND r.epoch = s.epoch AND r.kind = 'return'
-  AND r.ordinal >= s.first AND r.ordinal <= s.ordinal AND r.ordinal + r.n > s.ordinal);
+WHERE COALESCE(later, past) > begins;
 `

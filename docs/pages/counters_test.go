@@ -19,28 +19,28 @@ import (
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
-// Visit counts a visit. After an error nobody knows whether it counted.
+// Visit counts a visit. After an error it may or may not have counted.
 func Visit(ctx context.Context, counters *rcounter.Client) (int64, error) {
 	return counters.Counter("visits", rcounter.CounterOptions{}).Incr(ctx)
 }
 
-// points are a user's. All users of a counter pass the same options: they are not stored.
+// points are a user's. Options are not stored: pass the same ones everywhere.
 func points(counters *rcounter.Client, user string) *rcounter.Counter {
 	return counters.Counter("points:"+user, rcounter.CounterOptions{Min: rcounter.Bound(0), Remember: 24 * time.Hour})
 }
 
-// Credit adds points for an order, once, however often it is called within a day.
+// Credit adds points for an order once, however often it is called within a day.
 func Credit(ctx context.Context, counters *rcounter.Client, user, order string, n int64) (total int64, err error) {
 	total, _, err = points(counters, user).AddOnce(ctx, order, n)
 	return total, err
 }
 
-// Spend takes points off, and never below zero: then the error is rcounter.ErrOutOfRange.
+// Spend never goes below zero: the error is rcounter.ErrOutOfRange.
 func Spend(ctx context.Context, counters *rcounter.Client, user string, n int64) (left int64, err error) {
 	return points(counters, user).Add(ctx, -n)
 }
 
-// Record keeps the best score: it is written over a lower one only, whoever comes in between.
+// Record keeps the best score.
 func Record(ctx context.Context, counters *rcounter.Client, score int64) error {
 	best := counters.Counter("best", rcounter.CounterOptions{})
 	for {
@@ -51,18 +51,18 @@ func Record(ctx context.Context, counters *rcounter.Client, score int64) error {
 		set, err := best.CompareAndSet(ctx, v, score)
 		if set || err != nil && !errors.Is(err, rcounter.ErrUnknownOutcome) {
 			return err
-		} // another came first, or the answer was lost: scores only rise, so to look again is safe
+		} // another caller was first, or the answer was lost: scores only rise, so retrying is safe
 	}
 }
 
-// Limited lets each user through ten times a second, in all processes together, with bursts of up to 20.
+// Limited allows each user ten requests a second in all processes together, with bursts of 20.
 func Limited(limiters *ratelimit.Client, next http.Handler) http.Handler {
 	api := limiters.Limiter("api", ratelimit.LimiterOptions{Rate: 10, Burst: 20})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		admission, err := api.Allow(r.Context(), r.Header.Get("X-User"), 1)
 		switch {
 		case err != nil:
-			http.Error(w, "try again", http.StatusServiceUnavailable) // or let it pass: WhenDown
+			http.Error(w, "try again", http.StatusServiceUnavailable) // or set WhenDown
 		case !admission.Allowed:
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(admission.RetryAfter.Seconds()))))
 			http.Error(w, "too many requests", http.StatusTooManyRequests)
@@ -72,7 +72,7 @@ func Limited(limiters *ratelimit.Client, next http.Handler) http.Handler {
 	})
 }
 
-// Mail sends a mail when its turn has come: 100 a minute, in all processes together.
+// Mail sends 100 mails a minute in all processes together.
 func Mail(ctx context.Context, limiters *ratelimit.Client, send func(context.Context) error) error {
 	mails := limiters.Limiter("mails", ratelimit.LimiterOptions{Rate: 100, Per: time.Minute, Burst: 1})
 	if _, err := mails.Wait(ctx, "", 1); err != nil {
@@ -81,25 +81,7 @@ func Mail(ctx context.Context, limiters *ratelimit.Client, send func(context.Con
 	return send(ctx)
 }
 
-// Enter admits a request of a tenant's user: 10 a second and 1,000 a day for the user, and 500 a minute for the tenant, all or none. In a Cluster
-// the keys are together because of the {tag}.
-func Enter(ctx context.Context, limiters *ratelimit.Client, tenant, user string) (refusedBy string, retry time.Duration, err error) {
-	names := []string{"a second", "a day", "the tenant"}
-	d, err := limiters.AllowAll(ctx,
-		ratelimit.Take{N: 1, Key: "{" + tenant + "}" + user, Limiter: limiters.Limiter("second", ratelimit.LimiterOptions{Rate: 10})},
-		ratelimit.Take{N: 1, Key: "{" + tenant + "}" + user, Limiter: limiters.Limiter("day", ratelimit.LimiterOptions{Rate: 1000, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day})},
-		ratelimit.Take{N: 1, Key: tenant, Limiter: limiters.Limiter("tenant", ratelimit.LimiterOptions{Rate: 500, Per: time.Minute})},
-	)
-	for i, one := range d.Each {
-		if !one.Allowed {
-			refusedBy = names[i]
-		}
-	}
-	return refusedBy, d.RetryAfter, err
-}
-
-// Throttle lets a name's programs send only so many a second from now on, and notes who wanted that. They are made with
-// LimiterOptions{Rate: 1000, Stored: true}, and learn of it within a second.
+// Throttle changes the rate of running programs within a second. Their limiters have LimiterOptions{Rate: 1000, Stored: true}.
 func Throttle(ctx context.Context, limiters *ratelimit.Client, name string, rate int64, who string) error {
 	return limiters.Limiter(name, ratelimit.LimiterOptions{Rate: rate}).Set(ctx, who)
 }
@@ -175,28 +157,6 @@ func TestMailsAreSpacedOut(t *testing.T) {
 			require.NoError(t, Mail(t.Context(), limiters, nothing))
 		}
 		require.InDelta(t, 6, time.Since(began).Seconds(), 1) // the bubble's time
-	})
-}
-
-func TestARequestIsRefusedByTheLimitThatIsUsedUpAndCostsTheOthersNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiters := redlatchtest.New(t).Open().Limiters()
-		for range 10 {
-			by, _, err := Enter(t.Context(), limiters, "acme", "ann")
-			require.NoError(t, err)
-			require.Empty(t, by)
-		}
-		by, retry, err := Enter(t.Context(), limiters, "acme", "ann")
-		require.NoError(t, err)
-		require.Equal(t, "a second", by)
-		require.Positive(t, retry)
-		time.Sleep(retry)
-		by, _, err = Enter(t.Context(), limiters, "acme", "ann")
-		require.NoError(t, err)
-		require.Empty(t, by)
-		by, _, err = Enter(t.Context(), limiters, "acme", "bob")
-		require.NoError(t, err)
-		require.Empty(t, by)
 	})
 }
 

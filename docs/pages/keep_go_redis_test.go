@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Share makes a client of locks on a rueidis client that the program has already, and closes itself.
+// Share makes a client of locks on the rueidis client of the program, which the program closes.
 func Share(client rueidis.Client) (locks *rlock.Client, end func(context.Context) error, err error) {
 	hub, err := pubsub.New(client, pubsub.Options{})
 	if err != nil {

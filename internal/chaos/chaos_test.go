@@ -84,12 +84,15 @@ func TestARunIsResumedAndReported(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, said, "one node: none")
 	require.NotContains(t, said, "one node: reset", "it was run before")
-	for _, name := range []string{markdown, page} {
+	for name, want := range map[string]string{markdown: "2 combinations of a fault", page: "2 combinations of a fault", details(markdown): "all connections of a client are reset"} {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
-		require.Contains(t, string(text), "2 cells in")
-		require.Contains(t, string(text), "all connections of a client are reset")
+		require.Contains(t, string(text), want)
 	}
+	text, err := os.ReadFile(markdown)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "| reset | ok |")
+	require.Contains(t, string(text), "## one node\n")
 }
 
 func TestACommandThatCannotBeIsRefused(t *testing.T) {

@@ -79,7 +79,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	flags.StringVar(&p.broken, "break", "", "what clients do wrong: late, steal, newid, uncounted, twice, part")
 	flags.StringVar(&p.failures, "failures", "chaos-failures", "the directory for histories of cells that fail")
 	resume := flags.String("resume", "", "the file of cells that were run, to which more are added")
-	markdown := flags.String("markdown", "", "the report to write")
+	markdown := flags.String("markdown", "", "the report to write; its tables go into cells.md in a folder of its name")
 	length := flags.Duration("soak", 0, "in place of cells: steady work for so long on the first deployment, with faults in the background; what is used must not grow")
 	chart := flags.String("chart", "", "the chart of a soak to write (SVG)")
 	page := flags.String("html", "", "the same as a page")

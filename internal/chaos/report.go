@@ -52,6 +52,8 @@ type table struct {
 	rows        [][]string
 }
 
+const nothingWrong = "nothing wrong"
+
 // mark is a cell of the table of what was seen.
 func (c cell) mark() string {
 	if c.NotRun != "" {
@@ -62,14 +64,14 @@ func (c cell) mark() string {
 	}
 	_, _, excused := c.sums()
 	if len(excused) > 0 {
-		return "as promised; " + strings.Join(excused, ", ") + " overlapped or were wrong, as they may"
+		return "allowed; " + strings.Join(excused, ", ") + " overlapped or were wrong, as they may"
 	}
-	return "nothing wrong"
+	return nothingWrong
 }
 
 // tables are the report.
 func tables(cells []cell) (list []table) {
-	seen := table{title: "What was seen", text: "Each cell: what the oracle found."}
+	seen := table{title: "What was seen", text: "\"allowed\": a promise was broken where safety.md says it may be."}
 	seen.rows = [][]string{{"fault", "what happens"}}
 	var names []string
 	for _, d := range deployments {
@@ -134,8 +136,8 @@ func (c cell) line() []string {
 
 // promises is what may happen where, as far as it was run.
 func promises(cells []cell) table {
-	t := table{title: "What may happen", text: "\"survives\": nothing wrong, and it works again. \"refuses\": nothing wrong, but its answers may be errors for good, as what it is made of is gone. " +
-		"\"token\": more may act than promised, until the holder is told; a resource that checks the token of a Fenced lock refuses the late one. \"open\": a count or a record may be wrong. Whatever is not named survives."}
+	t := table{title: "What may happen", text: "\"survives\": no promise is broken, and it works again. \"refuses\": no promise is broken, but it may return errors from then on, because its keys are gone. " +
+		"\"token\": more may act than promised, until the holder learns of it; a resource that checks the token of a Fenced lock rejects the stale one. \"open\": a count or a record may be wrong. Primitives that are not named survive."}
 	t.rows = [][]string{{"fault", "deployment", token, refuses, wrongly}}
 	for _, f := range faults {
 		for _, c := range cells {
@@ -174,20 +176,32 @@ func head(cells []cell) []string {
 		}
 	}
 	return []string{
-		fmt.Sprintf("Written by `go -C internal/chaos run . -markdown ../../docs/chaos.md`: %d cells in %v, %d of them failed. %d answers under %d faults. %s, %s, %d processors.",
+		fmt.Sprintf("%d combinations of a fault and a deployment ran in %v; %d failed. Clients got %d answers under %d faults. %s, %s, %d processors. Written by `go -C internal/chaos run . -markdown ../../docs/chaos.md`.",
 			ran, took.Round(time.Second), failed, answers, injected, server, runtime.Version(), runtime.NumCPU()),
-		fmt.Sprintf("A cell is one fault on one deployment. Three client processes use every primitive side by side, with leases of %v and calls of at most %v. "+
-			"The fault befalls the servers, the network or a client, again and again. Then all heals, and every primitive has to work three times again. "+
-			"Half of the callers of locks, elections and permits give up after 0 to 50 ms, by a waitTime, a deadline or a cancellation. Before the fault, and from 2 s after it has healed, nothing of theirs may be had by nobody for 200 ms while a patient caller waits, Quorum aside. "+
-			"The verdict is about what clients were told, not about speed: exclusion and capacity until each holder's own deadline, and for locks a history that porcupine "+
-			"accepts; a unit has one owner and a claimant one answer; counts are exact but for calls without an answer; tokens grow; every key has an end. "+
-			"[safety.md](safety.md) says what is promised; a cell may be wrong only where that page says so.", lease, callTimeout),
+		fmt.Sprintf("Three client processes use every primitive concurrently, with leases of %v and calls of at most %v. "+
+			"Half of the callers of locks, elections and permits give up after 0 to 50 ms, by a waitTime, a deadline or a cancellation. "+
+			"One fault strikes the servers, the network or a client, repeatedly. Then it heals, and every primitive must work three times again.", lease, callTimeout),
+		"A run fails if a client observes a broken promise:\n\n" +
+			"- More owners or permits at once than allowed, up to each holder's own deadline. For locks, porcupine must also accept the history.\n" +
+			"- A unit of a stock with two owners, or a claimant with two answers.\n" +
+			"- A wrong count, unanswered calls aside.\n" +
+			"- A fencing token that does not grow, or a key without an expiry.\n" +
+			"- A lock or permit that no client has for 200 ms while a patient caller waits, before the fault or from 2 s after it healed. Quorum is exempt.\n\n" +
+			"A primitive may break its promise only where [safety.md](safety.md) says so.",
 	}
 }
 
-// report writes the two files, where a name is given.
+// details is the file of tables that belongs to a page: docs/chaos/cells.md, of docs/chaos.md.
+func details(markdown string) string {
+	if markdown == "" {
+		return ""
+	}
+	return filepath.Join(strings.TrimSuffix(markdown, ".md"), "cells.md")
+}
+
+// report writes the files, where a name is given.
 func report(cells []cell, markdown, page string) error {
-	for name, text := range map[string]func([]cell) []byte{markdown: asMarkdown, page: asPage} {
+	for name, text := range map[string]func([]cell) []byte{markdown: asMarkdown, details(markdown): asDetails, page: asPage} {
 		if name == "" {
 			continue
 		}
@@ -201,29 +215,80 @@ func report(cells []cell, markdown, page string) error {
 	return nil
 }
 
+// asMarkdown is the page: what was seen, in a mark for each cell, and a summary of each deployment.
 func asMarkdown(cells []cell) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Chaos\n\n%s\n", strings.Join(head(cells), "\n\n"))
-	for _, t := range tables(cells) {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", t.title, t.text)
-		for i, r := range t.rows {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(r, " | "))
-			if i == 0 {
-				fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(r)))
+	seen := tables(cells)[0]
+	b.WriteString("\n## What was seen\n\n\"ok\": no promise was broken. \"allowed\": a promise was broken where safety.md says it may be. " +
+		"[cells.md](chaos/cells.md) describes each fault, and has what broke and all counts.\n\n")
+	for i, r := range seen.rows {
+		marks := []string{r[0]}
+		for _, x := range r[2:] {
+			what, _, excused := strings.Cut(x, "; ")
+			switch {
+			case what == nothingWrong:
+				what = "ok"
+			case excused:
+				what = "allowed"
 			}
+			marks = append(marks, what)
+		}
+		tableLine(&b, i, marks)
+	}
+	for _, d := range deployments {
+		if text := summaryOf(cells, d.name, d.what); text != "" {
+			fmt.Fprintf(&b, "\n## %s\n\n%s\n", d.name, text)
 		}
 	}
 	b.WriteString(soaked)
 	return b.Bytes()
 }
 
-// soaked stands below the tables.
+// summaryOf is what the clients of a deployment saw, or nothing.
+func summaryOf(cells []cell, name, what string) string {
+	ran, total, longest, recovered := 0, 0, time.Duration(0), time.Duration(0)
+	for _, c := range cells {
+		if c.Deployment != name || c.NotRun != "" {
+			continue
+		}
+		answers, worst, _ := c.sums()
+		ran, total, longest, recovered = ran+1, total+answers, max(longest, worst), max(recovered, c.Recovered)
+	}
+	if ran == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s. %d faults, %d answers. The longest wait was %v; after a fault had healed, all primitives worked again within %v.",
+		strings.ToUpper(what[:1])+what[1:], ran, total, short(longest), short(recovered))
+}
+
+func tableLine(b *bytes.Buffer, i int, r []string) {
+	fmt.Fprintf(b, "| %s |\n", strings.Join(r, " | "))
+	if i == 0 {
+		fmt.Fprintf(b, "|%s\n", strings.Repeat("---|", len(r)))
+	}
+}
+
+// asDetails are the tables.
+func asDetails(cells []cell) []byte {
+	var b bytes.Buffer
+	b.WriteString("# Chaos: all cells\n\nOne cell is one fault on one deployment. [chaos.md](../chaos.md) says what the clients do, and when a cell fails.\n")
+	for _, t := range tables(cells) {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", t.title, t.text)
+		for i, r := range t.rows {
+			tableLine(&b, i, r)
+		}
+	}
+	return b.Bytes()
+}
+
+// soaked is the end of the page.
 const soaked = `
 ## Soak
 
-` + "`go -C internal/chaos run . -soak 1h -chart ../../docs/chaos/soak.svg`" + ` has the three clients work on one node for so long, while something goes wrong every few
-seconds that takes nothing from anybody for good, and fails if the memory, goroutines, connections or keys of the last third are half
-as much again as those of the first. How long the run in the chart was is on its axis; it began half a minute after the clients did.
+` + "`go -C internal/chaos run . -soak 1h -chart ../../docs/chaos/soak.svg`" + ` runs the three clients on one node for an hour, with a
+fault that heals every few seconds. It fails if the memory, goroutines, connections or keys of the last third exceed those of the first by half. The
+chart's axis shows how long its run was.
 
 ![What clients and server use, and what they do, over the time of a soak](chaos/soak.svg)
 `

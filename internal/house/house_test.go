@@ -44,6 +44,9 @@ var layers = map[string][]string{
 	"internal/ledger":  {"internal/session", "internal/script", "internal/errs"},
 	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/inside", "internal/errs", "pubsub"},
 
+	// the command imports it
+	"internal/acl": {},
+
 	// the modules in contrib import it
 	"internal/measure": {"", "pubsub", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit", "rlock", "rsemaphore"},
 

@@ -4,10 +4,13 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -20,6 +23,7 @@ var (
 
 	beatScript = script.Load("heartbeat", lua, "heartbeat_beat")
 	lookScript = script.Load("look at a heartbeat", lua, "heartbeat_look")
+	announcing = script.Plain("set")
 )
 
 // Heartbeats let others take over from a process that is gone before its leases are over, and take nothing from a process that is
@@ -44,15 +48,80 @@ var (
 // before the one that was answered, that is before that one. Neither side compares its clock with the other's, or with the
 // server's.
 //
+// Where others find out only by a beat that a process has heartbeats (Renewed), one has to be there before anything can be taken over.
+// So one is sent beside the first request, unless the last one's key is there for so long yet that it outlasts the lease that is asked for:
+//
+//	holder                                  the other
+//	beat sent, permit asked for
+//	granted
+//	killed
+//	                                        sees the permit, and the beat: takes the permit over
+//
+// An interval later would be too late: who is killed in its first second would keep its permits for their lease
+// (TestWhoIsKilledAtOnceIsFollowed in rsemaphore). The very first one is awaited before the permit is used: who is killed earlier had none.
+// What is held for a shorter time than an interval sends one in Renewed and Trust.
+//
 // The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
+//
+// Beats without Trust say who the process is and no more: no hold ends for want of them, nobody takes anything over, and none is
+// logged that fails. The first is sent a second after the first hold, in the background, for holds of any length; so nothing waits for
+// it, and a program that holds something once, for less, sends none.
 type Heartbeats struct {
 	Interval time.Duration // 0: none
-	Trust    time.Duration
+	Trust    time.Duration // 0: they tell who it is
 	// Key is where the beats for the keys of one slot group (see SlotGroup) go.
 	Key func(group int) string
 	// Value tells people something about the process.
 	Value string
+	// Renewed, if it is not 0, is the lease of what is renewed, and the beats are for that alone: a lease that is not renewed, or is
+	// shorter, ends by itself whatever becomes of the process, and others know it by its owner. A beat's key is then there for as
+	// long as any such lease.
+	Renewed time.Duration
 }
+
+// TrustFor returns for how long a process with that interval is trusted after a beat: for three of them, as a connection id says it.
+func TrustFor(interval time.Duration) time.Duration {
+	return (3*interval + trustUnit - 1).Truncate(trustUnit)
+}
+
+// lasts is for how long a beat's key is there after it.
+func (h *Heartbeats) lasts() time.Duration { return 2 * (h.Trust + h.Renewed) }
+
+// carries reports whether the beats have a say in a lease of that length.
+func (h *Heartbeats) carries(length time.Duration, auto bool) bool {
+	return h.Renewed == 0 || auto && length >= h.Renewed
+}
+
+// BeatKey is where a client of that connection id has its beats for the keys of a slot group. Groups are fixed sixteenths of the slots, not
+// nodes: all processes agree on them, though they see slots move at different times.
+func BeatKey(cluster bool, group int, id string) string {
+	if !cluster {
+		return "redlatch_alive:" + id
+	}
+	return "redlatch_alive:{" + slotGroupTags()[group] + "}:" + id
+}
+
+var slotGroupTags = sync.OnceValue(func() (tags [SlotGroups]string) {
+	for group := range tags {
+		tags[group] = SlotGroupTag(group)
+	}
+	return tags
+})
+
+// Announced are the beats of a process that has no others.
+func Announced(key func(group int) string, who string) Heartbeats {
+	return Heartbeats{Interval: announceEvery, Key: key, Value: who}
+}
+
+const (
+	announceEvery = 10 * time.Minute
+	announceFor   = 2 * announceEvery
+	announceFrom  = time.Second // after the first hold
+	announceAgain = time.Minute // after one that failed: the user may lack the right
+)
+
+// forever is later than everything.
+const forever = instant(1<<63 - 1)
 
 // SlotGroups is the number of parts into which a Cluster's slots are divided for heartbeats. Each part has a key of its own, so that
 // a node that is down takes little more with it than its own locks, wherever slots move. The parts are fixed, not the nodes':
@@ -61,6 +130,9 @@ type Heartbeats struct {
 const SlotGroups = 16
 
 const slots = 16384
+
+// beatless is the group of leases that beats have no say in.
+const beatless = SlotGroups
 
 // SlotGroup returns the part to which a key belongs.
 func SlotGroup(cluster bool, key string) int {
@@ -92,6 +164,8 @@ type pulse struct {
 	began  instant // and when it was confirmed
 	next   instant // when one is to be sent
 	flying bool
+	landed chan struct{} // closed when the one under way was answered or given up; nil: nobody awaits that
+	owed   bool          // one is to be sent also if nothing is held any more
 	failed bool          // the last beat failed, and that was logged
 	ends   instant       // no lease ends before this for want of beats
 	slept  time.Duration // how much of the time since the beat the machine may have slept
@@ -100,6 +174,9 @@ type pulse struct {
 // trusted returns until when l may be relied on as far as beats go. A row of beats that began when l's time was over does not help
 // l (TestAHeartbeatAfterAGapBringsNothingBack).
 func (h *heart) trusted(l *Lease) instant {
+	if h.Trust == 0 || l.group == beatless {
+		return forever
+	}
 	p, trust := &h.parts[l.group], h.trust()
 	end := l.asked.Add(trust)
 	if !l.asked.Before(p.since) || p.began.Before(end) {
@@ -108,17 +185,37 @@ func (h *heart) trusted(l *Lease) instant {
 	return end
 }
 
+// until is trusted, less what the machine may have slept since the last beat.
+func (h *heart) until(l *Lease) instant {
+	if l.group == beatless {
+		return forever
+	}
+	return h.trusted(l).Add(-h.parts[l.group].slept)
+}
+
+// trust is 0 if nothing depends on the beats: the margin of nothing is nothing.
 func (h *heart) trust() time.Duration { return h.Trust - Margin(h.Trust) }
+
+// first is when a beat is to be sent, if none is due before, because something is held from now on.
+func (h *heart) first(p *pulse, now instant) instant {
+	switch {
+	case h.Trust > 0:
+		return now.Add(h.Interval) // a hold that is short needs no beat
+	case p.next == 0: // there has been none
+		return now.Add(announceFrom)
+	}
+	return now
+}
 
 // confirmed notes that a beat sent at sent was confirmed at now.
 func (p *pulse) confirmed(sent, now instant, trust time.Duration) {
-	broken := now.After(p.beat.Add(trust))
+	broken := trust > 0 && now.After(p.beat.Add(trust))
 	p.beat = max(p.beat, sent)
 	if broken {
 		p.since, p.began = sent, now
 		p.ends = 0 // to be found anew: leases may be over, and were not looked at yet
 	} else {
-		p.ends = max(p.ends, p.beat.Add(trust))
+		p.ends = max(p.ends, p.beat.Add(trust)) // forever without trust
 	}
 }
 
@@ -137,14 +234,49 @@ func (h *heart) wake(now instant, slept time.Duration) {
 	}
 }
 
+// stale reports whether a beat is to be sent that shows that there are any: none is under way, and the last one's key may end before a
+// lease of now.
+func (h *heart) stale(p *pulse, now instant) bool {
+	return h.Renewed > 0 && !p.flying && (p.beat.IsZero() || !now.Before(p.beat.Add(h.lasts()/2)))
+}
+
+// Announce sends a beat, unless there is one: a lease of key that is to be renewed is about to be asked for. Where others know of none
+// yet it returns what is closed when that one was answered, or given up; otherwise nil.
+func (e *Engine) Announce(key string) (landed <-chan struct{}) {
+	if e.heart == nil || e.heart.Renewed == 0 {
+		return nil
+	}
+	now, group := e.now(), SlotGroup(e.cluster, key)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := &e.heart.parts[group]
+	if e.heart.stale(p, now) && !now.Before(p.next) && e.ctx.Err() == nil {
+		p.flying = true
+		e.pulsate(group)
+	}
+	if !p.flying || !p.beat.IsZero() && now.Before(p.beat.Add(e.heart.lasts())) {
+		return nil
+	}
+	if p.landed == nil {
+		p.landed = make(chan struct{})
+	}
+	return p.landed
+}
+
 // count takes l in, and returns when the engine has to look next on its account.
 func (h *heart) count(l *Lease, now instant) instant {
+	if l.group == beatless {
+		return forever
+	}
 	p := &h.parts[l.group]
 	if p.leases++; p.leases == 1 {
 		p.slept = 0
 		p.ends = h.trusted(l)
 		if p.next.Before(now) {
-			p.next = now.Add(h.Interval) // a hold that is short needs no beat
+			p.next = h.first(p, now)
+		}
+		if h.stale(p, now) {
+			p.owed, p.next = true, now
 		}
 	}
 	p.ends = min(p.ends, h.trusted(l))
@@ -158,7 +290,7 @@ func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant)
 	next = now.Add(time.Hour)
 	for d := range h.parts {
 		p := &h.parts[d]
-		if p.leases == 0 {
+		if p.leases == 0 && !p.owed {
 			continue
 		}
 		if !now.Before(p.ends) {
@@ -179,8 +311,8 @@ func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant)
 				}
 			}
 		}
-		if !p.flying && !now.Before(p.next) && p.leases > 0 {
-			p.flying = true
+		if !p.flying && !now.Before(p.next) && (p.leases > 0 || p.owed) {
+			p.flying, p.owed = true, false
 			beats = append(beats, d)
 		}
 		if p.leases > 0 {
@@ -203,28 +335,41 @@ func (e *Engine) pulsate(group int) {
 		ctx, cancel := context.WithTimeout(e.ctx, h.Interval)
 		defer cancel()
 		sent := e.now()
-		_, err := e.runner.Attempt(ctx, script.Call{
-			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(2 * h.Trust), h.Value}, Patient: true,
+		call := script.Call{
+			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(h.lasts()), h.Value}, Patient: true,
 			Late: func(res rueidis.RedisResult) {
 				if res.Error() == nil {
 					e.heard(group, sent)
 				}
 			},
-		})
+		}
+		if h.Trust == 0 { // others look at the value alone
+			call = script.Call{Script: announcing, Keys: call.Keys, Patient: true, Command: func(b rueidis.Builder) rueidis.Completed {
+				return b.Set().Key(key).Value(h.Value).Px(announceFor).Build()
+			}}
+		}
+		_, err := e.runner.Attempt(ctx, call)
 		now := e.now()
 		e.mu.Lock()
 		p := &h.parts[group]
 		p.flying = false
-		say := err != nil && !p.failed && e.ctx.Err() == nil
-		p.failed = err != nil
+		if p.landed != nil {
+			close(p.landed)
+			p.landed = nil
+		}
+		say := err != nil && p.leases > 0 && !p.failed && e.ctx.Err() == nil && h.Trust > 0
+		p.failed = err != nil && (p.failed || p.leases > 0)
 		if err == nil {
 			p.confirmed(sent, now, h.trust())
 			p.next = sent.Add(h.Interval)
+			p.owed = false
 			if sent.Before(e.woke) {
 				p.next = now
 			} else {
 				p.slept = 0
 			}
+		} else if h.Trust == 0 {
+			p.next = now.Add(announceAgain)
 		} else {
 			p.next = now.Add(min(max(h.Interval/10, time.Millisecond), 250*time.Millisecond))
 		}
@@ -282,4 +427,31 @@ func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
 	b.expiry, _ = v[0].AsInt64()
 	b.Value, _ = v[1].ToString()
 	return b, nil
+}
+
+// mostAsked is how many processes Processes asks about.
+const mostAsked = 100
+
+// Processes returns the values of the last beats of these keys: who the processes are, for people. What cannot be read is left out, and what
+// is more than a hundred.
+func Processes(ctx context.Context, r *script.Runner, keys []string) map[string]string {
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	keys = keys[:min(len(keys), mostAsked)]
+	who := make([]string, len(keys))
+	var each errgroup.Group
+	each.SetLimit(16)
+	for i, key := range keys {
+		each.Go(func() error {
+			b, _ := Look(ctx, r, key) // without the right to look it is not known
+			who[i] = b.Value
+			return nil
+		})
+	}
+	each.Wait()
+	found := make(map[string]string, len(keys))
+	for i, key := range keys {
+		found[key] = who[i]
+	}
+	return found
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -288,4 +289,138 @@ func TestALookThatIsAnsweredOtherwiseSaysSo(t *testing.T) {
 	_, err := lease.Look(context.Background(), script.NewRunner(redistest.Forged{Client: s.Client(t)}, time.Second), "k")
 	require.ErrorContains(t, err, "unexpected reply of 1 values")
 	require.NotContains(t, err.Error(), "%!")
+}
+
+// ofRenewed are beats for what is renewed alone.
+func ofRenewed() lease.Heartbeats {
+	b := beats
+	b.Renewed = 30 * time.Second
+	return b
+}
+
+// Who is killed in its first second was there: a beat says so as soon as anything is held.
+func TestTheFirstBeatIsSentBesideTheFirstHold(t *testing.T) {
+	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
+		s.take(t, "l", 30*time.Second)
+		synctest.Wait()
+		require.True(t, s.server.Embedded.Exists(beats.Key(0)))
+		require.Equal(t, 2*(30*time.Second+beats.Trust), s.server.Embedded.TTL(beats.Key(0)), "as long as the lease of whoever comes before the next one")
+	})
+	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
+		for range 3 {
+			s.Announce("l")
+		}
+		synctest.Wait()
+		require.True(t, s.server.Embedded.Exists(beats.Key(0)), "or before it")
+		s.take(t, "l", 30*time.Second)
+		s.Announce("l")
+		synctest.Wait()
+		require.Len(t, s.tap.calls(), 1)
+	})
+	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
+		h := s.take(t, "l", 30*time.Second)
+		require.NoError(t, s.Remove(h.Lease))
+		synctest.Wait()
+		require.True(t, s.server.Embedded.Exists(beats.Key(0)), "also if it was held for a moment only")
+	})
+}
+
+// Whatever is acquired, the last beat's key is there for longer than its lease.
+func TestShortHoldsSendOneBeatInALease(t *testing.T) {
+	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
+		const minutes = 10
+		for range minutes * 80 {
+			h := s.take(t, "l", 30*time.Second)
+			synctest.Wait()
+			require.Greater(t, s.server.Embedded.TTL(beats.Key(0)), 30*time.Second)
+			time.Sleep(10 * time.Millisecond)
+			require.NoError(t, s.Remove(h.Lease))
+			time.Sleep(740 * time.Millisecond) // none is held when the next beat would be due
+		}
+		sent := 0
+		for _, c := range s.tap.calls() {
+			if c.keys[0] == beats.Key(0) {
+				sent++
+			}
+		}
+		require.InDelta(t, minutes*60/33, sent, 2)
+	})
+}
+
+// What is not renewed, or is shorter, ends by itself, and beats say nothing of it.
+func TestALeaseThatIsNotRenewedHasNoPartInTheBeats(t *testing.T) {
+	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
+		for name, x := range map[string]struct {
+			length time.Duration
+			auto   bool
+		}{"not renewed": {hour, false}, "short": {29 * time.Second, true}} {
+			h := newLease(name)
+			s.grant(t, h, x.length)
+			at := time.Now()
+			require.True(t, s.Add(h.Lease, at.Add(-time.Minute), at, x.length, x.auto, 0))
+			require.Equal(t, at.Add(x.length-lease.Margin(x.length)), s.Until(h.Lease))
+			time.Sleep(4 * beats.Trust)
+			require.NoError(t, h.why(t))
+			require.Zero(t, s.View([]*lease.Lease{h.Lease})[0].Trust)
+			require.NoError(t, s.Remove(h.Lease))
+		}
+		require.False(t, s.server.Embedded.Exists(beats.Key(0)))
+	})
+}
+
+// waited is something that a monitor watches, without a server but for heartbeats.
+type waited struct {
+	holds func() []lease.Hold
+	taken atomic.Int64
+}
+
+func (w *waited) Holds(context.Context) ([]lease.Hold, error) { return w.holds(), nil }
+
+func (w *waited) TakeOver(_ context.Context, gone []lease.Hold) { w.taken.Add(int64(len(gone))) }
+
+func TestAHoldIsTakenOverWhenItsBeatHasNotChangedForTheTrust(t *testing.T) {
+	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		m := lease.NewMonitor(script.NewRunner(s.tap.Client, time.Second), beats.Interval, time.Second, func(fn func(context.Context)) bool {
+			running.Go(func() { fn(ctx) })
+			return true
+		})
+		beat := func(key string) {
+			require.NoError(t, s.server.Embedded.Set(key, "here"))
+			s.server.Embedded.SetTTL(key, hour)
+		}
+		hold := func(owner string, proven bool) []lease.Hold {
+			return []lease.Hold{{Owner: owner, Beat: "alive:" + strings.TrimRight(owner, "1"), Trust: beats.Trust, Proven: proven}}
+		}
+		beat("alive:dead")
+		owner := "many"
+		watched := map[string]*waited{
+			"gone":                {holds: func() []lease.Hold { return hold("dead", true) }},
+			"never heard of":      {holds: func() []lease.Hold { return hold("silent", false) }},
+			"not known to beat":   {holds: func() []lease.Hold { return hold("other", true) }},
+			"beating":             {holds: func() []lease.Hold { return hold("alive", true) }},
+			"held by ever others": {holds: func() []lease.Hold { owner += "1"; return hold(owner, false) }},
+		}
+		for name, w := range watched {
+			m.Watch(name, w)
+			m.Watch(name, w)
+			m.Unwatch(name)
+		}
+		for n := range 4 * int(beats.Trust/beats.Interval) {
+			beat("alive:alive")
+			require.True(t, n > 2 || watched["gone"].taken.Load() == 0, "not before it was seen for so long")
+			time.Sleep(beats.Interval)
+		}
+		for name, w := range watched {
+			require.Equal(t, name == "gone" || name == "never heard of", w.taken.Load() > 0, name)
+			m.Unwatch(name)
+		}
+		time.Sleep(2 * beats.Trust)
+		taken := watched["gone"].taken.Load()
+		time.Sleep(10 * beats.Trust)
+		require.Equal(t, taken, watched["gone"].taken.Load(), "nobody waits any more, for long")
+	})
 }

@@ -44,3 +44,11 @@ func TrustIn(owner string) time.Duration {
 	units, _ := strconv.ParseUint(owner[15:18], 16, 16)
 	return time.Duration(units) * trustUnit
 }
+
+// TrustInBytes is TrustIn of an id that begins with the bytes of a connection id, eight of them at least.
+func TrustInBytes(id string) time.Duration {
+	if len(id) < 8 || id[6]>>4 != 8 {
+		return 0
+	}
+	return time.Duration(uint16(id[6]&0xf)<<8|uint16(id[7])) * trustUnit
+}

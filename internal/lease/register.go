@@ -39,7 +39,10 @@ func (e *Engine) add(l *Lease, sent time.Time, written, length time.Duration, au
 	now := e.now()
 	l.length = length
 	if e.heart != nil {
-		l.group = uint8(SlotGroup(e.cluster, l.Key))
+		l.group = beatless
+		if e.heart.carries(length, auto) {
+			l.group = uint8(SlotGroup(e.cluster, l.Key))
+		}
 	}
 	if maxHold > 0 {
 		l.maxAt = l.start.Add(maxHold)
@@ -166,7 +169,7 @@ func (e *Engine) Lost(l *Lease, why error) bool {
 func (e *Engine) remove(l *Lease) {
 	l.state = over
 	heap.Remove(&e.due, int(l.index))
-	if e.heart != nil {
+	if e.heart != nil && l.group != beatless {
 		e.heart.parts[l.group].leases--
 	}
 	at := e.entry(l.Key)

@@ -26,7 +26,7 @@ import (
 // anew meanwhile, it would run everything several times, and answer nothing in time.
 func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
 	redistest.SkipShort(t)
-	const batches, rounds = 36, 6
+	const batches, rounds = 36, 4
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
 		for i := range batches * lease.BatchSize {

@@ -104,7 +104,7 @@ func (e *Engine) Until(l *Lease) time.Time {
 func (e *Engine) until(l *Lease) time.Time {
 	until := l.sure
 	if e.heart != nil {
-		until = min(until, e.heart.trusted(l).Add(-e.heart.parts[l.group].slept))
+		until = min(until, e.heart.until(l))
 	}
 	_, _, ahead := e.clocks()
 	until = until.Add(-ahead)

@@ -31,7 +31,7 @@ func (e *Engine) View(leases []*Lease) []View {
 	e.inParts(leases, func(l *Lease) {
 		v := View{Held: l.state == registered, Since: e.time(l.start), Until: e.until(l), Renewed: e.time(l.heard), Length: l.length,
 			Auto: l.auto > 0, Failing: l.retrying}
-		if e.heart != nil {
+		if e.heart != nil && l.group != beatless {
 			v.Trust = e.heart.trust()
 		}
 		if !l.maxAt.IsZero() {
@@ -107,7 +107,7 @@ func (e *Engine) State() State {
 	if !e.woke.IsZero() {
 		s.Slept = e.time(e.woke)
 	}
-	if e.heart != nil {
+	if e.heart != nil && e.heart.Trust > 0 {
 		s.Heartbeat = e.heart.Interval
 		for i := range e.heart.parts {
 			p := &e.heart.parts[i]

@@ -39,7 +39,7 @@ var (
 	Losses             = count("losses", "{hold}", "Holds and permits that ended without a release, by cause: lost, overwritten, max_hold or closed.", "kind", "class", "cause")
 	Renewals           = count("renewals", "{renewal}", "Renewals of leases, by result: confirmed or failed. A failure is not final.", "kind", "class", "result")
 	Wakeups            = count("wakeups", "{wakeup}", "Wake-ups of waiters, by message or timer.", "kind", "class", "by")
-	Takeovers          = count("takeovers", "{hold}", "Holds of crashed processes that this one removed from locks it waits for.", "class")
+	Takeovers          = count("takeovers", "{hold}", "Holds and permits of crashed processes that this one took over.", "class")
 	AwaitTime          = took("await", "How long calls of Await of latches and barriers took, by result: reached, or an error.", "class", "result")
 	Claims             = count("claims", "{claim}", "Claims that the server answered, by outcome: granted, replayed, sold_out and others, or an error.", "kind", "class", "outcome")
 	ClaimedUnits       = count("claimed_units", "{unit}", "Units of stocks, or cents of red packets, that were granted.", "kind", "class")

@@ -55,6 +55,7 @@ func (o *Observers) begin(kind, class string) {
 		for _, cause := range []string{"lost", "overwritten", "max_hold", "closed"} {
 			o.sink.Add(ctx, Losses, 0, kind, class, cause)
 		}
+		o.sink.Add(ctx, Takeovers, 0, class)
 	case Stock, Limiter:
 		o.sink.Add(ctx, BackgroundFailures, 0, kind, class)
 	}
@@ -62,9 +63,6 @@ func (o *Observers) begin(kind, class string) {
 		for _, by := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open, ratelimit.Local} {
 			o.sink.Add(ctx, PolicyChanges, 0, class, by.String(), "true")
 		}
-	}
-	if kind == Lock || kind == Election {
-		o.sink.Add(ctx, Takeovers, 0, class)
 	}
 }
 
@@ -120,6 +118,8 @@ func (o *Observers) Semaphores() rsemaphore.Observer {
 			h.ended(ctx, e.Name, e.Err)
 		case rsemaphore.EventWoken:
 			h.woken(ctx, e.Name, e.ByMessage)
+		case rsemaphore.EventTakenOver:
+			o.sink.Add(ctx, Takeovers, float64(e.N), o.Class(Semaphore, e.Name))
 		}
 		return ctx
 	}

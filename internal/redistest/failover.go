@@ -68,7 +68,7 @@ func Sentinel(t testing.TB) *Replicated { t.Helper(); return SentinelWith(t) }
 func SentinelWith(t testing.TB, args ...string) *Replicated {
 	t.Helper()
 	SkipShort(t)
-	p := Pair{Primary: Start(t, args...)}
+	p := Pair{Primary: fresh(t, args...)}
 	host, port, _ := net.SplitHostPort(p.Primary.Addr())
 	p.Replica = Start(t, slices.Concat([]string{"--replicaof", host, port}, args)...)
 	inStep(t, p.Replica)
@@ -103,11 +103,36 @@ sentinel failover-timeout main 2000
 	return r
 }
 
-// Cluster starts a Cluster of three masters without replicas and waits until every node serves every slot.
+// Cluster is a Cluster of three masters without replicas, of which every node serves every slot. It may have been of another test before;
+// it is empty.
 func Cluster(t testing.TB) *Server {
 	t.Helper()
 	SkipShort(t)
-	return cluster(t, clusterNode(t), clusterNode(t), clusterNode(t))
+	NeedServer(t)
+	var all Server
+	for _, n := range reused(t, 3, func() (nodes []*Server, end func()) {
+		formed := false
+		end = func() {
+			for _, n := range nodes {
+				n.run.close()
+			}
+		}
+		defer func() {
+			if !formed {
+				end()
+			}
+		}()
+		for range 3 {
+			n, _ := begin(t, clusterNode())
+			nodes = append(nodes, n)
+		}
+		cluster(t, nodes...)
+		formed = true
+		return nodes, end
+	}) {
+		all.Addrs = append(all.Addrs, n.Addr())
+	}
+	return &all
 }
 
 // ReplicatedCluster starts a Cluster of three primaries, each with a replica.
@@ -119,8 +144,8 @@ func ReplicatedClusterWith(t testing.TB, args ...string) *Replicated {
 	SkipShort(t)
 	var nodes []*Server
 	for range 6 {
-		nodes = append(nodes, clusterNode(t, append([]string{"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
-			"--repl-ping-replica-period", "1"}, args...)...)) // a replica is not shown before its first ping
+		nodes = append(nodes, start(t, clusterNode(append([]string{"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
+			"--repl-ping-replica-period", "1"}, args...)...))) // a replica is not shown before its first ping
 	}
 	r := &Replicated{Server: cluster(t, nodes...)}
 	for i, n := range nodes[:3] {
@@ -143,14 +168,14 @@ func ReplicatedClusterWith(t testing.TB, args ...string) *Replicated {
 	return r
 }
 
-func clusterNode(t testing.TB, args ...string) *Server {
-	t.Helper()
-	return start(t, func(host, port, dir string) []string {
+// clusterNode is the arguments of a node, for start.
+func clusterNode(args ...string) func(host, port, dir string) []string {
+	return func(host, port, dir string) []string {
 		bus, _ := FreeAddr()
 		_, busPort, _ := net.SplitHostPort(bus)
 		return slices.Concat(settings(host, port, dir), []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
 			"--cluster-announce-ip", host, "--cluster-port", busPort}, args)
-	})
+	}
 }
 
 // cluster makes a Cluster of nodes, the slots being shared by the first three. Nodes that do not find each other, because the machine
@@ -201,7 +226,7 @@ func join(t testing.TB, nodes []*Server) bool {
 			if time.Now().After(end) {
 				return false
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // it takes two seconds
 		}
 	}
 	return true
@@ -266,7 +291,9 @@ func tryAsk(t testing.TB, addr string, args ...string) (string, error) {
 }
 
 func answer(addr string, args ...string) (m rueidis.RedisMessage, err error) {
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+	o := small(addr)
+	o.ForceSingleClient, o.DisableCache = true, true
+	c, err := rueidis.NewClient(o)
 	if err != nil {
 		return m, err
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -31,9 +32,9 @@ func Launch(line func(host, port, dir string) []string) (s *Server, stop func(),
 			return nil, nil, err
 		}
 		host, port, _ := net.SplitHostPort(addr)
-		s, end, err := launch(bin, addr, dir, line(host, port, dir))
+		s, err := launch(bin, addr, dir, line(host, port, dir))
 		if err == nil {
-			return s, func() { end(); os.RemoveAll(dir) }, nil
+			return s, s.run.close, nil
 		}
 		os.RemoveAll(dir)
 		if !errors.Is(err, errInUse) || try == 9 { // see FreeAddr
@@ -67,15 +68,23 @@ type run struct {
 
 	process *os.Process
 	exited  chan struct{}
+
+	disturbed atomic.Bool // a test has stopped it, killed it or had it start again
 }
 
 // launch starts a server that is to listen on addr, and returns when the one that answers there is that server.
-func launch(bin, addr, dir string, args []string) (*Server, func(), error) {
+func launch(bin, addr, dir string, args []string) (*Server, error) {
 	r := &run{addr: addr, dir: dir, command: append([]string{bin}, args...)}
 	if err := r.start(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return &Server{Addrs: []string{addr}, Process: r.process, run: r}, r.end, nil
+	return &Server{Addrs: []string{addr}, Process: r.process, run: r}, nil
+}
+
+// close is end, and nothing is left of it.
+func (r *run) close() {
+	r.end()
+	os.RemoveAll(r.dir)
 }
 
 // end kills the process, and returns when it is gone.

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"testing"
@@ -43,5 +44,9 @@ func Main(m *testing.M, roles map[string]func() error) {
 	if !said {
 		flag.Set("test.parallel", strconv.Itoa(waiters))
 	}
-	os.Exit(m.Run())
+	debug.SetGCPercent(400) // a test lives shortly, and has little
+	reusing = true
+	status := m.Run()
+	endUnused()
+	os.Exit(status)
 }

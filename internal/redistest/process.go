@@ -22,6 +22,9 @@ func (s *Server) signal(t testing.TB, sig syscall.Signal) {
 	if s.Process == nil {
 		t.Fatalf("redistest: no process to signal")
 	}
+	if s.run != nil {
+		s.run.disturbed.Store(true)
+	}
 	signal(t, s.Process, sig)
 }
 
@@ -49,6 +52,7 @@ func (s *Server) Kill(t testing.TB) {
 	if s.run == nil {
 		t.Fatalf("redistest: no process to kill")
 	}
+	s.run.disturbed.Store(true)
 	s.run.end()
 }
 
@@ -77,6 +81,9 @@ func (s *Server) Restart(t testing.TB) {
 		s.Embedded.Close()
 		s.boot(t, 0)
 		return
+	}
+	if s.run != nil {
+		s.run.disturbed.Store(true)
 	}
 	c, err := net.DialTimeout("tcp", s.Addr(), 5*time.Second)
 	if err != nil {

@@ -70,12 +70,23 @@ func (s *Server) Clock() (forward func(d time.Duration)) {
 }
 
 // Start runs a private redis-server with the given extra arguments. It skips the test if none is installed, or
-// fails it if RequireEnv is set.
+// fails it if RequireEnv is set. One without arguments may have been of another test before; it is empty.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, func(host, port, dir string) []string {
-		return append(settings(host, port, dir), args...)
-	})
+	if len(args) > 0 {
+		return fresh(t, args...)
+	}
+	NeedServer(t)
+	return reused(t, 1, func() ([]*Server, func()) {
+		s, end := begin(t, func(host, port, dir string) []string { return settings(host, port, dir) })
+		return []*Server{s}, end
+	})[0]
+}
+
+// fresh is Start of one that no test had before.
+func fresh(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return start(t, func(host, port, dir string) []string { return append(settings(host, port, dir), args...) })
 }
 
 func settings(host, port, dir string) []string {
@@ -87,12 +98,19 @@ func settings(host, port, dir string) []string {
 func start(t testing.TB, line func(host, port, dir string) []string) *Server {
 	t.Helper()
 	NeedServer(t)
-	s, stop, err := Launch(line)
+	s, end := begin(t, line)
+	t.Cleanup(end)
+	return s
+}
+
+// begin is Launch in a test.
+func begin(t testing.TB, line func(host, port, dir string) []string) (*Server, func()) {
+	t.Helper()
+	s, end, err := Launch(line)
 	if err != nil {
 		t.Fatalf("redistest: start redis-server: %v", err)
 	}
-	t.Cleanup(stop)
-	return s
+	return s, end
 }
 
 // Each runs fn on the embedded server and on a real one.
@@ -118,14 +136,20 @@ func NeedServer(t testing.TB) {
 	}
 }
 
-// Option is the client configuration that reaches s; change it before use where a test needs to.
+// Option is the client configuration that reaches s; change it before use where a test needs to. Its connections have less memory than
+// rueidis gives them, over a megabyte: a test makes many, and much of its time went into that.
 func (s *Server) Option() rueidis.ClientOption {
-	o := rueidis.ClientOption{InitAddress: s.Addrs, DialCtxFn: s.dial}
+	o := small(s.Addrs...)
+	o.DialCtxFn = s.dial
 	o.Sentinel.MasterSet = s.set
 	if s.Embedded != nil {
 		o.ForceSingleClient, o.DisableCache = true, true // miniredis has neither CLUSTER nor CLIENT TRACKING
 	}
 	return o
+}
+
+func small(addrs ...string) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: addrs, ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10, RingScaleEachConn: 8}
 }
 
 // Client connects with s.Option and closes with the test.

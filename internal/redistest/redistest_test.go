@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -39,7 +40,7 @@ func TestAStrangersServerIsNotTakenForTheOneThatWasStarted(t *testing.T) {
 		"a server":    {"--port", port, "--bind", host, "--dir", dir, "--logfile", dir + "/log"},
 		"of Sentinel": {sentinelConf(t, host, port), "--sentinel"},
 	} {
-		_, _, err = redistest.LaunchAt("redis-server", stranger.Addr(), dir, args)
+		_, err = redistest.LaunchAt("redis-server", stranger.Addr(), dir, args)
 		require.Error(t, err, name)
 	}
 }
@@ -51,12 +52,11 @@ func sentinelConf(t *testing.T, host, port string) string {
 }
 
 func TestMain(m *testing.M) {
-	if os.Getenv("REDLATCH_ROLE") == "host" {
+	redistest.Main(m, map[string]func() error{"host": func() error {
 		fmt.Println(redistest.Host())
 		io.Copy(io.Discard, os.Stdin) // the address is this process's until it ends
-		return
-	}
-	os.Exit(m.Run())
+		return nil
+	}})
 }
 
 func TestNoTwoProcessesShareALoopbackAddress(t *testing.T) {
@@ -136,4 +136,60 @@ func TestCommandCallsCountCommandsInsideScripts(t *testing.T) {
 	calls := redistest.CommandCalls(t, c)
 	require.Equal(t, 1, calls["eval"])
 	require.Equal(t, 1, calls["set"])
+}
+
+func TestAServerIsHandedOnAsIfItWereNew(t *testing.T) {
+	redistest.EndUnused()
+	var first, second string
+	ctx := context.Background()
+	t.Run("a test leaves one", func(t *testing.T) {
+		s := redistest.Start(t)
+		first = s.Addr()
+		s.Ask(t, "SET", "k", "v")
+		s.Ask(t, "SCRIPT", "LOAD", "return 1")
+		c, err := rueidis.NewClient(s.Option())
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		require.NoError(t, c.Do(ctx, c.B().Ping().Build()).Error())
+	})
+	t.Run("the next has it, and it is empty", func(t *testing.T) {
+		s := redistest.Start(t)
+		require.Equal(t, first, s.Addr())
+		require.Equal(t, "0", s.Ask(t, "DBSIZE"))
+		require.NotContains(t, s.Ask(t, "INFO", "commandstats"), "cmdstat_set:")
+		require.ErrorContains(t, s.Client(t).Do(ctx, s.Client(t).B().Evalsha().Sha1("e0e1f9fabfc9d4800c877a703b823ac0578ff8db").Numkeys(0).Build()).Error(), "NOSCRIPT")
+	})
+	for name, disturb := range map[string]func(t *testing.T, s *redistest.Server){
+		"was killed":                    func(t *testing.T, s *redistest.Server) { require.NoError(t, s.Process.Kill()) },
+		"was stopped":                   func(t *testing.T, s *redistest.Server) { s.Stop(t) },
+		"is configured otherwise":       func(t *testing.T, s *redistest.Server) { s.Ask(t, "CONFIG", "SET", "maxmemory", "1gb") },
+		"has another user":              func(t *testing.T, s *redistest.Server) { s.Ask(t, "ACL", "SETUSER", "app", "on") },
+		"is a replica":                  func(t *testing.T, s *redistest.Server) { s.Ask(t, "REPLICAOF", "127.0.0.1", "1") },
+		"had arguments when it started": func(t *testing.T, s *redistest.Server) { first = redistest.Start(t, "--hz", "20").Addr() },
+	} {
+		t.Run("nobody has one that "+name, func(t *testing.T) {
+			t.Run("a test leaves it", func(t *testing.T) {
+				s := redistest.Start(t)
+				first = s.Addr()
+				disturb(t, s)
+			})
+			second = redistest.Start(t).Addr()
+			require.NotEqual(t, first, second)
+		})
+	}
+	t.Run("a Cluster is handed on", func(t *testing.T) {
+		var all [3][]string
+		for i := range all {
+			t.Run("to the next", func(t *testing.T) {
+				s := redistest.Cluster(t)
+				all[i] = s.Addrs
+				if i == 1 {
+					other := &redistest.Server{Addrs: s.Addrs[1:]}
+					s.Ask(t, "CLUSTER", "SETSLOT", "0", "MIGRATING", other.Ask(t, "CLUSTER", "MYID"))
+				}
+			})
+		}
+		require.Equal(t, all[0], all[1])
+		require.NotEqual(t, all[1], all[2], "a slot of it was on its way")
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 )
@@ -58,4 +59,27 @@ func useOfLimits(ctx context.Context, limiters *ratelimit.Client, must func(what
 	must("inspect", e)
 	must("unset", l.Unset(ctx))
 	must("reset", l.Reset(ctx, "ann"))
+}
+
+// useOfCounters uses all of a counter.
+func useOfCounters(ctx context.Context, counters *rcounter.Client, must func(what string, e error)) {
+	for _, name := range []string{"a", "d{1}"} {
+		k := counters.Counter(name+":count", rcounter.CounterOptions{})
+		for _, d := range []int64{1, -1, 7} {
+			_, e := k.Add(ctx, d)
+			must("add", e)
+		}
+		_, e := k.Get(ctx)
+		must("get", e)
+		_, _, e = k.AddOnce(ctx, "order", 1)
+		must("add once", e)
+		_, e = k.Cached(ctx, time.Minute)
+		must("cached", e)
+		bounded := counters.Counter(name+":bounded", rcounter.CounterOptions{Initial: 5, Max: rcounter.Bound(9), TTL: time.Minute})
+		_, e = bounded.Incr(ctx)
+		must("bounded add", e)
+		must("set", bounded.Set(ctx, 3))
+		_, e = bounded.CompareAndSet(ctx, 3, 4)
+		must("compare and set", e)
+	}
 }

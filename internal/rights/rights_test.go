@@ -142,40 +142,9 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 			must("waiter", e)
 			must("unlock", hold.Unlock(ctx))
 		}
-
-		k := counters.Counter(name+":count", rcounter.CounterOptions{})
-		for _, d := range []int64{1, -1, 7} {
-			_, e = k.Add(ctx, d)
-			must("add", e)
-		}
-		_, e = k.Get(ctx)
-		must("get", e)
-		_, _, e = k.AddOnce(ctx, "order", 1)
-		must("add once", e)
-		_, e = k.Cached(ctx, time.Minute)
-		must("cached", e)
-		bounded := counters.Counter(name+":bounded", rcounter.CounterOptions{Initial: 5, Max: rcounter.Bound(9), TTL: time.Minute})
-		_, e = bounded.Incr(ctx)
-		must("bounded add", e)
-		must("set", bounded.Set(ctx, 3))
-		_, e = bounded.CompareAndSet(ctx, 3, 4)
-		must("compare and set", e)
 	}
 
-	sale := stocks.Stock("sale")
-	_, e = sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Minute, Retain: time.Minute})
-	must("open", e)
-	g, e := sale.Claim(ctx, "ann")
-	must("claim", e)
-	_, e = sale.Lookup(ctx, stock.Units{Claimant: "ann"})
-	must("lookup", e)
-	if g.Won() {
-		_, e = sale.Return(ctx, stock.Units{Claimant: "ann", Ordinal: g.Ordinal})
-		must("return", e)
-	}
-	_, e = sale.Inspect(ctx)
-	must("status", e)
-	must("close", sale.EndSale(ctx))
+	useOfCounters(ctx, counters, must)
 	kinds(ctx, locks, must)
 	liveness(ctx, hub, prefix, must)
 	elections(ctx, hub, prefix, must)
@@ -211,8 +180,8 @@ func bothTopologies(t *testing.T, fn func(t *testing.T, s *redistest.Server, adm
 	}
 }
 
-// run gives the user these rights, uses everything, and returns what was refused. The keys go afterwards.
-func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string, prefix string, brief bool) (refused []string, err error) {
+// run gives the user these rights, uses what use does, and returns what was refused. The keys go afterwards.
+func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string, use func(rueidis.ClientOption) error) (refused []string, err error) {
 	t.Helper()
 	ctx := context.Background()
 	for _, c := range admins {
@@ -221,7 +190,7 @@ func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []stri
 		// no script may be remembered: EVAL is then needed
 		require.NoError(t, c.Do(ctx, c.B().Arbitrary("SCRIPT", "FLUSH").Build()).Error())
 	}
-	err = everything(s.Option(), prefix, brief)
+	err = use(s.Option())
 	for _, c := range admins {
 		refused = append(refused, denials(t, c)...)
 		require.NoError(t, c.Do(ctx, c.B().Arbitrary("FLUSHALL").Build()).Error())
@@ -234,10 +203,15 @@ func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []stri
 // was lost while the machine stood still is tried again.
 func enough(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string, prefix string) {
 	t.Helper()
+	enoughFor(t, s, admins, line, func(o rueidis.ClientOption) error { return everything(o, prefix, false) })
+}
+
+func enoughFor(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string, use func(rueidis.ClientOption) error) {
+	t.Helper()
 	var err error
 	for range 10 {
 		var refused []string
-		refused, err = run(t, s, admins, line, prefix, false)
+		refused, err = run(t, s, admins, line, use)
 		require.Empty(t, refused)
 		require.NotErrorIs(t, err, rlock.ErrDenied)
 		if err == nil {
@@ -268,7 +242,9 @@ var seldom = map[string]string{
 	"+cluster|slots":  "rueidis asks servers before version 8 this way",
 	"+cluster|shards": "and later ones this way",
 	"+pubsub|numsub":  "one hand-over in eight asks who else listens",
-	"+del":            "a stock is opened over one whose time is over and whose expiry somebody took off",
+
+	"+zrevrangebyscore": "a queue of processes that are gone is served from its other end",
+	"+del":              "a stock is opened over one whose time is over and whose expiry somebody took off",
 }
 
 // Every other right in the line is used: taken away, something is refused, alone or in a Cluster.
@@ -286,7 +262,7 @@ func TestTheACLLineHasNothingToSpare(t *testing.T) {
 						continue
 					}
 					less := slices.Delete(slices.Clone(line), i, i+1)
-					if refused, err := run(t, s, admins, less, "", true); err == nil && len(refused) == 0 {
+					if refused, err := run(t, s, admins, less, func(o rueidis.ClientOption) error { return everything(o, "", true) }); err == nil && len(refused) == 0 {
 						mu.Lock()
 						unused[right]++
 						mu.Unlock()

@@ -7,10 +7,24 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// useOfStocks uses what a stock has beside claims of one unit.
+// useOfStocks uses all of a stock.
 func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e error)) {
+	sale := c.Stock("sale")
+	_, e := sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Minute, Retain: time.Minute})
+	must("open", e)
+	won, e := sale.Claim(ctx, "ann")
+	must("claim", e)
+	_, e = sale.Lookup(ctx, stock.Units{Claimant: "ann"})
+	must("lookup", e)
+	if won.Won() {
+		_, e = sale.Return(ctx, stock.Units{Claimant: "ann", Ordinal: won.Ordinal})
+		must("return", e)
+	}
+	_, e = sale.Inspect(ctx)
+	must("status", e)
+	must("close", sale.EndSale(ctx))
 	s := c.Stock("complete")
-	_, e := s.Open(ctx, stock.Spec{Limit: 3, PerUser: 3, OpenFor: time.Minute, Retain: time.Minute, Ledger: true})
+	_, e = s.Open(ctx, stock.Spec{Limit: 3, PerUser: 3, OpenFor: time.Minute, Retain: time.Minute, Ledger: true})
 	must("open with a ledger", e)
 	_, e = s.Reserve(ctx, "ann", stock.Request{ID: "late", N: 1}, time.Millisecond)
 	must("reserve", e)

@@ -34,6 +34,9 @@ func passing(err error) bool {
 	return slices.ContainsFunc(refusals, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
+// saysBusy reports whether the server refused a command because it is busy with a script.
+func saysBusy(err error) bool { return err != nil && strings.Contains(err.Error(), "BUSY ") }
+
 func classify(err error) fate {
 	if err == nil || rueidis.IsRedisNil(err) || errors.Is(err, errs.ErrNotReplicated) {
 		return answered
@@ -86,13 +89,57 @@ func wrap(s *Script, key string, err error) error {
 func Explain(command string, err error) error { return wrap(Plain(command), "", err) }
 
 func answeredError(s *Script, key string, err error) error {
-	if why, kind := refusal(s.src(), err); kind != nil {
+	why, kind := refusal(s.src(), err)
+	err = plainly(err)
+	switch {
+	case kind != nil:
 		return fmt.Errorf("%w: %s on %q: %s: %w", kind, s.name, key, why, err)
-	}
-	if strings.Contains(err.Error(), "WRONGTYPE") {
+	case unreadable(err):
 		return fmt.Errorf("%w: %s on %q: %w", errs.ErrWrongType, s.name, key, err)
 	}
 	return fmt.Errorf("%s on %q: %w", s.name, key, err)
+}
+
+// raised is an error that a script ended with. Its text is without the name and the line of the script, which the server adds, and says
+// nothing of Lua; the server's own is what it wraps.
+type raised struct {
+	err  error
+	text string
+	lua  bool // of Lua, not of a command: the script read what it takes for nothing that it or any other program of ours has written
+}
+
+func (r *raised) Error() string { return r.text }
+func (r *raised) Unwrap() error { return r.err }
+
+// inScript is in the texts of all errors that a script ends with.
+const inScript = "user_script"
+
+// plainly is err as raised, if a script ended with it.
+func plainly(err error) error {
+	text := err.Error()
+	if !strings.Contains(text, inScript) {
+		return err
+	}
+	said, _, _ := strings.Cut(text, " script: ")
+	if strings.Contains(said, inScript) {
+		return &raised{err, "a value that is not of this kind of object", true}
+	}
+	return &raised{err, said, false}
+}
+
+// notTaken are the texts by which a command of a script says that it cannot count with a value that is there. Scripts check what they
+// are given, so it is none of theirs.
+var notTaken = []string{"is not an integer", "is not a valid float", "is not a float", "would overflow", "invalid expire time", "not a number (NaN)"}
+
+// unreadable reports whether err says that a key has something else in it: it is of another type, or a value is that no program of ours
+// writes. A script looks at what it needs before it writes.
+func unreadable(err error) bool {
+	text := err.Error()
+	if strings.Contains(text, "WRONGTYPE") {
+		return true
+	}
+	var r *raised
+	return errors.As(err, &r) && (r.lua || slices.ContainsFunc(notTaken, func(s string) bool { return strings.Contains(text, s) }))
 }
 
 // NotAnswered reports whether err says that the server could not be asked, so that asking again may help: it wraps ErrUnavailable

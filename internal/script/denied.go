@@ -48,7 +48,8 @@ func refusal(src string, err error) (why string, kind error) {
 // BrokenOff reports whether err denies a command inside a script. The script had begun then, and what it wrote before stands. A
 // call that was denied as a whole has done nothing.
 func BrokenOff(err error) bool {
-	return errors.Is(err, errs.ErrDenied) && strings.Contains(err.Error(), "user_script")
+	var r *raised
+	return errors.Is(err, errs.ErrDenied) && errors.As(err, &r)
 }
 
 // noRight are the texts by which a server says that a right is missing, for a command or for one inside a script. Those about

@@ -56,6 +56,7 @@ func TestAnInstantHasItsMillisecondWholly(t *testing.T) {
 
 // What lasts by a key's own end lasts as long as what lasts by an instant that is written down: to the end of its millisecond.
 func TestAServerEndsAKeyOnlyWhenItsWholeMillisecondIsOver(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	micros := func(text string) (there, at int64) {

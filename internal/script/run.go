@@ -378,12 +378,19 @@ const redirects = 3
 // followed here, each time with both.
 func (r *Runner) sendConfirmed(ctx context.Context, c Call, text bool) (res rueidis.RedisResult, unmet error) {
 	conn, release := r.client.Dedicate() // which follows none
-	defer release()
+	busy := false
+	defer func() {
+		if busy { // rueidis (1.0.79) would unsubscribe on it, and panic when that is refused, too: see pubsub
+			conn.Close()
+		}
+		release()
+	}()
 	var before interface{ Build() rueidis.Completed }
 	if c.Tracked != nil {
 		before = conn.B().ClientCaching().Yes()
 	}
 	res, unmet = c.send(ctx, conn, text, before)
+	busy = saysBusy(res.Error()) || saysBusy(unmet)
 	for range redirects {
 		re, refused := rueidis.IsRedisErr(res.Error())
 		if !refused {

@@ -256,6 +256,7 @@ func inBubble(t *testing.T, fn func(t *testing.T, s *redistest.Server, c rueidis
 }
 
 func TestRefusalsOfARealServerAreRetriedAndDoNotRun(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		says       string
 		spoil, fix [][]string
@@ -380,6 +381,7 @@ func TestASilentServerIsAnUnknownOutcomeWithinTheCallTimeout(t *testing.T) {
 }
 
 func TestOnceIsNotSentAgainAfterAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, 50*time.Millisecond)
@@ -578,7 +580,7 @@ func TestTheClockErrsToTheEarlySideOnly(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	us := func(most int64) time.Duration { return time.Duration(rng.Int64N(most)) * time.Microsecond }
-	for range 2000 {
+	for range redistest.Sized(500, 500, 2000) {
 		clock := script.NewRunner(c, time.Second).Clock
 		require.Zero(t, clock.At("k", time.Now()), "nothing is known yet")
 		zero := time.Now() // the server's clock was epoch here
@@ -669,6 +671,31 @@ func TestARefusalAtAConnectionsStartIsWhatTheServerSays(t *testing.T) {
 			require.Equal(t, k == kind, errors.Is(err, k), "%v: %v", k, err)
 		}
 	}
+}
+
+func TestAScriptThatCannotReadAValueIsErrWrongTypeAndSaysNothingOfLua(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	r := script.NewRunner(c, slack)
+	do(t, c, "SET", "text", "nan or so")
+	for _, lua := range []string{
+		"return 1 + tonumber(redis.call('GET', KEYS[1]))", "return redis.call('GET', KEYS[1]) .. nil", "return redis.call('GET', KEYS[1]) < 1", "return nothing()",
+		"return redis.call('INCRBY', KEYS[1], 1)", "return redis.call('LLEN', KEYS[1])", "error('WRONGTYPE it is something else', 0)",
+		"return redis.error_reply('WRONGTYPE it is something else')", "return redis.call('PEXPIRE', KEYS[1], '9223372036854775807')",
+		"redis.call('ZADD', KEYS[2], 'inf', 'm') return redis.call('ZINCRBY', KEYS[2], '-inf', 'm')",
+	} {
+		_, err := r.Attempt(within(t), script.Call{Script: script.New("reads", lua), Keys: []string{"text", "z"}})
+		require.ErrorIs(t, err, errs.ErrWrongType, lua)
+		for _, word := range []string{"user_script", "attempt", "script: "} {
+			require.NotContains(t, err.Error(), word, lua)
+		}
+		_, said := saidBy(err)
+		require.True(t, said, "the server's own error is wrapped")
+	}
+	_, err := r.Attempt(within(t), script.Call{Script: script.New("refuses", "return redis.error_reply('ERR for another reason')"), Keys: []string{"text"}})
+	require.NotErrorIs(t, err, errs.ErrWrongType)
+	require.ErrorContains(t, err, "for another reason")
 }
 
 func TestEveryServersWordOnAMissingRightIsDenied(t *testing.T) {

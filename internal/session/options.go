@@ -3,6 +3,8 @@ package session
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -107,6 +109,18 @@ func CheckLabel(field, text string) error {
 		return errs.InvalidOption(field, fmt.Sprintf("%.64q", text), fmt.Sprintf("UTF-8 of at most %d bytes", MaxLabel))
 	}
 	return nil
+}
+
+// CheckProcess refuses what is too long to say who a process is, and fills in the default, "host:pid".
+func CheckProcess(who *string) error {
+	if *who == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		*who = host + ":" + strconv.Itoa(os.Getpid())
+	}
+	return CheckLabel("Process", *who)
 }
 
 // CheckRange refuses an argument that is less than least or more than MaxDuration.

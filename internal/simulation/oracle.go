@@ -12,6 +12,8 @@ const (
 	watchdog = 3 * time.Second
 	pollCap  = time.Second
 	calls    = 500 * time.Millisecond // the default call timeout
+	// heartbeat is such that permits are taken over long before a lease is over, and that most pauses outlast three.
+	heartbeat = 200 * time.Millisecond
 	// longestLease is that of the longest hold, or a renewed one, and a little.
 	longestLease = 5 * time.Second
 	// recovery is what a client may need after its traffic was disturbed: calls end, wait a moment, and are made again.
@@ -77,6 +79,7 @@ type Figures struct {
 	Runs, Steps, Faults     int
 	Acquired, Refused, Lost int
 	Failed                  int // calls that ended with an error of the network
+	TakenOver               int // permits, from clients that had crashed or were cut off
 	Answers                 int // of stocks, latches and barriers
 	Simulated               time.Duration
 	LongestFree             time.Duration // with somebody waiting and nobody disturbed
@@ -90,16 +93,16 @@ type Figures struct {
 func (f *Figures) Add(g Figures) {
 	f.Runs, f.Steps, f.Faults = f.Runs+g.Runs, f.Steps+g.Steps, f.Faults+g.Faults
 	f.Acquired, f.Refused, f.Lost, f.Failed = f.Acquired+g.Acquired, f.Refused+g.Refused, f.Lost+g.Lost, f.Failed+g.Failed
-	f.Answers, f.Simulated = f.Answers+g.Answers, f.Simulated+g.Simulated
+	f.Answers, f.Simulated, f.TakenOver = f.Answers+g.Answers, f.Simulated+g.Simulated, f.TakenOver+g.TakenOver
 	f.LongestFree = max(f.LongestFree, g.LongestFree)
 	f.LongestOrphan, f.LongestStay = max(f.LongestOrphan, g.LongestOrphan), max(f.LongestStay, g.LongestStay)
 	f.Doubtful, f.Overlaps = f.Doubtful+g.Doubtful, f.Overlaps+g.Overlaps
 }
 
 func (f Figures) String() string {
-	return fmt.Sprintf("%d runs, %v simulated, %d acts, %d faults: %d acquired, %d refused, %d lost, %d failed, %d answers; "+
+	return fmt.Sprintf("%d runs, %v simulated, %d acts, %d faults: %d acquired, %d refused, %d lost, %d taken over, %d failed, %d answers; "+
 		"free with waiters and nobody disturbed for %v at most, taken by nobody for %v, calls that gave up %v late; %d holds in doubt after a setback, %d overlaps of such",
-		f.Runs, f.Simulated.Round(time.Second), f.Steps, f.Faults, f.Acquired, f.Refused, f.Lost, f.Failed, f.Answers, f.LongestFree.Round(time.Millisecond),
+		f.Runs, f.Simulated.Round(time.Second), f.Steps, f.Faults, f.Acquired, f.Refused, f.Lost, f.TakenOver, f.Failed, f.Answers, f.LongestFree.Round(time.Millisecond),
 		f.LongestOrphan.Round(time.Millisecond), f.LongestStay.Round(time.Millisecond), f.Doubtful, f.Overlaps)
 }
 

@@ -132,6 +132,7 @@ type Plan struct {
 	Crowd    bool // nothing goes wrong, and many callers give up soon
 	Keeping  bool // half of the releases of a crowd are UnlockAfter
 	Mute     bool // nobody may subscribe
+	Living   bool // permits have Liveness
 	Wired    bool // Result.Wire is kept
 	Shortest time.Duration
 	Longest  time.Duration
@@ -147,7 +148,7 @@ const length = 12 * time.Second
 func NewPlan(seed uint64, kinds ...string) Plan {
 	r := rand.New(rand.NewPCG(seed, 20))
 	p := Plan{
-		Seed: seed, Clients: 2 + r.IntN(3), Servers: 1, Durable: r.IntN(4) == 0, Alone: r.IntN(3) == 0,
+		Seed: seed, Clients: 2 + r.IntN(3), Servers: 1, Durable: r.IntN(4) == 0, Alone: r.IntN(3) == 0, Living: seed%3 == 0,
 		Shortest: 100 * time.Microsecond, Longest: upTo(r, 200*time.Microsecond, 3*time.Millisecond),
 	}
 	tried := slices.DeleteFunc(slices.Clone(all), func(k *kind) bool { return k.only })
@@ -302,6 +303,9 @@ func (p Plan) String() string {
 	}
 	if p.Mute {
 		b.WriteString(", nobody may subscribe")
+	}
+	if p.Living {
+		b.WriteString(", Liveness of permits")
 	}
 	if p.Alone {
 		b.WriteString(", a connection for each call")

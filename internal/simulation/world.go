@@ -186,7 +186,7 @@ func (c *client) connect(w *world) (err error) {
 			MinReplicas: replicas, Logger: log, Hub: pubsub.Options{Grace: time.Millisecond},
 			Locks:      rlock.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
 			Elections:  election.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
-			Semaphores: rsemaphore.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
+			Semaphores: rsemaphore.Options{WatchdogTimeout: watchdog, PollCap: pollCap, Liveness: w.plan.Living, Heartbeat: heartbeat, Observer: w.takenOver},
 		}); err != nil {
 			c.red = nil
 			return err
@@ -211,6 +211,15 @@ func (c *client) connect(w *world) (err error) {
 		c.hubs, c.locks = append(c.hubs, hub), append(c.locks, l)
 	}
 	return c.warm()
+}
+
+// takenOver counts the permits that clients took from others.
+func (w *world) takenOver(_ context.Context, e rsemaphore.Event) context.Context {
+	if e.Kind == rsemaphore.EventTakenOver {
+		w.note("%d of %s taken over", e.N, e.Name)
+		w.count(func(f *Figures) { f.TakenOver += e.N })
+	}
+	return nil
 }
 
 // warm has the client learn the servers' clocks. Before that its requests have no instant after which they are refused, as documented, and

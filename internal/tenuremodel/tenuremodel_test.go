@@ -163,7 +163,7 @@ func TestWithoutARuleTheSearchFindsWhatItPrevents(t *testing.T) {
 }
 
 func page(t *testing.T) string {
-	text, err := os.ReadFile("../../docs/tenures.md")
+	text, err := os.ReadFile("../../docs/tenures/searched.md")
 	require.NoError(t, err)
 	return string(text)
 }

@@ -46,6 +46,13 @@ type crowd struct {
 	due         time.Time // when it goes off
 	sweepAt     time.Time // when all are to be asked for
 
+	asked     time.Time // when a call that asked for some was last answered
+	rechecked time.Time // when the question of recheckOne was sent that has no answer yet; zero: none has
+	crowdHearing
+}
+
+// crowdHearing is how a crowd hears of grants, and of releases.
+type crowdHearing struct {
 	hearing   chan struct{}      // closed when the subscription to grants that is under way is there, or is not to be had
 	refusals  int                // of such subscriptions, in a row
 	listenAt  time.Time          // no other is tried before this
@@ -424,7 +431,7 @@ func (q *Queue) answered(c *crowd, batch []*waiter, all []Standing, replies []an
 	if again {
 		c.failures++
 	} else {
-		c.failures = 0
+		c.failures, c.asked = 0, time.Now()
 	}
 	var retry []*waiter
 	for i, w := range batch {
@@ -483,16 +490,25 @@ func (q *Queue) alarm(c *crowd, n int) {
 	c.timer = nil
 	w := c.first
 	ctx, name := w.ctx, w.r.Name
-	if now := time.Now(); !now.Before(c.sweepAt) {
+	now, together := time.Now(), q.recheckOne(c)
+	if !together {
+		c.rechecked = time.Time{}
+	}
+	switch sweeps := !now.Before(c.sweepAt); {
+	case sweeps:
 		c.sweepAt = now.Add(q.sweepTime(c))
-		q.sweep(c)
-	} else {
+		if !together {
+			q.sweep(c)
+		}
+	case !together:
 		q.wants(c, w)
 		q.drive(c)
 	}
 	q.alarmBy(c, c.sweepAt)
 	q.mu.Unlock()
-	q.woken(ctx, name, false)
+	if !together {
+		q.woken(ctx, name, false)
+	}
 }
 
 // crowds calls f, with mu held, for every crowd of a key that has waiters.

@@ -42,9 +42,7 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 		q.list(&w.call)
 	} else {
 		r.Group.asker = w
-		if r.Call == nil {
-			w.toldToWait = true // the calls were
-		} else {
+		if r.Call != nil {
 			r.Call.group = r.Group
 			q.list(r.Call)
 		}

@@ -42,11 +42,13 @@ func (w *waiter) contend() error {
 	}
 }
 
-// waits tells, once, that the waiter waits for others: it was refused, or its process holds what it asks for, or somebody is before it.
+// waits tells that the waiter waits for others: it was refused, or its process holds what it asks for, or somebody is before it.
 func (w *waiter) waits() {
-	if !w.toldToWait {
-		w.toldToWait = true
-		w.q.waits(w.ctx, w.r.Name)
+	switch {
+	case w.r.Group == nil:
+		w.q.Tell(&w.call)
+	case w.r.Call != nil: // without one it waits for calls that have been told
+		w.q.Tell(w.r.Call)
 	}
 }
 

@@ -1,6 +1,11 @@
 package wait
 
-import "time"
+import (
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
 
 // Rechecker is a Taker for which the server can be asked, together with other waiters of the process, whether anything has changed since
 // its last answer. Such a question is a small part of a call, and the waiter sleeps on beside it, so it takes the place of most polls
@@ -16,9 +21,9 @@ import "time"
 // nothing that a grant depends on. An answer that comes after the wait has ended is not read.
 type Rechecker interface {
 	// Recheck has the server asked whether what is waited for is still another's, and the waiter still has the place with this ticket,
-	// which is stamped then. It neither blocks nor calls the Queue, and calls told, once, unless it returns false: then that cannot be
-	// found out so.
-	Recheck(s Standing, ticket int64, told func(same bool)) bool
+	// which is stamped then. It neither blocks nor calls the Queue, and calls answered, once, unless it returns false: then that cannot
+	// be found out so. left is how long it is until enough leases are over for the waiter; negative: not known.
+	Recheck(s Standing, ticket int64, answered func(same bool, left time.Duration)) bool
 }
 
 const (
@@ -27,7 +32,46 @@ const (
 	// askEvery is how often a waiter asks by itself all the same: that moves the end of the server's queue on, and learns who the
 	// holder is, and for how long.
 	askEvery = 20 * time.Second
+	// askAmongEvery is the same for a waiter of a crowd, whose questions together do both of these.
+	askAmongEvery = time.Minute
+
+	mostRechecks  = 64
+	recheckWindow = 50 * time.Millisecond
 )
+
+// Rechecks gathers the questions of Rechecker, and asks them in one call. It is full with mostRechecks, which take the server some
+// 100 us, or goes when the first has waited for recheckWindow. Its zero value is ready for use.
+type Rechecks[T any] struct {
+	mu    sync.Mutex
+	open  []T
+	timer *time.Timer // nil: open is empty
+}
+
+// Add adds a question. send sends all that are gathered; it does not block.
+func (r *Rechecks[T]) Add(question T, send func(all []T)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open = append(r.open, question)
+	if r.timer == nil {
+		r.timer = time.AfterFunc(recheckWindow, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.send(send)
+		})
+	}
+	if len(r.open) == mostRechecks {
+		r.send(send)
+	}
+}
+
+// send is called with mu held.
+func (r *Rechecks[T]) send(send func(all []T)) {
+	if all := r.open; len(all) > 0 { // else it was full, and gone, when the timer went off
+		r.timer.Stop()
+		r.open, r.timer = nil, nil
+		send(all)
+	}
+}
 
 // recheck has the server asked whether all is as it was, in place of a poll, beside the sleep.
 func (w *waiter) recheck() bool {
@@ -45,7 +89,7 @@ func (w *waiter) recheck() bool {
 		return false
 	}
 	sent, rechecked := time.Now(), make(chan time.Time, 1)
-	if !r.Recheck(s, ticket, func(same bool) {
+	if !r.Recheck(s, ticket, func(same bool, _ time.Duration) {
 		if !same {
 			sent = time.Time{}
 		}
@@ -65,4 +109,46 @@ func (w *waiter) same(sent time.Time) bool {
 	}
 	w.learn(Answer{Ticket: w.ticket, Sent: sent}, nil)
 	return true
+}
+
+// recheckOne has the server asked whether all is as it was, in place of a poll, for a crowd of one waiter that has a place and nothing to
+// take in. Called with mu held. Where that is not answered before the crowd's next alarm, the waiter is asked for as ever.
+func (q *Queue) recheckOne(c *crowd) bool {
+	w, now := c.first, time.Now()
+	if w != c.last || c.driven || c.failures > 0 || !c.hears || c.placeless || !c.rechecked.IsZero() || now.Sub(c.asked) > askAmongEvery {
+		return false
+	}
+	if w.wanted || w.grant != nil || w.ticket == 0 || !w.ready() || len(q.standing) < recheckFrom {
+		return false
+	}
+	r, ok := w.r.Taker.(Rechecker)
+	ticket := w.ticket
+	if !ok || !r.Recheck(*w.standing, ticket, func(same bool, left time.Duration) { q.recheckedOne(c, w, ticket, now, same, left) }) {
+		return false
+	}
+	c.rechecked = now
+	return true
+}
+
+// recheckedOne takes in the answer to the question that recheckOne sent at sent.
+func (q *Queue) recheckedOne(c *crowd, w *waiter, ticket int64, sent time.Time, same bool, left time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c.rechecked != sent { // of before an alarm
+		return
+	}
+	c.rechecked = time.Time{}
+	switch {
+	case w.is != among || w.ticket != ticket || q.ctx.Err() != nil:
+	case !same:
+		q.wants(c, w)
+		q.drive(c)
+	default:
+		if sent.After(w.held) {
+			w.held = sent // the grant of that ticket comes later
+		}
+		if left >= 0 {
+			q.alarmBy(c, time.Now().Add(script.Expiry(left)))
+		}
+	}
 }

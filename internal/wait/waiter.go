@@ -22,10 +22,9 @@ type waiter struct {
 	place
 	member
 	pacing
-	wakeup     chan struct{}
-	head       bool // it contends, and is not alone
-	granted    bool
-	toldToWait bool // Queue.waits was called
+	wakeup  chan struct{}
+	head    bool // it contends, and is not alone
+	granted bool
 }
 
 // endurance is for how long it waits.

@@ -26,7 +26,17 @@ type Call struct {
 	each         bool    // the calls of its group stand beside each other
 	waiter       *waiter // its own; nil: that of its group
 	listed       bool
+	told         bool  // Queue.waits was called
 	older, newer *Call // in the order in which they came
+}
+
+// Tell tells, once for a call, that it begins to wait, however often it stands in line before it has what it waits for. The goroutine that
+// makes the call, or asks for it, calls it.
+func (q *Queue) Tell(c *Call) {
+	if !c.told {
+		c.told = true
+		q.waits(c.Ctx, c.Name)
+	}
 }
 
 // Waiting is a Call as it was at one moment.

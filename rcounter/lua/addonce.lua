@@ -30,7 +30,7 @@ local a, b = redis.call('HMGET', young, 'from', id), redis.call('HMGET', old, 'f
 local record = a[2] or b[2]
 if record then
   local by, delta, sum = record:match('^([^;]*);(%-?%d+);(%-?%d+)$')
-  if not by then return redis.error_reply('ERR the ids of a counter are something else') end
+  if not by or #delta > 20 or #sum > 20 then return redis.error_reply('WRONGTYPE the ids of a counter are something else') end
   if delta ~= ARGV[1] then return {4, delta} end
   return {by == call and 0 or 3, sum}
 end

@@ -50,6 +50,7 @@ type Entry struct {
 // of times nor the order may matter to fn. In one transaction, committed before it returns nil, fn inserts every entry under the primary
 // key (packet, Epoch, Serial). If a row is there already and is of another entry, it returns an error: a failover has forgotten a share,
 // and its place and its money were given a second time. Then nothing is removed, and a person decides who is paid; a packet has no Restore.
+// PacketMover of package github.com/redlatch/redlatch/contrib/ledger is such a fn for SQL databases.
 //
 // An entry is removed only if it is still the one that fn got, whatever a failover did meanwhile. With Options.MinReplicas fn gets only
 // what so many replicas have, and ErrNotReplicated says that they did not confirm it in time: try again. Without it, a failover may

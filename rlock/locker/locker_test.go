@@ -147,6 +147,7 @@ func TestLossIsToldOnceAndBeforeUnlock(t *testing.T) {
 }
 
 func TestLockGoesOnWhileTheServerIsAway(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	c := locks(t, p.Server(), rlock.Options{CallTimeout: 50 * time.Millisecond})
@@ -225,6 +226,7 @@ func Example() {
 
 // A lock that does not wait comes back at once, and a Locker goes on.
 func TestALockerDoesNotSpinWhileTheServerIsAway(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	var tries atomic.Int64

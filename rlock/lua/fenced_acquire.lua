@@ -1,5 +1,5 @@
 -- Take a fenced lock: see acquire.
--- uses: owners, handover, acquire, clock
+-- uses: owners, handover, acquire, clock, integer
 -- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the last token; the lock alone will do (a slot is being migrated)
 -- ARGV[1…6] as of acquire  ARGV[7] how long the last token is kept, ms
 -- Reply as of acquire; a grant is {1, ms, server ms, 0, 0, token}
@@ -12,9 +12,9 @@ if no then
   return no
 end
 -- Read before the lock is taken: what is no token has to refuse the script while nothing has changed.
-local before = last and redis.call('GET', last) or 0
-if not tonumber(before) then
-  return redis.error_reply('WRONGTYPE the last token is no number')
+local before = last and whole(redis.call('GET', last), 'last token') or 0
+if before > 9007199254740990 then
+  return redis.error_reply('WRONGTYPE no token can follow the last one')
 end
 local reply = acquire(key, queue, owner, lease, now, us, which(key, queue), entry, publish, grants)
 if reply[1] ~= 1 then

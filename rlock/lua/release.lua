@@ -54,13 +54,13 @@ if there and there < 2 and (there == 1 or named) then
   -- Publish a release, and have our own waiters only wait for a few ms. Returns whether there are any; if not nothing is
   -- done.
   local function open_release(queue, channel, publish, grants, now)
-    local head = redis.call('ZRANGEBYSCORE', queue, 0, '+inf', 'LIMIT', 0, 1)
-    if not head[1] then
+    local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'LIMIT', 0, 1)
+    if not head[1] then -- or it is of another type
       return false
     end
     redis.call('ZADD', queue, -(now + OPEN), '!open')
     redis.pcall(publish, channel, '0')
-    local owner = string.match(head[1], '^%S+')
+    local owner = string.match(head[1], '^%S+') or ''
     redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner) -- to look when that is over
     return true
   end

@@ -47,6 +47,9 @@ local function hold_on()
   return {1, lease, now, 0, 0}
 end
 
+if ends then
+  redis.call('ZCARD', ends) -- a key of another type has to refuse the script while nothing has changed
+end
 local held = redis.call('HMGET', lock, 'mode', field)
 local mode = held[1]
 if held[2] then
@@ -75,9 +78,6 @@ if not free or rest or lined and others_wait(queue, entry) then
   if rest or redis.call('EXISTS', lock) == 1 or not mute and others_wait(queue, entry) then
     return {0, rest or redis.call('PTTL', lock), now, ticket, queue and mode and foreign(lock, ends, mode, now) or 0}
   end
-end
-if ends then
-  redis.call('ZCARD', ends) -- a key of another type has to refuse the script while nothing has changed
 end
 redis.call('HSET', lock, 'mode', 'write', field, '1') -- the first write, which memory that is full refuses
 redis.call('PEXPIRE', lock, lease)

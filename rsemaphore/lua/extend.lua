@@ -7,6 +7,7 @@
 -- uses: clock, integer, permits
 local count, permits, notes, lease = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1])
 local now = clock()
+local keep = whole(redis.call('HGET', notes, 'keep'), 'time in the notes of a semaphore') or 0
 for i = 2, #ARGV do
   local till = redis.call('ZSCORE', permits, ARGV[i])
   if not till or expired(till, now) then
@@ -18,5 +19,5 @@ redis.call('ZREM', permits, '')
 for i = 2, #ARGV do
   redis.call('ZADD', permits, 'XX', 'GT', digits(now + lease), ARGV[i])
 end
-prolong(count, permits, notes, now, math.max(lease + 1, whole(redis.call('HGET', notes, 'keep'), 'time in the notes of a semaphore') or 0))
+prolong(count, permits, notes, now, math.max(lease + 1, keep))
 return 1

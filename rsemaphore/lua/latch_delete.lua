@@ -12,6 +12,7 @@ if held[3] == call then
   return 1
 end
 refuse_all_but_latch(key, permits, redis.call('EXISTS', key) == 1, held[2])
+local gen = next_generation(held[1]) -- before anything is written
 local removed = redis.call('DEL', key)
 if held[2] then -- also of a latch that expired: that is forgotten now
   close_record(record, held[1])
@@ -19,7 +20,7 @@ end
 if removed == 0 then
   return 0
 end
-redis.call('HSET', record, 'gen', next_generation(held[1]), 'deleted', call, 'gone', held[4] or '')
+redis.call('HSET', record, 'gen', gen, 'deleted', call, 'gone', held[4] or '')
 redis.call('PEXPIRE', record, keep)
 wake(publish, channel, '1')
 return 1

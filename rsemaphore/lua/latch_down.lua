@@ -14,6 +14,7 @@ local value = redis.call('GET', key)
 local held = redis.call('HMGET', record, 'gen', 'until', 'p:' .. participant, 'opens')
 local gen, till, mark, opens = held[1] or '0', held[2], held[3], held[4]
 refuse_all_but_latch(key, permits, value, till)
+next_generation(gen) -- one that is no number ends the script before anything is written
 if value and till and till ~= '0' and redis.call('PTTL', key) == -1 then
   -- The latch that was set with a TTL is gone. A process that does not know the record has set this one.
   gen, till, opens = next_generation(gen), '0', nil

@@ -46,7 +46,7 @@ if held[1] then
     local part = redis.call('HSCAN', record, at, 'MATCH', 'p:*', 'COUNT', 500)
     local gone = {}
     for i = 1, #part[2], 2 do
-      if tonumber(string.match(part[2][i + 1], '^%d+')) < tonumber(gen) - 4 then
+      if (tonumber(string.match(part[2][i + 1], '^%d+') or '') or 0) < tonumber(gen) - 4 then
         gone[#gone + 1] = part[2][i]
       end
     end

@@ -46,6 +46,7 @@ if all then
 else
   ids = ids_of(read_owner(ARGV[1]))
 end
+local available = stored(count) -- before anything is written
 local held = 0
 for _, till in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
   if till and not expired(till, now) then
@@ -55,7 +56,7 @@ end
 if all and held < #ids then
   return {-1, -1}
 end
-local lined = there % 2 == 1
+local lined = there % 2 == 1 and type(redis.pcall('ZCARD', q.key)) == 'number' -- of another type it keeps nobody from releasing
 for i = 8, #ARGV, 2 do
   for _, id in ipairs(ids_of(read_owner(ARGV[i]))) do
     ids[#ids + 1] = id
@@ -69,13 +70,13 @@ end
 local back = take_out(permits, notes, ids) -- also what is over, if nobody has pruned it yet
 local freed = prune(count, permits, notes, now)
 -- A count that is gone is made anew by the next acquisition: made here it would have no end, and be too small.
-local available = stored(count)
 if not available then
   if back + freed > 0 then
     wake_for(q.publish, channel, back + freed)
   end
   return {held, -1}
 end
+available = available + freed
 if back > 0 then
   available = redis.call('INCRBY', count, back)
 end

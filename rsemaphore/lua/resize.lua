@@ -34,6 +34,7 @@ if late(notafter, now) then
   return {2, 0, now, -1}
 end
 local available = stored(count)
+local lined = redis.call('ZCARD', q.key) > 0 -- before anything is written
 refuse_latch(latch, 'Semaphore')
 local freed = prune(count, permits, notes, now)
 local out = redis.call('ZCARD', permits)
@@ -64,7 +65,7 @@ if shared then
 end
 redis.call('HSET', notes, 'keep', digits(keep), 'capacity', digits(capacity), 'before', call .. ' ' .. digits(before))
 local free, own, look, head, longest = capacity - out, {}, -1, nil, 0
-if redis.call('EXISTS', q.key) == 1 then
+if lined then
   vouch(q)
   free, own, look, head, longest = serve(q, free, capacity, dealing(permits, notes, now))
   if free ~= capacity - out then

@@ -14,6 +14,7 @@ if late(notafter, now) then
 end
 local q = {key = KEYS[3], publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], now = now, us = us,
   most = math.huge}
+local lined = redis.call('ZCARD', q.key) > 0 -- before anything is written
 local known, used, resized, freed = weighed(main, leases, now)
 if revision ~= '' then
   local newer, other = revise(main, 'revised', capacity, tonumber(revision))
@@ -35,7 +36,7 @@ if total ~= capacity and not resized then
   return {3, now, total, -1, -1, 0}
 end
 local available, longest = total - used, 0
-local lined, own, look, head, most = redis.call('EXISTS', q.key) == 1, {}, -1, nil, 0
+local own, look, head, most = {}, -1, nil, 0
 if lined and not place then -- who asks without a place goes past nobody that can be served
   available, own, look, head, longest = serve(q, available, total, weighing(main, leases, now))
 end

@@ -4,7 +4,7 @@
 -- Reply {server ms, capacity (0: it is not in use), used; leases that are over count as given back; base, end (0: it is not out) and "<weight> <label>"
 --   of each}
 -- Twice: reads only.
--- uses: clock, integer
+-- uses: clock, integer, weights
 local main, leases, all = KEYS[1], KEYS[2], ARGV[1] == '1'
 local now = clock()
 local noted = redis.call('HMGET', main, 'capacity', 'used')
@@ -17,8 +17,9 @@ end
 for i = 1, #out, 2 do
   local text = redis.call('HGET', main, out[i])
   if text and expired(out[i + 1], now) then
-    used = used - string.match(text, '^%d+')
+    used = used - read_weight(text)
   elseif text then
+    read_weight(text)
     reply[#reply + 1] = out[i]
     reply[#reply + 1] = digits(tonumber(out[i + 1]))
     reply[#reply + 1] = text
@@ -27,7 +28,9 @@ end
 for i = 2, #ARGV do
   reply[#reply + 1] = ARGV[i]
   reply[#reply + 1] = digits(tonumber(redis.call('ZSCORE', leases, ARGV[i]) or 0))
-  reply[#reply + 1] = redis.call('HGET', main, ARGV[i]) or ''
+  local text = redis.call('HGET', main, ARGV[i])
+  read_weight(text)
+  reply[#reply + 1] = text or ''
 end
 table.insert(reply, 3, digits(used))
 return reply

@@ -20,11 +20,12 @@ if late(notafter, now) then
 end
 local q = {key = KEYS[3], publish = ARGV[6], grants = ARGV[8], conn = ARGV[9], now = now, us = us,
   most = math.huge}
+local lined = redis.call('ZCARD', q.key) > 0 -- before anything is written
 local before, used, _, freed = weighed(main, leases, now)
 before = before or declared
 redis.call('HSET', main, 'keep', digits(keep), 'before', call .. ' ' .. digits(before))
 local available, own, look, head, longest = capacity - used, {}, -1, nil, 0
-if redis.call('EXISTS', q.key) == 1 then
+if lined then
   vouch(q)
   available, own, look, head, longest = serve(q, available, capacity, weighing(main, leases, now))
 end

@@ -51,7 +51,7 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(ctx, redlatchledger.SQLite); err != nil {
+	if err := redlatchledger.SQLite.Create(ctx, db); err != nil {
 		return err
 	}
 	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true}
@@ -66,7 +66,10 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mover := redlatchledger.Mover{DB: db, Stock: "sale"}
+	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
+	if err := mover.Announce(ctx, epoch); err != nil {
+		return err
+	}
 	moving, stop := context.WithCancel(ctx)
 	var movers sync.WaitGroup
 	for range 2 {

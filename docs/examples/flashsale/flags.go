@@ -19,6 +19,7 @@ type options struct {
 	procs  int
 	out    string
 	json   bool
+	rate   int64  // claims a second; 0: as fast as they are answered
 	name   string // "" for one of its own
 	form
 
@@ -29,10 +30,12 @@ type options struct {
 const maxShares = 1_000_000
 
 const (
-	defaultUnits = 100
+	defaultUnits = 5000
 	defaultUsers = 10_000
+	defaultRate  = 500 // of the simulated crowd
 	defaultProcs = 4
 	maxProcs     = 64
+	maxRate      = 1_000_000
 	maxUnits     = 1_000_000_000
 	maxUsers     = 1_000_000_000_000
 )
@@ -42,14 +45,16 @@ const help = `flashsale allocates a stock of units to a crowd: first come, first
 Usage: go -C docs/examples run ./flashsale [flags]
 
 Without flags it needs nothing but Go: it serves a Redis of its own (miniredis) on a loopback port and lets 10,000
-simulated users claim 100 units through 4 worker processes. One worker takes a leader lock (rlock) and opens the sale
-(rcounter/stock). Then all of them claim. Kill any worker at any moment: the next one continues where it stopped, and
-no winner is lost or doubled. At the end the run checks itself.
+simulated users claim 5,000 units through 4 worker processes, 500 claims a second, for 20 seconds. One worker takes a
+leader lock (rlock) and opens the sale (rcounter/stock). Then all of them claim. Kill any worker at any moment: the
+next one continues where it stopped, and no winner is lost or doubled. At the end the run checks itself.
 
   -redis ADDR[,ADDR...]  use this Redis or Valkey, host:port; several addresses are nodes of one Cluster
-  -stock N               units to allocate (default 100)
+  -stock N               units to allocate (default 5,000)
   -users N               simulated users, one claim each (default 10,000); not with -claims
   -claims FILE           read the claims from a CSV file; - is stdin
+  -rate N                claims a second (default 500; with -claims there is no limit)
+  -fast                  no limit: as fast as they are answered
   -procs N               worker processes, 1 to 64 (default 4)
   -out FILE              write the winners, by ordinal, as CSV with the header ordinal,user
   -name NAME             name of the stock in Redis (default: one of its own for every run)
@@ -95,7 +100,7 @@ func parseFlags(args []string) (options, error) {
 	o := options{units: defaultUnits, users: defaultUsers, procs: defaultProcs}
 	fs := flag.NewFlagSet("flashsale", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	usersGiven := false
+	usersGiven, fast := false, false
 	number := func(to *int64, most int64) func(string) error {
 		return func(s string) error {
 			n, err := strconv.ParseInt(s, 10, 64)
@@ -121,6 +126,8 @@ func parseFlags(args []string) (options, error) {
 	fs.Func("redis", "", func(s string) (err error) { o.addrs, err = parseAddrs(s); return err })
 	fs.Func("stock", "", func(s string) error { o.unitsGiven = true; return number(&o.units, maxUnits)(s) })
 	fs.Func("users", "", func(s string) error { usersGiven = true; return number(&o.users, maxUsers)(s) })
+	fs.Func("rate", "", number(&o.rate, maxRate))
+	fs.BoolVar(&fast, "fast", false, "")
 	fs.Func("procs", "", number(&procs, maxProcs))
 	fs.Func("claims", "", text(&o.claims, "a file, or - for stdin"))
 	fs.Func("out", "", text(&o.out, "a file"))
@@ -135,6 +142,8 @@ func parseFlags(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q: everything is set by flags", fs.Arg(0))
 	case o.claims != "" && usersGiven:
 		return o, fmt.Errorf("-users %d and -claims %s: the users are those in the file, leave one of the two out", o.users, o.claims)
+	case fast && o.rate > 0:
+		return o, fmt.Errorf("-fast and -rate %d: leave one of the two out", o.rate)
 	case o.Reserve && o.Packet > 0:
 		return o, fmt.Errorf("-reserve and -redpacket %s: leave one of the two out", money(o.Packet))
 	case o.Packet > 0 && o.units > maxShares:
@@ -143,6 +152,9 @@ func parseFlags(args []string) (options, error) {
 		return o, fmt.Errorf("-redpacket %s: too little for %s of at least a cent", money(o.Packet), plural(o.units, "share"))
 	case o.out == "-":
 		return o, errors.New("-out -: want a file; stdout is for the summary")
+	}
+	if o.rate == 0 && !fast && o.claims == "" {
+		o.rate = defaultRate
 	}
 	return o, nil
 }

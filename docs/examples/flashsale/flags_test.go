@@ -45,10 +45,12 @@ func TestBadInputIsRefusedInOneLineBeforeAnyWork(t *testing.T) {
 		{"-nonsense", "flag provided but not defined: -nonsense"},
 		{"-redpacket 1.5", `invalid value "1.5" for flag -redpacket: want an amount`},
 		{"-redpacket 0", `invalid value "0" for flag -redpacket`},
-		{"-redpacket 0.99", "-redpacket 0.99: too little for 100 shares"},
+		{"-redpacket 0.99", "-redpacket 0.99: too little for 5,000 shares"},
 		{"-redpacket 99999999 -stock 1000001", "-stock 1000001 with -redpacket"},
 		{"-redpacket 10 -reserve", "-reserve and -redpacket 10.00"},
 		{"-reserve=perhaps", `invalid boolean value "perhaps" for -reserve`},
+		{"-rate 0", `invalid value "0" for flag -rate: want a whole number from 1 to 1,000,000`},
+		{"-rate 5 -fast", "-fast and -rate 5"},
 		{"-json=perhaps", `invalid boolean value "perhaps" for -json`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
@@ -81,7 +83,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, exitOK, program{stdout: &stdout, stderr: &stderr}.run([]string{flag}))
 		require.Empty(t, stderr.String())
-		for _, f := range []string{"redis", "stock", "users", "claims", "procs", "out", "name", "reserve", "redpacket", "json", "help"} {
+		for _, f := range []string{"redis", "stock", "users", "claims", "procs", "out", "name", "rate", "fast", "reserve", "redpacket", "json", "help"} {
 			require.Regexp(t, `(?m)^  -`+f+` `, stdout.String())
 		}
 		for _, h := range headers {

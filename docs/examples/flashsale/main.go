@@ -10,10 +10,11 @@
 //	go -C docs/examples run ./flashsale
 //	go -C docs/examples run ./flashsale -redis 127.0.0.1:6379 -claims claims.csv -out winners.csv
 //	go -C docs/examples run ./flashsale -redpacket 200.00 -stock 50
+//	go -C docs/examples run ./flashsale -fast
 //	go -C docs/examples run ./flashsale -help
 //
-// The first command starts an embedded server (miniredis) and lets 10,000 simulated users claim 100 units. During a longer run
-// (-users 1000000), kill any worker with kill -9. The program prints their ids when they start.
+// The first command starts an embedded server (miniredis) and lets 10,000 simulated users claim 5,000 units, 500 a second. It takes 20 s:
+// kill any worker with kill -9 meanwhile. The program prints their ids when they start. With -fast it takes a second.
 //
 // A sale in which units are paid first, with an order database, is examples/shop.
 //

@@ -150,6 +150,7 @@ func (s *sale) stopping() bool {
 func (s *sale) dispatch(input source) {
 	defer close(s.todo)
 	name, header := s.inputName(), false
+	var begun time.Time
 	for n := int64(0); !s.stopping(); n++ {
 		c, err := input.next()
 		if f, ok := input.(*claimFile); ok && f.header != "" && !header {
@@ -169,12 +170,33 @@ func (s *sale) dispatch(input source) {
 			s.end(fmt.Errorf("reading %s after %s: %w", name, plural(n, "line"), err))
 			return
 		}
+		if begun.IsZero() {
+			begun = time.Now()
+		}
+		s.pace(begun, n)
 		select {
 		case s.todo <- c:
 			s.offered.Add(1)
 		case <-s.stop:
 			return
 		}
+	}
+}
+
+// pace waits until claim n may come, or the run ends. What is late comes at once.
+func (s *sale) pace(begun time.Time, n int64) {
+	if s.rate == 0 {
+		return
+	}
+	early := time.Until(begun.Add(time.Duration(float64(n) / float64(s.rate) * float64(time.Second))))
+	if early < time.Millisecond {
+		return
+	}
+	t := time.NewTimer(early)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.stop:
 	}
 }
 
@@ -256,7 +278,11 @@ func (s *sale) launched(worker int, p *os.Process) {
 		s.restarts.Add(1)
 		s.console.say("worker %d is now pid %d", worker, p.Pid)
 	} else if pids != nil {
-		s.console.say("%s: pid %s", plural(int64(len(pids)), "worker"), strings.Join(pids, ", "))
+		hint := ""
+		if s.rate > 0 {
+			hint = "; try kill -9 " + pids[0]
+		}
+		s.console.say("%s: pid %s%s", plural(int64(len(pids)), "worker"), strings.Join(pids, ", "), hint)
 	}
 	s.started(worker, p)
 }
@@ -329,10 +355,10 @@ func (s *sale) progressLine(input source) string {
 	done := t.answers() + t.malformed + t.failed
 	of := ""
 	if s.claims == "" {
-		of = " of " + group(s.users)
+		of = fmt.Sprintf(" of %s %s", group(s.users), bar(done*100/s.users))
 	} else if f, ok := input.(*claimFile); ok {
 		if percent, ok := f.done(); ok {
-			of = fmt.Sprintf(" (%d %%)", percent)
+			of = " " + bar(percent)
 		}
 	}
 	line := fmt.Sprintf("%s%s claims, %s of %s won, %s/s, %d:%02d", group(done), of, group(t.winners), plural(s.units, "unit"),
@@ -341,6 +367,13 @@ func (s *sale) progressLine(input source) string {
 		line += ", " + plural(n, "restart")
 	}
 	return line
+}
+
+// bar shows a part of the whole.
+func bar(percent int64) string {
+	const width = 20
+	full := int(min(percent, 100) * width / 100)
+	return fmt.Sprintf("[%s%s] %d %%", strings.Repeat("#", full), strings.Repeat(".", width-full), percent)
 }
 
 func perSecond(n int64, d time.Duration) int64 {

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,6 +110,9 @@ func sellAll(t *testing.T, p program, args ...string) result {
 		p.stdin = strings.NewReader("")
 	}
 	out := filepath.Join(t.TempDir(), "winners.csv")
+	if !slices.Contains(args, "-rate") {
+		args = append(args, "-fast")
+	}
 	r := result{status: p.run(append(args, "-json", "-out", out))}
 	r.stdout, r.stderr = stdout.String(), stderr.String()
 	t.Logf("%v\n%s%s", args, r.stderr, r.stdout)
@@ -220,7 +224,7 @@ func as(role string) func(*sale) {
 func TestDefaultRunNeedsNothing(t *testing.T) {
 	r := sellAll(t, program{})
 	require.Equal(t, exitOK, r.status)
-	require.Equal(t, []int64{10_000, 100, 0, 9900, 0, 0, 0}, []int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.Malformed, r.Errors, r.Unanswered})
+	require.Equal(t, []int64{10_000, 5000, 0, 5000, 0, 0, 0}, []int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.Malformed, r.Errors, r.Unanswered})
 	require.Equal(t, "embedded", r.Server)
 	require.Equal(t, 4, r.Procs)
 	require.True(t, r.Complete)
@@ -228,8 +232,19 @@ func TestDefaultRunNeedsNothing(t *testing.T) {
 	require.Positive(t, r.ClaimsPerSecond)
 	require.Positive(t, r.P99)
 	require.GreaterOrEqual(t, r.P99, r.P50) // which is 0 where most are answered without the server: it is sold out
-	requireFair(t, r.out, 1, 100)
-	require.Contains(t, r.stderr, "got the leader lock and opened the sale of 100 units\n")
+	requireFair(t, r.out, 1, 5000)
+	require.Contains(t, r.stderr, "got the leader lock and opened the sale of 5,000 units\n")
+}
+
+func TestClaimsComeAtTheRateThatIsGivenSoThatThereIsTimeToKill(t *testing.T) {
+	began := time.Now()
+	r := sellAll(t, program{}, "-rate", "200", "-users", "101", "-stock", "50", "-procs", "2")
+	require.GreaterOrEqual(t, time.Since(began), 500*time.Millisecond)
+	require.Equal(t, exitOK, r.status)
+	requireFair(t, r.out, 1, 50)
+	require.Regexp(t, `2 workers: pid (\d+), \d+; try kill -9 \d+\n`, r.stderr)
+	require.Equal(t, "[########............] 42 %", bar(42))
+	require.Equal(t, "[####################] 100 %", bar(100))
 }
 
 func TestTheSummaryIsForPeople(t *testing.T) {
@@ -383,7 +398,7 @@ func TestTheSaleOpensAfterItsLeaderDiedHoldingTheLock(t *testing.T) {
 	hold, err := locks.Reentrant("orphaned"+leaderLock).TryLock(context.Background(), 0, leaderLease)
 	require.NoError(t, err)
 	defer runtime.KeepAlive(hold)
-	r := sellAll(t, program{}, "-redis", s.Addr(), "-users", "300", "-name", "orphaned")
+	r := sellAll(t, program{}, "-redis", s.Addr(), "-users", "300", "-name", "orphaned", "-stock", "100")
 	require.Equal(t, exitOK, r.status)
 	requireFair(t, r.out, 1, 100)
 }
@@ -394,7 +409,7 @@ func TestANamedStockIsContinued(t *testing.T) {
 	run := func(in string, more ...string) result {
 		return sellAll(t, program{stdin: strings.NewReader(in)}, append(redis, more...)...)
 	}
-	r := run(crowdCSV(1, 60))
+	r := run(crowdCSV(1, 60), "-stock", "100")
 	require.Equal(t, exitOK, r.status)
 	require.Equal(t, []int64{60, 60, 0, 0, 0}, []int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.SoldBefore})
 	requireFair(t, r.out, 1, 60)
@@ -586,7 +601,7 @@ func TestAStuckWorkerIsReplaced(t *testing.T) {
 				p.Signal(syscall.SIGSTOP)
 			}
 		}
-	}}, "-redis", s.Addr(), "-users", "2000", "-procs", "1")
+	}}, "-redis", s.Addr(), "-users", "2000", "-stock", "100", "-procs", "1")
 	require.Equal(t, exitOK, r.status)
 	require.Contains(t, r.stderr, "has said nothing for 2s and is killed")
 	requireFair(t, r.out, 1, 100)
@@ -617,7 +632,7 @@ func TestACheckThatFailedIsSaid(t *testing.T) {
 
 func TestALargeCrowdLeavesAHundredWinnersInTheFile(t *testing.T) {
 	t.Parallel()
-	r := sellAll(t, program{}, "-redis", redistest.Start(t).Addr(), "-users", redistest.Sized("2000", "5000", "100000"))
+	r := sellAll(t, program{}, "-redis", redistest.Start(t).Addr(), "-stock", "100", "-users", redistest.Sized("2000", "5000", "100000"))
 	require.Equal(t, "ok", r.Check)
 	require.Len(t, r.out, 100)
 }

@@ -46,11 +46,15 @@ func openOrders(file, name string) (*orderBooks, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := db.Exec(redlatchledger.SQLite + schema); err != nil {
+	if err := redlatchledger.SQLite.Create(context.Background(), db); err != nil {
 		db.Close()
 		return nil, err
 	}
-	return &orderBooks{db, redlatchledger.Mover{DB: db, Stock: name, Also: enterOrders}}, nil
+	if _, err := db.Exec(schema); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return &orderBooks{db, redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: name, Also: enterOrders}}, nil
 }
 
 func (b *orderBooks) close() { b.db.Close() }

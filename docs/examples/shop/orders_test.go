@@ -13,6 +13,7 @@ func TestTheOrderDatabaseFollowsTheLedgerThoughEntriesComeAgain(t *testing.T) {
 	b, err := openOrders(filepath.Join(t.TempDir(), "orders.db"), "sale")
 	require.NoError(t, err)
 	defer b.close()
+	require.NoError(t, b.mover.Announce(t.Context(), 1))
 	entry := func(serial int64, kind stock.Kind, ordinal int64, user string) stock.Entry {
 		return stock.Entry{Serial: serial, Kind: kind, Epoch: 1, Ordinal: ordinal, N: 1, Claimant: user, Request: "order of " + user}
 	}

@@ -47,13 +47,17 @@ func open(ctx context.Context, o options, dir string, w *waits, say func(string,
 	}
 	p.ends = append(p.ends, func() { closeNow(p.red) })
 	p.stock = p.red.Stocks().Stock(stockName)
-	if _, err := p.stock.Open(ctx, stock.Spec{Limit: int64(o.units), OpenFor: o.duration + time.Hour, Ledger: true}); err != nil {
-		return p, err
-	}
 	if p.orders, err = openOrders(at.Orders, stockName); err != nil {
 		return p, err
 	}
 	p.ends = append(p.ends, p.orders.close)
+	epoch, err := p.stock.Open(ctx, stock.Spec{Limit: int64(o.units), OpenFor: o.duration + time.Hour, Ledger: true, Opened: p.orders.mover.Opened})
+	if err != nil {
+		return p, err
+	}
+	if err := p.orders.mover.Announce(ctx, epoch); err != nil { // otherwise the movers refuse what it sells
+		return p, err
+	}
 	if o.chaos {
 		way, stop, err := redistest.LaunchProxy(&redistest.Server{Addrs: []string{at.Redis}})
 		if err != nil {

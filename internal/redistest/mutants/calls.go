@@ -8,6 +8,21 @@ var ofCalls = []mutant{
 		breaks: "no object's name is another's key", tests: "TestAKeyThatAnotherObjectHasBesideItsOwnIsRefused",
 	},
 	{
+		name: "an unsubscribe that does not ask whether the server is busy", file: "pubsub/link.go", pkg: "pubsub",
+		old: "\tif no != nil && !strings.HasPrefix(no.Error(), \"NOPERM \") {\n", new: "\tif no != nil && no.Error() == \"\" {\n",
+		breaks: "no script of anybody ends a process", tests: "TestAChannelThatIsDroppedWhileTheServerIsBusyGoesAfterwards",
+	},
+	{
+		name: "a connection to a busy node that is taken back", file: "internal/script/run.go", pkg: "internal/script",
+		old: "busy = saysBusy(res.Error()) || saysBusy(unmet)", new: "busy = saysBusy(unmet) && res.Error() == nil",
+		breaks: "no script of anybody ends a process", tests: "TestACallThatReplicasConfirmIsRefusedByABusyNodeAndNoMore",
+	},
+	{
+		name: "an error of Lua that is of no class", file: "internal/script/classify.go", pkg: "internal/script",
+		old: "(r.lua || slices", new: "(slices",
+		breaks: "a value that nobody of ours writes is ErrWrongType", tests: "TestAScriptThatCannotReadAValueIsErrWrongTypeAndSaysNothingOfLua",
+	},
+	{
 		name: "a refusal that may have run", file: "internal/script/classify.go", pkg: "internal/script",
 		old: "\t\tif passing(err) {\n\t\t\treturn notRun\n", new: "\t\tif passing(err) {\n\t\t\treturn unknown\n",
 		breaks: "a refusal proves that nothing ran", tests: "TestARefusalIsRetriedForAsLongAsTheCallLasts TestRefusalsOfARealServerAreRetriedAndDoNotRun TestABusyServerIsAskedAgain",

@@ -113,6 +113,31 @@ var ofLease = []mutant{
 		breaks: "a process without a heartbeat is taken for dead", tests: "TestABeatIsAChangeOfTheExpiry",
 	},
 	{
+		name: "a first heartbeat that comes an interval later", file: "internal/lease/heartbeat.go", pkg: "internal/lease",
+		old: "return h.Renewed > 0 && !p.flying && (", new: "return false && (",
+		breaks: "who is killed in its first second was heard of", tests: "TestTheFirstBeatIsSentBesideTheFirstHold",
+	},
+	{
+		name: "a lease that is not renewed and ends without heartbeats", file: "internal/lease/heartbeat.go", pkg: "internal/lease",
+		old: "return h.Renewed == 0 || auto && length >= h.Renewed", new: "return true",
+		breaks: "a lease that a caller asked for lasts for that", tests: "TestALeaseThatIsNotRenewedHasNoPartInTheBeats",
+	},
+	{
+		name: "a hold that is taken over from a process that was never heard of", file: "internal/lease/monitor.go", pkg: "internal/lease",
+		old: "|| h.Proven && !b.found {", new: "{",
+		breaks: "nothing is taken from a process that may have no heartbeats", tests: "TestAHoldIsTakenOverWhenItsBeatHasNotChangedForTheTrust",
+	},
+	{
+		name: "a hold that is taken over as soon as it is seen", file: "internal/lease/monitor.go", pkg: "internal/lease",
+		old: "\t\tif h.first.After(since) {\n", new: "\t\tif false {\n",
+		breaks: "a hold that is young is left alone, because a process that holds nothing does not beat", tests: "TestAHoldIsTakenOverWhenItsBeatHasNotChangedForTheTrust",
+	},
+	{
+		name: "a hold that is taken over from a process that beats", file: "internal/lease/monitor.go", pkg: "internal/lease",
+		old: "\tif b.asked.IsZero() || !seen.Same(b.Beat) {\n", new: "\tif b.asked.IsZero() {\n",
+		breaks: "a beat is waited for anew after each", tests: "TestAHoldIsTakenOverWhenItsBeatHasNotChangedForTheTrust",
+	},
+	{
 		name: "a heartbeat without an end", file: "internal/lease/lua/heartbeat_beat.lua", pkg: "internal/lease",
 		old: "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1])", new: "redis.call('SET', KEYS[1], ARGV[2])",
 		breaks: "no key is left without an end", tests: "TestAHeartbeatHasAnEndFromTheFirstOn",

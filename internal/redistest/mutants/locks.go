@@ -54,12 +54,12 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a grant to whoever does not listen", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
-		old: "if owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then", new: "if owner ~= over and now - seen <= tonumber(stale) then",
+		old: "if owner and owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then", new: "if owner and owner ~= over and now - seen <= tonumber(stale) then",
 		breaks: "the lock is handed to a process that is there", tests: "TestReleaseScriptWithAQueue",
 	},
 	{
 		name: "a grant to whoever has not asked for long", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
-		old: "if owner ~= over and now - seen <= tonumber(stale) and", new: "if owner ~= over and",
+		old: "if owner and owner ~= over and now - seen <= tonumber(stale) and", new: "if owner ~= over and",
 		breaks: "a waiter that has not asked for long is passed over", tests: "TestReleaseScriptWithAQueue",
 	},
 	{

@@ -59,6 +59,36 @@ var ofPermits = []mutant{
 		breaks: "a leaseTime is there in full after waiting", tests: "TestALeaseTimeIsThereInFullAfterWaiting",
 	},
 	{
+		name: "a permit that is used before its process was heard of", file: "rsemaphore/acquire.go", pkg: "rsemaphore",
+		old: "\tif landed != nil {\n", new: "\tif false {\n",
+		breaks: "who is killed at any instant was heard of", tests: "TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered",
+	},
+	{
+		name: "a waiter for permits that keeps its ids when it was cut off for long", file: "rsemaphore/acquire.go", pkg: "rsemaphore",
+		old: "\tcase !a.trusted(a.since):\n", new: "\tcase false:\n",
+		breaks: "whoever saw ids without heartbeats does not see them again", tests: "TestAWaiterForPermitsThatWasCutOffForLongHasOtherIDs",
+	},
+	{
+		name: "a permit with a lease of its own that is taken over", file: "rsemaphore/lua/holders.lua", pkg: "rsemaphore",
+		old: " and c < 128 then", new: " then",
+		breaks: "a permit with a leaseTime lasts for that", tests: "TestTheHoldersOfASemaphoreAreToldInParts",
+	},
+	{
+		name: "a part of the holders that is told of twice and the next never", file: "rsemaphore/lua/holders.lua", pkg: "rsemaphore",
+		old: "    reply[2] = reply[2] + skip\n", new: "",
+		breaks: "all are looked at, however many there are", tests: "TestTheHoldersOfASemaphoreAreToldInParts",
+	},
+	{
+		name: "a party with the lease of a permit", file: "rsemaphore/party.go", pkg: "rsemaphore",
+		old: "term: b.c.live.party}", new: "term: b.c.opts.WatchdogTimeout}",
+		breaks: "a party that dies leaves after three heartbeats", tests: "TestAPartyThatDiesLeavesAfterThreeHeartbeats",
+	},
+	{
+		name: "a semaphore that is looked at only while somebody waits", file: "internal/lease/monitor.go", pkg: "rsemaphore",
+		old: "if x.waiters == 0 && time.Since(x.left) > lingers*m.interval {", new: "if x.waiters == 0 {",
+		breaks: "callers of little patience follow a crashed holder", tests: "TestCallersOfLittlePatienceFollowACrashedHolder",
+	},
+	{
 		name: "a permit that is raised late", file: "internal/lease/register.go", pkg: "rsemaphore",
 		old: "\t\tif l.Soon {\n", new: "\t\tif false {\n",
 		breaks: "a permit that was handed over survives what another survives", tests: "TestAPermitThatWasHandedOverSurvivesWhateverAnotherDoes",
@@ -222,5 +252,15 @@ var ofPermits = []mutant{
 		name: "weights of which one is gone are released by their ids", file: "rsemaphore/lua/weighted_release.lua", pkg: "rsemaphore",
 		old: "if kept < 0 and not all then", new: "if kept < 0 and not held then",
 		breaks: "acquisitions are released by their ids all or none", tests: "TestTheScriptsOfWeightsDoWhatTheirTablesSay",
+	},
+	{
+		name: "semaphores that are asked for together, and not stamped", file: "rsemaphore/lua/recheck.lua", pkg: "rsemaphore",
+		old: " and type(redis.pcall('ZADD', queue, -now, '!' .. ARGV[1])) == 'number' then", new: " then",
+		breaks: "a waiter that was asked for is in the queue as one that has asked", tests: "TestManySemaphoresAreAskedForTogether",
+	},
+	{
+		name: "semaphores that are asked for together, though a lease is over", file: "rsemaphore/lua/recheck.lua", pkg: "rsemaphore",
+		old: "if till and not expired(till, now) and", new: "if till and",
+		breaks: "what has changed is found as by a poll of the waiter's own", tests: "TestAQuestionForManySemaphoresSaysWhatHasChanged",
 	},
 }

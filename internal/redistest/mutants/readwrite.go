@@ -28,6 +28,16 @@ var ofReadWrite = []mutant{
 		breaks: "a key of another type leaves no lock taken", tests: "TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken",
 	},
 	{
+		name: "as many looks as a reader's count says", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
+		old: "tonumber(string.match(all[i + 1], '^[1-9]%d?%d?$'))\n      looked = looked + (count or MANY_KEYS + 1)\n", new: "tonumber(all[i + 1])\n      looked = 0\n",
+		breaks: "no value keeps the server busy", tests: "TestACountThatCannotBeOfAReaderDoesNotKeepTheServerBusy",
+	},
+	{
+		name: "an entry with a lease that cannot be", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "if owner and #lease < 16 and #stale < 16 then", new: "if owner then",
+		breaks: "no value leaves a lock without an end, or has each release fail", tests: "TestTextsInTheQueueThatAreNoEntriesAreTakenOut",
+	},
+	{
 		name: "a job that shortens a reader's lease when it begins", file: "rlock/lua/rw_keep.lua", pkg: "rlock",
 		old: "lease = math.max(lease, till and", new: "lease = math.min(lease, till and",
 		breaks: "a hold that goes on lasts as long as it did", tests: "TestReadWriteKeepScriptTable",

@@ -3,6 +3,11 @@ package main
 // ofWait are faults of waiting: which grants are used, and what wakes a waiter.
 var ofWait = []mutant{
 	{
+		name: "a call that is said to wait whenever it stands in line", file: "internal/wait/waits.go", pkg: "rlock",
+		old: "\tif !c.told {\n", new: "\tif c.Ctx != nil {\n",
+		breaks: "one acquisition is said to wait once", tests: "TestWhoTakesATurnLooksAtTheClock",
+	},
+	{
 		name: "a silent server that is taken for others", file: "internal/wait/ended.go", pkg: "internal/wait",
 		old: "e.TakesBack && g.Cause != nil && errs.IsCut(g.Failure):", new: "e.TakesBack && g.Cause != nil:",
 		breaks: "a server that does not answer is told from contention", tests: "TestACallerWhoseContextEndedWhileItWasAskedForHasOnlyWaited",

@@ -6,12 +6,18 @@ local function integer(text)
   return text == '0' or string.find(text, '^%-?[1-9]%d*$') ~= nil
 end
 
--- Returns the integer in a text, and nil where there is no text. Any other text, and an integer to which a double is not exact, ends the
--- script, so it is asked for before anything is written.
-local function whole(text, what)
+-- Returns the integer in a text; nil: there is no text, or any other, or an integer to which a double is not exact.
+local function exact(text)
   local n = text and #text < 18 and integer(text) and tonumber(text)
-  if text and not (n and math.abs(n) <= 9007199254740992) then
+  return n and math.abs(n) <= 9007199254740992 and n or nil
+end
+
+-- Returns the integer in a text, and nil where there is no text. What exact does not take ends the script, so it is asked for before
+-- anything is written.
+local function whole(text, what)
+  local n = exact(text)
+  if text and not n then
     error('WRONGTYPE the ' .. what .. ' is not an integer', 0)
   end
-  return n or nil
+  return n
 end

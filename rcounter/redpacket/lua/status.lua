@@ -22,6 +22,8 @@ for i = 1, 8 do
   m[i] = tonumber(m[i])
   if not m[i] then return {{-1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, '0', {}} end
 end
+local refund = tonumber(m[9] or '0')
+if not refund then return {{-1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, '0', {}} end
 local now = clock()
 if expired(m[7], now) then
   tidy(m[7], now)
@@ -39,4 +41,4 @@ if state == 1 and begun(m[6], now) then state = 4 end
 
 local page = {'0', {}}
 if from ~= '' then page = redis.call('HSCAN', users, from, 'COUNT', ARGV[2]) end
-return {{state, m[8], m[1], m[2], m[3], m[4], tonumber(m[9] or '0'), m[6] - now, m[7] - now, missing, wrong[2], wrong[3]}, page[1], page[2]}
+return {{state, m[8], m[1], m[2], m[3], m[4], refund, m[6] - now, m[7] - now, missing, wrong[2], wrong[3]}, page[1], page[2]}

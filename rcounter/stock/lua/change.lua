@@ -1,6 +1,6 @@
 -- Changes what Open has set: how many units there are, how many of them a claimant may have, when the sale starts and ends, and whether
 -- it is paused.
--- uses: clock, stock
+-- uses: clock, stock, integer
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  id of this call
@@ -34,7 +34,7 @@ for i = 4, #ARGV, 2 do to[ARGV[i]] = tonumber(ARGV[i + 1]) end
 local wrong = present({-6, 0, 0})
 if wrong then return wrong end
 local m = redis.call('HMGET', stock, 'revision', 'resizer')
-local is = tonumber(m[1])
+local is = exact(m[1])
 if not is then return {-1, -1, 0} end
 if m[2] == call then return {0, is, 1, now, gone - now} end
 if revision ~= m[1] or notafter == 0 then return {0, is, 0, now, gone - now} end

@@ -1,5 +1,5 @@
 -- Closes a stock for good: no more grants. What was granted stays readable for as long as before. Or removes all of it.
--- uses: clock, ends, stock
+-- uses: clock, ends, stock, integer
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  the epoch of the opening to close, '' to ask for it; 0: of what is left of a stock whose hash was lost
@@ -17,7 +17,7 @@
 --
 -- This script does not begin like the others: a stock with records missing can be closed too.
 local m = redis.call('HMGET', stock, 'gone', 'state', 'epoch')
-gone, epoch = tonumber(m[1]), tonumber(m[3]) or 0
+gone, epoch = exact(m[1]), exact(m[3]) or 0
 if not gone and ARGV[2] == 'delete' then
   if redis.call('EXISTS', unpack(KEYS)) == 0 then return {-6, 0, 0} end
   if ARGV[1] ~= '0' then return {0, 0, 0} end

@@ -1,5 +1,5 @@
 -- Opens a stock. Nothing else ever creates its hash.
--- uses: clock, ends, stock
+-- uses: clock, ends, stock, integer
 --
 -- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
 --          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both, 6 paused, 7 paused and suspended), token (id of the call that opened it),
@@ -41,7 +41,7 @@ now, micros = clock()
 local m = redis.call('HMGET', stock, 'token', 'epoch', 'gone', 'spec')
 local there = redis.call('EXISTS', stock) == 1
 if there then
-  local e, g = tonumber(m[2]), tonumber(m[3])
+  local e, g = exact(m[2]), exact(m[3])
   if not e or not g then return {-1, -1, 0} end
   if not expired(g, now) then
     if m[1] == token then return {0, e, 1} end

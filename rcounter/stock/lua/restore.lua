@@ -1,5 +1,5 @@
 -- One step of restoring a stock from its owner's records of the sale.
--- uses: clock, stock
+-- uses: clock, stock, integer
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  the step
@@ -33,17 +33,17 @@ local GOES_ON = 60000 -- for so many ms after a step others hear that the stock 
 local step, call = ARGV[1], ARGV[2]
 local m = redis.call('HMGET', stock, 'sold', 'held', 'seq', 'gone', 'epoch', 'state', 'restorer', 'revision', 'restored', 'limit', 'ledger', 'serial', 'moved')
 if redis.call('EXISTS', stock) == 0 then return {-6, 0, 0} end
-gone, epoch = tonumber(m[4]), tonumber(m[5])
+gone, epoch = exact(m[4]), exact(m[5])
 if not gone or not epoch then return {-1, -1, 0} end
 now = clock()
 if expired(gone, now) then return {-6, 0, 0} end
-state = tonumber(m[6]) or 3
-local revision = tonumber(m[8]) or -1
+state = exact(m[6]) or 3
+local revision = exact(m[8]) or -1
 
-local seen = {tonumber(m[1]) or 0, tonumber(m[2]) or 0, tonumber(m[3]) or 0, redis.call('HLEN', users), redis.call('HLEN', records), redis.call('ZCARD', holds)}
+local seen = {exact(m[1]) or 0, exact(m[2]) or 0, exact(m[3]) or 0, redis.call('HLEN', users), redis.call('HLEN', records), redis.call('ZCARD', holds)}
 local function reply() return {0, epoch, seen[1], seen[2], seen[3], seen[4], seen[5], seen[6], revision, now, serial, moved} end
 keeps = tonumber(m[11])
-serial, moved = keeps == 1 and (tonumber(m[12]) or 0) or -2, tonumber(m[13]) or 0
+serial, moved = keeps == 1 and (exact(m[12]) or 0) or -2, exact(m[13]) or 0
 
 if step == 'look' or step == 'end' and m[9] == call then
   return reply()

@@ -111,7 +111,8 @@ local function line_up(queue, timeouts, places, owner, patience, first, leaves, 
     end
   end
   redis.call('ZADD', timeouts, digits(till), owner)
-  local ttl = LINE_TTL + tonumber(redis.call('ZREVRANGE', timeouts, 0, 0, 'WITHSCORES')[2]) - now
+  local last = tonumber(redis.call('ZREVRANGE', timeouts, 0, 0, 'WITHSCORES')[2])
+  local ttl = LINE_TTL + math.min(last - now, 24 * LINE_TTL) -- more than any that waits can ask for
   redis.call('PEXPIRE', queue, digits(ttl))
   redis.call('PEXPIRE', timeouts, digits(ttl))
   local ticket = 0
@@ -141,7 +142,10 @@ end
 -- What a place says: ticket, first lease, patience, and whether its waiter is about to give up.
 local function read_place(place, now)
   if type(place) == 'string' then
-    local ticket, lease, patience, leaves = string.match(place, '^(%d+) (%d+) (%d+) ?(%d*)$')
+    local ticket, lease, patience, leaves = string.match(place, '^(%d+) ([1-9]%d*) (%d+) ?(%d*)$')
+    if ticket and (#lease > 15 or #patience > 15) then
+      return nil
+    end
     return ticket, lease, patience, ticket and leaves ~= '' and begun(leaves, now)
   end
 end

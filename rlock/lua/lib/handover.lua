@@ -47,6 +47,15 @@ local function which(lock, queue, removed)
   end
 end
 
+-- What an entry says: owner, first lease, stale after, as texts; nil: it is none. No program of ours writes others. They are taken out like
+-- those of waiters that are gone: nobody can be told of them, and each release would fail at them.
+local function read_entry(entry)
+  local owner, lease, stale = string.match(entry, '^(%S+) ([1-9]%d*) (%d+)')
+  if owner and #lease < 16 and #stale < 16 then
+    return owner, lease, stale
+  end
+end
+
 -- Enter the queue, or stamp the entry that is there. Returns the ticket.
 local function enter(queue, entry, now, us)
   local ticket = us
@@ -87,7 +96,11 @@ end
 -- has been left behind where the queue could not be reached; it is dropped.
 local function hand_over(lock, queue, publish, grants, now, me, over)
   while true do
-    local head = redis.call('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    -- A queue of another type keeps nobody from releasing: the owner is out of the lock already.
+    local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if head.err then
+      return nil
+    end
     local entry, ticket = head[1], tonumber(head[2])
     if not entry then
       redis.call('DEL', queue) -- stamps of nobody
@@ -96,14 +109,14 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     if entry == me then
       return nil
     end
-    local owner, lease, stale = string.match(entry, '^(%S+) (%d+) (%d+)')
-    local stamp, seen = '!' .. owner, ticket / 1000
-    if now - seen > tonumber(stale) or seen > now + 1 then -- or the clock stepped back since
+    local owner, lease, stale = read_entry(entry)
+    local stamp, seen = '!' .. (owner or ''), ticket / 1000
+    if owner and (now - seen > tonumber(stale) or seen > now + 1) then -- or the clock stepped back since
       seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
     end
     redis.call('ZREM', queue, entry, stamp)
-    local channel = grants .. string.sub(owner, 1, 36)
-    if owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then
+    local channel = grants .. string.sub(owner or '', 1, 36)
+    if owner and owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then
       redis.call('HSET', lock, owner, 1)
       redis.call('PEXPIRE', lock, lease)
       local told = redis.pcall(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))

@@ -48,6 +48,12 @@ local function emptied(key)
   return redis.pcall('EXISTS', key) ~= 1
 end
 
+-- The instant in an owner's end, without the minus; nil: it is none. An owner beside which there is none has the lock's.
+local function read_end(text)
+  local ms = string.match(text or '', '^%-?(%d+)$')
+  return ms and #ms < 17 and tonumber(ms) or nil
+end
+
 -- Take owners, those of list from first to last, out of a lock, each with its end. If any had one, or "others" says so,
 -- others may be left that have theirs: the lock lasts as long as the last of them then. The dead among them hold nothing,
 -- and go. One without an end has the lock's, which stays. Returns how many were taken out.
@@ -70,9 +76,11 @@ local function remove(key, list, first, last, others)
       if string.sub(all[i], -1) ~= '!' then
         owners = owners + 1
       else
-        local till = math.abs(tonumber(all[i + 1]))
-        ends = ends + 1
-        if expired(till, now) then
+        local till = read_end(all[i + 1])
+        ends = ends + (till and 1 or 0)
+        if not till then
+          redis.call('HDEL', key, all[i])
+        elseif expired(till, now) then
           redis.call('HDEL', key, all[i], string.sub(all[i], 1, -2))
         elseif till > most then
           most = till

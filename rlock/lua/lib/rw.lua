@@ -97,7 +97,7 @@ end
 -- their ends in keys that only the hash names, so all readers must be looked at, as Redisson's own scripts do. If there are many,
 -- this is not done. The lock's end is late then: dead readers of Redisson's keep the lock until that end, and ours only until their
 -- own ends. Returns what settle does.
-local MANY = 64
+local MANY, MANY_KEYS = 64, 1000
 
 local function trim(lock, ends, now)
   local left = redis.call('PTTL', lock)
@@ -110,15 +110,19 @@ local function trim(lock, ends, now)
     return false
   end
   local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
-  local all, dead = redis.call('HGETALL', lock), false
+  local all, dead, looked = redis.call('HGETALL', lock), false, 0
   for i = 1, #all, 2 do
     local field = all[i]
     if field ~= 'mode' and not redis.call('ZSCORE', ends, field) then
       if ours(field) or writes(field) then
         return false
       end
-      local most = 0
-      for k = 1, tonumber(all[i + 1]) do
+      local most, count = 0, tonumber(string.match(all[i + 1], '^[1-9]%d?%d?$'))
+      looked = looked + (count or MANY_KEYS + 1)
+      if looked > MANY_KEYS then -- or no count
+        return false
+      end
+      for k = 1, count do
         local own = redis.pcall('PTTL', prefix .. ':' .. field .. ':rwlock_timeout:' .. k)
         if type(own) ~= 'number' then
           return false

@@ -78,15 +78,18 @@ local function line_up(queue, entry, band, mode, now, us)
 end
 
 local function step_out(queue, entry)
-  redis.call('ZREM', queue, entry, '!' .. string.match(entry, '^%S+'))
+  redis.call('ZREM', queue, entry, '!' .. (string.match(entry, '^%S+') or ''))
 end
 
 -- Whether whoever made an entry is there: it has asked of late, and its process listens. heard: what is known of processes.
 -- A stamp that is far ahead is of before the server's clock stepped back.
 local function alive(queue, entry, score, now, publish, grants, heard)
-  local owner, stale = string.match(entry, '^(%S+) %d+ (%d+)')
+  local owner, _, stale = read_entry(entry)
   local seen = score % BAND / 1000
   stale = tonumber(stale)
+  if not owner or score >= 2 * BAND then -- nothing that a waiter of ours has written
+    return false
+  end
   if math.abs(now - seen) > stale then
     seen = -tonumber(redis.call('ZSCORE', queue, '!' .. owner) or 0)
   end
@@ -139,7 +142,8 @@ local function refill(queue, entry, score, now, alien)
   if alien then
     return math.min(math.max(filled, word(queue, 'readfrom') or 0), now) + FLOOD
   end
-  local poll = tonumber(string.match(entry, '(%d+)$')) * 2 / 5
+  local _, _, stale = read_entry(entry)
+  local poll = tonumber(stale) * 2 / 5
   return since + math.max(poll, 2 * (math.min(filled, now) - since))
 end
 
@@ -329,6 +333,8 @@ end
 local function pass_on(lock, ends, queue, publish, channel, grants, now, us, released, turned)
   if type(redis.pcall('EXISTS', lock, ends, queue)) ~= 'number' or redis.call('EXISTS', queue) == 0 then -- or see emptied
     return true
+  elseif type(redis.pcall('ZCARD', queue)) ~= 'number' or type(redis.pcall('ZCARD', ends)) ~= 'number' then
+    return true -- of another type: nobody is kept from releasing, and what is released is said openly
   elseif released and emptied(lock) and others_wait(queue) and java_waits(publish, channel) then
     local from = word(queue, 'readfrom')
     if us % 8 == 0 or from and now - from >= TURN then

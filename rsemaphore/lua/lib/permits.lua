@@ -92,7 +92,7 @@ end
 local function foreign(permits)
   for _, from in ipairs({0, -8}) do
     for _, id in ipairs(redis.call('ZRANGE', permits, from, from + 7)) do
-      if math.floor(string.byte(id, 7) / 16) ~= 8 or string.byte(id, 14) ~= 0 then
+      if #id ~= 16 or math.floor(string.byte(id, 7) / 16) ~= 8 or string.byte(id, 14) ~= 0 then
         return true
       end
     end

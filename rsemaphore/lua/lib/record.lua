@@ -1,16 +1,17 @@
 -- The record of a latch, a hash beside its count: see latch_set.lua.
--- uses: clock
+-- uses: clock, integer
 
 -- Returns the generation after gen, which may be missing.
 local function next_generation(gen)
-  return digits((tonumber(gen) or 0) + 1)
+  return digits((whole(gen, 'generation of a latch') or 0) + 1)
 end
 
 -- Notes that the latch of generation gen is over: from here on no look is told the message of its opening. The write that removes comes first: a server without memory does not refuse
 -- it, and does not refuse the writes that follow it in the script.
 local function close_record(record, gen)
+  local next = next_generation(gen)
   redis.call('HDEL', record, 'until', 'opens')
-  redis.call('HSET', record, 'gen', next_generation(gen))
+  redis.call('HSET', record, 'gen', next)
 end
 
 -- Reports whether the TTL of a latch whose count is gone ran out, by the "until" of its record. In the last millisecond of its TTL it counts

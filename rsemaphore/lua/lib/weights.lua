@@ -11,7 +11,7 @@
 -- Returns the weight and the label in a text of an acquisition; nil: there is none.
 local function read_weight(text)
   if text then
-    local n, label = string.match(text, '^(%d+) ?(.*)$')
+    local n, label = string.match(text .. ' ', '^(%d+) (.-) ?$')
     return whole(n or text, 'weight of an acquisition'), label
   end
 end
@@ -41,7 +41,8 @@ end
 -- If only one of the keys was deleted, all is given back: what is out follows from both. Its holders find out at their next
 -- renewal, which finds nothing. The leases may also be gone because the last of them is over, and main is kept after a resize.
 local function weighed(main, leases, now)
-  local noted = redis.call('HMGET', main, 'capacity', 'used', 'before', 'revised')
+  local noted = redis.call('HMGET', main, 'capacity', 'used', 'before', 'revised', 'keep')
+  whole(noted[5], 'time of a semaphore') -- it is used when all else is written
   local capacity, used, freed = whole(noted[1], 'capacity of a semaphore'), whole(noted[2], 'use of a semaphore') or 0, 0
   if not capacity then
     redis.call('DEL', leases)

@@ -1,5 +1,5 @@
 -- A stock: its keys, its numbers, and the acts that its scripts share.
--- uses: clock, ends, ledger
+-- uses: clock, ends, ledger, integer
 --
 -- KEYS[1]  the stock, a hash: see open.lua
 -- KEYS[2]  the claimants, a hash: see claim.lua
@@ -64,12 +64,12 @@ local function begin()
     return 'absent'
   end
   for i = 1, 14 do
-    m[i] = tonumber(m[i])
+    m[i] = exact(m[i])
     if not m[i] then return {-1, -1, 0} end
   end
   limit, sold, held, seq, recorded, requests, waiting, per = m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]
   start, ending, gone, epoch, state, keeps = m[9], m[10], m[11], m[12], m[13], m[14]
-  remember = tonumber(m[15]) -- none: what ended is kept as long as the stock
+  remember = exact(m[15]) -- none: what ended is kept as long as the stock
   if not now then now, micros = clock() end -- several stocks of one script have one time
   if expired(gone, now) then -- over, and only its keys not yet removed
     remove()
@@ -85,7 +85,7 @@ local function begin()
   end
   if keeps == 1 then
     local l = redis.call('HMGET', stock, 'serial', 'moved')
-    serial, moved = tonumber(l[1]), tonumber(l[2])
+    serial, moved = exact(l[1]), exact(l[2])
     local off = unlike(ledger, serial, moved)
     if off then return differs(off[1], off[2], off[3], m[16]) end
   end

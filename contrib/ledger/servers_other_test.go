@@ -15,3 +15,8 @@ func freshPostgres(t *testing.T) func() *sql.DB {
 	t.Skip("PostgreSQL is started on Linux only")
 	return nil
 }
+
+func freshMySQL(t *testing.T) func() *sql.DB {
+	t.Skip("MariaDB is started on Linux only")
+	return nil
+}

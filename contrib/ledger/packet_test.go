@@ -1,0 +1,231 @@
+package redlatchledger_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+
+	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+)
+
+// gift is a red packet of which a database knows.
+type gift struct {
+	server *miniredis.Miniredis
+	packet *redpacket.Packet
+	spec   redpacket.Spec
+	epoch  int64
+	open   func() *sql.DB
+	redlatchledger.PacketMover
+}
+
+func eachGift(t *testing.T, spec redpacket.Spec, test func(t *testing.T, g *gift)) {
+	spec.OpenFor, spec.Ledger = time.Hour, true
+	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+		server, red := embedded(t)
+		g := &gift{server: server, packet: red.RedPackets().Packet("gift"), spec: spec, open: open}
+		g.send(t)
+		g.PacketMover = redlatchledger.PacketMover{DB: open(), Dialect: d, Packet: "gift"}
+		require.NoError(t, g.Announce(t.Context(), g.epoch, spec))
+		test(t, g)
+	})
+}
+
+func (g *gift) send(t *testing.T) {
+	t.Helper()
+	var err error
+	g.epoch, err = g.packet.Send(t.Context(), g.spec)
+	require.NoError(t, err)
+}
+
+func (g *gift) grab(t *testing.T, user string) redpacket.Share {
+	t.Helper()
+	share, err := g.packet.Grab(t.Context(), user)
+	require.NoError(t, err)
+	return share
+}
+
+func (g *gift) refund(t *testing.T) redpacket.Share {
+	t.Helper()
+	g.server.SetTime(time.Now().Add(2 * time.Hour))
+	share, err := g.packet.Refund(t.Context())
+	require.NoError(t, err)
+	return share
+}
+
+func (g *gift) drain(t *testing.T) error {
+	t.Helper()
+	for {
+		if n, err := g.packet.Ledger(t.Context(), 10, g.Move); n == 0 || err != nil {
+			return err
+		}
+	}
+}
+
+// A packet is grabbed while movers crash. What the database has, and what it has paid, is what users were told, and with the refund it is
+// the total to the cent.
+func TestWhatTheDatabaseHasOfAPacketIsItsTotal(t *testing.T) {
+	t.Parallel()
+	eachGift(t, redpacket.Spec{Total: 12_345, Shares: 100}, func(t *testing.T, g *gift) {
+		_, err := g.DB.Exec(`CREATE TABLE payments (serial bigint PRIMARY KEY, cents bigint)`)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		var movers sync.WaitGroup
+		var failed sync.Map
+		for i := range 3 {
+			rnd := rand.New(rand.NewPCG(uint64(i), 1))
+			crash := func() error {
+				if rnd.IntN(5) == 0 {
+					return errCrash
+				}
+				return nil
+			}
+			own := redlatchledger.PacketMover{DB: g.open(), Dialect: g.Dialect, Packet: "gift", Also: func(ctx context.Context, tx *sql.Tx, entries []redpacket.Entry) error {
+				for _, e := range entries {
+					if _, err := tx.ExecContext(ctx, fmt.Sprintf(`INSERT INTO payments VALUES (%d, %d)`, e.Serial, e.Cents)); err != nil {
+						return err
+					}
+				}
+				return crash()
+			}}
+			movers.Go(func() {
+				for {
+					last := ctx.Err() != nil
+					n, err := g.packet.Ledger(context.Background(), 1+rnd.IntN(9), func(ctx context.Context, entries []redpacket.Entry) error {
+						if err := own.Move(ctx, entries); err != nil {
+							return err
+						}
+						return crash()
+					})
+					switch {
+					case errors.Is(err, errCrash):
+					case err != nil:
+						failed.Store(i, err)
+						return
+					case n == 0 && last:
+						return
+					}
+				}
+			})
+		}
+		told := map[string]int64{}
+		var mu sync.Mutex
+		var users sync.WaitGroup
+		for i := range 60 {
+			users.Go(func() {
+				user := "user " + strconv.Itoa(i)
+				share, err := g.packet.Grab(t.Context(), user)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil && share.Won() {
+					told[user] = share.Cents
+				}
+			})
+		}
+		users.Wait()
+		require.Len(t, told, 60)
+		back := g.refund(t)
+		stop()
+		movers.Wait()
+		failed.Range(func(_, err any) bool { require.NoError(t, err.(error)); return true })
+
+		has, sum := map[string]int64{}, int64(0)
+		for e, err := range g.Entries(t.Context(), g.epoch) {
+			require.NoError(t, err)
+			if sum += e.Cents; e.Kind == redpacket.KindGrant {
+				has[e.User] = e.Cents
+			} else {
+				require.Equal(t, redpacket.Entry{Serial: 61, Kind: redpacket.KindRefund, Epoch: g.epoch, N: 40, Cents: back.Cents}, e)
+			}
+		}
+		require.Equal(t, told, has)
+		require.EqualValues(t, 12_345, sum)
+		books, err := g.Books(t.Context(), g.epoch)
+		require.NoError(t, err)
+		require.Equal(t, redlatchledger.Books{Total: 12_345, Shares: 100, Taken: 60, TakenCents: 12_345 - back.Cents, RefundCents: back.Cents, Refunded: true}, books)
+		require.Equal(t, "61 12345 ", strings.TrimSuffix(text(t, g.DB, `SELECT COUNT(*), SUM(cents) FROM payments`), "\n"), "each paid once")
+	})
+}
+
+func TestSharesThatWouldNotAddUpAreRefused(t *testing.T) {
+	t.Parallel()
+	eachGift(t, redpacket.Spec{Total: 100, Shares: 3}, func(t *testing.T, g *gift) {
+		e := func(serial, cents int64) redpacket.Entry {
+			return redpacket.Entry{Serial: serial, Kind: redpacket.KindGrant, Epoch: g.epoch, Ordinal: serial, N: 1, Cents: cents, User: fmt.Sprint("user ", serial)}
+		}
+		refund := func(serial, cents int64) redpacket.Entry {
+			return redpacket.Entry{Serial: serial, Kind: redpacket.KindRefund, Epoch: g.epoch, Cents: cents}
+		}
+		move := func(entries ...redpacket.Entry) error { return g.Move(t.Context(), entries) }
+		for _, wrong := range [][]redpacket.Entry{
+			{e(1, 101)}, {e(1, 50), e(2, 51)}, {e(1, 30), e(2, 30), e(3, 39)}, {e(1, 97), e(2, 1), e(3, 1), e(4, 1)}, {e(1, -1)},
+			{e(1, 30), refund(2, 69)}, {e(1, 30), refund(2, 71)}, {refund(1, 100), refund(2, 0)}, {refund(1, 100), e(2, 0)},
+		} {
+			err := move(wrong...)
+			require.ErrorIs(t, err, redlatchledger.ErrUnbalanced, "%v", wrong)
+			require.ErrorContains(t, err, fmt.Sprintf(`"gift", opening %d, entry`, g.epoch))
+		}
+		books, err := g.Books(t.Context(), g.epoch)
+		require.NoError(t, err)
+		require.Equal(t, redlatchledger.Books{Total: 100, Shares: 3}, books, "nothing is written")
+		require.NoError(t, move(e(1, 30)))
+		require.NoError(t, move(e(1, 30), e(2, 30)))
+		require.ErrorIs(t, move(e(2, 31)), redlatchledger.ErrReissued)
+		require.ErrorIs(t, move(e(4, 10)), redlatchledger.ErrHole)
+		require.ErrorIs(t, move(e(2, 30), e(3, 41)), redlatchledger.ErrUnbalanced)
+		require.NoError(t, move(e(2, 30), e(3, 40)))
+		require.NoError(t, move(refund(4, 0)))
+		books, err = g.Books(t.Context(), g.epoch)
+		require.NoError(t, err)
+		require.Equal(t, redlatchledger.Books{Total: 100, Shares: 3, Taken: 3, TakenCents: 100, Refunded: true}, books)
+
+		_, err = g.DB.Exec(`UPDATE shares SET cents = 41 WHERE serial = 3`)
+		require.NoError(t, err)
+		_, err = g.Books(t.Context(), g.epoch)
+		require.ErrorIs(t, err, redlatchledger.ErrUnbalanced, "somebody has changed a row")
+		_, err = g.Books(t.Context(), g.epoch+1)
+		require.ErrorIs(t, err, redlatchledger.ErrUnknownOpening)
+		other := g.spec
+		other.Total++
+		require.ErrorIs(t, g.Announce(t.Context(), g.epoch, other), redlatchledger.ErrUnbalanced)
+	})
+}
+
+// Redis loses a packet, and it is sent again: its total would be paid twice.
+func TestAPacketThatIsSentASecondTimeIsPaidOnce(t *testing.T) {
+	t.Parallel()
+	eachGift(t, redpacket.Spec{Total: 300, Shares: 3, Method: redpacket.Equal}, func(t *testing.T, g *gift) {
+		g.grab(t, "ann")
+		require.NoError(t, g.drain(t))
+		g.server.FlushAll()
+		known, err := g.Opened(t.Context())
+		require.NoError(t, err)
+		require.True(t, known, "which a sender may ask before")
+		first := g.epoch
+		g.send(t)
+		g.grab(t, "ann")
+		keeping, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		defer stop()
+		for _, err := range []error{g.drain(t), g.Announce(t.Context(), g.epoch, g.spec), g.Keep(keeping, g.packet, time.Millisecond)} {
+			require.ErrorIs(t, err, redlatchledger.ErrUnknownOpening)
+			require.ErrorContains(t, err, fmt.Sprintf(`packet "gift", opening %d: the last one that it knows is %d`, g.epoch, first))
+		}
+		require.NoError(t, g.Admit(t.Context(), g.epoch, g.spec)) // it is another packet
+		require.NoError(t, g.drain(t))
+		for _, epoch := range []int64{first, g.epoch} {
+			books, err := g.Books(t.Context(), epoch)
+			require.NoError(t, err)
+			require.Equal(t, redlatchledger.Books{Total: 300, Shares: 3, Taken: 1, TakenCents: 100}, books)
+		}
+	})
+}

@@ -1,0 +1,167 @@
+// Package acl knows which rights the user of a program needs on the server, for the command redlatch acl and for docs/operations.md.
+package acl
+
+import (
+	"slices"
+	"strings"
+)
+
+// feature is what one client of the library, or the command redlatch inspect, needs.
+type feature struct {
+	name     string
+	own      []string // what of a name's own is a key: the name, and with braces of the library around it what stands beside it
+	keys     []string // what stands before the names in keys
+	channels []string // and in channels
+	fixed    []string // patterns without a name in them
+	plain    string   // commands that Go sends
+	scripts  string   // and those in scripts: TestEveryCommandOfAScriptIsInTheRightsOfItsFeature
+}
+
+// every is what all programs need: scripts, connecting, the server's clock and its settings, Redis Cluster.
+const every = "evalsha eval ping info time client|tracking client|caching cluster|slots cluster|shards"
+
+// heard is what is needed to hear messages and to send them.
+const heard = "subscribe unsubscribe ssubscribe sunsubscribe publish spublish"
+
+// cached is what rueidis asks for what it keeps while the server tracks it.
+const cached = "multi exec pttl"
+
+// counted is how a script asks who listens on a channel.
+const counted = "pubsub|numsub pubsub|shardnumsub"
+
+// latchChannel is Redisson's, which has braces whatever the name has.
+const latchChannel = "redisson_countdownlatch__channel__"
+
+var locks = feature{
+	name: "locks", own: []string{"", "{"},
+	keys: []string{"redlatch_queue", "redisson_lock_token", "redisson_lock_queue", "redisson_lock_timeout", "redlatch_fair", "redlatch_rw",
+		"redlatch_rwq", "redlatch_kept"},
+	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},
+	fixed:    []string{"~redlatch_alive:*", "&redlatch_grant:*"},
+	plain:    heard + " exists",
+	scripts: counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget zadd zrem zcard zscore zcount zrange zrangebyscore " +
+		"zremrangebyscore zrevrange rpush lpop lrange llen lindex lrem info time",
+}
+
+// features are all of them, in the order of the README.
+var features = []feature{
+	locks,
+	{
+		name: "elections", own: locks.own, keys: append(slices.Clone(locks.keys), "redlatch_leader"),
+		channels: append(slices.Clone(locks.channels), "redlatch_leader"), fixed: locks.fixed,
+		plain: locks.plain + " get hexists", scripts: locks.scripts,
+	},
+	{
+		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"}, channels: []string{"redisson_sc", "redlatch_barrier", latchChannel},
+		fixed: locks.fixed, plain: heard + " get set",
+		scripts: counted + " exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan zadd zrem zcard zscore zmscore " +
+			"zcount zrange zrangebyscore zrevrangebyscore zremrangebyscore zrevrange time",
+	},
+	{
+		name: "counters", own: []string{""}, keys: []string{"rc"}, plain: cached + " incr decr incrby get getrange",
+		scripts: "pttl pexpire get set incrby hset hmget unlink time",
+	},
+	{
+		name: "limits", keys: []string{"rc"}, plain: cached + " get",
+		scripts: "pexpire get set del type zadd zrem zcount zrange zrangebyscore zremrangebyscore zrevrange time",
+	},
+	{
+		name: "stocks", keys: []string{"rc"}, channels: []string{"redlatch_stock"}, plain: heard + " " + cached + " get hscan xrange",
+		scripts: "exists pttl pexpire get set del unlink hget hset hdel hlen hmget hincrby zadd zrem zcard zcount zrange zrangebyscore rpush lpop lrange lindex " +
+			"xadd xlen xrange xtrim time",
+	},
+	{
+		name: "packets", keys: []string{"rc"}, plain: "xrange",
+		scripts: "exists pttl pexpire unlink hget hset hlen hmget hincrby hscan rpush lpop lrange llen xadd xlen xrange xtrim time",
+	},
+	{
+		name: "inspect", own: []string{"", "{"}, keys: locks.keys[:len(locks.keys)-1], fixed: []string{"~redlatch_alive:*"},
+		plain:   "scan type exists hscan getrange",
+		scripts: "pttl get hget hgetall zcard zrange zrangebyscore lrange time",
+	},
+}
+
+// Features are the names that [Line] knows: those of the packages, and what redlatch inspect needs to search, which no program does.
+func Features() (names []string) {
+	for _, f := range features {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Line is the command that makes a user called so, whose password is the word secret, with the rights that these features need and no
+// others; without any, all but those of inspect. With a prefix they are bounded to keys and channels of names that begin with it. Line
+// returns "" for a feature that it does not know.
+func Line(user, prefix string, of ...string) string {
+	if len(of) == 0 {
+		of = Features()[:len(features)-1]
+	}
+	words := []string{"ACL", "SETUSER", user, "on", ">secret"}
+	var channels, commands []string
+	add := func(to *[]string, all ...string) {
+		for _, s := range all {
+			if !slices.Contains(*to, s) {
+				*to = append(*to, s)
+			}
+		}
+	}
+	for _, name := range of {
+		i := slices.IndexFunc(features, func(f feature) bool { return f.name == name })
+		if i < 0 {
+			return ""
+		}
+		f := features[i]
+		if prefix == "" {
+			add(&words, "~*")
+		} else {
+			for _, before := range f.own {
+				add(&words, named("~", before, prefix)...)
+			}
+			for _, before := range f.keys {
+				add(&words, named("~", before+":", prefix)...)
+			}
+		}
+		for _, before := range f.channels {
+			if before != latchChannel {
+				add(&channels, named("&", before+":", prefix)...)
+			} else if prefix == "" {
+				add(&channels, "&"+latchChannel+"*")
+			} else {
+				add(&channels, "&"+latchChannel+"{"+globbed.Replace(prefix)+"*")
+			}
+		}
+		for _, pattern := range f.fixed {
+			if pattern[0] == '&' {
+				add(&channels, pattern)
+			} else if prefix != "" {
+				add(&words, pattern)
+			}
+		}
+		add(&commands, strings.Fields(every+" "+f.plain+" "+f.scripts)...)
+	}
+	words = append(words, channels...)
+	for _, c := range commands {
+		words = append(words, "+"+c)
+	}
+	return strings.Join(words, " ")
+}
+
+var globbed = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`)
+
+// named are the patterns of names that begin with the prefix, after what stands before it. The library puts braces around a name that has
+// none of its own.
+func named(kind, before, prefix string) []string {
+	p := globbed.Replace(prefix) + "*"
+	switch {
+	case prefix == "":
+		return []string{kind + before + "*"}
+	case strings.HasSuffix(before, "{"):
+		if strings.Contains(prefix, "{") {
+			return nil
+		}
+		return []string{kind + before + p}
+	case before == "" || strings.Contains(prefix, "{"):
+		return []string{kind + before + p}
+	}
+	return []string{kind + before + "{" + p, kind + before + p}
+}

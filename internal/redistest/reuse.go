@@ -1,0 +1,146 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Servers go from test to test. A test has one to itself, and it is as one that has just started, but for its age. To start one takes
+// longer than many a test does, and a Cluster serves nothing in its first two seconds. One that was stopped or killed, or that is set
+// otherwise than when it was new, goes to nobody.
+var (
+	reuseMu sync.Mutex
+	reusing bool               // Main ends those that no test has
+	unused  = map[int][]crew{} // by how many servers they are
+)
+
+// crew is a server that is alone, or the nodes of a Cluster.
+type crew struct {
+	servers []*Server
+	set     []string // how each was set when it was new
+	end     func()
+}
+
+// reused is n servers for the length of t: those that a test has left, or new ones.
+func reused(t testing.TB, n int, start func() (servers []*Server, end func())) []*Server {
+	t.Helper()
+	reuseMu.Lock()
+	var c crew
+	if left := unused[n]; len(left) > 0 {
+		c, unused[n] = left[0], left[1:]
+	}
+	reuseMu.Unlock()
+	if c.end == nil {
+		c.servers, c.end = start()
+		for _, s := range c.servers {
+			set, err := s.tell()
+			if err != nil {
+				t.Fatalf("redistest: a new server: %v", err)
+			}
+			c.set = append(c.set, set)
+		}
+	}
+	t.Cleanup(func() {
+		if !reusing || t.Failed() || !c.renewed() {
+			c.end()
+			return
+		}
+		reuseMu.Lock()
+		defer reuseMu.Unlock()
+		unused[n] = append(unused[n], c)
+	})
+	var own []*Server
+	for _, s := range c.servers {
+		own = append(own, &Server{Addrs: s.Addrs, Process: s.Process, run: s.run})
+	}
+	return own
+}
+
+// endUnused ends the servers that no test has.
+func endUnused() {
+	reuseMu.Lock()
+	defer reuseMu.Unlock()
+	for _, left := range unused {
+		for _, c := range left {
+			c.end()
+		}
+	}
+	clear(unused)
+}
+
+// renewed empties the servers, and reports whether they are as they were when they were new.
+func (c crew) renewed() bool {
+	for i, s := range c.servers {
+		if s.run.disturbed.Load() {
+			return false
+		}
+		// who is still connected is gone before there is something to keep out of an empty server
+		set, err := s.tell("CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub", "CLIENT UNPAUSE", "FLUSHALL", "SCRIPT FLUSH", "CONFIG RESETSTAT")
+		if err != nil || set != c.set[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// told is how a server is set: its configuration, its users, its replicas or primary, and whose slots are whose, or on their way.
+var told = []string{"CONFIG GET *", "ACL LIST", "ROLE", "CLUSTER NODES"}
+
+// tell sends commands to a server, and returns how it is set then. One that a test has left stopped does not answer.
+func (s *Server) tell(commands ...string) (set string, err error) {
+	c, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(2 * time.Second))
+	all := slices.Concat(commands, told)
+	if _, err := io.WriteString(c, strings.Join(all, "\r\n")+"\r\n"); err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	var got []byte
+	for i := 0; i < len(all); {
+		frame, _ := Frame(got)
+		if frame == nil {
+			more := make([]byte, 1<<16)
+			n, err := c.Read(more)
+			if err != nil {
+				return "", err
+			}
+			got = append(got, more[:n]...)
+			continue
+		}
+		answer := string(frame)
+		got = got[len(frame):]
+		switch {
+		case i < len(commands) && answer[0] == '-':
+			return "", errors.New(fmt.Sprint(all[i], ": ", answer))
+		case all[i] == "CLUSTER NODES" && answer[0] != '-':
+			text.WriteString(slots(answer))
+		case i >= len(commands):
+			text.WriteString(answer)
+		}
+		i++
+	}
+	return text.String(), nil
+}
+
+// slots is CLUSTER NODES without what changes from moment to moment: when nodes were asked and answered, and epochs.
+func slots(nodes string) string {
+	var lines []string
+	for line := range strings.Lines(nodes) {
+		if f := strings.Fields(line); len(f) > 7 { // id, address, flags, primary, asked, answered, epoch, link, slots
+			lines = append(lines, fmt.Sprintln(f[:4], f[7:]))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}

@@ -1,0 +1,529 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// beat is short, and its three are still long for a busy machine. No lease ends in these tests.
+const (
+	beat     = 400 * time.Millisecond
+	longTerm = 5 * time.Minute
+)
+
+func living() rsemaphore.Options {
+	return rsemaphore.Options{Liveness: true, Heartbeat: beat, WatchdogTimeout: longTerm}
+}
+
+// forgo has a permit of a test in a bubble released in the end: the garbage collector, which finds one that is dropped, is outside.
+func forgo(t *testing.T, p *rsemaphore.Permit) *rsemaphore.Permit {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		p.Release(ctx)
+	})
+	return p
+}
+
+// user is a process that takes permits of the semaphore of that name, of 4, and has heartbeats.
+func user(t *testing.T, s *redistest.Server, name string, more ...string) *redistest.Child {
+	return redistest.Spawn(t, "permit user", s, append([]string{name, "4", longTerm.String()}, more...)...)
+}
+
+func TestThePermitsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var taken sync.Map
+	o := living()
+	o.Observer = heeding(rsemaphore.EventTakenOver, func(e rsemaphore.Event) { taken.Store(e.Name, e.N) })
+	r := newRig(t, s, o)
+	take := map[string]func(name string) (*rsemaphore.Permit, error){
+		"take": func(name string) (*rsemaphore.Permit, error) { return r.c.Semaphore(name, 4).Acquire(within(t), 4) },
+		"weigh": func(name string) (*rsemaphore.Permit, error) {
+			return weighed(r.c.WeightedSemaphore(name, 4).Acquire(within(t), 4))
+		},
+	}
+	var wg sync.WaitGroup
+	for verb, all := range take {
+		wg.Go(func() {
+			c := user(t, s, verb, beat.String())
+			say(t, c, verb+" 3")
+			if c.Line(t) != "got" {
+				t.Errorf("%s: got none", verb)
+				return
+			}
+			time.Sleep(2 * beat)
+			c.Signal(t, syscall.SIGKILL)
+			began := time.Now()
+			p, err := all(verb)
+			if err != nil {
+				t.Errorf("%s: %v", verb, err)
+				return
+			}
+			t.Logf("%s: %.1f heartbeats", verb, time.Since(began).Seconds()/beat.Seconds())
+			redistest.Eventually(t, 20*time.Second, verb+" is said to be taken over", func() bool {
+				n, _ := taken.Load(verb)
+				return n == 3
+			})
+			release(t, p)
+		})
+	}
+	wg.Wait()
+}
+
+// weighed is a permit of a weight as any other.
+func weighed(p *rsemaphore.WeightedPermit, err error) (*rsemaphore.Permit, error) {
+	if err != nil {
+		return nil, err
+	}
+	return p.Permit, nil
+}
+
+// It has no time for a second heartbeat, and whoever waits comes only when its first one is old.
+func TestWhoIsKilledAtOnceIsFollowed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := user(t, s, "s", beat.String())
+	say(t, c, "take 1")
+	require.Equal(t, "got", c.Line(t))
+	time.Sleep(100 * time.Millisecond)
+	c.Signal(t, syscall.SIGKILL)
+	time.Sleep(3 * beat)
+	release(t, acquire(t, newRig(t, s, living()).c.Semaphore("s", 4), 4))
+}
+
+// lateBeats has heartbeats be sent late.
+type lateBeats struct {
+	rueidis.Client
+	late time.Duration
+}
+
+func (c lateBeats) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if slices.ContainsFunc(cmd.Commands(), func(w string) bool { return strings.HasPrefix(w, "redlatch_alive:") }) {
+		time.Sleep(c.late)
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+// Whoever has a permit of a client's first call, and is killed at any instant, was heard of.
+func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
+	const late = beat / 4 // twice: the script has to be sent in full
+	bubbleOn(t, 1, living(), func(c rueidis.Client) rueidis.Client { return lateBeats{c, late} }, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		began := time.Now()
+		p := take(t, rigs[0].c.Semaphore("s", 1), 1)
+		require.GreaterOrEqual(t, time.Since(began), late)
+		require.Less(t, time.Since(began), beat)
+		require.True(t, slices.ContainsFunc(rigs[0].keys(t), func(key string) bool { return strings.HasPrefix(key, "redlatch_alive:") }))
+		release(t, p)
+		began = time.Now()
+		release(t, take(t, rigs[0].c.Semaphore("s", 1), 1)) // and no other waits
+		require.Less(t, time.Since(began), late)
+	})
+}
+
+func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, x := range []struct {
+		name, order string
+		more        []string
+	}{
+		{"off", "take 1", nil},
+		{"leased", "lease 1", []string{beat.String()}}, // it has some, and they have no say in a permit with a lease of its own
+	} {
+		name := x.name
+		c := user(t, s, name, x.more...)
+		say(t, c, x.order)
+		require.Equal(t, "got", c.Line(t))
+		if name == "off" { // it says who it is, and that is no heartbeat: nobody goes by when it ends, or ended
+			eye := s.Client(t)
+			redistest.Eventually(t, time.Minute, "the key of Options.Process", func() bool {
+				keys, err := eye.Do(within(t), eye.B().Keys().Pattern("redlatch_alive:*").Build()).AsStrSlice()
+				return err == nil && len(keys) > 0
+			})
+		}
+		c.Signal(t, syscall.SIGKILL)
+	}
+	r := newRig(t, s, living())
+	// Redisson's, which looks like ours, of a client that is trusted for a second.
+	id, err := hex.DecodeString("0123456789ab8064" + "0000000001" + "000000")
+	require.NoError(t, err)
+	require.NotZero(t, lease.TrustInBytes(string(id)))
+	java := r.c.Semaphore("s", 4).Shared()
+	release(t, acquire(t, java, 1))
+	javaAcquire(t, r, string(id), longTerm)
+	var wg sync.WaitGroup
+	for name, sem := range map[string]*rsemaphore.Semaphore{"off": r.c.Semaphore("off", 4), "leased": r.c.Semaphore("leased", 4), "java": java} {
+		wg.Go(func() {
+			if _, err := sem.TryAcquire(within(t), 4, 5*beat, 0); !isNotAcquired(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func isNotAcquired(err error) bool {
+	return err != nil && strings.Contains(err.Error(), rsemaphore.ErrNotAcquired.Error())
+}
+
+func TestNoPermitIsTakenFromAProcessThatLives(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		r, other := newRig(t, s, living()), newRig(t, s, living())
+		p := forgo(t, acquire(t, r.c.Semaphore("s", 2), 1))
+		w, err := r.c.WeightedSemaphore("w", 2).Acquire(within(t), 1)
+		require.NoError(t, err)
+		forgo(t, w.Permit)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*beat)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := other.c.Semaphore("s", 2).Acquire(ctx, 2); !isNotAcquired(err) {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			if _, err := other.c.WeightedSemaphore("w", 2).Acquire(ctx, 2); !isNotAcquired(err) {
+				t.Error(err)
+			}
+		})
+		// Others, of which no heartbeat is due, take and release meanwhile.
+		for ctx.Err() == nil {
+			for _, key := range r.keys(t) { // heartbeats that go are no proof: the next one brings them back
+				if strings.HasPrefix(key, "redlatch_alive:") && time.Now().UnixMilli()%3 == 0 {
+					r.must(t, "DEL", key)
+				}
+			}
+			time.Sleep(beat / 2)
+		}
+		wg.Wait()
+		require.NoError(t, p.Err())
+		require.NoError(t, w.Err())
+		release(t, p)
+		require.NoError(t, w.Release(within(t)))
+	})
+}
+
+// A holder that is cut off from the server stops before anybody can have its permits, though their leases have minutes to go.
+func TestAHolderThatIsCutOffStopsBeforeItsPermitsAreTaken(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		var wg sync.WaitGroup
+		for n := range 8 {
+			wg.Go(func() {
+				p := redistest.NewProxy(t, s)
+				r, other := newRig(t, p.Server(), living()), newRig(t, s, living())
+				take := func(r *rig) (*rsemaphore.Permit, error) {
+					if n < 4 {
+						return r.c.Semaphore(fmt.Sprint("s", n), 1).Acquire(within(t), 1)
+					}
+					return weighed(r.c.WeightedSemaphore(fmt.Sprint("s", n), 1).Acquire(within(t), 1))
+				}
+				x, err := take(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				forgo(t, x)
+				got := make(chan time.Time, 1)
+				go func() {
+					p, err := take(other)
+					got <- time.Now()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					p.Release(within(t))
+				}()
+				time.Sleep(time.Duration(n) * beat / 3)
+				p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[n%2])
+				<-x.Done()
+				ended := time.Now()
+				if x.Err() != rsemaphore.ErrLost {
+					t.Errorf("%d: %v", n, x.Err())
+				}
+				if at := <-got; at.Before(ended) {
+					t.Errorf("%d: taken over %v before the holder stopped", n, ended.Sub(at))
+				}
+				p.Heal()
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// What a release has handed to a process that dies then is followed as what that had acquired.
+func TestPermitsThatWereHandedOverAreTakenOver(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		var handed atomic.Int64
+		first, dies, last := newRig(t, s, living()), newRig(t, p.Server(), living()), newRig(t, s, living())
+		conn := countingGrants(t, first, &handed)
+		defer conn()
+		x := acquire(t, first.c.Semaphore("s", 1), 1)
+		got := make(chan *rsemaphore.Permit)
+		go func() {
+			y, err := dies.c.Semaphore("s", 1).Acquire(within(t), 1)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- y
+		}()
+		redistest.Eventually(t, 20*time.Second, "in line", func() bool { return first.number(t, "ZCOUNT", "redlatch_queue:{s}", "(0", "+inf") == 1 })
+		time.Sleep(beat)
+		release(t, x)
+		y := <-got
+		require.NotNil(t, y)
+		forgo(t, y)
+		redistest.Eventually(t, 20*time.Second, "it was handed over", func() bool { return handed.Load() == 1 })
+		time.Sleep(100 * time.Millisecond) // it is raised to its full lease
+		require.Greater(t, first.pttl(t, "{s}:timeout"), longTerm/2)
+		p.BlackHole(redistest.Up)
+		release(t, acquire(t, last.c.Semaphore("s", 1), 1))
+		p.Heal()
+	})
+}
+
+func TestCallersOfLittlePatienceFollowACrashedHolder(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		dies, r := newRig(t, p.Server(), living()), newRig(t, s, living())
+		forgo(t, acquire(t, dies.c.Semaphore("s", 1), 1))
+		p.BlackHole(redistest.Up)
+		for began := time.Now(); ; time.Sleep(beat) {
+			if x, err := r.c.Semaphore("s", 1).TryAcquire(within(t), 1, beat/2, 0); err == nil {
+				release(t, x)
+				break
+			}
+			require.Less(t, time.Since(began), 20*beat)
+		}
+		p.Heal()
+	})
+}
+
+func countingGrants(t *testing.T, r *rig, handed *atomic.Int64) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { countGrants(ctx, r, handed) })
+	return func() { cancel(); wg.Wait() }
+}
+
+// A waiter that was handed permits while it was cut off, and lost them again to one that watched, comes back under other ids: whoever saw
+// the old ones without heartbeats would take them at once.
+func TestAWaiterForPermitsThatWasCutOffForLongHasOtherIDs(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		holder, other, cut := newRig(t, s, living()), newRig(t, s, living()), newRig(t, p.Server(), living())
+		x := acquire(t, holder.c.Semaphore("s", 1), 1)
+		ctx, cancel := context.WithCancel(within(t))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if y, err := cut.c.Semaphore("s", 1).WithLabel("cut").Acquire(ctx, 1); err == nil {
+				y.Release(within(t))
+			}
+		})
+		defer wg.Wait()
+		defer cancel()
+		waits := func() (base string) {
+			redistest.Eventually(t, 20*time.Second, "in line", func() bool {
+				line, err := holder.do(t, "ZRANGEBYSCORE", "redlatch_queue:{s}", "(0", "+inf").AsStrSlice()
+				for _, entry := range line {
+					if strings.HasSuffix(entry, " cut") {
+						base = entry[:13]
+					}
+				}
+				return err == nil && base != ""
+			})
+			return base
+		}
+		before := waits()
+		time.Sleep(beat)
+		p.Hold(redistest.Down)
+		release(t, x) // to who is cut off
+		y := forgo(t, acquire(t, other.c.Semaphore("s", 1), 1))
+		p.Heal()
+		redistest.Eventually(t, 20*time.Second, "other ids", func() bool { return waits() != before })
+		require.NoError(t, y.Err())
+		release(t, y)
+	})
+}
+
+// Each of its questions says since when its permits surely were not out.
+func TestAWaiterThatIsHeardOfKeepsItsIDsHoweverLongItWaits(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		holder, r := newRig(t, s, living()), newRig(t, s, living())
+		x := acquire(t, holder.c.Semaphore("s", 1), 1)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		got := make(chan *rsemaphore.Permit)
+		go func() {
+			y, err := r.c.Semaphore("s", 1).Acquire(ctx, 1)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- y
+		}()
+		line := func() string {
+			v, err := holder.redis.Do(ctx, holder.redis.B().Arbitrary("ZRANGEBYSCORE", "redlatch_queue:{s}", "(0", "+inf").Build()).AsStrSlice()
+			if err != nil || len(v) != 1 {
+				return ""
+			}
+			return v[0][:13]
+		}
+		redistest.Eventually(t, 20*time.Second, "in line", func() bool { return line() != "" })
+		before := line()
+		time.Sleep(time.Minute)
+		require.Equal(t, before, line())
+		release(t, x)
+		y := <-got
+		release(t, y)
+	})
+}
+
+func TestAStoppedProcessFindsItsPermitsTakenOverWhenItRunsAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := user(t, s, "s", beat.String())
+	say(t, c, "take 3")
+	require.Equal(t, "got", c.Line(t))
+	c.Signal(t, syscall.SIGSTOP)
+	p := acquire(t, newRig(t, s, living()).c.Semaphore("s", 4), 4)
+	c.Signal(t, syscall.SIGCONT)
+	say(t, c, "check")
+	require.Equal(t, "over", c.Line(t)[:4])
+	say(t, c, "go")
+	require.Contains(t, c.Line(t), "lost")
+	require.NoError(t, p.Err())
+	release(t, p)
+}
+
+// A thousand permits cost what one does, and its key ends.
+func TestOneHeartbeatServesAllPermits(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], living())
+		var all []*rsemaphore.Permit
+		for n := range 200 {
+			all = append(all, acquire(t, r.c.Semaphore(fmt.Sprint("s", n), 5), 5))
+		}
+		time.Sleep(5 * beat)
+		require.LessOrEqual(t, redistest.CommandCalls(t, r.redis)["set"], 200+2, "the key is made once, then its expiry moves")
+		found := 0
+		for _, key := range r.keys(t) {
+			if strings.HasPrefix(key, "redlatch_alive:") {
+				found++
+				require.Positive(t, r.pttl(t, key))
+			}
+		}
+		require.Equal(t, 1, found)
+		for _, p := range all {
+			release(t, p)
+		}
+	})
+}
+
+// Its lease is three heartbeats then, and that of the others is as long as it was.
+func TestAPartyThatDiesLeavesAfterThreeHeartbeats(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		dies, r := newRig(t, p.Server(), living()), newRig(t, s, living())
+		gone := make(chan error, 1)
+		go func() { gone <- errOf(dies.c.CyclicBarrier("b", 3).Await(within(t))) }()
+		b := r.c.CyclicBarrier("b", 3)
+		gathered(t, b, 1)
+		done := make(chan error, 1)
+		go func() { done <- errOf(b.Await(within(t))) }()
+		gathered(t, b, 2)
+		time.Sleep(10 * beat) // it is renewed while it lives
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		default:
+		}
+		p.BlackHole(redistest.Up)
+		began := time.Now()
+		err := <-done
+		require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
+		require.NotErrorIs(t, err, rsemaphore.ErrLost)
+		require.Less(t, time.Since(began), 4*beat)
+		require.ErrorIs(t, <-gone, rsemaphore.ErrLost)
+		p.Heal()
+	})
+}
+
+// Of each acquisition it tells base and number, of those only that a client with heartbeats renews, and all of them however many there are.
+func TestTheHoldersOfASemaphoreAreToldInParts(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		holders := func() map[string]int64 {
+			got, from, skip := map[string]int64{}, "", "0"
+			for parts := 0; ; parts++ {
+				require.Less(t, parts, 20)
+				v, err := r.redis.Do(within(t), r.redis.B().Eval().Script(source(t, "holders")).Numkeys(1).Key("k").Arg(from, skip).Build()).ToArray()
+				require.NoError(t, err)
+				for i := 2; i < len(v); i += 2 {
+					base, _ := v[i].ToString()
+					n, _ := v[i+1].AsInt64()
+					got[base] = max(got[base], n)
+				}
+				if from, _ = v[0].ToString(); from == "" {
+					return got
+				}
+				n, _ := v[1].AsInt64()
+				skip = fmt.Sprint(n)
+			}
+		}
+		base := func(n int) string { return fmt.Sprintf("abcdef\x81\x02\x00%04d", n) }
+		want := map[string]int64{}
+		put := func(end int64, ids ...string) {
+			args := []string{"ZADD", "k"}
+			for _, id := range ids {
+				args = append(args, fmt.Sprint(end), id)
+			}
+			r.must(t, args...)
+		}
+		require.Empty(t, holders())
+		now := r.now(t)
+		put(now+100*unit, base(1)+"\x00\x00\x00", base(1)+"\x00\x00\x04", base(1)+"\x00\x00\x02")
+		put(now+100*unit, base(2))
+		put(now-1, base(3)+"\x00\x00\x00")                                               // it is over
+		put(now+100*unit, "abcdef\x40\x02\x000004\x00\x00\x00")                          // Redisson's
+		put(now+100*unit, base(5)+"\xff\x00\x00", "abcdef\x81\x02\x000005", "short", "") // likewise, or nobody's
+		put(now+100*unit, "abcdef\x80\x00\x000006\x00\x00\x00")                          // without heartbeats
+		put(now+100*unit, "abcdef\x81\x02\x800007\x00\x00\x00")                          // with a lease of its own
+		want[base(1)], want[base(2)] = 5, 1
+		want["abcdef\x81\x02\x000005"] = 1
+		require.Equal(t, want, holders())
+		var same []string
+		for n := range 2500 { // more than one part of the same end
+			same = append(same, base(1000+n)+"\x00\x00\x00")
+			want[base(1000+n)] = 1
+		}
+		put(now+200*unit, same...)
+		for n := range 1500 {
+			put(now+200*unit+int64(n), base(5000+n)+"\x00\x03\xe7")
+			want[base(5000+n)] = 1000
+		}
+		require.Equal(t, want, holders())
+	})
+}
