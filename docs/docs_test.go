@@ -22,7 +22,7 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	here, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	for _, pattern := range []string{"benchmarks/*.md", "chaos/*.md", "tenures/*.md", "../*.md"} {
+	for _, pattern := range []string{"benchmarks/*.md", "chaos/*.md", "safety/*.md", "tenures/*.md", "../*.md"} {
 		more, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, more)
@@ -168,8 +168,8 @@ func TestWhatTheDocumentsNameExists(t *testing.T) {
 	}
 }
 
-// A test's name that is a link leads to the file that declares the test. In safety.md every name of a test is such a link: a cell of
-// its tables is worth no more than the test that can be read behind it.
+// A test's name that is a link leads to the file that declares the test. On the pages on failures every name of a test is such a link: a
+// cell of their tables is worth no more than the test that can be read behind it.
 func TestATestThatIsLinkedIsInTheFileOfTheLink(t *testing.T) {
 	link := regexp.MustCompile("\\[`(Test\\w+)`\\]\\(([^)]+)\\)")
 	for _, file := range documents(t) {
@@ -178,6 +178,8 @@ func TestATestThatIsLinkedIsInTheFileOfTheLink(t *testing.T) {
 			require.True(t, declared, "link in %s: %s is not in %s", file, m[1], m[2])
 		}
 	}
-	rest := link.ReplaceAllString(read(t, "safety.md"), "")
-	require.Empty(t, regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(rest, -1), "safety.md names tests without a link to their files")
+	for _, file := range []string{"safety.md", "safety/tests.md"} {
+		rest := link.ReplaceAllString(read(t, file), "")
+		require.Empty(t, regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(rest, -1), "%s names tests without a link to their files", file)
+	}
 }
