@@ -22,7 +22,7 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	here, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	for _, pattern := range []string{"benchmarks/*.md", "chaos/*.md", "safety/*.md", "tenures/*.md", "../*.md"} {
+	for _, pattern := range []string{"benchmarks/*.md", "chaos/*.md", "design/*.md", "safety/*.md", "tenures/*.md", "../*.md"} {
 		more, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, more)

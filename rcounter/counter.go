@@ -140,7 +140,7 @@ func (k *Counter) Incr(ctx context.Context) (int64, error) { return k.Add(ctx, 1
 func (k *Counter) Decr(ctx context.Context) (int64, error) { return k.Add(ctx, -1) }
 
 // Add adds d, any 64-bit integer, and returns the new value. One round trip, which calls on the counters of this client share
-// once four are under way: see "Shared calls" in the package comment.
+// once four are under way: see "Cost" in the package comment.
 //
 // If the sum would rise above Max or fall below Min, nothing is written: the error is ErrOutOfRange, and the value returned with
 // it is where the counter stands. A counter that is already beyond a bound (set by another program, or under other options) can

@@ -1,4 +1,4 @@
-// Package rcounter provides counters on Redis or Valkey. A Counter is a 64-bit integer with bounds, under one key, that all
+// Package rcounter provides counters on Redis or Valkey. A [Counter] is a 64-bit integer with bounds, under one key, that all
 // processes share. Use [Counter.AddOnce] where a number must be right after retries, and [Counter.Incr] where it may be off by one.
 //
 //	points := counters.Counter("points:ann", rcounter.CounterOptions{Min: rcounter.Bound(0)})
@@ -7,12 +7,13 @@
 //
 // Stocks (the first N users get a unit each), red packets and rate limiters have packages of their own below this one.
 //
-// # What is promised
+// # What is guaranteed
 //
 // A Counter never passes its bounds: beyond them nothing is written. Values are exact over all 64 bits. AddOnce counts once
-// for each id, whatever is lost, repeated, delayed or run twice on the way.
+// for each id, whatever is lost, repeated, delayed or run twice on the way; an id is remembered for CounterOptions.Remember at least, about twice
+// that at most.
 //
-// # What is not
+// # What is not guaranteed
 //
 //   - Failover. What the primary acknowledged and had not replicated is gone after a failover.
 //   - Eviction, FLUSHALL and DEL. A Counter whose key is gone starts again at Initial.
@@ -27,44 +28,13 @@
 // A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless it is set.
 // Within that time a request that surely did not run is sent again, and so are Get and AddOnce, which may run twice.
 //
-// # Protocol
-//
-// A Counter without options uses INCR, DECR, INCRBY and GET themselves. With options, one script checks the bounds and adds.
-// No value becomes a Lua number there, because Lua's numbers are doubles: INCRBY adds, and bounds are compared as decimal text.
-//
-// AddOnce writes each id beside the counter, in two hashes that alternate. New ids go into the later hash:
-//
-//	           Remember        Remember        Remember
-//	i0   |---- takes ids ----|-- only read --|---- takes ids ---
-//	i1                       |-- takes ids --|-- only read --|
-//	     ^ begun             ^ i0 is as old as an id must be remembered: i1 is emptied and takes over
-//
-// When the later hash is as old as an id must be remembered (CounterOptions.Remember), all ids in the other one are older. It is
-// then emptied and takes over. So an id is remembered for Remember at least, for about twice that at most, and needs no
-// expiry of its own, which hash fields have from Redis 7.4 on only. There are 64 pairs of hashes, by a checksum of the id, so
-// that the server never frees many ids at once.
-//
-// # Shared calls
-//
-// Where four and more calls of Add, Incr and Decr are under way in a client, those of one counter become one INCRBY of their sum, or one
-// script, and each caller is told its own value, as if the calls had run one after the other. In a Cluster that is so for each slot. Where
-// calls of a counter carry fewer than two requests on the average, the next 256 are sent alone. Each caller keeps its own patience: one that leaves a call that was sent gets ErrUnknownOutcome, and the others their values. A lost reply is
-// unknown to all in the call. A shared call carries the trace of its first caller.
-//
-// Cached reads go through the client-side cache of rueidis, where an entry lasts for as long as the caller that read it
-// wanted. The name of an entry is its command with all arguments. Therefore each maxStale reads a range of the value with an end
-// of its own, beyond all digits.
-//
-// # Keys
-//
-// P is Options.KeyPrefix.
-//
-//	P<name>            string  a decimal integer, as INCR and RAtomicLong keep it; no expiry unless CounterOptions.TTL
-//	rc:{P<name>}:i0.n  hash    ids of AddOnce, n from 0 to 63; rc:P<name>:i0.n if the name has braces
-//	rc:{P<name>}:i1.n  hash    the other one of each pair
-//
 // # Cost
 //
-// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. In a crowd it is a part of
-// one. Cached takes none while the value is cached.
+// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. Where four or more calls of Add, Incr and
+// Decr are under way in a client, those of one counter share a call, in a Cluster those of one slot. Each caller gets its own value, as if
+// the calls had run one after the other, and keeps its own patience: one that leaves a call that was sent gets ErrUnknownOutcome, and so do all after a lost
+// reply. A shared call carries the trace of its first caller. Where calls of a counter carry fewer than two requests on average, the next 256 are sent
+// alone. Cached takes no round trip while the value is cached.
+//
+// In the repository, docs/design.md has the keys and the protocol.
 package rcounter

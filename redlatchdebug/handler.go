@@ -15,8 +15,50 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// Handler returns the page of a client, to be mounted under any path: see the package comment. It is safe for concurrent use, and
+// Handler returns the page of a client, to be mounted under any path. It is safe for concurrent use, and
 // works on a closed client, too. It panics if red is nil.
+//
+// # The request
+//
+// GET and HEAD; all else is 405. Nothing can be changed through it. The parameters are
+//
+//	format=json   the same as JSON; html is the default
+//	name=order    only what has this in its name, or a limit's key, as it is written
+//	n=100         how many holds, waits and pending releases at most, 1 to 10,000; the oldest are shown. Defaults to 100
+//	server=no     do not ask the server
+//	refresh=5     the page loads itself again, 1 to 3600 s
+//
+// An unknown value is 400, with a text that names it.
+//
+// # JSON
+//
+// One object. Fields that are named here keep their names and meanings; others may come. What ends in _ms is a number of milliseconds,
+// with a fraction where it matters; null, or no such field: there is none.
+//
+//	at, process, open_ms, closed                 when, host:pid, since when, whether Close was called
+//	mode, nodes                                  standalone, sentinel or cluster; addresses
+//	waits, holds, pending_releases, limits       each {total, shown: [...]}: total is how many match, shown the first n of them
+//	  waits:   client, kind, name, waiting_ms, gives_up_ms, refused, before, ticket, permits, error
+//	  holds:   client, kind, name, owner, label, permits, handles, held_ms, safe_ms, lease_ms, renewed, confirmed_ms, failing,
+//	           max_hold_ms, forgotten
+//	  pending: client, name, given_up_ms
+//	  limits:  client, kind, name, key, units, burst, refused_ms, passes_ms
+//	policies                                     name, policy, last_ms
+//	server                                       answered, asked, error, objects, omitted
+//	  objects: client, kind, name, key, error, held, lease_left_ms, capacity, free, holders, waiters
+//	  holders: owner, label, process, here, lease_left_ms, count
+//	  waiters: owner, label, process, here, waiting_ms
+//	clients                                      client, closed, held, renewed, failing, waiting, calls, tracking, hand_overs,
+//	                                             heartbeat_ms, beaten_ms, missed, slept_ms, clock, options
+//	  clock:   ahead_ms, within_ms, age_ms, servers
+//	subscriptions                                channels, confirmed, connections
+//	errors                                       client, at, what, name, reason, error, count
+//
+// safe_ms is how long the holder may still act, as Hold.Until has it: what is left of the lease, or of the trust in heartbeats if that
+// is less. client is locks, elections, semaphores, counters, stocks, red_packets, limiters or hub. kind is the kind of the lock, as Fair, the
+// type in rsemaphore, or the algorithm of a limit. Of a limit capacity is what can pass at once after a pause, free what may pass now, and
+// lease_left_ms the time until all may. ahead_ms is how far the server's clock is ahead of this machine's; no lease depends on it. reason is that of
+// redlatch.Reason.
 func Handler(red *redlatch.Client) http.Handler {
 	if red == nil {
 		panic("redlatchdebug: Handler of a nil client")

@@ -42,8 +42,7 @@ type Options struct {
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
 	// Liveness sends heartbeats while the client holds locks, and takes the locks of crashed processes over long before
-	// their leases are over: about three Heartbeats after the crash. Holder and waiter both need it. See "Crashed holders"
-	// in the package comment. In return, a hold ends (ErrLost) if no heartbeat was confirmed for three Heartbeats, however
+	// their leases are over: about three Heartbeats after the crash. Holder and waiter both need it. In return, a hold ends (ErrLost) if no heartbeat was confirmed for three Heartbeats, however
 	// long its lease is. PollCap is then at most a Heartbeat.
 	//
 	// It costs one script call for each Heartbeat in which the client holds anything, however many locks that is; in a

@@ -32,8 +32,7 @@ type Options struct {
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
 	// Liveness sends heartbeats while the client holds permits that are renewed, and takes those of crashed processes over long before
-	// their leases are over: about three Heartbeats after the crash. Holder and waiter both need it. See "Crashed holders" in the package
-	// comment. In return a permit ends (ErrLost) if no heartbeat was confirmed for three Heartbeats, however long its lease is. Permits with
+	// their leases are over: about three Heartbeats after the crash. Holder and waiter both need it. In return a permit ends (ErrLost) if no heartbeat was confirmed for three Heartbeats, however long its lease is. Permits with
 	// a leaseTime of their own have no part in it. A barrier's party that crashes leaves after three Heartbeats, too. PollCap is then at
 	// most a Heartbeat.
 	//

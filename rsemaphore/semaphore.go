@@ -133,7 +133,7 @@ func (s *Semaphore) WithLabel(label string) *Semaphore {
 //   - The keys have no end, as Redisson makes them. An end that they have is removed. The keys of a semaphore that is not
 //     shared last as long as the longest lease in them; a Java client that acquires for longer would not prolong them.
 //
-// If somebody deletes the set of permits alone (see Keys of a Semaphore in the package comment), what was out is missing
+// If the set of permits alone is deleted from outside, what was out is missing
 // from the capacity, as in Redisson, until Resize or setPermits sets it again.
 //
 // All Go processes should call Shared for a semaphore that Java uses. A Semaphore without it leaves keys without an end as

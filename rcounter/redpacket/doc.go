@@ -6,16 +6,16 @@
 //	share, err := packet.Grab(ctx, "ann") // the same share however often she asks
 //	pay("ann", share.Cents)
 //
-// [Packet.Refund] gives back what nobody took, once. [Packet.Ledger] moves who took what into a database (Spec.Ledger). [Split] is the
+// [Packet.Refund] gives back what nobody took, once. [Packet.Ledger] moves the records of who took what into a database (Spec.Ledger). [Split] is the
 // draw alone, without a server.
 //
-// # What is promised
+// # What is guaranteed
 //
 // What was taken, what is left and what was refunded always add up to the total. A user who has a share gets the same answer
 // to every Grab until the packet's retention is over. A packet fails closed: if records or shares are missing on the
 // server, nobody gets anything more.
 //
-// # What is not
+// # What is not guaranteed
 //
 //   - Failover. A share that the primary acknowledged and had not replicated is gone after a failover, and another user can get
 //     it. Options.MinReplicas has shares confirmed by replicas first, which makes that less likely. Move money by entries
@@ -33,39 +33,10 @@
 // A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless it is set.
 // Within that time every verb is sent again until it is answered: all may run twice.
 //
-// # Protocol
-//
-//	          Send, one call for every 3,900 shares
-//	absent ------------> sending ------------> open -------> ended --------> refunded
-//	   ^                    |    the last part      OpenFor        Refund        |
-//	   |                    | broken off: 30 s                                   |
-//	   +--------------------+----------------------------------------------------+
-//	                                         Retain is over
-//
-// Send asks for the server's time, draws all shares and stores them; the part that completes them opens the packet. The first
-// part names a time of the server's after which it begins nothing. Without that, a copy that the network delivers late would
-// send again a packet that was opened and then lost with all that it had. A Grab is one script: is the packet there, are all
-// records there, what has this user, is it open, is a share left. The user's record comes before what is left: if it
-// came after, the user who took the last share and repeats the question would hear "sold out". The entries of the ledger are written before
-// all else, and there must be one for each share taken and one for the refund, less those that were moved: what happened without its
-// entry is noticed, and so is an entry of what did not happen. Each call has an id that is
-// written with the record, by which a second run of the script knows its own work.
-//
-// # Keys
-//
-// S is Options.KeyPrefix and the name of a packet, which may not contain braces.
-//
-//	rc:{S}:p   hash    the numbers of a Packet (packet.lua)
-//	rc:{S}:a   list    its shares that nobody has taken yet, in cents
-//	rc:{S}:g   hash    its records: user -> ordinal;cents;call
-//	rc:{S}:e   stream  its ledger, if it keeps one (packet.lua)
-//
-// The first expires when the retention is over. The others can be large, and a server stands still while it frees a large key that
-// expires. So they expire an hour later, and before that they are unlinked in the background, by the process that sent the
-// packet or by any call after the retention.
-//
 // # Cost
 //
 // Every verb is one round trip of one EVALSHA. Send takes one to ask for the server's time and one for every 3,900 shares, Shares
 // one for about 500 records. Grabs of one packet in a process share calls (Options.MaxBatch).
+//
+// In the repository, docs/design.md has the keys and the protocol.
 package redpacket
