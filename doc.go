@@ -36,13 +36,13 @@
 //
 //   - A call that waits for others lasts until its context ends, or its waitTime is over. Any other lasts one
 //     CallTimeout at most, or Options.RetryTimeout, if that is set.
-//   - What is held has a lease, which is renewed while the holder lives. Work runs under the context of the hold, which ends when the hold is
-//     lost: before another process can have it where the lease runs out, soon after where a key is deleted.
+//   - What is held has a lease, which is renewed while the holder lives. Work runs under the context of the hold, which ends when
+//     the hold is lost: before another process can have it where the lease runs out, soon after where a key is deleted.
 //   - Every script may run twice. A lost reply never counts anything twice. The few calls that cannot
 //     guarantee this are never retried; their comments say so.
-//   - The same error value stands for the same state in all packages. Contended (ErrNotAcquired): another owner has it. Lost (ErrLost, ErrMaxHold): the
-//     caller had it. Not run (ErrUnavailable): nothing changed. Unknown (ErrUnknownOutcome): the request was sent and no
-//     reply came. Sold out, over, taken before are answers, not errors.
+//   - The same error value stands for the same state in all packages. Contended (ErrNotAcquired): another owner has it. Lost
+//     (ErrLost, ErrMaxHold): the caller had it. Not run (ErrUnavailable): nothing changed. Unknown (ErrUnknownOutcome): the request
+//     was sent and no reply came. Sold out, over, taken before are answers, not errors.
 //   - Options are structs whose zero value is good. What cannot be used is refused before anything is sent, with field, value and bounds.
 //   - Making a Lock or a Counter sends nothing. All values are safe for concurrent use.
 //

@@ -2,7 +2,7 @@ package redlatch
 
 import "github.com/redlatch/redlatch/internal/errs"
 
-// Reason returns a short name for an error of any package of this module, also where it is wrapped or joined: a label for metrics.
+// Reason returns a short name for an error of any package of this module, even where it is wrapped or joined: a label for metrics.
 // The names do not change from release to release:
 //
 //   - "ok" for nil;
@@ -12,8 +12,8 @@ import "github.com/redlatch/redlatch/internal/errs"
 //   - "other" for all else, such as an error of the caller's own work.
 //
 // An error that is several of these has the name of the first in this order: lost, max_hold, canceled, any other error of this
-// module (the outermost), timeout. So a caller that left while it waited is "canceled", one whose time was over while somebody
-// else held the lock is "not_acquired", and work that returned its context's error because the lock was lost is "lost".
+// module (the outermost), timeout. So a caller that left while it waited is "canceled", one whose time was over while another owner
+// held the lock is "not_acquired", and work that returned its context's error because the lock was lost is "lost".
 func Reason(err error) string { return errs.Reason(err) }
 
 // Retryable reports whether the same call may succeed if it is made again, a while later, and does no harm then. It goes by the

@@ -30,10 +30,10 @@ type Options struct {
 	KeyPrefix string
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms; that of the hub to 5 s.
 	CallTimeout time.Duration
-	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
+	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not answer or refuses,
 	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
 	RetryTimeout time.Duration
-	// MinReplicas has grants and renewals confirmed by so many replicas within ReplicaTimeout. Defaults to 0: off.
+	// MinReplicas has grants and renewals confirmed by that many replicas within ReplicaTimeout. Defaults to 0: off.
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
@@ -167,7 +167,7 @@ func (c *Client) Limiters() *ratelimit.Client { return c.limiters }
 
 // Close closes all clients at the same time, and then the hub with its connections. Waiting calls end with ErrClosed, and the
 // contexts of what is held end. Close then waits until what is held is released and the server has confirmed all releases, until
-// ctx ends, or for 10 s if ctx has no end. What is left then stays taken until the end of its lease, and the error names it.
+// ctx ends, or for 10 s if ctx has no end. Anything still held then stays locked until its lease expires; the error lists it.
 // Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error {
 	err := c.closing.Close(ctx, c.close)

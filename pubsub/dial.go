@@ -34,7 +34,7 @@ const topologyRefresh = 5 * time.Second
 //     caching without DisableCache); or the server is older than Redis 7.0, or a sentinel though Sentinel.MasterSet is empty
 //     (InitAddress); or only one side speaks TLS (TLSConfig).
 //     The text names the field.
-//   - Any other error is the server's refusal of what o says, and its text tells which.
+//   - Any other error is the server's refusal of what o says, and its text says which.
 //
 // o.ConnLifetime is refused. When a connection's lifetime ends while a reply is awaited, rueidis sends the script again
 // unasked. Redlatch's scripts may run twice, but the second answer can be "lost" for an unlock that succeeded. o.ReplicaOnly

@@ -37,9 +37,10 @@
 //
 // # Which commands
 //
-// In a Cluster the commands are SSUBSCRIBE and SPUBLISH, on one connection for each node that serves a wanted channel. Everywhere else they are
-// SUBSCRIBE and PUBLISH, on one connection. Redisson chooses by the same rule. A channel on which Redisson publishes releases is subscribed to together
-// with a second one, redlatch_grant: and its name, by which scripts tell Redisson's listeners from ours; without the right to that one, alone.
+// In a Cluster the commands are SSUBSCRIBE and SPUBLISH, on one connection for each node that serves a wanted channel. Everywhere
+// else they are SUBSCRIBE and PUBLISH, on one connection. Redisson chooses by the same rule. A channel on which Redisson publishes
+// releases is subscribed to together with a second one, redlatch_grant: and its name, by which scripts tell Redisson's listeners
+// from ours; without the right to that one, alone.
 //
 // In the repository, docs/design.md has the protocol.
 package pubsub

@@ -6,7 +6,7 @@ var (
 	// ErrClosed is returned by calls on a closed hub or subscription, and by Next when either is closed while it waits.
 	ErrClosed = errs.ErrClosed
 	// ErrDenied: the server does not know the user (Username, Password), or the user lacks a right. The text says which right,
-	// as far as the server tells. Nothing was published or subscribed. Asking again does not help.
+	// as far as the server reports it. Nothing was published or subscribed. Asking again does not help.
 	ErrDenied = errs.ErrDenied
 	// ErrUnavailable: the server could not be asked, or it refused. Nothing was published or subscribed. The error wraps
 	// rueidis' own.

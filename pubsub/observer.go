@@ -5,7 +5,7 @@ import "strconv"
 // Observer is called with what happens to a hub's subscriptions, for metrics. It runs on the goroutine where that happens, mostly the
 // connection's reader, so it must return at once and call nothing that waits for the server, such as Subscribe. One event comes after the
 // other; a call of Subscribe returns after the event that it waits for. A panic in it is logged and otherwise ignored. It gets no context,
-// because no caller causes what it is told.
+// because no caller causes these events.
 type Observer func(e Event)
 
 // Event is something that happened to a hub's subscriptions. Its Kind says which fields are set.
@@ -21,7 +21,7 @@ type Event struct {
 	Err error
 }
 
-// EventKind is what an Event tells of.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds of events.
@@ -51,7 +51,7 @@ func (k EventKind) String() string {
 	return "EventKind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// And returns an Observer that tells o and then next, for example one for metrics and one for an alarm. If o panics, next is not told.
+// And returns an Observer that calls o and then next, for example one for metrics and one for an alarm. If o panics, next is not called.
 // Either may be nil.
 func (o Observer) And(next Observer) Observer {
 	switch {

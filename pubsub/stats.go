@@ -2,12 +2,12 @@ package pubsub
 
 // Stats are counts of one hub: what this process is subscribed to.
 type Stats struct {
-	Channels    int // channels that are wanted, with those that nobody needs any more and that stay for Options.Grace
+	Channels    int // channels that are wanted, with those no longer needed that stay for Options.Grace
 	Confirmed   int // channels of these whose subscription the server has confirmed, and that are up now
-	Connections int // connections for subscriptions, also those that are being made
+	Connections int // connections for subscriptions, including those that are being made
 }
 
-// Stats returns the counts of now. It asks nobody. Of a closed hub all are 0.
+// Stats returns the counts of now. It sends nothing. Of a closed hub all are 0.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.unlock()

@@ -29,7 +29,7 @@ const (
 //   - ErrUnknownOutcome: d may have been added or may still be added, once. Call again with the same id and d.
 //
 // A refused id, as by Add, is not remembered: it can be added later. Set, CompareAndSet and a counter
-// that expires and starts again leave the ids as they are. The ids are in keys beside the counter's own, which stays
+// that expires and starts again leave the ids as they are. The ids are in keys apart from the counter's own, which stays
 // a plain integer; each takes about 60 bytes and its own length. If those keys are lost (evicted, deleted, forgotten by a
 // failover), or the server's clock is set forward by as much, ids are forgotten early, and a call with one adds again. A request whose
 // caller gave up may still run: AddOnce with that id then says so.

@@ -13,7 +13,7 @@ import (
 // Cached returns the value from the client-side cache of rueidis: as it was at most maxStale ago, which is at least 1 ms. A
 // change is seen earlier, as soon as the server's message about it arrives, which takes milliseconds. No round trip
 // while the value is cached, one otherwise. Use it for numbers that are shown and read far more often than they change: the
-// server tells every process that reads a counter this way of every change.
+// server notifies every process that reads a counter this way of every change.
 //
 // Without client-side caching, and while the counter is missing, Cached is Get, with its errors. ErrInvalidOption says that maxStale is
 // too short, and nothing is sent.

@@ -292,10 +292,10 @@ func integer(s string) (int64, bool) {
 	return v, err == nil && strconv.FormatInt(v, 10) == s
 }
 
-// Set makes v the value, whatever the value was, also if it was a string that is no number. It keeps the expiry of an existing key, and
+// Set makes v the value, whatever the value was, even if it was a string that is not a number. It keeps the expiry of an existing key, and
 // gives one without an expiry TTL. If v is beyond Min or Max, nothing is sent, and the error is ErrOutOfRange. One round trip.
 //
-// Set is sent once: after ErrUnknownOutcome it may have run or may still run, also after a Set that followed it. Ids that AddOnce
+// Set is sent once: after ErrUnknownOutcome it may have run or may still run, even after a later Set. Ids that AddOnce
 // remembers stay.
 func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 	defer edge(&err)
@@ -316,7 +316,7 @@ func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 //     false after the first had answered true. If each value comes only once, as a version does, call Get: next or a later value says
 //     that it ran, and while it is old the same call may be made again.
 //
-// It compares values, and not whether anybody wrote meanwhile: a value that went away and came back is the same.
+// It compares values, and does not detect writes in between: a value that went away and came back is the same.
 func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (set bool, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused, k.within(next)); err != nil {

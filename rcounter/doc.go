@@ -9,9 +9,9 @@
 //
 // # What is guaranteed
 //
-// A Counter never passes its bounds: beyond them nothing is written. Values are exact over all 64 bits. AddOnce counts once
-// for each id, whatever is lost, repeated, delayed or run twice on the way; an id is remembered for CounterOptions.Remember at least, about twice
-// that at most.
+// A Counter never passes its bounds: beyond them nothing is written. Values are exact over all 64 bits. AddOnce counts once for each
+// id, whatever is lost, repeated, delayed or run twice on the way; an id is remembered for CounterOptions.Remember at least, about
+// twice that at most.
 //
 // # What is not guaranteed
 //
@@ -30,11 +30,12 @@
 //
 // # Cost
 //
-// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. Where four or more calls of Add, Incr and
-// Decr are under way in a client, those of one counter share a call, in a Cluster those of one slot. Each caller gets its own value, as if
-// the calls had run one after the other, and keeps its own patience: one that leaves a call that was sent gets ErrUnknownOutcome, and so do all after a lost
-// reply. A shared call carries the trace of its first caller. Where calls of a counter carry fewer than two requests on average, the next 256 are sent
-// alone. Cached takes no round trip while the value is cached.
+// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. Where four or more
+// calls of Add, Incr and Decr are under way in a client, those of one counter share a call, in a Cluster those of one slot. Each
+// caller gets its own value, as if the calls had run one after the other, and keeps its own patience: one that leaves a call that
+// was sent gets ErrUnknownOutcome, and so do all after a lost reply. A shared call carries the trace of its first caller. Where
+// calls of a counter carry fewer than two requests on average, the next 256 are sent alone. Cached takes no round trip while the
+// value is cached.
 //
 // In the repository, docs/design.md has the keys and the protocol.
 package rcounter

@@ -8,7 +8,7 @@ import (
 
 // The server refused: the counter stands where it stood.
 var (
-	// ErrOutOfRange: the counter would pass Min or Max. Add and AddOnce return its value beside the error.
+	// ErrOutOfRange: the counter would pass Min or Max. Add and AddOnce return its value with the error.
 	ErrOutOfRange = errs.ErrOutOfRange
 	// ErrOverflow: the counter would leave the 64-bit integers.
 	ErrOverflow = errs.ErrOverflow
@@ -17,7 +17,7 @@ var (
 	// string.
 	ErrWrongType = errs.ErrWrongType
 	// ErrDenied: the server does not know the user, or the user lacks a right. The text says which right and for which
-	// operation, as far as the server tells.
+	// operation, as far as the server reports it.
 	ErrDenied = errs.ErrDenied
 )
 

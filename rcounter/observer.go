@@ -13,7 +13,7 @@ import (
 // ctx is that of the call: it carries the caller's span, and may have ended.
 type Observer func(ctx context.Context, e Event)
 
-// Event is something that happened to a counter. Its Kind says which fields are set, beside Name.
+// Event is something that happened to a counter. Its Kind says which fields are set, besides Name.
 type Event struct {
 	Kind EventKind
 	// Name is the counter's, as the caller gave it.
@@ -24,11 +24,11 @@ type Event struct {
 	Err error
 }
 
-// EventKind is what an Event tells of.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // EventWritten: the server answered an Add, Incr, Decr, AddOnce, Set or CompareAndSet, or did not (Took, Err). What is refused before
-// anything is sent is no event.
+// anything is sent is not an event.
 const EventWritten EventKind = 1
 
 var eventNames = [...]string{EventWritten: "written"}
@@ -36,8 +36,8 @@ var eventNames = [...]string{EventWritten: "written"}
 // String is the kind in words: "written".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
-// told. Either may be nil.
+// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next is not
+// called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
 
 // write makes a call that writes, and tells of it. No clock is read for nobody.

@@ -12,7 +12,7 @@
 //	}
 //
 // [New] needs neither a Redis nor a port, and ends with the test. The test fails if it leaves a hold, a permit or a client.
-// Goroutines are not counted, because those of parallel tests cannot be told apart; a bubble of testing/synctest
+// Goroutines are not counted, because those of parallel tests cannot be distinguished; a bubble of testing/synctest
 // does not end while one is left.
 //
 // # What others do

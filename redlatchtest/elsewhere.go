@@ -26,7 +26,7 @@ const helpTime = 30 * time.Second
 type LockKind int
 
 const (
-	Reentrant LockKind = iota // Reentrant is also for NonReentrant and Spin locks.
+	Reentrant LockKind = iota // Reentrant covers NonReentrant and Spin locks.
 	Fenced                    // Fenced is a Fenced lock.
 	Fair                      // Fair is a Fair lock.
 	Plain                     // Plain is a Plain lock.
@@ -98,7 +98,7 @@ func (s *Server) lock(name string, kind ...LockKind) *rlock.Lock {
 	return nil
 }
 
-// TakeElsewhere has another process acquire so many permits of the semaphore of that name (with its KeyPrefix) and capacity, and
+// TakeElsewhere has another process acquire that many permits of the semaphore of that name (with its KeyPrefix) and capacity, and
 // hold them until release is called, or until the end of the test. They must be free: the test ends at once if they are not.
 func (s *Server) TakeElsewhere(name string, permits, capacity int) (release func()) {
 	s.t.Helper()
@@ -128,10 +128,10 @@ func (s *Server) holding(what, name string, release func(context.Context) error,
 	return do
 }
 
-// Lose takes the lock of that name (with its KeyPrefix) from its holders, or a semaphore's permits, whoever they are, as
-// [rlock.Lock.ForceUnlock] and [rsemaphore.Semaphore.ReleaseIDs] do. It is free then, and goes to whoever waits. The holder of a
-// lock is told by the server: its contexts end with ErrLost at once, or when it is 50 ms old. That of a permit finds out at its next
-// renewal, or by [rsemaphore.Permit.Extend]. The test ends at once if nobody holds it. Of a Multi, name a member.
+// Lose takes the lock of that name (with its KeyPrefix) from its holders, or a semaphore's permits, from all holders, as
+// [rlock.Lock.ForceUnlock] and [rsemaphore.Semaphore.ReleaseIDs] do. It is free then, and goes to the next waiter. The holder of a
+// lock is notified by the server: its contexts end with ErrLost at once, or when it is 50 ms old. That of a permit finds out at its
+// next renewal, or by [rsemaphore.Permit.Extend]. The test ends at once if it is not held. Of a Multi, name a member.
 func (s *Server) Lose(name string) {
 	s.t.Helper()
 	ctx, cancel := help()
@@ -166,9 +166,9 @@ func (s *Server) Lose(name string) {
 }
 
 // Expire has the leases of all holders of the lock of that name (with its KeyPrefix) run out on the server, or those of a
-// semaphore's permits, as if their processes had died or been cut off for so long. Nobody is told that it is free: waiters find
+// semaphore's permits, as if their processes had died or been cut off for that long. No waiter is notified that it is free: waiters find
 // out when they ask, a PollCap later at most. Holders that live learn of the loss as they do after Lose. The test ends at once
-// if nobody holds it.
+// if it is not held.
 //
 // For everything else that has an end on the server, such as a reservation, a sale or a latch, see [Server.Advance].
 func (s *Server) Expire(name string) {
@@ -260,7 +260,7 @@ func (s *Server) kind(name string) LockKind {
 }
 
 // SellOut has other processes take all that is left of the stock, or of the red packet, of that name (with its KeyPrefix). It must
-// be open, and stays open: whoever comes now is told that it is sold out. What reservations hold is theirs.
+// be open, and stays open: later callers get the answer that it is sold out. What reservations hold is theirs.
 func (s *Server) SellOut(name string) {
 	s.t.Helper()
 	ctx, cancel := help()

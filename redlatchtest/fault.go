@@ -77,7 +77,7 @@ type Injected struct {
 // Break has calls go wrong from now on, until the fault is used up or healed, or the test ends. Of several faults that a call
 // meets, the earliest strikes.
 //
-// A call that is told nothing useful is repeated until its ctx ends or its RetryTimeout is over, 5 s with the CallTimeout of
+// A call without a useful answer is repeated until its ctx ends or its RetryTimeout is over, 5 s with the CallTimeout of
 // [Server.Open]: give it a ctx that ends sooner, or run the test in a bubble of testing/synctest.
 func (s *Server) Break(f Fault) *Injected {
 	s.t.Helper()

@@ -146,7 +146,7 @@ func (s *Server) keep(o opened) {
 	s.opened = append(s.opened, o)
 }
 
-// Redis is the server behind, to look at keys and to change them. Holders are not told of what is changed through it at once, as
+// Redis is the server behind, to look at keys and to change them. Holders do not learn of what is changed through it at once, as
 // they are of all else, but find it out at their next renewal.
 func (s *Server) Redis() *miniredis.Miniredis { return s.m }
 

@@ -122,7 +122,7 @@ func (c *Client) millis(lease time.Duration) string {
 // used, every call on the lock returns ErrInvalidName.
 //
 // Waiting processes queue on the server and are handed the lock in their order. TryLock with a waitTime of 0 acquires the
-// lock only if it is free and nobody queues. The same is true of NonReentrant and Fenced.
+// lock only if it is free and the queue is empty. The same is true of NonReentrant and Fenced.
 func (c *Client) Reentrant(name string) *Lock {
 	return c.lock(name, reentrant)
 }

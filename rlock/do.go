@@ -26,22 +26,22 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error
 
 // DoOnce runs fn at most once in a period, over all processes that call DoOnce with this lock: a job of a schedule that several
 // machines have. ran is false, without an error, if another call runs its fn, or has begun less than period ago.
-// A ctx of a hold of this lock re-enters nothing: the lock is held.
+// DoOnce is not re-entrant: under a hold of the same lock it returns ran=false.
 //
-// It does not wait for another's fn. A call that has the lock and has not begun may give up, because its ctx ends, and then nobody
-// runs: so where the holder's lease does not show that its period has begun (it is longer than this lock's lease), DoOnce asks up to
+// It does not wait for another's fn. A call that has the lock and has not begun may give up, because its ctx ends, and then no call runs
+// fn: so where the holder's lease does not show that its period has begun (it is longer than this lock's lease), DoOnce asks up to
 // five times more, at intervals that add up to 62 ms or to five round trips, whichever is longer.
 //
-// The period begins when the lock is acquired, and counts whatever fn returns, also if it panics or takes longer. So a job that
-// failed is not run again in its period, nor is one whose process died while it ran: the server is told the period, and has confirmed
-// it, before fn runs. fn may find that its ctx has ended meanwhile.
+// The period begins when the lock is acquired, and lasts whatever fn returns, even if it panics or takes longer. So a job that
+// failed is not run again in its period, nor is one whose process died while it ran: the server has confirmed the period before fn
+// runs. fn may find that its ctx has ended meanwhile.
 //
 // For a job that is due at fixed times choose less than the time between two of them, by more than the machines' clocks and the
 // delays of their starts differ: with a period of a whole hour, an hourly job that began late would have its next run refused. At
 // least 1 ms, at most a hundred years; otherwise the error is ErrInvalidOption.
 //
 // If ran is true, the error is fn's, joined with that of [Hold.UnlockAfter]. After ErrLost the lock may be free before the period
-// is over, and another process may have run the job meanwhile. At most once holds as far as the lock does: see "What is not
+// is over, and another process may have run the job meanwhile. The job runs at most once under the same limits as the lock: see "What is not
 // guaranteed" in the package comment. If ran is false, it is that of a TryLock with a waitTime of 0 for another reason than
 // that the lock is held, or says why the server did not confirm the period: nothing was run then, and the lock is released.
 func (l *Lock) DoOnce(ctx context.Context, period time.Duration, fn func(ctx context.Context) error) (ran bool, err error) {

@@ -28,8 +28,8 @@
 //
 //   - A holder that stops at [Hold.Until], or when its hold's context ends, never overlaps another. That deadline is the
 //     monotonic time before the last confirmed request was sent, plus the lease, minus lease/200 + min(lease/10, 10ms).
-//   - A holder learns of a loss by its own clock, without the network, before the server gives the lock to anybody else.
-//   - Every script may run twice: a lost reply counts no hold twice and releases nobody else's.
+//   - A holder learns of a loss by its own clock, without the network, before the server gives the lock to another owner.
+//   - Every script may run twice: a lost reply counts no hold twice and releases no other owner's.
 //   - A call that fails holds nothing. What a request without a reply may have acquired is released in the background.
 //   - A lost message delays a waiter by Options.PollCap at most.
 //   - A crashed process's lock is free after Options.WatchdogTimeout at most; with Options.Liveness in both clients a waiter
@@ -37,10 +37,10 @@
 //
 // # What is not guaranteed
 //
-// Two owners may act at once, until the first one's next renewal or deadline, after a failover to a replica that lacked the write, a forward
-// step of the server's clock, FLUSHALL, DEL, [Lock.ForceUnlock], eviction or a restart without data, and when a process is paused
-// or its machine suspended for longer than the lease. Where that matters the resource itself must refuse the late act, by a fencing token
-// or a unique index.
+// Two owners may act at once, until the first one's next renewal or deadline, after a failover to a replica that lacked the write, a
+// forward step of the server's clock, FLUSHALL, DEL, [Lock.ForceUnlock], eviction or a restart without data, and when a process is
+// paused or its machine suspended for longer than the lease. Where that matters the resource itself must refuse the late act, by a
+// fencing token or a unique index.
 //
 // # Contexts
 //

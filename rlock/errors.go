@@ -7,17 +7,17 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Errors fall into three families, which need different answers. Contended (ErrNotAcquired): somebody else holds the lock. Lost
+// Errors fall into three families, which need different answers. Contended (ErrNotAcquired): another owner holds the lock. Lost
 // (ErrLost, ErrMaxHold): the caller held it and holds it no longer. Unknown (ErrUnknownOutcome): a request was sent and its
 // reply was not seen. Compare with errors.Is.
 var (
-	// ErrNotAcquired is returned if somebody else held the lock for as long as the caller was willing to wait. Nothing is
+	// ErrNotAcquired is returned if another owner held the lock for as long as the caller was willing to wait. Nothing is
 	// held; try later. If ctx ended, the error is joined with ctx's error and cause, even if nothing was known of a holder
 	// by then, or a request was under way: what that may still take is released in the background, and nothing is left for the caller
 	// to do. A handler checks for context.Canceled first. errors.As gives a *NotAcquiredError.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrLost says that a hold ended without being released. Its lease ran out, or its key was deleted, evicted or taken
-	// over. Somebody else may hold the lock. Stop, and have the resource refuse what was under way (fencing). If the server
+	// over. Another owner may hold the lock. Stop, and have the resource refuse what was under way (fencing). If the server
 	// said that the key now holds something else, the error is joined with ErrWrongType, whichever call finds that out.
 	ErrLost = errs.ErrLost
 	// ErrReleased is the cause of a hold's contexts after Unlock, and the error of calls on a released hold.
@@ -29,11 +29,11 @@ var (
 	// It wraps rueidis' error.
 	ErrUnavailable = errs.ErrUnavailable
 	// ErrUnknownOutcome is returned if a request was sent and its reply was not seen within Options.CallTimeout, or its connection
-	// broke; of an Unlock or Extend also if ctx ended before the reply came. What an acquisition may have taken is released in the
+	// broke; and by Unlock and Extend if ctx ended before the reply came. What an acquisition may have taken is released in the
 	// background. A release goes on in the background until it is confirmed or the lease is over.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
-	// ErrDenied is returned if the server does not know the user, or the user lacks a right. The text names the right, as
-	// far as the server tells, and the operation. No call waits, because waiting does not help. Nothing is acquired: what a
+	// ErrDenied is returned if the server does not know the user, or the user lacks a right. The text names the right, as far as the server reports
+	// it, and the operation. No call waits, because waiting does not help. Nothing is acquired: what a
 	// script did before the refused command is released, as far as the rights go. A hold whose renewals are denied lasts
 	// until Hold.Until, and ends with ErrLost unless the right is back by then. A hold whose release is denied has ended
 	// here, and its lock stays taken until the end of its lease.
@@ -47,18 +47,18 @@ var (
 	// ErrClosed is returned after the client, or its hub, was closed.
 	ErrClosed = errs.ErrClosed
 	// ErrInvalidName refuses a name that is empty, longer than 64 KiB with its prefix, not UTF-8, or that has a NUL byte, or
-	// braces that would spread one lock over two Cluster slots; and one that is, with its prefix, a key that another object has beside
-	// its own, such as "redlatch_queue:{x}", the queue of the lock "x". Nothing was sent.
+	// braces that would spread one lock over two Cluster slots; and one that is, with its prefix, a key that another object has next to its
+	// own, such as "redlatch_queue:{x}", the queue of the lock "x". Nothing was sent.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption refuses an option or argument. The text names it, its value and its bounds. Nothing was sent.
 	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrWrongType is returned if the key, or one beside it, holds something that is not of a lock of this kind: another type, or a
+	// ErrWrongType is returned if the key, or one that belongs to it, does not hold a lock of this kind: another type, or a
 	// value that no program of this library or of Redisson writes. Nothing was changed. A hold whose key was overwritten is lost:
 	// its error is ErrLost, too. (TestHostileValuesOfLocksAreErrWrongType)
 	ErrWrongType = errs.ErrWrongType
 )
 
-// NotAcquiredError is the error of an acquisition that ended without the lock. It says what the last answer told about the
+// NotAcquiredError is the error of an acquisition that ended without the lock. It says what the last answer said about the
 // holder.
 type NotAcquiredError struct {
 	Name string // of the lock, or of the member of a Multi that was held
@@ -72,7 +72,7 @@ type NotAcquiredError struct {
 	// [Hold.Context] to re-enter it; waiting for it would never end. Of a read-write lock only the writer counts.
 	Ours bool
 	// Foreign says that the holder is not an owner of this library: Redisson holds the lock, or the key belongs to another
-	// program. NoEnd says that the lock has no end, because somebody removed it or made the key by hand. Waiting for such a
+	// program. NoEnd says that the lock has no end, because it was removed, or the key was made, by hand. Waiting for such a
 	// lock may never end; [Lock.ForceUnlock] takes it. A lock of Redisson's always has an end, so if both are true, check
 	// whether two programs use one name. Both are as in the last answer to this call, and false if it did not ask. Foreign is false for
 	// Fair and ReadWrite locks.

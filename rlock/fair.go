@@ -60,15 +60,15 @@ var fair = &kind{
 // layout and the queue of Redisson's RFairLock, and shares them with it. The order is that in which the server saw the
 // waiters' first requests. A waiter that has not asked for three PollCaps (of 10 s at most) counts as dead. The dead are
 // passed over at once, however many there are; a waiter that is alive after all queues again. TryLock with a waitTime of 0
-// acquires the lock only if it is free and nobody queues.
+// acquires the lock only if it is free and the queue is empty.
 //
 // A waiter whose deadline or waitTime is over before the lock could reach it is passed over. Where callers give up, those of one process
 // ask a few at a time, first come first, and only then stand in line.
 //
-// A release makes the first in line the holder in the same call, and tells its process. Two kinds of waiters cannot be handed the
-// lock: Redisson's, and those of a process that may not subscribe. If one of them is the first, it is told that the lock is
-// free, and nobody else gets the lock until it has asked, or counts as dead. A process whose connections are gone counts as
-// dead after half of that time.
+// A release makes the first in line the holder in the same call, and notifies its process. Two kinds of waiters cannot be handed the
+// lock: Redisson's, and those of a process that may not subscribe. If one of them is the first, it is notified that the lock is
+// free, and no other waiter gets the lock until it has asked, or counts as dead. A process whose connections are gone counts as dead
+// after half of that time.
 //
 // Each waiter asks for itself, every PollCap. So a Fair lock with many waiters costs more than a Reentrant one, which serves
 // processes in their order, too. Use only one of the two for a name: they exclude each other, but do not wake each other's

@@ -81,9 +81,9 @@ func (x *Hold) Name() string {
 	return x.h.Holding.Lease.Name
 }
 
-// Owner returns the owner as the server knows it. A re-entry has the owner of the hold that it re-enters. Callers of one process that follow
-// each other may hold the lock as one owner; the owner of a hold for which Owner was called while it lasted is no other's. Called for the
-// first time when the hold is over, Owner returns one that never held anything.
+// Owner returns the owner as the server knows it. A re-entry has the owner of the hold that it re-enters. Callers of one process
+// that follow each other may hold the lock as one owner; the owner of a hold for which Owner was called while it lasted is used by
+// no other caller. Called for the first time when the hold is over, Owner returns one that never held anything.
 func (x *Hold) Owner() Owner {
 	if x.parts != nil {
 		return x.parts.owners()
@@ -105,10 +105,10 @@ func (x *Hold) Token() (token int64, ok bool) {
 }
 
 // Until returns the instant, on this process's monotonic clock, until which it is safe to act. Every confirmed renewal moves
-// it on. It moves back if the server says that somebody has shortened the lease. After the hold is over it has no meaning.
+// it on. It moves back if the server reports that the lease was shortened. After the hold is over it has no meaning.
 //
 // A lock that was handed over has a short lease at first: the greatest of four PollCaps of at most 10 s, four CallTimeouts,
-// and a second. After a third of that it is raised to the full lease, also to that of WithLease.
+// and a second. After a third of that it is raised to the full lease, or to that of WithLease.
 func (x *Hold) Until() time.Time {
 	if x.parts != nil {
 		return x.parts.until()
@@ -129,14 +129,14 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return x.h.Extend(ctx, d)
 }
 
-// Unlock ends the hold and releases the lock, unless other holds of the same owner last: then it asks nobody. It may be called
+// Unlock ends the hold and releases the lock, unless other holds of the same owner last: then it sends nothing. It may be called
 // from any goroutine, and with a ctx that has ended: the release then has a second. A ctx that comes from this hold's
 // Context, which Unlock ends, has a second, too.
 //
-// nil: the lock was released, and the server has confirmed it; or other holds of its owner last, or another caller of this process has it
-// next, without a word to the server, and by this process's clock it was held until then. ErrLost: the hold was over before, and somebody else may have
-// held the lock since. ErrUnavailable or ErrUnknownOutcome: the release was not confirmed while ctx lasted; it goes on in
-// the background until the lease is over. Any other refusal of the server, such as ErrDenied, is returned at once, and the
+// nil: the lock was released, and the server has confirmed it; or other holds of its owner last, or another caller of this process
+// has it next, without a request, and by this process's clock it was held until then. ErrLost: the hold was over before, and another
+// owner may have held the lock since. ErrUnavailable or ErrUnknownOutcome: the release was not confirmed while ctx lasted; it goes
+// on in the background until the lease is over. Any other refusal of the server, such as ErrDenied, is returned at once, and the
 // release goes on likewise.
 //
 // In every case the hold's contexts have ended and it is renewed no more. Later calls return the first one's result.
@@ -152,8 +152,8 @@ func (x *Hold) Unlock(ctx context.Context) error {
 // however early the work is done. So a job that takes a moment is not run again by a machine that comes a little later, or
 // whose clock is behind (ShedLock's lockAtLeastFor). If d is over, UnlockAfter is Unlock.
 //
-// Otherwise the hold ends, and the server ends the lock when d is over, even if the process exits. Waiters are told
-// now, and ask when it is due. The result is Unlock's: nil says that the server has confirmed it. After
+// Otherwise the hold ends, and the server ends the lock when d is over, even if the process exits. Waiters are notified now, and ask when it is
+// due. The result is Unlock's: nil says that the server has confirmed it. After
 // ErrUnavailable or ErrUnknownOutcome the lock stays taken for d or for the lease that it had; the call goes on in the
 // background. If one owner has several holds, the longest d counts, from the last Unlock on.
 //

@@ -15,14 +15,14 @@ import (
 // State is what the server knew of a lock at one moment.
 type State struct {
 	Name   string
-	Locked bool // somebody holds it
-	// Mode of a read-write lock is "read" or "write". It is "" if nobody holds the lock, and for other kinds.
+	Locked bool // it is held
+	// Mode of a read-write lock is "read" or "write". It is "" if the lock is free, and for other kinds.
 	Mode string
-	// Lease is how long the lock stays taken if nobody renews it. It is negative if the lock has no end.
+	// Lease is how long the lock stays taken unless it is renewed. It is negative if the lock has no end.
 	Lease   time.Duration
 	Holders []Holder
 	// Waiters are those that queue on the server, first come first. A Reentrant lock and its like, and a Plain one, have one for each process.
-	// A Fair lock has all, also Redisson's. A read-write lock has one for each process that waits to read, one for each that
+	// A Fair lock has all, including Redisson's. A read-write lock has one for each process that waits to read, one for each that
 	// waits to write, and each reader with a lease or label of its own. Other waiters only listen, and are not known.
 	Waiters []Waiter
 	// Token is the last fencing token that was given out; 0 if there was none, or it is forgotten.
@@ -49,7 +49,7 @@ type Holder struct {
 type Waiter struct {
 	Owner   Owner
 	Process string // as that of a Holder: it is known only if the process holds something
-	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair, and the first of a Plain lock once it was told).
+	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair, and the first of a Plain lock once it was notified).
 	Waiting time.Duration
 	// Write says that the waiter wants to be the writer of a read-write lock.
 	Write bool
@@ -128,7 +128,7 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 	}
 }
 
-// IsLocked reports whether anybody holds the lock; of a side of a read-write lock, whether anybody holds that side.
+// IsLocked reports whether the lock is held; of a side of a read-write lock, whether that side is held.
 //
 // Like all calls that only ask, it tries until it is answered, ctx ends or Options.RetryTimeout is over. The error is
 // ErrUnavailable, ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrWrongType, ErrDenied, or another

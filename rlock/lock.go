@@ -44,7 +44,7 @@ const noEnd time.Duration = -1
 // Name returns the lock's name, without Options.KeyPrefix.
 func (l *Lock) Name() string { return l.form.Name() }
 
-// WithWait returns the same lock, whose Lock and Do wait at most d for somebody else's hold; 0: they ask once. Without it
+// WithWait returns the same lock, whose Lock and Do wait at most d for another owner's hold; 0: they ask once. Without it
 // only ctx bounds the waiting. If d is negative, every call on the result returns ErrInvalidOption.
 func (l *Lock) WithWait(d time.Duration) *Lock {
 	t := l.terms
@@ -86,7 +86,7 @@ func (l *Lock) with(t terms, bad error) *Lock {
 //
 // On failure this call holds nothing. The error is one of:
 //
-//   - ErrNotAcquired: somebody else held the lock, or ctx ended. If ctx ended, it is joined with ctx's error and cause.
+//   - ErrNotAcquired: another owner held the lock, or ctx ended. If ctx ended, it is joined with ctx's error and cause.
 //   - ErrUnavailable or ErrUnknownOutcome: the server could not be asked. The call tries again for as long as it may
 //     wait.
 //   - ErrLost: ctx carries an owner whose hold is over.
@@ -97,12 +97,12 @@ func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 	return l.acquire(ctx, l.terms)
 }
 
-// TryLock acquires the lock like Lock, with its own times. It waits at most waitTime for somebody else's hold (0: it asks
+// TryLock acquires the lock like Lock, with its own times. It waits at most waitTime for another owner's hold (0: it asks
 // once), and holds the lock for leaseTime (0: until Unlock, renewed). The first request itself is bounded by
 // Options.CallTimeout, so if a server does not answer, the call can last that long.
 //
 // With a waitTime of 0 the call does not queue, but it does not overtake waiters that queue on the server: it acquires a
-// Reentrant, NonReentrant, Fenced, Spin, Fair or ReadWrite lock only if nobody queues. It may overtake waiters that are in no queue,
+// Reentrant, NonReentrant, Fenced, Spin, Fair or ReadWrite lock only if the queue is empty. It may overtake waiters that are in no queue,
 // however long they have waited:
 //
 //   - all waiters of a Plain lock;

@@ -30,7 +30,7 @@ import (
 // caller's.
 //
 //   - Lock and TryLock: on failure nothing is held. What a server does not confirm in time is released in the
-//     background, which Close waits for. A *NotAcquiredError names the member that somebody else held. With a waitTime
+//     background, which Close waits for. A *NotAcquiredError names the member that another owner held. With a waitTime
 //     of 0 each member is asked once, until the first that is held.
 //   - Err, Done and Context of the Hold end when any member is lost, with that reason. The others stay held, and
 //     renewed, until Unlock, because nothing releases a lock under running work.
@@ -38,7 +38,7 @@ import (
 //     are joined. UnlockAfter counts from when all members were held.
 //   - Owner is the members' owners, joined by commas; pass it to [Lock.WithOwner] of the same Multi. Token is that of
 //     the Fenced member, if there is exactly one.
-//   - IsLocked reports whether somebody holds one or more members. The Lease of its State is the
+//   - IsLocked reports whether one or more members are held. The Lease of its State is the
 //     time until all are free. ForceUnlock takes all of them from their holders.
 //
 // A lock that is given twice counts once. Multi returns ErrInvalidOption for two kinds, or both sides of a ReadWrite lock,
@@ -236,7 +236,7 @@ type together struct {
 	sent       time.Time
 	unanswered time.Time // see acquisition
 	unsure     bool      // some attempt may have run that is not answered for
-	blocked    *single   // that somebody else held when last asked
+	blocked    *single   // that another owner held when last asked
 
 	contexts []context.Context // of the members' acquisitions, for the observer
 }

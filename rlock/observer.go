@@ -12,8 +12,8 @@ import (
 // which may be the watchdog's, so it must return at once. It may call the client. A panic in it is logged and otherwise ignored. It must
 // be safe for concurrent use.
 //
-// ctx is that of the call in question: it has the caller's span, and may have ended. EventRenewed and EventEnded happen while nobody
-// calls; they get the values of the acquisition's context, without its end. EventTakenOver gets a context without values and without an end.
+// ctx is that of the call in question: it has the caller's span, and may have ended. EventRenewed and EventEnded happen outside of any
+// call; they get the values of the acquisition's context, without its end. EventTakenOver gets a context without values and without an end.
 //
 // What an Observer returns matters for the events that begin a call, EventAcquiring and EventReleasing: it is the context under which the
 // call goes on. The call's requests, and its later events, have its values. So a span that begins with EventAcquiring is the parent of the
@@ -22,7 +22,7 @@ import (
 // values of the first.
 type Observer func(ctx context.Context, e Event) context.Context
 
-// Event is something that happened to a lock. Its Kind says which fields are set, beside Name.
+// Event is something that happened to a lock. Its Kind says which fields are set, besides Name.
 type Event struct {
 	Kind EventKind
 	// Name is the lock's, as the caller gave it.
@@ -42,7 +42,7 @@ type Event struct {
 	Acquisition context.Context
 }
 
-// EventKind is what an Event tells of.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds of events.
@@ -61,7 +61,7 @@ const (
 	// EventNotAcquired: an acquisition ended without the lock (Waited, Err).
 	EventNotAcquired
 	// EventReleasing: Unlock begins, and nothing was sent yet (Acquisition). One EventReleased follows, with the context that the Observer
-	// returns. Later calls of Unlock have the result of the first, and are no events.
+	// returns. Later calls of Unlock have the result of the first, and are not events.
 	EventReleasing
 	// EventReleased: Unlock has ended (Held, Err).
 	EventReleased
@@ -81,8 +81,8 @@ var eventNames = [...]string{EventAcquiring: "acquiring", EventWaiting: "waiting
 // String is the kind in words, such as "not acquired".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. next gets the context that o
-// returned. If o panics, next is not told. Either may be nil.
+// And returns an Observer that calls o and then next, for example one for metrics and one for traces. next gets the context that o
+// returned. If o panics, next is not called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Chain(o, next) }
 
 // failures are what the debug page calls what went wrong.

@@ -220,7 +220,7 @@ func (x *holdContext) Value(key any) any {
 	return x.Context.Value(key)
 }
 
-// Detach returns ctx without the owners that it carries. An acquisition under it is nobody's re-entry: it waits for the
+// Detach returns ctx without the owners that it carries. An acquisition under it re-enters nothing: it waits for the
 // locks that its starter holds. It ends when ctx ends; add context.WithoutCancel for work that must outlive the hold.
 func Detach(ctx context.Context) context.Context { return detached{ctx} }
 

@@ -62,26 +62,27 @@ func plainLine(key string) string {
 	return keyname.Prefix("redlatch_queue", keyname.Suffix(key, "plain"))
 }
 
-// Plain describes the mutex of the Redis documentation: one string key, set with NX and PX to a value that nobody else uses.
+// Plain describes the mutex of the Redis documentation: one string key, set with NX and PX to a unique value.
 // Only the owner of that value deletes or prolongs it. A Plain lock excludes every program that follows the pattern on the
 // same key. It excludes no other kind of lock of this package: those are hashes, and the call returns ErrWrongType.
 //
 // It cannot be re-entered (ErrReentry). Waiters of one process stand in line, and so do the processes of this library that wait, on
-// the server beside the lock. A release deletes the key and tells the first process in line, which asks. The lock is not handed
-// from process to process as other kinds are: it would never be free for the other programs, which only poll. For the same reason the callers
-// of one process follow each other without a call for two round trips only, about as long as the lock is free afterwards. So
+// the server next to the lock. A release deletes the key and notifies the first process in line, which asks. The lock is not handed
+// from process to process as other kinds are: it would never be free for the other programs, which only poll. For the same reason
+// the callers of one process follow each other without a call for two round trips only, about as long as the lock is free
+// afterwards. So
 //
 //   - an acquisition takes 3 calls and one message at most, however many processes wait;
-//   - the free lock is left to the first in line for two round trips, at least 5 ms and at most 200 ms. Nobody else of this library
-//     gets it meanwhile, so that no process starves; a TryLock with a waitTime of 0 fails. If the first in line does not come, because
-//     its process is stopped or the message was lost, whoever asks next gets the lock, and the one after it in line is told. If nobody
-//     asks, because all waiters sleep, the lock is idle for a PollCap at most;
-//   - the order is not exact. Other programs take the lock whenever they find it free. Who was told keeps its place;
-//   - releases of other programs tell nobody: waiters learn of them within Options.PollCap;
+//   - the free lock is left to the first in line for two round trips, at least 5 ms and at most 200 ms. No other caller of this
+//     library gets it meanwhile, so that no process starves; a TryLock with a waitTime of 0 fails. If the first in line does not
+//     come, because its process is stopped or the message was lost, the next to ask gets the lock, and the one after it in line is
+//     notified. If none asks, because all waiters sleep, the lock is idle for a PollCap at most;
+//   - the order is not exact. Other programs take the lock whenever they find it free. A notified process keeps its place;
+//   - releases of other programs notify no waiter: waiters learn of them within Options.PollCap;
 //   - a process that may not subscribe is not in line, and polls.
 //
 // While the lock's slot is being migrated there is no line. A release is a message to each process that waits, and these draw whose
-// turn it is to ask, also the one that has released if it acquires again. A free lock is idle for 128 round trips at most then.
+// turn it is to ask, including the one that has released if it acquires again. A free lock is idle for 128 round trips at most then.
 //
 // Names longer than Options.HashOver are hashed.
 func (c *Client) Plain(name string) *Lock {

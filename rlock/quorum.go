@@ -38,7 +38,7 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 //     votes are given back. A vote that comes later joins the hold. A waiter asks again when members are released, when its turn
 //     has come, which it draws, after a random pause that grows while votes are split, and every PollCap. A Quorum that is
 //     free and waited for is idle for 128 rounds of calls at most, if releases are heard.
-//   - There is no order among processes, and nobody is handed the lock. The servers share no queue, and each sees the waiters in
+//   - There is no order among processes, and the lock is not handed over. The servers share no queue, and each sees the waiters in
 //     another order: handed over one by one, the votes of one release would go to several waiters, none of which has a
 //     majority. So each release wakes every process that waits, at each server: one message each, and a few calls altogether.
 //   - The hold lasts while a majority of its members last, each renewed on its own. Until is the instant up to which a

@@ -126,16 +126,17 @@ func (l *single) readKeys(owner string) []string {
 // hold returns ErrReentry at once, because it would wait for itself. Release the read hold first, and check again what was
 // read.
 //
-// Every reader has a lease of its own, in the server's time. A reader that dies keeps writers out until its own lease is
-// over, whatever other readers do. Readers of one process that are renewed (no WithLease, no WithLabel, no Options.MaxHold) share
-// one hold on the server: they have the same Owner and the same Until, are lost together, and count as one holder. The lock is released when the last of them unlocks; the Unlock of another one asks nobody and returns nil.
-// A re-entry of such a hold asks nobody, either.
+// Every reader has a lease of its own, in the server's time. A reader that dies keeps writers out until its own lease is over,
+// whatever other readers do. Readers of one process that are renewed (no WithLease, no WithLabel, no Options.MaxHold) share one hold
+// on the server: they have the same Owner and the same Until, are lost together, and count as one holder. The lock is released when
+// the last of them unlocks; the Unlock of another one sends nothing and returns nil. Nor does a re-entry of
+// such a hold send anything.
 //
 // Waiters of all processes queue on the server and are handed the lock: readers and writers in turn. When the last reader leaves,
 // the first writer is next; writers are served in their order, one of each process in turn. When a writer leaves, the next one is,
 // unless writers have had the lock for as long as the readers before them, for 200 ms, or 16 times in a row. Then all waiting readers
 // are next, together. So a reader waits for one such phase of writers at most, and a writer for one phase of reading. New readers do
-// not pass a waiting writer, but for those that share a hold of their process within 10 ms of its last look.
+// not pass a waiting writer, except those that share a hold of their process within 10 ms of its last look.
 //
 // So a goroutine that reads, and reads again, must do so under a context of its hold: otherwise a writer may come in between, and it
 // waits for itself. The same is true of a reader that waits for another one.
@@ -143,7 +144,7 @@ func (l *single) readKeys(owner string) []string {
 // A reader that hangs keeps writers out, and these would keep out other readers. Therefore, when the first writer has waited for one
 // Options.PollCap (of 10 s at most), then for two, four and so on, the waiting readers are let in once each.
 //
-// A waiter that is told of nothing, because messages are lost or it may not subscribe, asks every PollCap. One that may not
+// A waiter that gets no messages, because they are lost or it may not subscribe, asks every PollCap. One that may not
 // subscribe is in no queue, and while others queue it may wait for as long as they do. There is no queue while the lock's
 // slot is being migrated: then waiters race, and a read waits until the slot has moved.
 // Redisson's clients are in no queue: see docs/redisson.md.
@@ -155,10 +156,10 @@ func (c *Client) ReadWrite(name string) *ReadWriteLock {
 	return &ReadWriteLock{c.lock(name, rwRead), c.lock(name, rwWrite)}
 }
 
-// Read returns the side that any number of owners can hold at the same time, while nobody else holds the other side.
+// Read returns the side that any number of owners can hold at the same time, while no other owner holds the other side.
 func (x *ReadWriteLock) Read() *Lock { return x.read }
 
-// Write returns the side that one owner holds at a time, while nobody else holds either side.
+// Write returns the side that one owner holds at a time, while no other owner holds either side.
 func (x *ReadWriteLock) Write() *Lock { return x.write }
 
 // field is what the server has of an owner.

@@ -10,8 +10,8 @@ import (
 
 // Spin describes a lock whose waiters poll, and neither publish nor subscribe. It is for servers that forbid channels, and
 // for locks that are held for a moment only. For all others it is the Reentrant lock of that name (Redisson's RSpinLock): its
-// release wakes their waiters where it may publish. Those waiters come first: a Spin waiter acquires only when nobody
-// queues.
+// release wakes their waiters where it may publish. Those waiters come first: a Spin waiter acquires only when the queue is
+// empty.
 //
 // A waiter sleeps between its tries: shortest at first, then twice as long after every try, up to longest. From each sleep a
 // random part of up to a half is taken off, so that waiters that began together do not stay together. Both are at least

@@ -26,11 +26,11 @@ const (
 // is an immutable description, safe for concurrent use, and costs nothing until used. Redisson has no such barrier; the key is
 // ours ({name}:barrier, or name:barrier where the name has braces).
 //
-// A party is one call of Await. It has a lease, which is renewed while it waits. If its process dies, or its context ends,
-// before all have arrived, the generation is broken: all that have arrived get ErrBrokenBarrier, at the latest when the lease
-// of the dead one is over (Options.WatchdogTimeout, or three Heartbeats with Options.Liveness) by the server's clock. Parties that have not arrived yet are not told:
-// they arrive in the next generation, with those that come back. So parties that call Await again are together again without
-// anybody's help. A party that must know whether it missed a generation looks at Arrival.Generation.
+// A party is one call of Await. It has a lease, which is renewed while it waits. If its process dies, or its context ends, before
+// all have arrived, the generation is broken: all that have arrived get ErrBrokenBarrier, at the latest when the lease of the dead
+// one is over (Options.WatchdogTimeout, or three Heartbeats with Options.Liveness) by the server's clock. Parties that have not
+// arrived yet learn nothing of it: they arrive in the next generation, with those that come back. So parties that call Await again
+// are together again by themselves. A party that must know whether it missed a generation looks at Arrival.Generation.
 //
 // Everything before Await in any party happens before everything after it in all others of that generation: no party
 // goes on before all have arrived, and none is in two generations at a time.
@@ -40,7 +40,7 @@ type CyclicBarrier struct {
 	action  func(context.Context) error
 }
 
-// CyclicBarrier describes the barrier of that name for so many parties, 1 to 10,000. Nothing is sent. A name or
+// CyclicBarrier describes the barrier of that name for that many parties, 1 to 10,000. Nothing is sent. A name or
 // number that cannot be used is reported by every call on it. All that arrive in one generation must say the same
 // number (ErrCapacityMismatch); the next generation may have another.
 func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
@@ -56,7 +56,7 @@ func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
 // The others wait for it, as long as it takes; the last party's lease is renewed meanwhile. The generation trips once
 // the action has returned nil and the server has confirmed that. It breaks if the action fails or panics (the error,
 // or panic, comes out of the last party's Await), if the last party dies in it or is cut off (when its lease is over),
-// or if another party leaves or dies before it is through: then the action has run, wholly or in part, and nobody goes
+// or if another party leaves or dies before it is through: then the action has run, wholly or in part, and no party goes
 // on. So an action that must not be repeated needs a mark of its own.
 //
 // The action's ctx is that of the last party's Await, and ends, too, when that party's lease is lost, the Client is closed,

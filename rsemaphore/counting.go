@@ -24,15 +24,15 @@ const maxPermits = math.MaxInt32
 // itself, and nothing else. It is an immutable description, safe for concurrent use, and costs nothing until used.
 //
 // Its permits are anonymous. The server does not know which process has one. Any process may release what it never acquired,
-// which raises the count. A process that dies takes its permits with it, until somebody adds as many by hand: Options.Liveness
-// knows nothing of them. There is no lease and no handle. Where no Java process shares it, use [Client.Semaphore].
+// which raises the count. A process that dies takes its permits with it, until as many are added by hand: Options.Liveness does not cover
+// them. There is no lease and no handle. Where no Java process shares it, use [Client.Semaphore].
 //
-// Its name must not be that of a Semaphore, a CountDownLatch or an rcounter.Counter: see the package comment. Of a
-// Semaphore that somebody holds a permit of, or of a latch that was set here, every verb but Available is refused
-// (ErrWrongType). To see that, each script asks for their keys beside its own, so while its Cluster slot is being migrated
+// Its name must not be that of a Semaphore, a CountDownLatch or an rcounter.Counter: see the package comment. Of a Semaphore of which a permit is
+// held, or of a latch that was set here, every verb but Available is refused
+// (ErrWrongType). To see that, each script asks for their keys with its own, so while its Cluster slot is being migrated
 // the server refuses it (TRYAGAIN), and it is repeated until the slot is through.
 //
-// A missing key is a semaphore without free permits: acquiring waits until somebody sets some. Release makes the key if it is
+// A missing key is a semaphore without free permits: acquiring waits until some are set. Release makes the key if it is
 // missing.
 //
 // Waiting is as Redisson does it: processes race for what a release publishes, in no order, and none keeps permits from another. So a
@@ -45,7 +45,7 @@ const maxPermits = math.MaxInt32
 // background if its reply still comes, which [Client.Close] awaits for a CallTimeout; else the permits are lost. Do not release what
 // was not granted: it may be given back twice.
 //
-// Close waits for calls, and for no holder, because nobody knows who holds permits. Release works while the client closes and after that, for
+// Close waits for calls, but not for holders, because holders are not known. Release works while the client closes and after that, for
 // as long as its connection is open.
 type CountingSemaphore struct{ object }
 
@@ -103,7 +103,7 @@ func (s *CountingSemaphore) Acquire(ctx context.Context, n int) error {
 	return s.acquire(ctx, n, time.Time{}, false)
 }
 
-// TryAcquire is Acquire for at most waitTime. 0: it asks once, and takes what is free whoever waits, as Redisson's does. waitTime
+// TryAcquire is Acquire for at most waitTime. 0: it asks once, and takes what is free even if others wait, as Redisson's does. waitTime
 // bounds the waiting for permits: the first request itself has Options.CallTimeout.
 func (s *CountingSemaphore) TryAcquire(ctx context.Context, n int, waitTime time.Duration) error {
 	if err := session.CheckWait(waitTime); err != nil {
@@ -128,9 +128,10 @@ func (s *CountingSemaphore) runAdd(ctx context.Context, n int64) (free int64, er
 	return free, err
 }
 
-// Release gives n permits back, 1 to 2³¹-1, and wakes waiters. Nothing checks that they were acquired. Release makes the key
-// if it is missing. While the server cannot be asked it tries until ctx ends, or for five CallTimeouts if ctx has no deadline. It may be
-// called with a ctx that has ended, and then has a second, and also while the client closes and after that. ErrClosed beside another error: the hub is closed, and perhaps the connection with it. Sent once.
+// Release gives n permits back, 1 to 2³¹-1, and wakes waiters. Nothing checks that they were acquired. Release makes the key if it
+// is missing. While the server cannot be asked it tries until ctx ends, or for five CallTimeouts if ctx has no deadline. It may be
+// called with a ctx that has ended, and then has a second, and while the client closes and after that. ErrClosed joined with another
+// error: the hub is closed, and perhaps the connection with it. Sent once.
 func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 	if err := cmp.Or(s.bad, checkRange("permits", int64(n), 1, maxPermits)); err != nil {
 		return s.c.session.Error(err)
@@ -158,7 +159,7 @@ func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 
 // AddPermits adds n, -(2³¹-1) to 2³¹-1, to the number of free permits, wakes waiters, and returns what is free then. It
 // does not wait. A negative n takes permits away, as Redisson's reducePermits does. The result is negative if more of
-// them were in use than are left: then as many releases free nobody. AddPermits makes the key if it is missing, and
+// them were in use than are left: then as many releases wake no waiter. AddPermits makes the key if it is missing, and
 // leaves its expiry as it is (Redisson's drops it). Sent once.
 func (s *CountingSemaphore) AddPermits(ctx context.Context, n int) (int64, error) {
 	bad := cmp.Or(s.bad, checkRange("permits", int64(n), -maxPermits, maxPermits))

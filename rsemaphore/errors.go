@@ -11,10 +11,10 @@ import (
 // ErrMaxHold): the caller had them. Unknown (ErrUnknownOutcome): a request was sent, and its reply was not seen.
 var (
 	// ErrNotAcquired: there were not enough permits for as long as the caller was willing to wait. It is joined with
-	// ctx's error and cause when ctx ended, also if a request was under way then: what that may still take is released in the
+	// ctx's error and cause when ctx ended, even if a request was under way then: what that may still take is released in the
 	// background. Of a CountingSemaphore that is ErrUnknownOutcome. errors.As gives a *NotAcquiredError. Nothing is held; try later.
 	ErrNotAcquired = errs.ErrNotAcquired
-	// ErrLost: the permit is over and was not released: its lease ran out, or it was removed on the server. Somebody else
+	// ErrLost: the permit is over and was not released: its lease ran out, or it was removed on the server. Another holder
 	// may have it. Stop. If the key now holds something else, every call that finds this out joins ErrWrongType. ReleaseIDs
 	// returns ErrLost if one of the ids was never granted, was released before, or is over; nothing was changed.
 	ErrLost = errs.ErrLost
@@ -30,8 +30,9 @@ var (
 	// ErrUnavailable: the server could not be asked, or refused before it did anything. Nothing changed there. The error wraps
 	// that of rueidis.
 	ErrUnavailable = errs.ErrUnavailable
-	// ErrUnknownOutcome: the request was sent, and its reply was not seen within Options.CallTimeout, or its connection broke. Permits that an acquisition may have taken
-	// are released in the background. A release is repeated in the background until the lease is over.
+	// ErrUnknownOutcome: the request was sent, and its reply was not seen within Options.CallTimeout, or its connection broke. Permits
+	// that an acquisition may have taken are released in the background. A release is repeated in the background until the lease is
+	// over.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
 	// ErrDenied: the server does not know the user, or the user lacks a right. The text says the operation, and the right as
 	// far as the server does. Waiting does not help, so no call waits. Nothing is acquired: what a script did before the
@@ -45,15 +46,15 @@ var (
 	// ErrClosed: the client was closed, or its hub.
 	ErrClosed = errs.ErrClosed
 	// ErrInvalidName: the name is empty, longer than 64 KiB with its prefix, not UTF-8, or has a NUL byte; or its braces would
-	// spread one object over two Cluster slots; or it is, with its prefix, a key that another object has beside its own. Nothing was
+	// spread one object over two Cluster slots; or it is, with its prefix, a key that another object has next to its own. Nothing was
 	// sent.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption: an option or argument is out of its bounds. The text says which, its value and the bounds. Nothing was
 	// sent, except for a request for more permits than the capacity, which only the server knows; then nothing was acquired.
 	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrWrongType: the key, or one beside it, holds another type or a value that no program of this library writes, or is known to belong to another kind of object, which the text names (see
-	// "One name, one kind" in the package comment). Nothing was changed. A permit whose key was overwritten is lost, too:
-	// ErrLost.
+	// ErrWrongType: the key, or one that belongs to it, holds another type or a value that no program of this library writes, or is
+	// known to belong to another kind of object, which the text names (see "One name, one kind" in the package comment). Nothing was
+	// changed. A permit whose key was overwritten is lost, too: ErrLost.
 	ErrWrongType = errs.ErrWrongType
 )
 

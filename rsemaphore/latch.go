@@ -18,7 +18,7 @@ import (
 
 var (
 	// ErrLatchExpired: the latch was set with a TTL, which ran out before the count reached zero. What was waited for
-	// did not happen, or nobody said so. The server remembers for as long again, and at least a minute; then, or when
+	// did not happen, or was not reported. The server remembers for as long again, and at least a minute; then, or when
 	// it is set again, the name is free.
 	ErrLatchExpired = errs.New("latch_expired", "latch expired")
 	// ErrLatchDeleted: the latch was deleted while it was waited for (CountDownLatch.Delete), with its count above zero.
@@ -37,7 +37,7 @@ const (
 // concurrent use, and costs nothing until used.
 //
 // Java processes may set, count down, delete and await the same latch. What Redisson does not have is kept in a record
-// of our own beside the count ({name}:latch, or name:latch where the name has braces), which Java does not read:
+// of our own next to the count ({name}:latch, or name:latch where the name has braces), which Java does not read:
 //
 //   - A TTL, if one was given. If a process that was to count down has died, the count never reaches zero. With a TTL the
 //     waiters then get ErrLatchExpired.
@@ -48,7 +48,7 @@ const (
 // Its name must not be that of a Semaphore, a CountingSemaphore or an rcounter.Counter: a CountDown would take from those.
 // Where it can be known the call is refused with ErrWrongType: see the package comment.
 //
-// A latch that a Java process deletes, or that somebody removes by hand, cannot be told from one that was counted down.
+// A latch that a Java process deletes, or that is removed by hand, cannot be distinguished from one that was counted down.
 // One that a Java process sets again within moments of its opening is, for waiters that have not looked in between, the
 // same latch still closed.
 type CountDownLatch struct {
@@ -112,10 +112,10 @@ func (l *CountDownLatch) line() string { return "latch:" + l.key }
 
 // TrySetCount closes the latch with count, 1 to 2⁵³, if it is open, and reports whether it did; a latch that is
 // there is not changed. It may be repeated: a call whose first request got no reply does not take its own work for
-// somebody else's.
+// another caller's.
 //
 // With ttl, at least a millisecond, the latch expires: waiters then get ErrLatchExpired. Give one wherever a process
-// that counts down may die. 0 is no end, as in Redisson.
+// that counts down may die. 0 means no end, as in Redisson.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.Duration) (bool, error) {
 	if err := cmp.Or(l.bad, checkRange("count", count, 1, maxCount), checkTTL(ttl)); err != nil {
 		return false, l.c.session.Error(err)
@@ -153,7 +153,7 @@ func (l *CountDownLatch) CountDown(ctx context.Context) (left int64, err error) 
 
 // CountDownBy is CountDown that counts once for each participant, however often it is called: a repeated call changes
 // nothing and returns what is left. So it may be repeated after any error. The participant is text of 1 to
-// 1,024 bytes, such as the id of a job; the next count that is set starts with nobody.
+// 1,024 bytes, such as the id of a job; the next count that is set starts without any.
 //
 // Participants are remembered until the latch opens or expires; of a latch without a TTL, for a day after
 // the last of them. A latch that a Java process sets anew, after another Java process counted it down to zero, still

@@ -14,7 +14,7 @@ import (
 
 // Await waits until the latch is open: until its count is zero, or it has none. It returns at once if it is.
 //
-// A latch that nobody has set yet has no count: it is open, as Redisson's is, and Await before TrySetCount does not wait. So
+// A latch that was not set yet has no count: it is open, as Redisson's is, and Await before TrySetCount does not wait. So
 // set the count first, then start the processes that count down, and await only after TrySetCount has returned.
 //
 // It returns

@@ -20,7 +20,7 @@ import (
 // spans of the requests, and EventAcquired ends it. The context must be derived from ctx; nil, like ctx itself, changes nothing.
 type Observer func(ctx context.Context, e Event) context.Context
 
-// Event is something that happened to a semaphore, latch or barrier. Its Kind says which fields are set, beside Name.
+// Event is something that happened to a semaphore, latch or barrier. Its Kind says which fields are set, besides Name.
 type Event struct {
 	Kind EventKind
 	// Name is the object's, as the caller gave it.
@@ -42,7 +42,7 @@ type Event struct {
 	Acquisition context.Context
 }
 
-// EventKind is what an Event tells of.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds of events.
@@ -62,7 +62,7 @@ const (
 	// EventAwaited: an Await ended (Waited, Err). A nil Err: the latch opened or the barrier tripped.
 	EventAwaited
 	// EventReleasing: Release begins, and nothing was sent yet (N, Acquisition). One EventReleased follows, with the context that the
-	// Observer returns. Later calls of Release have the result of the first, and are no events.
+	// Observer returns. Later calls of Release have the result of the first, and are not events.
 	EventReleasing
 	// EventReleased: Release has ended (N, Held, Err).
 	EventReleased
@@ -83,8 +83,8 @@ var eventNames = [...]string{EventAcquiring: "acquiring", EventWaiting: "waiting
 // String is the kind in words, such as "not acquired".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. next gets the context that o
-// returned. If o panics, next is not told. Either may be nil.
+// And returns an Observer that calls o and then next, for example one for metrics and one for traces. next gets the context that o
+// returned. If o panics, next is not called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Chain(o, next) }
 
 // failures are what the debug page calls what went wrong.

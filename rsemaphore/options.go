@@ -11,10 +11,10 @@ import (
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
 	KeyPrefix string
-	// WatchdogTimeout is the lease of permits and parties that are renewed: for so long a crashed process keeps theirs from
+	// WatchdogTimeout is the lease of permits and parties that are renewed: a crashed process keeps theirs that long from
 	// the others. They are renewed every third of it. At least 100 ms. Defaults to 30 s.
 	WatchdogTimeout time.Duration
-	// MaxHold ends every permit after this time (ErrMaxHold), also one whose work is stuck. At least 10 ms. Defaults to 0:
+	// MaxHold ends every permit after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0:
 	// no limit.
 	MaxHold time.Duration
 	// PollCap is the longest time that a waiter sleeps before it asks again, whatever messages come. At least 10 ms.
@@ -22,19 +22,19 @@ type Options struct {
 	PollCap time.Duration
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
+	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not answer or refuses,
 	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
 	RetryTimeout time.Duration
-	// MinReplicas waits for so many replicas on every grant and renewal of a permit (WAIT, on the same connection), for at
+	// MinReplicas waits for that many replicas on every grant and renewal of a permit (WAIT, on the same connection), for at
 	// most ReplicaTimeout. A grant that they do not confirm is given back (ErrNotReplicated); a renewal does not count. A
 	// failover is less likely to forget a permit then; it still may. Defaults to 0: off.
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
 	// Liveness sends heartbeats while the client holds permits that are renewed, and takes those of crashed processes over long before
-	// their leases are over: about three Heartbeats after the crash. Holder and waiter both need it. In return a permit ends (ErrLost) if no heartbeat was confirmed for three Heartbeats, however long its lease is. Permits with
-	// a leaseTime of their own have no part in it. A barrier's party that crashes leaves after three Heartbeats, too. PollCap is then at
-	// most a Heartbeat.
+	// their leases are over: about three Heartbeats after the crash. Holder and waiter both need it. In return a permit ends (ErrLost)
+	// if no heartbeat was confirmed for three Heartbeats, however long its lease is. Permits with a leaseTime of their own have no part
+	// in it. A barrier's party that crashes leaves after three Heartbeats, too. PollCap is then at most a Heartbeat.
 	//
 	// It costs one script call for each Heartbeat in which the client holds anything, however many permits that is, and one in a
 	// WatchdogTimeout where all are held for less; in a Cluster, as many for each sixteenth of the slots. A process that waits reads the

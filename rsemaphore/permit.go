@@ -17,7 +17,7 @@ import (
 // Run the work under [Permit.Context], which ends with the permit. A permit is forgotten when neither it nor one of its
 // contexts can be reached any more. It is then no longer renewed, its lease runs out, and a warning is logged. The garbage
 // collector finds that out, which runs every two minutes in an idle process; until then the permit is renewed. A permit with
-// a leaseTime of its own may be left to it on purpose: of permits for a minute that nobody releases, each is one start a
+// a leaseTime of its own may be left to it on purpose: of permits for a minute that are not released, each is one start a
 // minute.
 type Permit struct {
 	h        *session.Handle
@@ -227,7 +227,7 @@ func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 // Release ends the permit and gives it back, all of it. It may be called from any goroutine and with a ctx that has
 // ended.
 //
-// nil: the server has confirmed it. ErrLost: the permit was over before, in whole or in part; somebody else may have had it.
+// nil: the server has confirmed it. ErrLost: the permit was over before, in whole or in part; another holder may have had it.
 // ErrUnavailable or ErrUnknownOutcome: the server has not confirmed it while ctx lasted, or within 1 s if ctx had ended or
 // comes from this permit's Context, which Release ends. The release goes on in the background until the lease is over. Any
 // other error, as for want of a right, is returned at once, and the release goes on likewise. In every case the permit's

@@ -78,7 +78,7 @@ const (
 const unlimited time.Duration = -1
 
 // Semaphore describes the semaphore of that name: Redisson's RPermitExpirableSemaphore. capacity is how many permits
-// there are in all, 1 to 2³¹-1. The first acquisition writes it; everybody else must bring the same
+// there are in all, 1 to 2³¹-1. The first acquisition writes it; every other call must bring the same
 // (ErrCapacityMismatch), until a Resize, or if it is Shared. A name or capacity that cannot be used is reported by every
 // call on it.
 //
@@ -101,11 +101,11 @@ func (s *Semaphore) checkCapacity(n int) error {
 }
 
 // WithRevision returns the same semaphore whose capacity is the given revision of it, 1 to 2⁵³-1: for a capacity that changes from
-// one version of a program to the next, while both run. Raise it whenever the capacity in the program changes, also back.
+// one version of a program to the next, while both run. Raise it whenever the capacity in the program changes, even back.
 //
 // The server decides: the first acquisition with a higher revision than any before sets its capacity, serves waiters, and from then
 // on that capacity counts for all, until the next revision, a Resize or an AddPermits. An acquisition with a lower revision, or
-// none, goes by the server's capacity and changes nothing. The same revision with two capacities is a mistake, and whoever comes
+// none, goes by the server's capacity and changes nothing. The same revision with two capacities is a mistake, and the call that comes
 // second gets ErrCapacityMismatch. What is held stays held. Like a Resize, a revision is remembered until the semaphore has not
 // been used for seven days.
 func (s *Semaphore) WithRevision(revision int64) *Semaphore {
@@ -116,7 +116,7 @@ func (s *Semaphore) WithRevision(revision int64) *Semaphore {
 }
 
 // WithLabel returns the same semaphore whose permits carry a label, such as a job's name or a host, which Inspect shows
-// to everybody. At most 256 bytes of UTF-8. It is kept in a key of its own beside Redisson's.
+// to everybody. At most 256 bytes of UTF-8. It is kept in a key of its own, not in Redisson's.
 func (s *Semaphore) WithLabel(label string) *Semaphore {
 	m := *s
 	m.label = label
@@ -150,10 +150,10 @@ func (s *Semaphore) Shared() *Semaphore {
 // n is 1 to the capacity (the server's, after a Resize or if Shared), and at most 1,000. On success the permits are renewed
 // until Release. ctx bounds the waiting only: the permit outlives it.
 //
-// Waiting calls of all processes are served first come, first served, with one exception: while the first in line asks for more
-// than is free, later ones may go before it, up to four times what it asks for; then it is next. The package comment says who
-// stands in no line. Permits are not re-entered: Acquire under a permit's context takes more of them. Two
-// callers that each hold some and wait for more may wait for each other; so ask for all at once.
+// Waiting calls of all processes are served first come, first served, with one exception: while the first in line asks for more than
+// is free, later ones may go before it, up to four times what it asks for; then it is next. The package comment says which callers
+// do not queue. Permits are not re-entered: Acquire under a permit's context takes more of them. Two callers that each hold some and
+// wait for more may wait for each other; so ask for all at once.
 //
 // Otherwise nothing is held by this call, and the error is ErrNotAcquired (not enough permits, or ctx ended: then it is
 // joined with ctx's error and cause), ErrCapacityMismatch, ErrUnavailable, ErrUnknownOutcome, ErrNotReplicated,
@@ -244,12 +244,12 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	return permit, nil
 }
 
-// Resize sets the capacity, whatever it was, and returns what it was, also if a request had to be repeated. From then on
-// the server's capacity counts and not the one that Semaphore was given: until it has not been used for seven days,
-// nobody's differing one is refused. It is Redisson's setPermits; if the semaphore is Shared there is no end to it.
+// Resize sets the capacity, whatever it was, and returns what it was, even if a request had to be repeated. From then on the
+// server's capacity applies and a different argument is ignored, until the semaphore has been unused for seven days. It is
+// Redisson's setPermits; if the semaphore is Shared it applies forever.
 //
-// A larger capacity serves waiters, in their order. A smaller one takes nothing from holders: Available is negative until enough permits have
-// been released. Waiters that ask for more than the new capacity get ErrCapacityMismatch.
+// A larger capacity serves waiters, in their order. A smaller one takes nothing from holders: Available is negative until enough
+// permits have been released. Waiters that ask for more than the new capacity get ErrCapacityMismatch.
 func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err error) {
 	if err := s.checkCapacity(capacity); err != nil {
 		return 0, s.c.session.Error(err)
@@ -320,7 +320,7 @@ type SemaphoreState struct {
 	Permits   []Holder      // the permits that are held, first the one whose lease ends first
 }
 
-// Holder is one permit that somebody holds. A *Permit of n has n.
+// Holder is one permit that is held. A *Permit of n has n.
 type Holder struct {
 	ID string
 	// Client is the beginning of the holder's Client.ID; "" if it is not one of this library.
@@ -329,13 +329,13 @@ type Holder struct {
 	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second ago, may not say it,
 	// or is Redisson's; and of what is more than a hundred clients.
 	Process string
-	// Lease is how long it lasts if nobody renews it; negative if it has no end.
+	// Lease is how long it lasts unless it is renewed; negative if it has no end.
 	Lease time.Duration
 }
 
-// Inspect tells which permits are held, by which clients, and for how long. It changes nothing and is for people: what it
-// tells may be over when it is read. Its cost to the server grows with the number of permits out, and it takes one more call for each
-// client that holds some, 100 at most and 16 at a time. Available is cheaper.
+// Inspect returns which permits are held, by which clients, and for how long. It changes nothing and is for people: what it returns
+// may be out of date when it is read. Its cost to the server grows with the number of permits out, and it takes one more call for
+// each client that holds some, 100 at most and 16 at a time. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 	state, err := ask(ctx, &s.object, s.inspectExchange(), s.c.runner.Do)
 	if err != nil {

@@ -95,7 +95,7 @@ func (w *WeightedSemaphore) Do(ctx context.Context, n int64, fn func(ctx context
 	return fn(permit.Context(ctx))
 }
 
-// Resize sets the capacity, whatever it was, and returns what it was, also if a request had to be repeated. From then on the server's
+// Resize sets the capacity, whatever it was, and returns what it was, even if a request had to be repeated. From then on the server's
 // capacity counts and not the one that WeightedSemaphore was given, until it has not been used for seven days.
 //
 // A larger capacity serves waiters. A smaller one takes nothing from holders: Available is negative until enough has been released.
@@ -129,14 +129,15 @@ type WeightedState struct {
 	Permits   []WeightedHolder // what is held, first the one whose lease ends first
 }
 
-// WeightedHolder is one acquisition that somebody holds.
+// WeightedHolder is one acquisition that is held.
 type WeightedHolder struct {
 	Holder
 	Weight int64
 }
 
-// Inspect tells what is held, by which clients, and for how long. It changes nothing and is for people: what it tells may be over when
-// it is read. Its cost to the server grows with the number of acquisitions out, and it takes one more call for each client, as that of a Semaphore.
+// Inspect returns what is held, by which clients, and for how long. It changes nothing and is for people: what it returns may be out
+// of date when it is read. Its cost to the server grows with the number of acquisitions out, and it takes one more call for each
+// client, as that of a Semaphore.
 func (w *WeightedSemaphore) Inspect(ctx context.Context) (WeightedState, error) {
 	state, err := ask(ctx, &w.s.object, w.inspectExchange(true), w.s.c.runner.Do)
 	if err != nil {

@@ -43,7 +43,7 @@ func (w *WeightedSemaphore) ExtendIDs(ctx context.Context, d time.Duration, ids 
 }
 
 // InspectIDs looks at acquisitions by their ids, 1 to 1,000, none twice: a WeightedHolder for each, in their order. Its Lease and Weight are 0
-// if it is not held: released, over, or never granted. It changes nothing, and what it tells may be over when it is read. Unlike Inspect
+// if it is not held: released, over, or never granted. It changes nothing, and what it returns may be out of date when it is read. Unlike Inspect
 // its cost does not grow with the acquisitions that are out.
 func (w *WeightedSemaphore) InspectIDs(ctx context.Context, ids ...string) ([]WeightedHolder, error) {
 	list, err := parseIDs(ids)

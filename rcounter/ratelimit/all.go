@@ -22,7 +22,7 @@ type Take struct {
 type Decision struct {
 	// Allowed reports whether all may pass, and then all have been taken.
 	Allowed bool
-	// RetryAfter is how long until all could pass, if not Allowed and nobody else comes: the longest of Each.
+	// RetryAfter is how long until all could pass, if not Allowed and no other request comes: the longest of Each.
 	RetryAfter time.Duration
 	// Each is the answer of each limit, in the order of the Takes. If not Allowed, its Allowed says whether that limit would have let its units
 	// pass, and N is 0.

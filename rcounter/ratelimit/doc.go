@@ -20,8 +20,9 @@
 //
 // # What is not guaranteed
 //
-// A lost key (evicted, deleted, a failover) starts again as if no unit had passed: up to Burst units too many pass. So it is when the server's clock is set forward, and when a limiter gets another Algorithm. The policies Open and Local let
-// more pass while the server is down.
+// A lost key (evicted, deleted, a failover) starts again as if no unit had passed: up to Burst units too many pass. So it is when
+// the server's clock is set forward, and when a limiter gets another Algorithm. The policies Open and Local let more pass while the
+// server is down.
 //
 // # Errors
 //
@@ -36,9 +37,10 @@
 //
 // # Cost
 //
-// Every verb is one round trip of one EVALSHA, or none with LimiterOptions.PerProcess. Where four or more requests are under way in a client they share calls, in a Cluster
-// those of one slot, and are answered as if one came after the other; each caller keeps its own patience. A key that the server has refused is
-// refused in the process for as long as the server said, for Options.RefusalTrust at most.
+// Every verb is one round trip of one EVALSHA, or none with LimiterOptions.PerProcess. Where four or more requests are under way in
+// a client they share calls, in a Cluster those of one slot, and are answered as if one came after the other; each caller keeps its
+// own patience. A key that the server has refused is refused in the process for as long as the server said, for Options.RefusalTrust
+// at most.
 //
 // In the repository, docs/design.md has the keys and the protocol.
 package ratelimit

@@ -24,7 +24,7 @@ var (
 	// ErrWrongType: a key holds another type of value: another program uses the same name. Nothing was taken.
 	ErrWrongType = errs.ErrWrongType
 	// ErrDenied: the server does not know the user, or the user lacks a right. The text says which right and for which
-	// operation, as far as the server tells.
+	// operation, as far as the server reports it.
 	ErrDenied = errs.ErrDenied
 	// ErrUnknownOutcome: the request was sent and no reply came; the units may have been taken, or may still be taken.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome

@@ -118,7 +118,7 @@ type Admission struct {
 	Allowed bool
 	// N is how many units were taken: those asked for, or fewer by AllowAtMost, or none.
 	N int64
-	// RetryAfter is how long until as many units could pass, if not Allowed and nobody else comes; of AllowAtMost until one could. An HTTP
+	// RetryAfter is how long until as many units could pass, if not Allowed and no other request comes; of AllowAtMost until one could. An HTTP
 	// handler sends it as Retry-After, with status 429.
 	RetryAfter time.Duration
 	// Remaining is how many more units could pass at once.

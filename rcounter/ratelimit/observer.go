@@ -13,7 +13,7 @@ import (
 // ctx has the values of the caller's context, and may have ended.
 type Observer func(ctx context.Context, e Event)
 
-// Event is something that happened to a limiter. Its Kind says which fields are set, beside Name.
+// Event is something that happened to a limiter. Its Kind says which fields are set, besides Name.
 type Event struct {
 	Kind EventKind
 	// Name is the limiter's, as the caller gave it.
@@ -29,7 +29,7 @@ type Event struct {
 	Err error
 }
 
-// EventKind is what an Event tells of.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 const (
@@ -37,10 +37,10 @@ const (
 	// too few units pass (Err).
 	EventBackgroundFailed EventKind = iota + 1
 	// EventAdmitted: an Allow, AllowAtMost or AllowAll was answered, by the server, by this process or by a policy, or was not (Allowed,
-	// Took, Err). Of an AllowAll each limit is told. What is refused before anything is sent is no event.
+	// Took, Err). Of an AllowAll there is one event for each limit. What is refused before anything is sent is not an event.
 	EventAdmitted
 	// EventDegraded: the server does not answer, and from now on LimiterOptions.WhenDown does in its place; or it answers again, and Err is
-	// nil (Policy, Err). It is told of the first request and of the last, not of each.
+	// nil (Policy, Err). There is one for the first request and one for the last, not for each.
 	EventDegraded
 )
 
@@ -49,6 +49,6 @@ var eventNames = [...]string{EventBackgroundFailed: "background failed", EventAd
 // String is the kind in words: "background failed".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
-// told. Either may be nil.
+// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next is not
+// called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Both(o, next) }

@@ -33,7 +33,7 @@ func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.turn)) 
 func (r *Reservation) N() int64 { return r.n }
 
 // Cancel gives the units back, because they are not used. Their turn is given to the next that reserves; or the line ends before it, if
-// nobody stands behind it. Units whose turn has come are given back only if nothing was taken since, because later callers may have been
+// no later turn follows. Units whose turn has come are given back only if nothing was taken since, because later callers may have been
 // refused on their account; Cancel reports whether any were. It may be called again after an error; after a success it does nothing.
 // One round trip.
 func (r *Reservation) Cancel(ctx context.Context) (back bool, err error) {
@@ -48,7 +48,7 @@ func (r *Reservation) Cancel(ctx context.Context) (back bool, err error) {
 	return a.taken == 1, err
 }
 
-// Reserve takes n units, 1 to Burst, of key's limit for the first time at which they may pass, and says how long that is from now. Who does
+// Reserve takes n units, 1 to Burst, of key's limit for the first time at which they may pass, and says how long that is from now. A caller that does
 // not use them calls Cancel. Those that reserve have turns in the order in which the server runs their calls, except for turns that were given
 // back, which the next gets. Only with GCRA. One round trip, repeated until answered; none with PerProcess.
 //

@@ -6,7 +6,7 @@ type Stats struct {
 	SharedRequests int64 // Allow, AllowAtMost, AllowAll and Peek in such calls
 }
 
-// Stats returns the counts of now. It asks nobody, and works on a closed client.
+// Stats returns the counts of now. It sends nothing, and works on a closed client.
 func (c *Client) Stats() (s Stats) {
 	s.SharedCalls, s.SharedRequests = c.tally.Counts()
 	return s

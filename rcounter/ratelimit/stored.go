@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// LimitState is what Inspect returns: the limit that counts now, and who has set it.
+// LimitState is what Inspect returns: the limit that applies now, and who set it.
 type LimitState struct {
 	// Stored reports whether a limit is kept on the server under the name. If not, the others are those of the program.
 	Stored    bool
@@ -32,7 +32,7 @@ type LimitState struct {
 }
 
 // Set keeps l's Rate, Per, Burst, Algorithm, Unit and Zone on the server under its name, for all limiters of that name with
-// LimiterOptions.Stored, in all processes: a limit is changed without a deploy. by is who does so, or why, up to 256 bytes; Inspect tells it.
+// LimiterOptions.Stored, in all processes: a limit is changed without a deploy. by is who does so, or why, up to 256 bytes; Inspect returns it.
 // What was taken still counts, as if the options of a program had changed.
 //
 // Processes learn of it by client-side caching, within milliseconds as a rule and within about a second in any case. Until then they go

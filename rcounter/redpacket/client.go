@@ -11,7 +11,7 @@ import (
 )
 
 // Client makes red packets on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no connection of
-// its own, no goroutine while nobody grabs, and nothing for a name that is not used.
+// its own, no goroutine while there are no grabs, and nothing for a name that is not used.
 type Client struct {
 	calls    *session.Session
 	batch    batch.Options

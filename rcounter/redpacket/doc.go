@@ -6,14 +6,14 @@
 //	share, err := packet.Grab(ctx, "ann") // the same share however often she asks
 //	pay("ann", share.Cents)
 //
-// [Packet.Refund] gives back what nobody took, once. [Packet.Ledger] moves the records of who took what into a database (Spec.Ledger). [Split] is the
+// [Packet.Refund] gives back what is left, once. [Packet.Ledger] moves the records of who took what into a database (Spec.Ledger). [Split] is the
 // draw alone, without a server.
 //
 // # What is guaranteed
 //
 // What was taken, what is left and what was refunded always add up to the total. A user who has a share gets the same answer
 // to every Grab until the packet's retention is over. A packet fails closed: if records or shares are missing on the
-// server, nobody gets anything more.
+// server, no user gets anything more.
 //
 // # What is not guaranteed
 //

@@ -8,13 +8,13 @@ import (
 
 // The server refused.
 var (
-	// ErrNotEnded: a packet can be refunded when its time is over. Packet.Inspect tells when that is.
+	// ErrNotEnded: a packet can be refunded when its time is over. Packet.Inspect says when that is.
 	ErrNotEnded = errs.Passing("not_ended", "not over yet")
 	// ErrAlreadyOpen: the packet exists, sent by another call of Send, and its retention is not over. The epoch returned
 	// with it is that of the existing packet. Nothing changed.
 	ErrAlreadyOpen = errs.ErrAlreadyOpen
 	// ErrCorrupt: the keys of a packet do not agree: records, shares or entries of its ledger are missing (evicted, deleted, trimmed, lost
-	// in a failover) or it has impossible numbers. Nobody gets anything more, because a user who has a share could get a second one.
+	// in a failover) or it has impossible numbers. No user gets anything more, because a user who has a share could get a second one.
 	ErrCorrupt = errs.ErrCorrupt
 	// ErrSending: another Send of that name is running, or was broken off within the last minute. Nothing changed.
 	// A while later the packet is there (ErrAlreadyOpen), or the name is free.
@@ -22,7 +22,7 @@ var (
 	// ErrWrongType: a key holds another type of value: another program uses the same name. Nothing changed.
 	ErrWrongType = errs.ErrWrongType
 	// ErrDenied: the server does not know the user, or the user lacks a right. The text says which right and for which
-	// operation, as far as the server tells. What a script wrote before the refused command stands: once the user has
+	// operation, as far as the server reports it. What a script wrote before the refused command stands: once the user has
 	// the right, every verb can be called again with the same arguments.
 	ErrDenied = errs.ErrDenied
 	// ErrNoPacket: there is no red packet of that name to refund: it was never sent, its retention is over, or it was lost.

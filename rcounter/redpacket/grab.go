@@ -20,7 +20,7 @@ type Share struct {
 	// Cents is the amount, if Won.
 	Cents int64
 	// Left and LeftCents are the number of shares left when the server answered, and their sum: 0 after a Refund. For a Refund,
-	// Left is the number of shares that nobody took. Not set by Shares.
+	// Left is the number of shares that are left. Not set by Shares.
 	Left, LeftCents int64
 	// Epoch is that of the packet which answered, as Send returned it; 0 if NotOpen.
 	Epoch int64
@@ -32,7 +32,7 @@ func (s Share) Won() bool { return s.Outcome == Granted || s.Outcome == Replayed
 // Grab takes a share for user. One round trip, repeated until answered. Grabs of one packet at the same time in a process
 // share it (Options.MaxBatch), whatever Packet values they use.
 //
-// The answer to a user who has a share is always that share, until the packet's retention is over, also if the packet is empty,
+// The answer to a user who has a share is always that share, until the packet's retention is over, even if the packet is empty,
 // over or refunded. So after an error, ErrUnknownOutcome above all, call Grab again until it is answered. A request whose
 // caller gave up may still run: the user then has a share, and the next Grab says so.
 //

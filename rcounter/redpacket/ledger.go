@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Kind says what an entry of a ledger tells of.
+// Kind says what an entry of a ledger records.
 type Kind string
 
 // The kinds of entries.
@@ -28,7 +28,7 @@ type Entry struct {
 	Epoch int64
 	// Ordinal is the place in the order of taking, from 1. It is the Serial, too. 0 for a refund.
 	Ordinal int64
-	// N is the number of shares: 1, or for a refund those that nobody took, which may be 0.
+	// N is the number of shares: 1, or for a refund those that are left, which may be 0.
 	N int64
 	// Cents is their amount.
 	Cents int64
@@ -42,8 +42,8 @@ type Entry struct {
 // It returns how many entries fn took: 0 if the ledger is empty or the packet keeps none (Spec.Ledger). fn gets the entries in the
 // order of their serials, without a hole. Two round trips.
 //
-// The error is fn's, unchanged; ErrCorrupt if entries were lost, or somebody removed them, which names the ledger's key, how many
-// should be there and how many are (every verb of the packet says so, and nobody gets anything more); or the server's, as for Grab.
+// The error is fn's, unchanged; ErrCorrupt if entries were lost, or were removed from outside, which names the ledger's key, how many
+// should be there and how many are (every verb of the packet says so, and no user gets anything more); or the server's, as for Grab.
 //
 // Several callers may move a ledger at the same time. fn may get an entry more than once: after an error, a crash, or a removal that
 // failed, and by another caller. So a caller that was slow may bring entries after those that followed them, and neither the number
@@ -53,10 +53,10 @@ type Entry struct {
 // PacketMover of package github.com/redlatch/redlatch/contrib/ledger is such a fn for SQL databases.
 //
 // An entry is removed only if it is still the one that fn got, whatever a failover did meanwhile. With Options.MinReplicas fn gets only
-// what so many replicas have, and ErrNotReplicated says that they did not confirm it in time: try again. Without it, a failover may
+// what that many replicas have, and ErrNotReplicated says that they did not confirm it in time: try again. Without it, a failover may
 // forget what a database has.
 //
-// A ledger that nobody moves grows by about 60 bytes and the user's name for each share. It outlives the packet's retention by less than an hour,
+// A ledger that is not moved grows by about 60 bytes and the user's name for each share. It outlives the packet's retention by less than an hour,
 // and what is not moved then is gone: after Refund run Ledger until it returns 0.
 func (p *Packet) Ledger(ctx context.Context, max int, fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {
 	return p.ledger().Move(ctx, max, fn)

@@ -13,7 +13,7 @@ import (
 // ctx is that of the call: it carries the caller's span, and may have ended.
 type Observer func(ctx context.Context, e Event)
 
-// Event is something that happened to a packet. Its Kind says which fields are set, beside Name.
+// Event is something that happened to a packet. Its Kind says which fields are set, besides Name.
 type Event struct {
 	Kind EventKind
 	// Name is the packet's, as the caller gave it.
@@ -28,7 +28,7 @@ type Event struct {
 	Err error
 }
 
-// EventKind is what an Event tells of.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // EventClaimed: the server answered a Grab, or did not (Outcome, Cents, Took, Err).
@@ -39,8 +39,8 @@ var eventNames = [...]string{EventClaimed: "claimed"}
 // String is the kind in words: "claimed".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
-// told. Either may be nil.
+// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next is not
+// called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
 
 // claim is a Grab by do, and tells of it. No clock is read for nobody.

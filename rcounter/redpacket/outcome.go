@@ -2,7 +2,7 @@ package redpacket
 
 import "github.com/redlatch/redlatch/internal/session"
 
-// Outcome says how the server answered a Grab or a Refund. The zero Outcome is no answer.
+// Outcome says how the server answered a Grab or a Refund. The zero Outcome is not an answer.
 type Outcome uint8
 
 func (o Outcome) String() string {

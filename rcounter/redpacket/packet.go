@@ -19,7 +19,7 @@ import (
 // Send draws all shares and stores them; a Grab takes the next one. So their sum is exact whatever happens later: what was
 // taken, what is left and what was refunded always add up to the total. A user who has a share gets the same answer
 // however often a Grab asks for it, until the packet's retention is over. The packet fails closed: if records or shares
-// are missing on the server, nobody gets anything more, and the answer is ErrCorrupt.
+// are missing on the server, no user gets anything more, and the answer is ErrCorrupt.
 //
 // A failover can lose a share that was taken, and it is then taken again. So pay shares out by entries that are unique over
 // (packet, epoch, user), and refunds by entries that are unique over (packet, epoch).

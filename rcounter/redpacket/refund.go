@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Refund takes back what is left when the packet's time is over: Share.Cents, which is 0 if nothing is left. From then on nobody
+// Refund takes back what is left when the packet's time is over: Share.Cents, which is 0 if nothing is left. From then on no user
 // can take a share, and the packet's own books are closed: what was taken and what was refunded add up to the total.
 //
 // The refund happens once. A later call, because the reply was lost or because another worker refunded, returns the same amount

@@ -19,9 +19,9 @@ const (
 	sendLease = 30 * time.Second
 )
 
-// Send splits the total and opens the packet. It returns the epoch, which tells the packet's answers from those of
+// Send splits the total and opens the packet. It returns the epoch, which distinguishes the packet's answers from those of
 // another packet under the same name. Nothing can be taken before all shares are stored. Send never overwrites: from the
-// opening of a packet to the end of its retention, also if it is empty, over or refunded, another Send returns
+// opening of a packet to the end of its retention, even if it is empty, over or refunded, another Send returns
 // ErrAlreadyOpen with the epoch of the existing packet, and changes nothing.
 //
 // It takes one round trip, and one for every 3,900 shares. Each is repeated until answered. A copy that the network delivers

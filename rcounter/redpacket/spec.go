@@ -37,7 +37,7 @@ type Spec struct {
 	// Packet.Ledger. A process with an earlier version of this library, which writes none, ends such a packet by its first Grab of a
 	// share: ErrCorrupt from then on. Defaults to false.
 	Ledger bool
-	// Rand draws the shares. Defaults to nil: a generator that nobody can predict.
+	// Rand draws the shares. Defaults to nil: an unpredictable generator.
 	Rand *rand.Rand
 }
 

@@ -38,7 +38,7 @@ func (m Method) String() string {
 }
 
 // Split splits total cents into n shares whose sum is exactly total. Each share is at least min and at most max; max 0 means no
-// upper limit. The same r in the same state gives the same shares; a nil r stands for a generator that nobody can predict. With
+// upper limit. The same r in the same state gives the same shares; a nil r stands for an unpredictable generator. With
 // DoubleMean and LineCutting every place has the same distribution.
 //
 // The error is ErrInvalidOption if total is outside 1 to 2^53-1, n is outside 1 to 1,000,000, min is below 0, max is below min,

@@ -8,12 +8,14 @@
 //	leader, err := scheduler.Leader(ctx)   // in any process: who leads, and where to reach it
 //	leaders, err := scheduler.Observe(ctx) // and a channel of later leaders
 //
-// [Election.Run] is the loop that most programs want; [Election.Campaign] and [Leadership.Resign] are its parts. An election is a Fenced lock of package rlock with Options.Liveness: the leader is its holder, the
-// candidates are its waiters, and a candidate's value is the label of its owner.
+// [Election.Run] is the loop that most programs want; [Election.Campaign] and [Leadership.Resign] are its parts. An election is a
+// Fenced lock of package rlock with Options.Liveness: the leader is its holder, the candidates are its waiters, and a candidate's
+// value is the label of its owner.
 //
 // # What is guaranteed
 //
-//   - At most one leader acts at a time, among leaders that stop when their Context ends, or at Until, under the conditions of package rlock.
+//   - At most one leader acts at a time, among leaders that stop when their Context ends, or at Until, under the conditions of
+//     package rlock.
 //   - Tokens grow from leader to leader. A resource that refuses a smaller token than it has seen refuses every former leader.
 //   - A leader's value is never shown with the token of another.
 //   - A leader that resigned or lost is not shown once the server knows that it leads no more.
@@ -34,9 +36,9 @@
 //
 // # Cost
 //
-// To be elected takes what a Fenced lock takes, and one call for the announcement, which is repeated every third of
-// WatchdogTimeout. To resign takes two calls. Leader takes two reads, or one if nobody is announced; so does an observer after each message
-// and each PollCap.
+// To be elected takes what a Fenced lock takes, and one call for the announcement, which is repeated every third of WatchdogTimeout.
+// To resign takes two calls. Leader takes two reads, or one without an announcement; so does an observer after each message and each
+// PollCap.
 //
 // In the repository, docs/design.md has the keys and the protocol.
 package election

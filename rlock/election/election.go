@@ -40,13 +40,13 @@ func (e *Election) Name() string { return e.name }
 // Campaign waits until the caller is elected, or ctx ends. Candidates are elected in the order in which their processes came,
 // those of one process in the order of their calls.
 //
-// value is what Leader and Observe show of the leader, such as an address. Everybody who may read the keys can see it, also
-// while it is a candidate (rlock's Inspect). It has at most 256 bytes of UTF-8, and may be empty.
+// value is what Leader and Observe show of the leader, such as an address. Every user who may read the keys can see it, even while it is a
+// candidate (rlock's Inspect). It has at most 256 bytes of UTF-8, and may be empty.
 //
 // On success the caller leads until Resign, or until the leadership is lost; ctx bounds the waiting only. Leader shows it from
 // now on. If the announcement was not confirmed in time, it is made in the background.
 //
-// On failure the caller is no candidate any more. The error is one of:
+// On failure the caller is no longer a candidate. The error is one of:
 //
 //   - ErrNotAcquired, joined with ctx's error and cause: ctx ended first.
 //   - ErrUnavailable or ErrUnknownOutcome: the server could not be asked for as long as ctx lasted.
@@ -55,7 +55,7 @@ func (e *Election) Name() string { return e.name }
 //   - ErrNotReplicated, ErrClosed, ErrInvalidName, ErrWrongType: see there. Any other refusal of the server is returned at once,
 //     wrapped.
 //
-// A ctx that comes from a leadership of this election is no re-entry: the call waits for the end of that leadership.
+// A ctx that comes from a leadership of this election is not a re-entry: the call waits for the end of that leadership.
 func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, error) {
 	if err := e.c.session.Usable(e.bad, session.CheckLabel("value", value)); err != nil {
 		return nil, err
@@ -72,17 +72,17 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 	return l, nil
 }
 
-// Leader is who leads an election. The zero value stands for nobody.
+// Leader is who leads an election. The zero value stands for no leader.
 type Leader struct {
 	Value string      // what the leader said of itself in Campaign
-	Token int64       // its fencing token; 0 for nobody
+	Token int64       // its fencing token; 0 without a leader
 	Owner rlock.Owner // as the server knows it
 }
 
 // Elected reports whether there is a leader.
 func (l Leader) Elected() bool { return l.Token != 0 }
 
-// Leader returns who leads, or the zero Leader if nobody does. The answer is what the server knew when it was asked. A leader is
+// Leader returns who leads, or the zero Leader if there is none. The answer is what the server knew when it was asked. A leader is
 // shown from the moment at which Campaign has returned it. One that crashed is shown until its lock is taken over, or its lease
 // is over. If the rueidis client sends reads to replicas, it is what a replica knew.
 //

@@ -12,15 +12,15 @@ var (
 	ErrLost = errs.ErrLost
 	// ErrReleased is the cause of a leadership's contexts after Resign.
 	ErrReleased = errs.ErrReleased
-	// ErrMaxHold says that a leadership reached Options.MaxHold. Nobody else leads until Resign, or until the lease is over.
+	// ErrMaxHold says that a leadership reached Options.MaxHold. There is no other leader until Resign, or until the lease is over.
 	ErrMaxHold = errs.ErrMaxHold
 	// ErrUnavailable is returned if the server could not be asked, or refused before it did anything. It wraps rueidis' error.
 	ErrUnavailable = errs.ErrUnavailable
 	// ErrUnknownOutcome is returned if a request was sent and its reply was not seen in time. What a candidate may have been
 	// granted is released in the background.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
-	// ErrDenied is returned if the server does not know the user, or the user lacks a right, which the text names as far as the
-	// server tells. A candidate that may not announce itself is not elected.
+	// ErrDenied is returned if the server does not know the user, or the user lacks a right, which the text names as far as the server reports
+	// it. A candidate that may not announce itself is not elected.
 	ErrDenied = errs.ErrDenied
 	// ErrNotReplicated is returned by Campaign if fewer than Options.MinReplicas replicas confirmed the election in time. It was
 	// taken back.

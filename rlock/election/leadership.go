@@ -44,15 +44,15 @@ func (l *Leadership) Err() error { return l.hold.Err() }
 func (l *Leadership) Token() int64 { return l.token }
 
 // Until returns the instant, on this process's monotonic clock, until which it is safe to act as the leader. Every confirmed
-// renewal and heartbeat moves it on. Look at it directly before an act that cannot be undone.
+// renewal and heartbeat moves it on. Check it directly before an act that cannot be undone.
 func (l *Leadership) Until() time.Time { return l.hold.Until() }
 
 // Resign ends the leadership: its contexts end, and then the next candidate is elected. It may be called from any goroutine, and
 // with a ctx that has ended: it then has a second.
 //
 // nil: the server has confirmed it. ErrLost: the leadership was over before, and another may have led since. ErrUnavailable or
-// ErrUnknownOutcome: it was not confirmed while ctx lasted; that goes on in the background until the lease is over, and nobody
-// leads until then. Any other refusal of the server, such as ErrDenied, is returned at once, and it goes on likewise.
+// ErrUnknownOutcome: it was not confirmed while ctx lasted; that goes on in the background until the lease is over, and there is no leader until
+// then. Any other refusal of the server, such as ErrDenied, is returned at once, and it goes on likewise.
 //
 // In every case the leadership is over. Later calls return the first one's result.
 func (l *Leadership) Resign(ctx context.Context) error {

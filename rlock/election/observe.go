@@ -9,17 +9,16 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// Observe returns a channel of leaders: first who leads now, then everyone who follows, and the zero Leader whenever nobody
-// leads. The channel is closed when ctx ends or the client is closed.
+// Observe returns a channel of leaders: first the present leader, then each later one, and the zero Leader whenever there is
+// none. The channel is closed when ctx ends or the client is closed.
 //
-// Messages tell the observer to look, and it looks every PollCap in any case. Where the user may not subscribe, or the leaders
-// may not publish, it only does the latter. While the server cannot be asked nothing is told, and the last leader told may be
-// gone.
+// The observer asks the server after each message and every PollCap. Where the user may not subscribe, or the leaders may not
+// publish, it only polls. While the server cannot be asked nothing is sent, and the last leader sent may be gone.
 //
-// The channel has the latest news only: a caller that reads slowly is not told of leaders in between. It may be told of the same
-// leader twice. The goroutine behind the channel never waits for the caller.
+// The channel has the latest state only: a caller that reads slowly misses leaders in between. It may get the same leader
+// twice. The goroutine behind the channel never waits for the caller.
 //
-// The error is that of the first look: see [Election.Leader].
+// The error is that of the first request: see [Election.Leader].
 func (e *Election) Observe(ctx context.Context) (<-chan Leader, error) {
 	first, err := e.Leader(ctx)
 	if err != nil {

@@ -7,7 +7,7 @@ type Stats struct {
 	PendingReleases int // resignations that the server has not confirmed, and that go on in the background
 }
 
-// Stats returns the counts of now. It asks nobody, and works on a closed client.
+// Stats returns the counts of now. It sends nothing, and works on a closed client.
 func (c *Client) Stats() Stats {
 	s := c.locks.Stats()
 	return Stats{Leading: s.Held, Campaigning: s.Waiting, PendingReleases: s.PendingReleases}

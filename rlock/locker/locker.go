@@ -36,7 +36,7 @@ const unlockTime = 5 * time.Second
 //
 // lost is called when the lock is known to be no longer held although Unlock was not called, with the error of
 // [rlock.Hold.Err]; and when an Unlock is not confirmed, with that of [rlock.Hold.Unlock]. What was done under the lock may
-// have been done beside somebody else. lost runs on a goroutine of its own, or on that of Unlock. It must not be nil. It
+// have been done at the same time as another owner's work. lost runs on a goroutine of its own, or on that of Unlock. It must not be nil. It
 // must not refer to the Locker: if the program can no longer reach a locked Locker, its lock is renewed no more, as that of
 // a forgotten [rlock.Hold].
 func New(ctx context.Context, l *rlock.Lock, lost func(error)) *Locker {
