@@ -50,7 +50,7 @@ func Train(ctx context.Context, semaphores *rsemaphore.Client, mib int64, load, 
 // Split starts parts, and returns when all of them are done.
 func Split(ctx context.Context, semaphores *rsemaphore.Client, parts []string, start func(part string) error) error {
 	done := semaphores.CountDownLatch("job:7")
-	if _, err := done.TrySetCount(ctx, int64(len(parts)), time.Hour); err != nil { // before anybody awaits
+	if _, err := done.TrySetCount(ctx, int64(len(parts)), time.Hour); err != nil { // before any process awaits
 		return err
 	}
 	for _, part := range parts {
