@@ -27,8 +27,8 @@ func Hourly(ctx context.Context, red *redlatch.Client, job func(context.Context)
 	return err
 }
 
-// Campaigning has fn run in one process at a time, for as long as ctx lasts. Run returns fn's error and campaigns no more: this does,
-// after a rest, in which another process may have more luck.
+// Campaigning has fn run in one process at a time, for as long as ctx lasts. Run returns fn's error and stops campaigning: this goes on,
+// after a pause, in which another process may succeed.
 func Campaigning(ctx context.Context, e *election.Election, host string, fn func(context.Context, *election.Leadership) error) error {
 	for {
 		err := e.Run(ctx, host, fn)
@@ -95,7 +95,7 @@ func Relay(ctx context.Context, red *redlatch.Client, host string, box Outbox, p
 	})
 }
 
-// Webhook handles an event once. The sender repeats an event until it is answered with nil.
+// Webhook handles an event once. The sender repeats an event until Webhook returns nil.
 func Webhook(ctx context.Context, red *redlatch.Client, event string, handle func(context.Context) error) error {
 	hold, err := red.Locks().Reentrant("event:"+event).TryLock(ctx, 0, 0)
 	var taken *rlock.NotAcquiredError
@@ -111,7 +111,7 @@ func Webhook(ctx context.Context, red *redlatch.Client, event string, handle fun
 	return hold.UnlockAfter(ctx, 24*time.Hour)
 }
 
-// Cached returns a value that is dear to compute. When it is missing one process computes it, and the others wait for it.
+// Cached returns an expensive value. If it is missing, one process computes it and the others wait.
 func Cached(ctx context.Context, red *redlatch.Client, key string, compute func(context.Context) (string, error)) (value string, err error) {
 	redis := red.Hub().Client()
 	value, err = redis.DoCache(ctx, redis.B().Get().Key(key).Cache(), time.Minute).ToString()
@@ -119,7 +119,7 @@ func Cached(ctx context.Context, red *redlatch.Client, key string, compute func(
 		return value, err
 	}
 	err = red.Locks().Reentrant("warm:"+key).WithWait(10*time.Second).Do(ctx, func(ctx context.Context) error {
-		value, err = redis.Do(ctx, redis.B().Get().Key(key).Build()).ToString() // whoever waited finds it here
+		value, err = redis.Do(ctx, redis.B().Get().Key(key).Build()).ToString() // another process has computed it
 		if !rueidis.IsRedisNil(err) {
 			return err
 		}
