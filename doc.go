@@ -48,10 +48,9 @@
 //
 // # What one Redis cannot promise
 //
-// A promoted replica may lack the last writes, and so a lock that was just acquired.
-// Options.MinReplicas makes that rare, rlock's Quorum survives it, and a fenced lock's token lets the resource refuse
-// the earlier holder. FLUSHALL, DEL and eviction end what is held. A step of the server's
-// clock moves leases. A process that was suspended may act after its deadline.
+// A promoted replica may lack the last writes, and so a lock that was just acquired. Options.MinReplicas makes that rare, rlock's
+// Quorum survives it, and a fenced lock's token lets the resource refuse the earlier holder. FLUSHALL, DEL and eviction end what is
+// held. A step of the server's clock moves leases. A process that was suspended may act after its deadline.
 //
 // In the repository, docs/guarantees.md has every promise, docs/operations.md what to set on the server, docs/recipes.md whole
 // solutions, and docs/redisson.md what is shared with Java.
