@@ -29,21 +29,22 @@
 //	Limiters     rcounter/ratelimit  so many units a second, for all processes together
 //	Hub          pubsub              Pub/Sub that tells you when messages may have been missed
 //
-// Package redlatchdebug shows what a client holds and waits for; redlatchtest is a server for tests.
-// Each package can be used alone: call pubsub.Dial, give the hub to rlock.New, and close the client before the hub.
+// Package redlatchdebug shows what a client holds and waits for; redlatchtest is a server for tests. Each package can be used
+// alone: call pubsub.Dial, give the hub to rlock.New, and close the client before the hub.
 //
 // # What holds in all packages
 //
-//   - A call that waits for others lasts until its context ends, or its waitTime is over. Any other lasts one
-//     CallTimeout at most, or Options.RetryTimeout, if that is set.
+//   - A call that waits for others lasts until its context ends, or its waitTime is over. Any other lasts one CallTimeout at
+//     most, or Options.RetryTimeout, if that is set.
 //   - What is held has a lease, which is renewed while the holder lives. Work runs under the context of the hold, which ends when
 //     the hold is lost: before another process can have it where the lease runs out, soon after where a key is deleted.
-//   - Every script may run twice. A lost reply never counts anything twice. The few calls that cannot
-//     guarantee this are never retried; their comments say so.
-//   - The same error value stands for the same state in all packages. Contended (ErrNotAcquired): another owner has it. Lost
-//     (ErrLost, ErrMaxHold): the caller had it. Not run (ErrUnavailable): nothing changed. Unknown (ErrUnknownOutcome): the request
-//     was sent and no reply came. Sold out, over, taken before are answers, not errors.
-//   - Options are structs whose zero value is good. What cannot be used is refused before anything is sent, with field, value and bounds.
+//   - A lost reply never makes anything count twice. The few calls that cannot guarantee this are never retried; their comments
+//     say so.
+//   - One error value stands for one state in all packages: ErrNotAcquired, another owner has it; ErrLost and ErrMaxHold, the
+//     caller had it; ErrUnavailable, nothing changed; ErrUnknownOutcome, the request was sent and no reply came. Sold out, over,
+//     taken before are answers, not errors.
+//   - The zero value of every Options is good. What cannot be used is refused before anything is sent, with field, value and
+//     bounds.
 //   - Making a Lock or a Counter sends nothing. All values are safe for concurrent use.
 //
 // # What one Redis cannot promise
