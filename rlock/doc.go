@@ -32,8 +32,8 @@
 //   - Every script may run twice: a lost reply counts no hold twice and releases no other owner's.
 //   - A call that fails holds nothing. What a request without a reply may have acquired is released in the background.
 //   - A lost message delays a waiter by Options.PollCap at most.
-//   - A crashed process's lock is free after Options.WatchdogTimeout at most; with Options.Liveness in both clients a waiter
-//     takes it over after three to four heartbeats.
+//   - A crashed process's lock is free when its lease is over, Options.WatchdogTimeout after its last renewal; with
+//     Options.Liveness in both clients a waiter takes it over after three to four heartbeats.
 //
 // # What is not guaranteed
 //
