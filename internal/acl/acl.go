@@ -67,7 +67,7 @@ var features = []feature{
 	},
 	{
 		name: "stocks", keys: []string{"rc"}, channels: []string{"redlatch_stock"}, plain: heard + " " + cached + " get hscan xrange",
-		scripts: "exists pttl pexpire get set del unlink hget hset hdel hlen hmget hincrby zadd zrem zcard zcount zrange zrangebyscore rpush lpop lrange lindex " +
+		scripts: "exists pttl pexpire set del unlink hget hset hdel hlen hmget hincrby zadd zrem zcard zcount zrange zrangebyscore rpush lpop lrange lindex " +
 			"xadd xlen xrange xtrim time",
 	},
 	{
