@@ -116,34 +116,35 @@ func TestAMessageOfTooFewPermitsCostsNoRequest(t *testing.T) {
 
 // A request that takes is sent once, so a waiter that lost one could not go on. While nothing happens it only looks.
 func TestAnOutageWhileNothingHappensEndsNoCountingWait(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := redistest.NewProxy(t, srv)
-	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: time.Second, PollCap: 50 * time.Millisecond}), newRig(t, srv, patient)
-	direct.load(t, "counting_*")
-	got := make(chan error, 3)
-	wait := func() { got <- r.c.CountingSemaphore("s").Acquire(within(t), 1) }
-	for range cap(got) {
-		go wait()
-	}
-	looks := func() int { return redistest.CommandCalls(t, direct.redis)["get"] }
-	redistest.Eventually(t, 30*time.Second, "they look", func() bool {
-		select {
-		case <-got: // a busy machine did not answer in time
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		srv := servers[0]
+		p := redistest.NewProxy(t, srv)
+		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: time.Second, PollCap: 50 * time.Millisecond}), newRig(t, srv, patient)
+		direct.load(t, "counting_*")
+		got := make(chan error, 3)
+		wait := func() { got <- r.c.CountingSemaphore("s").Acquire(within(t), 1) }
+		for range cap(got) {
 			go wait()
-		default:
 		}
-		return r.c.Waiting("counting:s") == cap(got) && looks() > 5
+		looks := func() int { return redistest.CommandCalls(t, direct.redis)["get"] }
+		redistest.Eventually(t, 30*time.Second, "they look", func() bool {
+			select {
+			case <-got: // a busy machine did not answer in time
+				go wait()
+			default:
+			}
+			return r.c.Waiting("counting:s") == cap(got) && looks() > 5
+		})
+		p.BlackHole(redistest.Up)
+		time.Sleep(1500 * time.Millisecond) // the outage: a look is lost in it
+		p.Heal()
+		p.Cut()
+		require.NoError(t, direct.c.CountingSemaphore("s").Release(within(t), 3))
+		for range cap(got) {
+			require.NoError(t, <-got)
+		}
+		require.Equal(t, "0", direct.text(t, "GET", "s"))
 	})
-	p.BlackHole(redistest.Up)
-	time.Sleep(1500 * time.Millisecond) // the outage: a look is lost in it
-	p.Heal()
-	p.Cut()
-	require.NoError(t, direct.c.CountingSemaphore("s").Release(within(t), 3))
-	for range cap(got) {
-		require.NoError(t, <-got)
-	}
-	require.Equal(t, "0", direct.text(t, "GET", "s"))
 }
 
 // An orderly shutdown: the client is closed while a worker still has permits, which it gives back when it has finished.
@@ -177,32 +178,34 @@ func TestCloseWaitsForTheReplyToARequestThatTakesPermits(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv := redistest.Start(t)
-			p := redistest.NewProxy(t, srv)
-			r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
-			direct.load(t, "counting_*")
-			direct.must(t, "SET", "s", "3")
-			s := r.c.CountingSemaphore("s")
-			require.NoError(t, s.Acquire(within(t), 1)) // connected
-			reply := make(chan struct{})
-			trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: reply})
-			ctx, cancel := context.WithCancel(context.Background())
-			gaveUp := make(chan error, 1)
-			go func() { gaveUp <- f(s, ctx) }()
-			trap.Wait(t) // it has run
-			cancel()
-			require.ErrorIs(t, <-gaveUp, rsemaphore.ErrUnknownOutcome)
-			require.NotEqual(t, "2", direct.text(t, "GET", "s"), "it has run")
-			closed := make(chan error, 1)
-			go func() { closed <- r.c.Close(within(t)) }()
-			select {
-			case <-closed:
-				require.Fail(t, "it waits for the reply")
-			case <-time.After(50 * time.Millisecond):
-			}
-			close(reply)
-			require.NoError(t, <-closed)
-			require.Equal(t, "2", direct.text(t, "GET", "s"), "what it took is back when Close returns")
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+				srv := servers[0]
+				p := redistest.NewProxy(t, srv)
+				r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
+				direct.load(t, "counting_*")
+				direct.must(t, "SET", "s", "3")
+				s := r.c.CountingSemaphore("s")
+				require.NoError(t, s.Acquire(within(t), 1)) // connected
+				reply := make(chan struct{})
+				trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: reply})
+				ctx, cancel := context.WithCancel(context.Background())
+				gaveUp := make(chan error, 1)
+				go func() { gaveUp <- f(s, ctx) }()
+				trap.Wait(t) // it has run
+				cancel()
+				require.ErrorIs(t, <-gaveUp, rsemaphore.ErrUnknownOutcome)
+				require.NotEqual(t, "2", direct.text(t, "GET", "s"), "it has run")
+				closed := make(chan error, 1)
+				go func() { closed <- r.c.Close(within(t)) }()
+				select {
+				case <-closed:
+					require.Fail(t, "it waits for the reply")
+				case <-time.After(50 * time.Millisecond):
+				}
+				close(reply)
+				require.NoError(t, <-closed)
+				require.Equal(t, "2", direct.text(t, "GET", "s"), "what it took is back when Close returns")
+			})
 		})
 	}
 }

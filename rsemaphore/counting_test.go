@@ -230,19 +230,21 @@ func TestALostMessageCostsACountingWaiterAtMostPollCap(t *testing.T) {
 }
 
 func TestAContextThatEndsIsToldAsBothReasons(t *testing.T) {
-	r := newRig(t, redistest.Start(t), patient)
-	why := errors.New("the user went home")
-	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, why)
-	defer cancel()
-	err := r.c.CountingSemaphore("s").Acquire(ctx, 3)
-	for _, is := range []error{rsemaphore.ErrNotAcquired, context.DeadlineExceeded, why} {
-		require.ErrorIs(t, err, is)
-	}
-	began := time.Now()
-	require.ErrorIs(t, r.c.CountingSemaphore("s").TryAcquire(within(t), 1, time.Second), rsemaphore.ErrNotAcquired)
-	require.GreaterOrEqual(t, time.Since(began), time.Second)
-	redistest.Eventually(t, 30*time.Second, "waiting leaves nothing", func() bool { return len(r.keys(t)) == 0 })
-	require.Zero(t, r.c.Lines())
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], patient)
+		why := errors.New("the user went home")
+		ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, why)
+		defer cancel()
+		err := r.c.CountingSemaphore("s").Acquire(ctx, 3)
+		for _, is := range []error{rsemaphore.ErrNotAcquired, context.DeadlineExceeded, why} {
+			require.ErrorIs(t, err, is)
+		}
+		began := time.Now()
+		require.ErrorIs(t, r.c.CountingSemaphore("s").TryAcquire(within(t), 1, time.Second), rsemaphore.ErrNotAcquired)
+		require.GreaterOrEqual(t, time.Since(began), time.Second)
+		redistest.Eventually(t, 30*time.Second, "waiting leaves nothing", func() bool { return len(r.keys(t)) == 0 })
+		require.Zero(t, r.c.Lines())
+	})
 }
 
 // load has the server know these scripts, so that the first reply to each is not that it does not.
@@ -292,23 +294,25 @@ func TestAPlainVerbWithoutAReplyIsSentOnceAndSaysSo(t *testing.T) {
 }
 
 func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
-	srv := redistest.Start(t)
-	p := redistest.NewProxy(t, srv)
-	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 200 * time.Millisecond}), newRig(t, srv, patient)
-	s := r.c.CountingSemaphore("s")
-	direct.must(t, "SET", "s", "10")
-	direct.load(t, "counting_*")
-	for what, f := range map[string]func() error{
-		"acquire": func() error { return s.Acquire(within(t), 4) },
-		"drain":   func() error { return errOf(s.Drain(within(t))) },
-	} {
-		release := make(chan struct{})
-		trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: release})
-		require.ErrorIs(t, f(), rsemaphore.ErrUnknownOutcome, what)
-		trap.Wait(t) // it has run
-		close(release)
-		redistest.Eventually(t, 10*time.Second, what+": given back", func() bool { return direct.text(t, "GET", "s") == "10" })
-	}
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		srv := servers[0]
+		p := redistest.NewProxy(t, srv)
+		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 200 * time.Millisecond}), newRig(t, srv, patient)
+		s := r.c.CountingSemaphore("s")
+		direct.must(t, "SET", "s", "10")
+		direct.load(t, "counting_*")
+		for what, f := range map[string]func() error{
+			"acquire": func() error { return s.Acquire(within(t), 4) },
+			"drain":   func() error { return errOf(s.Drain(within(t))) },
+		} {
+			release := make(chan struct{})
+			trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: release})
+			require.ErrorIs(t, f(), rsemaphore.ErrUnknownOutcome, what)
+			trap.Wait(t) // it has run
+			close(release)
+			redistest.Eventually(t, 10*time.Second, what+": given back", func() bool { return direct.text(t, "GET", "s") == "10" })
+		}
+	})
 }
 
 // Neither of the contexts that bound a request inside comes out as if it were the caller's.
@@ -367,6 +371,7 @@ func TestDeadlinesHoldWhenTheServerIsStopped(t *testing.T) {
 }
 
 func TestAnAcquireThatIsGivenUpIsNotGrantedLater(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 300 * time.Millisecond})
 	s := r.c.CountingSemaphore("s")
@@ -381,29 +386,31 @@ func TestAnAcquireThatIsGivenUpIsNotGrantedLater(t *testing.T) {
 }
 
 func TestARequestUnderWayIsSeenThroughWhenItsContextEnds(t *testing.T) {
-	srv := redistest.Start(t)
-	p := redistest.NewProxy(t, srv)
-	r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
-	direct.load(t, "counting_*")
-	direct.must(t, "SET", "s", "1000")
-	s := r.c.CountingSemaphore("s")
-	require.NoError(t, s.Acquire(within(t), 1))
-	p.Delay(0, 15*time.Millisecond)
-	through, taken := 0, 0
-	for range 20 {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
-		if s.Acquire(ctx, 1) == nil {
-			taken++
-			if ctx.Err() != nil {
-				through++
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		srv := servers[0]
+		p := redistest.NewProxy(t, srv)
+		r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
+		direct.load(t, "counting_*")
+		direct.must(t, "SET", "s", "1000")
+		s := r.c.CountingSemaphore("s")
+		require.NoError(t, s.Acquire(within(t), 1))
+		p.Delay(0, 15*time.Millisecond)
+		through, taken := 0, 0
+		for range 20 {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+			if s.Acquire(ctx, 1) == nil {
+				taken++
+				if ctx.Err() != nil {
+					through++
+				}
 			}
+			cancel()
 		}
-		cancel()
-	}
-	p.Heal()
-	require.Positive(t, through, "a busy machine may be late for some, not for all")
-	redistest.Eventually(t, 20*time.Second, "those that were too late are given back", func() bool {
-		return direct.text(t, "GET", "s") == strconv.Itoa(999-taken)
+		p.Heal()
+		require.Positive(t, through, "a busy machine may be late for some, not for all")
+		redistest.Eventually(t, 20*time.Second, "those that were too late are given back", func() bool {
+			return direct.text(t, "GET", "s") == strconv.Itoa(999-taken)
+		})
 	})
 }
 

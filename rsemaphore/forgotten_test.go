@@ -85,22 +85,23 @@ func TestTheChannelOfAForgottenPermitIsClosedWithItsLease(t *testing.T) {
 
 // The lease that was asked for last may be the longest, and whatever was done or lost since, the server may have it.
 func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	through, aside := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: time.Second}), newRig(t, s, rsemaphore.Options{})
-	x, err := through.c.Semaphore("s", 1).Acquire(within(t), 1)
-	require.NoError(t, err)
-	require.NoError(t, x.Extend(within(t), time.Minute))
-	p.Refuse()
-	p.Cut()
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	require.Error(t, x.Release(ctx))
-	time.Sleep(1500 * time.Millisecond) // longer than the first lease
-	p.Heal()
-	redistest.Eventually(t, 20*time.Second, "given back", func() bool {
-		free, err := aside.c.Semaphore("s", 1).Available(within(t))
-		return err == nil && free == 1
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		through, aside := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: time.Second}), newRig(t, s, rsemaphore.Options{})
+		x, err := through.c.Semaphore("s", 1).Acquire(within(t), 1)
+		require.NoError(t, err)
+		require.NoError(t, x.Extend(within(t), time.Minute))
+		p.Refuse()
+		p.Cut()
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		require.Error(t, x.Release(ctx))
+		time.Sleep(1500 * time.Millisecond) // longer than the first lease
+		p.Heal()
+		redistest.Eventually(t, 20*time.Second, "given back", func() bool {
+			free, err := aside.c.Semaphore("s", 1).Available(within(t))
+			return err == nil && free == 1
+		})
 	})
 }

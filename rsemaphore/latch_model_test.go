@@ -57,7 +57,7 @@ func overWires(t *testing.T, walk func(t *testing.T, srv *redistest.Server, r *r
 			return newForgetful(t, s, func() bool { return rnd.IntN(3) == 0 })
 		},
 	} {
-		for range 2 {
+		for range redistest.Sized(1, 1, 6) {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				srv := redistest.Embedded(t)

@@ -115,6 +115,7 @@ func TestTheLargestCountIsCountedExactly(t *testing.T) {
 }
 
 func TestAnExpiredLatchIsAnErrorToWaitersNotSuccess(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		l := r.c.CountDownLatch("l")
@@ -296,73 +297,76 @@ func lookedAt(t testing.TB, r *rig) {
 }
 
 func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
-	t.Parallel()
 	for name, poll := range map[string]time.Duration{"told": time.Hour, "not told": 200 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			srv := redistest.Start(t)
-			p := redistest.NewProxy(t, srv)
-			r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: poll})
-			other := newRig(t, srv, patient)
-			other.load(t, "latch_*")
-			l, ol := r.c.CountDownLatch("l"), other.c.CountDownLatch("l")
-			for i := range 5 {
-				require.True(t, must1[bool](t)(ol.TrySetCount(within(t), 1, time.Hour)))
-				done := await(t, l, 3)
-				waitingIn(t, r, "latch:l", 3)
-				subscribedTo(t, other, latchChannel)
-				lookedAt(t, other)
-				if name == "not told" {
-					p.SwallowPushes()
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+				srv := servers[0]
+				p := redistest.NewProxy(t, srv)
+				r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: poll})
+				other := newRig(t, redistest.NewProxy(t, srv).Server(), patient) // which takes a transaction in one piece
+				other.load(t, "latch_*")
+				l, ol := r.c.CountDownLatch("l"), other.c.CountDownLatch("l")
+				for i := range 5 {
+					require.True(t, must1[bool](t)(ol.TrySetCount(within(t), 1, time.Hour)))
+					done := await(t, l, 3)
+					waitingIn(t, r, "latch:l", 3)
+					subscribedTo(t, other, latchChannel)
+					lookedAt(t, other)
+					if name == "not told" {
+						p.SwallowPushes()
+					}
+					opened := other.redis.DoMulti(within(t), // nobody looks in between
+						other.redis.B().Multi().Build(),
+						latchCommand(t, other, "latch_down", "", "down", "86400000", "80000", latchChannel, "PUBLISH"),
+						latchCommand(t, other, "latch_set", "1", "3600000", "next"+strconv.Itoa(i), "80000", latchChannel, "PUBLISH", "0"),
+						other.redis.B().Exec().Build())
+					for _, res := range opened {
+						require.NoError(t, res.Error())
+					}
+					late := await(t, l, 1)
+					for range 3 {
+						require.NoError(t, <-done)
+					}
+					waitingIn(t, r, "latch:l", 1)
+					require.Empty(t, late, "one that came after it was set again waits for that")
+					require.Zero(t, must1[int64](t)(ol.CountDown(within(t))))
+					require.NoError(t, <-late)
 				}
-				opened := other.redis.DoMulti(within(t), // nobody looks in between
-					other.redis.B().Multi().Build(),
-					latchCommand(t, other, "latch_down", "", "down", "86400000", "80000", latchChannel, "PUBLISH"),
-					latchCommand(t, other, "latch_set", "1", "3600000", "next"+strconv.Itoa(i), "80000", latchChannel, "PUBLISH", "0"),
-					other.redis.B().Exec().Build())
-				for _, res := range opened {
-					require.NoError(t, res.Error())
-				}
-				late := await(t, l, 1)
-				for range 3 {
-					require.NoError(t, <-done)
-				}
-				waitingIn(t, r, "latch:l", 1)
-				require.Empty(t, late, "one that came after it was set again waits for that")
-				require.Zero(t, must1[int64](t)(ol.CountDown(within(t))))
-				require.NoError(t, <-late)
-			}
+			})
 		})
 	}
 }
 
 func TestALatchThatIsSetAgainAfterItExpiredOrWasDeletedIsNoSuccess(t *testing.T) {
-	srv := redistest.Start(t)
-	p := redistest.NewProxy(t, srv)
-	r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second})
-	other := newRig(t, srv, patient)
-	for i, c := range []struct {
-		ttl  time.Duration
-		over func(l *rsemaphore.CountDownLatch)
-		want error
-	}{
-		{500 * time.Millisecond, func(*rsemaphore.CountDownLatch) {}, rsemaphore.ErrLatchExpired},
-		{time.Hour, func(l *rsemaphore.CountDownLatch) { must1[bool](t)(l.Delete(within(t))) }, rsemaphore.ErrLatchDeleted},
-		{0, func(l *rsemaphore.CountDownLatch) { must1[bool](t)(l.Delete(within(t))) }, rsemaphore.ErrLatchDeleted},
-	} {
-		name := "l" + strconv.Itoa(i)
-		ol := other.c.CountDownLatch(name)
-		require.True(t, must1[bool](t)(ol.TrySetCount(within(t), 1, c.ttl)))
-		before := redistest.CommandCalls(t, other.redis)["hmget"]
-		done := await(t, r.c.CountDownLatch(name), 1)
-		redistest.Eventually(t, 20*time.Second, "a look", func() bool { return redistest.CommandCalls(t, other.redis)["hmget"] > before })
-		p.Hold(redistest.Up)
-		c.over(ol)
-		redistest.Eventually(t, 10*time.Second, "it is over and set again", func() bool {
-			return must1[bool](t)(ol.TrySetCount(within(t), 1, time.Hour))
-		})
-		p.Heal()
-		require.ErrorIs(t, <-done, c.want)
-	}
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		srv := servers[0]
+		p := redistest.NewProxy(t, srv)
+		r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second})
+		other := newRig(t, srv, patient)
+		for i, c := range []struct {
+			ttl  time.Duration
+			over func(l *rsemaphore.CountDownLatch)
+			want error
+		}{
+			{500 * time.Millisecond, func(*rsemaphore.CountDownLatch) {}, rsemaphore.ErrLatchExpired},
+			{time.Hour, func(l *rsemaphore.CountDownLatch) { must1[bool](t)(l.Delete(within(t))) }, rsemaphore.ErrLatchDeleted},
+			{0, func(l *rsemaphore.CountDownLatch) { must1[bool](t)(l.Delete(within(t))) }, rsemaphore.ErrLatchDeleted},
+		} {
+			name := "l" + strconv.Itoa(i)
+			ol := other.c.CountDownLatch(name)
+			require.True(t, must1[bool](t)(ol.TrySetCount(within(t), 1, c.ttl)))
+			before := redistest.CommandCalls(t, other.redis)["hmget"]
+			done := await(t, r.c.CountDownLatch(name), 1)
+			redistest.Eventually(t, 20*time.Second, "a look", func() bool { return redistest.CommandCalls(t, other.redis)["hmget"] > before })
+			p.Hold(redistest.Up)
+			c.over(ol)
+			redistest.Eventually(t, 10*time.Second, "it is over and set again", func() bool {
+				return must1[bool](t)(ol.TrySetCount(within(t), 1, time.Hour))
+			})
+			p.Heal()
+			require.ErrorIs(t, <-done, c.want)
+		}
+	})
 }
 
 // latchCommand is one of the scripts about the latch l, to be sent past the library.
@@ -394,47 +398,48 @@ func TestADeletedLatchIsAnErrorToThoseWhoWaitAndOpenToOthers(t *testing.T) {
 }
 
 func TestAParticipantCountsOnceUnderLostReplies(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := redistest.NewProxy(t, srv)
-	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 500 * time.Millisecond}), newRig(t, srv, patient)
-	direct.load(t, "latch_*")
-	l := r.c.CountDownLatch("l")
-	require.Zero(t, must1[int64](t)(l.Count(within(t)))) // connected
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		srv := servers[0]
+		p := redistest.NewProxy(t, srv)
+		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 500 * time.Millisecond}), newRig(t, srv, patient)
+		direct.load(t, "latch_*")
+		l := r.c.CountDownLatch("l")
+		require.Zero(t, must1[int64](t)(l.Count(within(t)))) // connected
 
-	trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
-	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 10, time.Hour)), "its own work is not somebody else's")
-	trap.Wait(t)
-	for i, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseReplySilently, redistest.LoseRequest, redistest.LoseRequestSilently} {
-		trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: fate})
-		done := make(chan int64, 1)
-		go func() {
-			for { // as its documentation says, after any error
-				if left, err := l.CountDownBy(within(t), "job-"+strconv.Itoa(i)); err == nil {
-					done <- left
-					return
-				}
-			}
-		}()
+		trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
+		require.True(t, must1[bool](t)(l.TrySetCount(within(t), 10, time.Hour)), "its own work is not somebody else's")
 		trap.Wait(t)
-		if fate == redistest.LoseReplySilently || fate == redistest.LoseRequestSilently {
-			time.Sleep(600 * time.Millisecond) // one that goes unanswered is repeated
+		for i, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseReplySilently, redistest.LoseRequest, redistest.LoseRequestSilently} {
+			trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: fate})
+			done := make(chan int64, 1)
+			go func() {
+				for { // as its documentation says, after any error
+					if left, err := l.CountDownBy(within(t), "job-"+strconv.Itoa(i)); err == nil {
+						done <- left
+						return
+					}
+				}
+			}()
+			trap.Wait(t)
+			if fate == redistest.LoseReplySilently || fate == redistest.LoseRequestSilently {
+				time.Sleep(600 * time.Millisecond) // one that goes unanswered is repeated
+			}
+			p.Heal()
+			require.EqualValues(t, 9-i, <-done, "fate %d", fate)
+			require.Equal(t, strconv.Itoa(9-i), direct.text(t, "GET", "l"))
 		}
-		p.Heal()
-		require.EqualValues(t, 9-i, <-done, "fate %d", fate)
-		require.Equal(t, strconv.Itoa(9-i), direct.text(t, "GET", "l"))
-	}
-	for i := range 4 {
-		require.EqualValues(t, 6, must1[int64](t)(l.CountDownBy(within(t), "job-"+strconv.Itoa(i))), "nor by another call")
-	}
-	trap = p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
-	require.ErrorIs(t, errOf(l.CountDown(within(t))), rsemaphore.ErrUnknownOutcome, "the plain one is sent once")
-	trap.Wait(t)
-	require.Equal(t, "5", direct.text(t, "GET", "l"))
+		for i := range 4 {
+			require.EqualValues(t, 6, must1[int64](t)(l.CountDownBy(within(t), "job-"+strconv.Itoa(i))), "nor by another call")
+		}
+		trap = p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
+		require.ErrorIs(t, errOf(l.CountDown(within(t))), rsemaphore.ErrUnknownOutcome, "the plain one is sent once")
+		trap.Wait(t)
+		require.Equal(t, "5", direct.text(t, "GET", "l"))
 
-	trap = p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
-	require.True(t, must1[bool](t)(l.Delete(within(t))), "so may a deletion")
-	trap.Wait(t)
+		trap = p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
+		require.True(t, must1[bool](t)(l.Delete(within(t))), "so may a deletion")
+		trap.Wait(t)
+	})
 }
 
 func TestARepeatedCountDownDoesNotReachIntoTheNextCount(t *testing.T) {
@@ -462,8 +467,8 @@ func TestALatchThatIsSetAgainAndAgainDoesNotGrow(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		l := r.c.CountDownLatch("l")
-		const jobs = 700 // more than one part
-		for round := range 6 {
+		const jobs = 520 // more than one part
+		for round := range 4 {
 			require.True(t, must1[bool](t)(l.TrySetCount(within(t), jobs, time.Hour)))
 			for i := range jobs {
 				require.EqualValues(t, jobs-i-1, must1[int64](t)(l.CountDownBy(within(t), fmt.Sprintf("job %d of round %d", i, round))))

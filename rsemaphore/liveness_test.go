@@ -96,15 +96,16 @@ func weighed(p *rsemaphore.WeightedPermit, err error) (*rsemaphore.Permit, error
 
 // It has no time for a second heartbeat, and whoever waits comes only when its first one is old.
 func TestWhoIsKilledAtOnceIsFollowed(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := user(t, s, "s", beat.String())
-	say(t, c, "take 1")
-	require.Equal(t, "got", c.Line(t))
-	time.Sleep(100 * time.Millisecond)
-	c.Signal(t, syscall.SIGKILL)
-	time.Sleep(3 * beat)
-	release(t, acquire(t, newRig(t, s, living()).c.Semaphore("s", 4), 4))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		forgo(t, acquire(t, newRig(t, p.Server(), living()).c.Semaphore("s", 4), 1))
+		time.Sleep(100 * time.Millisecond)
+		p.BlackHole(redistest.Up) // as good as killed: it says nothing any more
+		time.Sleep(3 * beat)
+		release(t, acquire(t, newRig(t, s, living()).c.Semaphore("s", 4), 4))
+		p.Heal()
+	})
 }
 
 // lateBeats has heartbeats be sent late.
@@ -137,45 +138,43 @@ func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
 }
 
 func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, x := range []struct {
-		name, order string
-		more        []string
-	}{
-		{"off", "take 1", nil},
-		{"leased", "lease 1", []string{beat.String()}}, // it has some, and they have no say in a permit with a lease of its own
-	} {
-		name := x.name
-		c := user(t, s, name, x.more...)
-		say(t, c, x.order)
-		require.Equal(t, "got", c.Line(t))
-		if name == "off" { // it says who it is, and that is no heartbeat: nobody goes by when it ends, or ended
-			eye := s.Client(t)
-			redistest.Eventually(t, time.Minute, "the key of Options.Process", func() bool {
-				keys, err := eye.Do(within(t), eye.B().Keys().Pattern("redlatch_alive:*").Build()).AsStrSlice()
-				return err == nil && len(keys) > 0
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		off, leased := living(), living()
+		off.Liveness, off.Heartbeat = false, 0
+		for name, x := range map[string]struct {
+			o     rsemaphore.Options
+			lease time.Duration
+		}{
+			"off":    {off, 0},
+			"leased": {leased, longTerm}, // it has some, and they have no say in a permit with a lease of its own
+		} {
+			dead, err := newRig(t, p.Server(), x.o).c.Semaphore(name, 4).TryAcquire(within(t), 1, 0, x.lease)
+			require.NoError(t, err)
+			forgo(t, dead)
+		}
+		time.Sleep(2 * time.Second) // until "off" has said who it is, which is no heartbeat
+		p.BlackHole(redistest.Up)
+		r := newRig(t, s, living())
+		// Redisson's, which looks like ours, of a client that is trusted for a second.
+		id, err := hex.DecodeString("0123456789ab8064" + "0000000001" + "000000")
+		require.NoError(t, err)
+		require.NotZero(t, lease.TrustInBytes(string(id)))
+		java := r.c.Semaphore("s", 4).Shared()
+		release(t, acquire(t, java, 1))
+		javaAcquire(t, r, string(id), longTerm)
+		var wg sync.WaitGroup
+		for name, sem := range map[string]*rsemaphore.Semaphore{"off": r.c.Semaphore("off", 4), "leased": r.c.Semaphore("leased", 4), "java": java} {
+			wg.Go(func() {
+				if _, err := sem.TryAcquire(within(t), 4, 5*beat, 0); !isNotAcquired(err) {
+					t.Errorf("%s: %v", name, err)
+				}
 			})
 		}
-		c.Signal(t, syscall.SIGKILL)
-	}
-	r := newRig(t, s, living())
-	// Redisson's, which looks like ours, of a client that is trusted for a second.
-	id, err := hex.DecodeString("0123456789ab8064" + "0000000001" + "000000")
-	require.NoError(t, err)
-	require.NotZero(t, lease.TrustInBytes(string(id)))
-	java := r.c.Semaphore("s", 4).Shared()
-	release(t, acquire(t, java, 1))
-	javaAcquire(t, r, string(id), longTerm)
-	var wg sync.WaitGroup
-	for name, sem := range map[string]*rsemaphore.Semaphore{"off": r.c.Semaphore("off", 4), "leased": r.c.Semaphore("leased", 4), "java": java} {
-		wg.Go(func() {
-			if _, err := sem.TryAcquire(within(t), 4, 5*beat, 0); !isNotAcquired(err) {
-				t.Errorf("%s: %v", name, err)
-			}
-		})
-	}
-	wg.Wait()
+		wg.Wait()
+		p.Heal()
+	})
 }
 
 func isNotAcquired(err error) bool {

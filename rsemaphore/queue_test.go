@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -445,52 +444,54 @@ func scriptCalls(t testing.TB, r *rig) (n int64) {
 }
 
 // A process that holds all is killed. The first five of the waiters get them when its lease is over, and no call of anybody else is needed.
-func TestWaitersThatFitAreServedAfterTheLeaseOfAKilledProcess(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := redistest.Spawn(t, "permit user", s, "s", "10", "2s")
-	say(t, c, "take 10")
-	require.Equal(t, "got", c.Line(t))
-	var rigs []*rig
-	ctx, cancel := context.WithCancel(context.Background())
-	got, gone := make(chan *rsemaphore.Permit, 20), make(chan error, 20)
-	for range 2 {
-		rigs = append(rigs, newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Second}))
-	}
-	for i := range 20 {
-		go func() {
-			p, err := rigs[i%2].c.Semaphore("s", 10).Acquire(ctx, 2)
-			if err == nil {
-				got <- p
-			} else {
-				gone <- err
-			}
-		}()
-	}
-	redistest.Eventually(t, 30*time.Second, "all wait", func() bool { return len(rigs[0].queue(t)) == 20 })
-	c.Signal(t, syscall.SIGKILL)
-	var permits []*rsemaphore.Permit
-	for range 5 {
-		permits = append(permits, <-got)
-	}
-	require.Equal(t, [3]int{0, 10, 10}, counts(t, rigs[0].c.Semaphore("s", 10)))
-	require.Empty(t, got)
-	for _, p := range permits {
-		release(t, p)
-	}
-	for range 5 {
-		release(t, <-got)
-	}
-	cancel()
-	for n := 10; n < 20; n++ {
-		select {
-		case p := <-got:
-			release(t, p)
-		case <-gone:
+func TestWaitersThatFitAreServedAfterTheLeaseOfAHolderThatIsGone(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		p := redistest.NewProxy(t, s)
+		dies := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: time.Second, WatchdogTimeout: 5 * time.Second})
+		forgo(t, acquire(t, dies.c.Semaphore("s", 10), 10))
+		var rigs []*rig
+		ctx, cancel := context.WithCancel(context.Background())
+		got, gone := make(chan *rsemaphore.Permit, 20), make(chan error, 20)
+		for range 2 {
+			rigs = append(rigs, newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Second}))
 		}
-	}
-	redistest.Eventually(t, 30*time.Second, "nothing is left in line", func() bool {
-		return len(rigs[0].queue(t)) == 0 && rigs[0].c.Owed()+rigs[1].c.Owed() == 0
+		for i := range 20 {
+			go func() {
+				p, err := rigs[i%2].c.Semaphore("s", 10).Acquire(ctx, 2)
+				if err == nil {
+					got <- p
+				} else {
+					gone <- err
+				}
+			}()
+		}
+		redistest.Eventually(t, 30*time.Second, "all wait", func() bool { return len(rigs[0].queue(t)) == 20 })
+		p.BlackHole(redistest.Up) // as good as killed: it says nothing any more
+		var permits []*rsemaphore.Permit
+		for range 5 {
+			permits = append(permits, <-got)
+		}
+		require.Equal(t, [3]int{0, 10, 10}, counts(t, rigs[0].c.Semaphore("s", 10)))
+		require.Empty(t, got)
+		for _, p := range permits {
+			release(t, p)
+		}
+		for range 5 {
+			release(t, <-got)
+		}
+		cancel()
+		for n := 10; n < 20; n++ {
+			select {
+			case p := <-got:
+				release(t, p)
+			case <-gone:
+			}
+		}
+		redistest.Eventually(t, 30*time.Second, "nothing is left in line", func() bool {
+			return len(rigs[0].queue(t)) == 0 && rigs[0].c.Owed()+rigs[1].c.Owed() == 0
+		})
+		require.Equal(t, [3]int{10, 0, 10}, counts(t, rigs[0].c.Semaphore("s", 10)))
+		p.Heal()
 	})
-	require.Equal(t, [3]int{10, 0, 10}, counts(t, rigs[0].c.Semaphore("s", 10)))
 }

@@ -211,23 +211,25 @@ func TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun(t *testing.T
 }
 
 func TestAnErrorThatAnEarlierTryMayContradictSaysUnknown(t *testing.T) {
-	s := redistest.Embedded(t)
-	dead, err := rueidis.NewClient(s.Option())
-	require.NoError(t, err)
-	dead.Close()
-	first := true
-	r := newRigOn(t, s, losing{s.Client(t), dead, func(words []string) bool {
-		if first && slices.Contains(words, "s") && words[0] == "EVAL" {
-			first = false
-			return true
-		}
-		return false
-	}, func() { s.Embedded.SetError("LOADING away") }}, patient)
-	_, err = r.c.Semaphore("s", 3).TryAcquire(within(t), 2, 300*time.Millisecond, 0)
-	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
-	require.NotErrorIs(t, err, rsemaphore.ErrUnavailable, "the first request has run")
-	s.Embedded.SetError("")
-	redistest.Eventually(t, 20*time.Second, "given back", func() bool { _, out := state(t, r.c.Semaphore("s", 3)); return out == 0 })
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
+		dead, err := rueidis.NewClient(s.Option())
+		require.NoError(t, err)
+		dead.Close()
+		first := true
+		r := newRigOn(t, s, losing{s.Client(t), dead, func(words []string) bool {
+			if first && slices.Contains(words, "s") && words[0] == "EVAL" {
+				first = false
+				return true
+			}
+			return false
+		}, func() { s.Embedded.SetError("LOADING away") }}, patient)
+		_, err = r.c.Semaphore("s", 3).TryAcquire(within(t), 2, 300*time.Millisecond, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+		require.NotErrorIs(t, err, rsemaphore.ErrUnavailable, "the first request has run")
+		s.Embedded.SetError("")
+		redistest.Eventually(t, 20*time.Second, "given back", func() bool { _, out := state(t, r.c.Semaphore("s", 3)); return out == 0 })
+	})
 }
 
 func TestALostReleaseReplyIsARelease(t *testing.T) {
@@ -388,14 +390,15 @@ func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
 	watch := newRig(t, s, patient)
 	r := newRig(t, s, rsemaphore.Options{CallTimeout: 3 * time.Second, PollCap: 50 * time.Millisecond})
 	release(t, acquire(t, r.c.Semaphore("warm", 1), 1))
-	const rounds, width, capacity = 4_000, 40, 4
+	rounds := redistest.Sized(1_000, 1_000, 4_000)
+	const width, capacity = 40, 4
 	var won, gaveUp atomic.Int32
 	var wg sync.WaitGroup
 	for w := range width {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(w), 7))
 			some := func() bool { return won.Load() > 300 && gaveUp.Load() > 300 } // takes longer on a busy machine
-			for i := 0; i < rounds/width || i < 20*rounds/width && !some(); i++ {
+			for i := 0; i < rounds/width || i < 2_000 && !some(); i++ {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.IntN(40_000))*time.Microsecond)
 				sem := r.c.Semaphore(fmt.Sprint("s", rnd.IntN(5)), capacity)
 				n := 1 + rnd.IntN(capacity)
@@ -668,7 +671,7 @@ func TestCloseWhilePermitsAreBeingGrantedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	direct := newRig(t, s, patient)
-	for round := range 40 {
+	for round := range redistest.Sized(10, 10, 40) {
 		r := newRig(t, s, patient)
 		name := fmt.Sprint("s", round)
 		var wg sync.WaitGroup
@@ -702,7 +705,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	require.NoError(t, r.c.Close(within(t)))
 	before := goleak.IgnoreCurrent()
 	// what a request may have left is watched for as long as the request may still come
-	c, err := rsemaphore.New(r.hub, rsemaphore.Options{CallTimeout: time.Second, Logger: (&redistest.Logbook{}).Logger()})
+	c, err := rsemaphore.New(r.hub, rsemaphore.Options{CallTimeout: 400 * time.Millisecond, Logger: (&redistest.Logbook{}).Logger()})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for range 20 {

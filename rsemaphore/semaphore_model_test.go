@@ -81,9 +81,8 @@ func (m *model) pick(rnd *rand.Rand) *held {
 func (h *held) live() bool { return !h.gone && (h.end.IsZero() || time.Now().Before(h.end)) }
 
 func TestASemaphoreKeepsToItsModel(t *testing.T) {
-	redistest.SkipShort(t)
 	for _, mode := range []string{"once", "twice"} {
-		for seed := range uint64(3) {
+		for seed := range redistest.Sized[uint64](1, 1, 3) {
 			t.Run(fmt.Sprint(mode, " ", seed), func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 1))
 				wrap := func(c rueidis.Client) rueidis.Client {

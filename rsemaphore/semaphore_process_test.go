@@ -19,7 +19,7 @@ import (
 
 func init() { roles["permit user"] = bePermitUser }
 
-// bePermitUser takes permits and does with them what it is told: "take n", "weigh n", "lease n" (for its lease, not renewed), "check", "go"
+// bePermitUser takes permits and does with them what it is told: "take n", "weigh n", "check", "go"
 // (release). It answers "got", "held" or "over: …", and what Release said. It has the heartbeats that it is told, if any.
 func bePermitUser() error {
 	capacity, _ := strconv.Atoi(os.Args[3])
@@ -56,12 +56,6 @@ func bePermitUser() error {
 				return err
 			}
 			p = w.Permit
-			fmt.Println("got")
-		case "lease":
-			many, _ := strconv.Atoi(n)
-			if p, err = sem.TryAcquire(context.Background(), many, 0, lease); err != nil {
-				return err
-			}
 			fmt.Println("got")
 		case "check":
 			if until := p.Until(); p.Err() == nil && time.Now().Before(until) {

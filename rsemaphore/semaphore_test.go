@@ -107,6 +107,7 @@ func TestAHandleReleasedAgainReturnsItsFirstResultAndRaisesNothing(t *testing.T)
 }
 
 func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
@@ -138,8 +139,8 @@ func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) 
 }
 
 func TestALostPermitsRestIsGivenBackByItsRelease(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		s := servers[0]
 		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second})
 		sem := r.c.Semaphore("s", 5)
 		p := acquire(t, sem, 3)
@@ -301,72 +302,75 @@ func subscribed(t testing.TB, r *rig) bool {
 }
 
 func TestWithAContextThatEndsBothReasonsAreTold(t *testing.T) {
-	redistest.SkipShort(t)
-	r := newRig(t, redistest.Embedded(t), patient)
-	sem := r.c.Semaphore("s", 1)
-	p := acquire(t, sem, 1)
-	why := errors.New("the user went home")
-	for i, end := range []func(context.Context) (context.Context, context.CancelFunc){
-		func(c context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(c, 500*time.Millisecond)
-		},
-		func(c context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeoutCause(c, 500*time.Millisecond, why)
-		},
-		func(c context.Context) (context.Context, context.CancelFunc) {
-			c, cancel := context.WithCancelCause(c)
-			time.AfterFunc(500*time.Millisecond, func() { cancel(why) })
-			return c, func() { cancel(nil) }
-		},
-	} {
-		ctx, cancel := end(context.Background())
-		_, err := sem.Acquire(ctx, 1)
-		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
-		require.ErrorIs(t, err, ctx.Err())
-		if i > 0 {
-			require.ErrorIs(t, err, why)
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], patient)
+		sem := r.c.Semaphore("s", 1)
+		p := acquire(t, sem, 1)
+		why := errors.New("the user went home")
+		for i, end := range []func(context.Context) (context.Context, context.CancelFunc){
+			func(c context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(c, 500*time.Millisecond)
+			},
+			func(c context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeoutCause(c, 500*time.Millisecond, why)
+			},
+			func(c context.Context) (context.Context, context.CancelFunc) {
+				c, cancel := context.WithCancelCause(c)
+				time.AfterFunc(500*time.Millisecond, func() { cancel(why) })
+				return c, func() { cancel(nil) }
+			},
+		} {
+			ctx, cancel := end(context.Background())
+			_, err := sem.Acquire(ctx, 1)
+			require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+			require.ErrorIs(t, err, ctx.Err())
+			if i > 0 {
+				require.ErrorIs(t, err, why)
+			}
+			cancel()
 		}
+		_, err := sem.TryAcquire(context.Background(), 1, 500*time.Millisecond, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.NotErrorIs(t, err, context.DeadlineExceeded, "waitTime was over, and no context")
+		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-	}
-	_, err := sem.TryAcquire(context.Background(), 1, 500*time.Millisecond, 0)
-	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
-	require.NotErrorIs(t, err, context.DeadlineExceeded, "waitTime was over, and no context")
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err = sem.TryAcquire(ended, 1, 0, 0)
-	require.ErrorIs(t, err, context.Canceled)
-	require.NoError(t, p.Release(ended), "releasing is what those do last whose context has ended")
-	require.Equal(t, [3]int{1, 0, 1}, counts(t, sem))
+		_, err = sem.TryAcquire(ended, 1, 0, 0)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, p.Release(ended), "releasing is what those do last whose context has ended")
+		require.Equal(t, [3]int{1, 0, 1}, counts(t, sem))
+	})
 }
 
 func TestContextsEndWithTheirPermit(t *testing.T) {
-	r := newRig(t, redistest.Embedded(t), patient)
-	sem := r.c.Semaphore("s", 2)
-	p := acquire(t, sem, 1)
-	type key struct{}
-	parent, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "v"))
-	a, b := p.Context(parent), p.Context(context.Background())
-	require.Equal(t, "v", a.Value(key{}))
-	cancel()
-	<-a.Done()
-	require.NoError(t, b.Err())
-	require.NoError(t, p.Err(), "the work ended, the permit did not")
-	require.NoError(t, p.Release(b), "also by the context that this ends")
-	<-b.Done()
-	require.ErrorIs(t, context.Cause(b), rsemaphore.ErrReleased)
-	<-p.Done()
-	late := p.Context(context.Background())
-	require.ErrorIs(t, context.Cause(late), rsemaphore.ErrReleased)
-	require.ErrorIs(t, p.Extend(within(t), time.Minute), rsemaphore.ErrReleased)
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], patient)
+		sem := r.c.Semaphore("s", 2)
+		p := acquire(t, sem, 1)
+		type key struct{}
+		parent, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "v"))
+		a, b := p.Context(parent), p.Context(context.Background())
+		require.Equal(t, "v", a.Value(key{}))
+		cancel()
+		<-a.Done()
+		require.NoError(t, b.Err())
+		require.NoError(t, p.Err(), "the work ended, the permit did not")
+		require.NoError(t, p.Release(b), "also by the context that this ends")
+		<-b.Done()
+		require.ErrorIs(t, context.Cause(b), rsemaphore.ErrReleased)
+		<-p.Done()
+		late := p.Context(context.Background())
+		require.ErrorIs(t, context.Cause(late), rsemaphore.ErrReleased)
+		require.ErrorIs(t, p.Extend(within(t), time.Minute), rsemaphore.ErrReleased)
 
-	q, err := sem.TryAcquire(within(t), 1, 0, 500*time.Millisecond)
-	require.NoError(t, err)
-	work := q.Context(context.Background())
-	<-work.Done()
-	require.ErrorIs(t, context.Cause(work), rsemaphore.ErrLost)
-	require.ErrorIs(t, q.Err(), rsemaphore.ErrLost)
-	require.ErrorIs(t, q.Release(within(t)), rsemaphore.ErrLost)
-	require.ErrorIs(t, q.Extend(within(t), time.Minute), rsemaphore.ErrLost)
+		q, err := sem.TryAcquire(within(t), 1, 0, 500*time.Millisecond)
+		require.NoError(t, err)
+		work := q.Context(context.Background())
+		<-work.Done()
+		require.ErrorIs(t, context.Cause(work), rsemaphore.ErrLost)
+		require.ErrorIs(t, q.Err(), rsemaphore.ErrLost)
+		require.ErrorIs(t, q.Release(within(t)), rsemaphore.ErrLost)
+		require.ErrorIs(t, q.Extend(within(t), time.Minute), rsemaphore.ErrLost)
+	})
 }
 
 func TestExtendMakesItLastAtLeastSoLong(t *testing.T) {
@@ -484,7 +488,7 @@ func TestNoKeyIsWithoutAnEndUnlessSharedWithRedisson(t *testing.T) {
 func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
-	names := redistest.Sized(1000, 2000, 10_000)
+	names := redistest.Sized(1000, 1000, 10_000)
 	var wg sync.WaitGroup
 	for w := range 20 {
 		wg.Go(func() {
@@ -847,53 +851,58 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 }
 
 func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
-	r := newRig(t, redistest.Embedded(t), patient)
-	sem := r.c.Semaphore("s", 2)
-	p, q := acquire(t, sem, 1), acquire(t, sem, 1)
-	waiter := make(chan error, 1)
-	go func() { _, err := sem.Acquire(context.Background(), 1); waiter <- err }()
-	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 })
-	go func() { // as a worker does that is told
-		<-p.Done()
-		p.Release(context.Background())
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	err := r.c.Close(ctx)
-	require.ErrorContains(t, err, "1 still held, left to their leases: s")
-	require.ErrorIs(t, <-waiter, rsemaphore.ErrClosed)
-	require.ErrorIs(t, q.Err(), rsemaphore.ErrClosed)
-	require.NoError(t, p.Release(within(t)))
-	_, err = sem.Acquire(within(t), 1)
-	require.ErrorIs(t, err, rsemaphore.ErrClosed)
-	_, err = sem.Available(within(t))
-	require.ErrorIs(t, err, rsemaphore.ErrClosed)
-	var zero rueidis.RedisResult
-	require.NotEqual(t, zero, r.do(t, "GET", "s"), "the hub's client is the caller's")
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], patient)
+		sem := r.c.Semaphore("s", 2)
+		p, q := acquire(t, sem, 1), acquire(t, sem, 1)
+		waiter := make(chan error, 1)
+		go func() { _, err := sem.Acquire(context.Background(), 1); waiter <- err }()
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 })
+		go func() { // as a worker does that is told
+			<-p.Done()
+			p.Release(context.Background())
+		}()
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		err := r.c.Close(ctx)
+		require.ErrorContains(t, err, "1 still held, left to their leases: s")
+		require.ErrorIs(t, <-waiter, rsemaphore.ErrClosed)
+		require.ErrorIs(t, q.Err(), rsemaphore.ErrClosed)
+		require.NoError(t, p.Release(within(t)))
+		_, err = sem.Acquire(within(t), 1)
+		require.ErrorIs(t, err, rsemaphore.ErrClosed)
+		_, err = sem.Available(within(t))
+		require.ErrorIs(t, err, rsemaphore.ErrClosed)
+		var zero rueidis.RedisResult
+		require.NotEqual(t, zero, r.do(t, "GET", "s"), "the hub's client is the caller's")
+	})
 }
 
 func TestCloseDoesNotWaitForAPermitThatIsLostMeanwhile(t *testing.T) {
-	redistest.SkipShort(t)
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 6 * time.Second})
-	sem := r.c.Semaphore("s", 2)
-	p := acquire(t, sem, 1)
-	require.NoError(t, sem.ReleaseIDs(within(t), p.IDs()...))
-	ctx := within(t)
-	require.NoError(t, r.c.Close(ctx))
-	require.NoError(t, ctx.Err(), "it did not wait")
-	require.ErrorIs(t, p.Err(), rsemaphore.ErrClosed)
-	require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 6 * time.Second})
+		sem := r.c.Semaphore("s", 2)
+		p := acquire(t, sem, 1)
+		require.NoError(t, sem.ReleaseIDs(within(t), p.IDs()...))
+		ctx := within(t)
+		require.NoError(t, r.c.Close(ctx))
+		require.NoError(t, ctx.Err(), "it did not wait")
+		require.ErrorIs(t, p.Err(), rsemaphore.ErrClosed)
+		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+	})
 }
 
 func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
-	r := newRig(t, redistest.Embedded(t), patient)
-	p, err := r.c.Semaphore("s", 2).TryAcquire(within(t), 1, 0, 700*time.Millisecond)
-	require.NoError(t, err)
-	<-p.Done()
-	ctx := within(t)
-	require.NoError(t, r.c.Close(ctx))
-	require.NoError(t, ctx.Err(), "it did not wait")
-	require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], patient)
+		p, err := r.c.Semaphore("s", 2).TryAcquire(within(t), 1, 0, 700*time.Millisecond)
+		require.NoError(t, err)
+		<-p.Done()
+		ctx := within(t)
+		require.NoError(t, r.c.Close(ctx))
+		require.NoError(t, ctx.Err(), "it did not wait")
+		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+	})
 }
 
 func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
@@ -933,83 +942,84 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
 }
 
 func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
-	redistest.SkipShort(t)
-	var mu sync.Mutex
-	var seen []string
-	see := func(format string, args ...any) {
-		mu.Lock()
-		seen = append(seen, fmt.Sprintf(format, args...))
-		mu.Unlock()
-		panic("a hook")
-	}
-	has := func(s string) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Contains(seen, s)
-	}
-	log := &redistest.Logbook{}
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.Logger(), Observer: func(_ context.Context, e rsemaphore.Event) context.Context {
-		switch e.Kind {
-		case rsemaphore.EventAcquired:
-			see("acquired %d of %s", e.N, e.Name)
-		case rsemaphore.EventNotAcquired:
-			see("not acquired %d of %s: %t", e.N, e.Name, e.Err != nil)
-		case rsemaphore.EventReleased:
-			see("released %d of %s: %v", e.N, e.Name, e.Err)
-		case rsemaphore.EventAwaited:
-			see("waited for %s: %v", e.Name, e.Err)
-		case rsemaphore.EventRenewed:
-			see("renewed %s: %v", e.Name, e.Err)
-		case rsemaphore.EventEnded:
-			see("ended %s: %v", e.Name, e.Err)
-		case rsemaphore.EventWoken:
-			see("woken %s: %t", e.Name, e.ByMessage)
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		var mu sync.Mutex
+		var seen []string
+		see := func(format string, args ...any) {
+			mu.Lock()
+			seen = append(seen, fmt.Sprintf(format, args...))
+			mu.Unlock()
+			panic("a hook")
 		}
-		return nil
-	}})
-	sem := r.c.Semaphore("s", 2)
-	p := acquire(t, sem, 2)
-	_, err := sem.TryAcquire(within(t), 1, 0, 0)
-	require.Error(t, err)
-	redistest.Eventually(t, 10*time.Second, "renewed", func() bool { return has("renewed s: <nil>") })
-	got := make(chan *rsemaphore.Permit, 1)
-	go func() {
-		q, err := sem.TryAcquire(within(t), 1, 20*time.Second, 700*time.Millisecond)
-		if err != nil {
-			t.Error(err)
+		has := func(s string) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Contains(seen, s)
 		}
-		got <- q
-	}()
-	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 && subscribed(t, r) })
-	time.Sleep(20 * time.Millisecond)
-	release(t, p)
-	q := <-got
-	<-q.Done()
-	redistest.Eventually(t, 10*time.Second, "all told", func() bool {
-		return has("acquired 2 of s") && has("acquired 1 of s") && has("not acquired 1 of s: true") && has("released 2 of s: <nil>") && has("ended s: lost")
+		log := &redistest.Logbook{}
+		r := newRig(t, servers[0], rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.Logger(), Observer: func(_ context.Context, e rsemaphore.Event) context.Context {
+			switch e.Kind {
+			case rsemaphore.EventAcquired:
+				see("acquired %d of %s", e.N, e.Name)
+			case rsemaphore.EventNotAcquired:
+				see("not acquired %d of %s: %t", e.N, e.Name, e.Err != nil)
+			case rsemaphore.EventReleased:
+				see("released %d of %s: %v", e.N, e.Name, e.Err)
+			case rsemaphore.EventAwaited:
+				see("waited for %s: %v", e.Name, e.Err)
+			case rsemaphore.EventRenewed:
+				see("renewed %s: %v", e.Name, e.Err)
+			case rsemaphore.EventEnded:
+				see("ended %s: %v", e.Name, e.Err)
+			case rsemaphore.EventWoken:
+				see("woken %s: %t", e.Name, e.ByMessage)
+			}
+			return nil
+		}})
+		sem := r.c.Semaphore("s", 2)
+		p := acquire(t, sem, 2)
+		_, err := sem.TryAcquire(within(t), 1, 0, 0)
+		require.Error(t, err)
+		redistest.Eventually(t, 10*time.Second, "renewed", func() bool { return has("renewed s: <nil>") })
+		got := make(chan *rsemaphore.Permit, 1)
+		go func() {
+			q, err := sem.TryAcquire(within(t), 1, 20*time.Second, 700*time.Millisecond)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- q
+		}()
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 && subscribed(t, r) })
+		time.Sleep(20 * time.Millisecond)
+		release(t, p)
+		q := <-got
+		<-q.Done()
+		redistest.Eventually(t, 10*time.Second, "all told", func() bool {
+			return has("acquired 2 of s") && has("acquired 1 of s") && has("not acquired 1 of s: true") && has("released 2 of s: <nil>") && has("ended s: lost")
+		})
+		require.True(t, has("woken s: true") || has("woken s: false"))
+
+		counting := r.c.CountingSemaphore("c")
+		require.NoError(t, counting.Release(within(t), 3))
+		require.True(t, has("released 3 of c: <nil>"))
+		require.NoError(t, counting.Acquire(within(t), 2))
+		require.True(t, has("acquired 2 of c"))
+		require.Error(t, counting.TryAcquire(within(t), 2, 0))
+		require.True(t, has("not acquired 2 of c: true"))
+
+		latch := r.c.CountDownLatch("l")
+		require.NoError(t, latch.Await(within(t)))
+		require.True(t, has("waited for l: <nil>"))
+		require.True(t, must1[bool](t)(latch.TrySetCount(within(t), 1, 0)))
+		ended, cancel := context.WithCancel(within(t))
+		cancel()
+		err = latch.Await(ended)
+		require.Error(t, err)
+		require.True(t, has("waited for l: "+err.Error()))
+		require.NoError(t, errOf(r.c.CyclicBarrier("b", 1).Await(within(t))))
+		require.True(t, has("waited for b: <nil>"))
+		require.Positive(t, log.Count("observer panicked"))
 	})
-	require.True(t, has("woken s: true") || has("woken s: false"))
-
-	counting := r.c.CountingSemaphore("c")
-	require.NoError(t, counting.Release(within(t), 3))
-	require.True(t, has("released 3 of c: <nil>"))
-	require.NoError(t, counting.Acquire(within(t), 2))
-	require.True(t, has("acquired 2 of c"))
-	require.Error(t, counting.TryAcquire(within(t), 2, 0))
-	require.True(t, has("not acquired 2 of c: true"))
-
-	latch := r.c.CountDownLatch("l")
-	require.NoError(t, latch.Await(within(t)))
-	require.True(t, has("waited for l: <nil>"))
-	require.True(t, must1[bool](t)(latch.TrySetCount(within(t), 1, 0)))
-	ended, cancel := context.WithCancel(within(t))
-	cancel()
-	err = latch.Await(ended)
-	require.Error(t, err)
-	require.True(t, has("waited for l: "+err.Error()))
-	require.NoError(t, errOf(r.c.CyclicBarrier("b", 1).Await(within(t))))
-	require.True(t, has("waited for b: <nil>"))
-	require.Positive(t, log.Count("observer panicked"))
 }
 
 // One loss is one error: which look finds it first is a race, and callers act on ErrLost.

@@ -190,9 +190,7 @@ func TestManyFreePermitsShareCalls(t *testing.T) {
 	r, direct := newRig(t, far, patient), newRig(t, near, patient)
 	const goroutines, cycles = 64, 15
 	run := func(of func(g int) *rsemaphore.Semaphore, n int) float64 {
-		for g := range goroutines { // in use
-			release(t, acquire(t, of(g), n))
-		}
+		many(goroutines, func(g int) { release(t, acquire(t, of(g), n)) }) // in use
 		before := scriptCalls(t, direct)
 		many(goroutines, func(g int) {
 			for range cycles {
@@ -232,7 +230,7 @@ func TestSharedCallsAmongContendedPermitsNeverPassTheCapacity(t *testing.T) {
 	t.Parallel()
 	near, far, _ := redistest.Away(t)
 	direct := newRig(t, near, patient)
-	const goroutines, cycles = 40, 25
+	const goroutines, cycles = 40, 15
 	var ledgers []*ledger
 	for _, capacity := range []int{1, 3, 20, 60} {
 		ledgers = append(ledgers, &ledger{name: "hot" + strconv.Itoa(capacity), capacity: capacity})

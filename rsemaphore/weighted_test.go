@@ -151,17 +151,19 @@ func TestWeightsOfTheDeadComeBackAndWhoIsRenewedStays(t *testing.T) {
 }
 
 func TestARenewedWeightOutlivesItsLease(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 5 * time.Second})
-	s := r.c.WeightedSemaphore("s", 10)
-	p := weigh(t, s, 4)
-	first := must1[rsemaphore.WeightedState](t)(s.Inspect(within(t)))
-	until := p.Until()
-	redistest.Eventually(t, 30*time.Second, "it is renewed", func() bool { return p.Until().After(until.Add(time.Second)) })
-	again := must1[rsemaphore.WeightedState](t)(s.Inspect(within(t)))
-	require.Equal(t, first.Permits[0].ID, again.Permits[0].ID)
-	require.EqualValues(t, 4, again.Permits[0].Weight)
-	require.Greater(t, r.pttl(t, weightedKeys[0]), time.Duration(0))
-	require.NoError(t, p.Release(within(t)))
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		r := newRig(t, servers[0], rsemaphore.Options{WatchdogTimeout: 5 * time.Second})
+		s := r.c.WeightedSemaphore("s", 10)
+		p := weigh(t, s, 4)
+		first := must1[rsemaphore.WeightedState](t)(s.Inspect(within(t)))
+		until := p.Until()
+		redistest.Eventually(t, 30*time.Second, "it is renewed", func() bool { return p.Until().After(until.Add(time.Second)) })
+		again := must1[rsemaphore.WeightedState](t)(s.Inspect(within(t)))
+		require.Equal(t, first.Permits[0].ID, again.Permits[0].ID)
+		require.EqualValues(t, 4, again.Permits[0].Weight)
+		require.Greater(t, r.pttl(t, weightedKeys[0]), time.Duration(0))
+		require.NoError(t, p.Release(within(t)))
+	})
 }
 
 // What is out follows from both keys, so where one is deleted all is free, and nobody is told that it holds what it does not.
