@@ -854,7 +854,7 @@ func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], patient)
 		sem := r.c.Semaphore("s", 2)
-		p, q := acquire(t, sem, 1), acquire(t, sem, 1)
+		p, q := acquire(t, sem, 1), forgo(t, acquire(t, sem, 1))
 		waiter := make(chan error, 1)
 		go func() { _, err := sem.Acquire(context.Background(), 1); waiter <- err }()
 		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 })
@@ -992,7 +992,7 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 && subscribed(t, r) })
 		time.Sleep(20 * time.Millisecond)
 		release(t, p)
-		q := <-got
+		q := forgo(t, <-got)
 		<-q.Done()
 		redistest.Eventually(t, 10*time.Second, "all told", func() bool {
 			return has("acquired 2 of s") && has("acquired 1 of s") && has("not acquired 1 of s: true") && has("released 2 of s: <nil>") && has("ended s: lost")

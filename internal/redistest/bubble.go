@@ -42,6 +42,7 @@ func InBubble[P any](t *testing.T, n int, open func(t *testing.T, s *Server, c r
 func Simulated(t *testing.T, n int, fn func(t *testing.T, servers []*Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // all is closed: what pauses before it tries again finds that out
 		var servers []*Server
 		for range n {
 			s := Bubble(t)
