@@ -385,6 +385,27 @@ func TestAnAcquireThatIsGivenUpIsNotGrantedLater(t *testing.T) {
 	require.EqualValues(t, 9, must1[int64](t)(r.c.CountingSemaphore("s").Available(within(t))))
 }
 
+func TestPermitsThatCannotBeGivenBackAreLogged(t *testing.T) {
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		srv := servers[0]
+		p := redistest.NewProxy(t, srv)
+		var book redistest.Logbook
+		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 200 * time.Millisecond, Logger: book.Logger()}), newRig(t, srv, patient)
+		direct.must(t, "SET", "s", "10")
+		direct.load(t, "counting_*")
+		release := make(chan struct{})
+		trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: release})
+		require.ErrorIs(t, r.c.CountingSemaphore("s").Acquire(within(t), 4), rsemaphore.ErrUnknownOutcome)
+		trap.Wait(t)              // it has run
+		p.BlackHole(redistest.Up) // the reply comes, and nothing is sent any more
+		close(release)
+		redistest.Eventually(t, time.Minute, "it is said", func() bool { return book.Count("were not given back") == 1 })
+		require.Equal(t, 1, book.Count("name=s permits=4"))
+		require.Equal(t, "6", direct.text(t, "GET", "s"))
+		p.Heal()
+	})
+}
+
 func TestARequestUnderWayIsSeenThroughWhenItsContextEnds(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
