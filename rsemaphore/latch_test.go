@@ -315,7 +315,7 @@ func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
 					if name == "not told" {
 						p.SwallowPushes()
 					}
-					time.Sleep(time.Millisecond) // the looks so far are older than the one that comes after it
+					time.Sleep(time.Millisecond)             // the looks so far are older than the one that comes after it
 					opened := other.redis.DoMulti(within(t), // nobody looks in between
 						other.redis.B().Multi().Build(),
 						latchCommand(t, other, "latch_down", "", "down", "86400000", "80000", latchChannel, "PUBLISH"),
