@@ -468,32 +468,32 @@ func TestAFlushedBarrierIsBrokenForThoseWhoWaited(t *testing.T) {
 
 // Every request of a barrier may get lost, before or after it ran: nobody is counted twice, nobody waits for ever.
 func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
-	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{
 		"reply": redistest.LoseReply, "reply, silently": redistest.LoseReplySilently, "request": redistest.LoseRequest, "request, silently": redistest.LoseRequestSilently,
 	} {
 		for _, verb := range []string{"arrive", "look", "trip"} {
 			t.Run(name+" of "+verb, func(t *testing.T) {
-				t.Parallel()
-				srv := redistest.Start(t)
-				p := redistest.NewProxy(t, srv)
-				r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv, patient)
-				direct.load(t, "barrier*")
-				b := r.c.CyclicBarrier("b", 2)
-				redistest.Eventually(t, 30*time.Second, "connected", func() bool { return errOf(b.Inspect(within(t))) == nil })
-				for g := range int64(5) {
-					trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", verb), Fate: fate})
-					done := arriveAt(within(t), b, 2)
-					trap.Wait(t)
-					time.Sleep(160 * time.Millisecond) // one that goes unanswered is repeated on the same connection
-					p.Heal()
-					for range 2 {
-						a := <-done
-						require.NoError(t, a.err)
-						require.Equal(t, g+1, a.Generation)
+				redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+					srv := servers[0]
+					p := redistest.NewProxy(t, srv)
+					r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv, patient)
+					direct.load(t, "barrier*")
+					b := r.c.CyclicBarrier("b", 2)
+					redistest.Eventually(t, 30*time.Second, "connected", func() bool { return errOf(b.Inspect(within(t))) == nil })
+					for g := range int64(5) {
+						trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", verb), Fate: fate})
+						done := arriveAt(within(t), b, 2)
+						trap.Wait(t)
+						time.Sleep(160 * time.Millisecond) // one that goes unanswered is repeated on the same connection
+						p.Heal()
+						for range 2 {
+							a := <-done
+							require.NoError(t, a.err)
+							require.Equal(t, g+1, a.Generation)
+						}
 					}
-				}
-				direct.settled(t, "{b}:barrier")
+					direct.settled(t, "{b}:barrier")
+				})
 			})
 		}
 	}

@@ -110,7 +110,7 @@ func TestWhoGivesUpWithinMillisecondsLeavesNoPermitTaken(t *testing.T) {
 					})
 				}
 				var worst time.Duration
-				for range 20 {
+				for range redistest.Sized(10, 10, 20) {
 					began := time.Now()
 					release := try(rigs[0].c, within(t), time.Hour)
 					require.NotNil(t, release)

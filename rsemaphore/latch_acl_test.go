@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,70 +28,77 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 		return err
 	}
 	defer c.Close(ctx)
+	var mu sync.Mutex
 	var problems []error
 	must := func(what string, err error) {
 		if err != nil {
+			mu.Lock()
+			defer mu.Unlock()
 			problems = append(problems, fmt.Errorf("%s: %w", what, err))
 		}
 	}
+	var all sync.WaitGroup
 	for _, name := range []string{"p", "q{1}"} {
-		s := c.CountingSemaphore("s" + name)
-		waited := make(chan error, 1)
-		go func() { waited <- s.TryAcquire(ctx, 3, 20*time.Second) }()
-		for c.Waiting("counting:"+prefix+"s"+name) == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(50 * time.Millisecond)
-		must("set permits", errOf(s.TrySetPermits(ctx, 2, time.Minute)))
-		must("release", s.Release(ctx, 1))
-		must("waiter for permits", <-waited)
-		must("add", errOf(s.AddPermits(ctx, 1)))
-		must("reduce", errOf(s.AddPermits(ctx, -1)))
-		must("drain", errOf(s.Drain(ctx)))
-		must("available", errOf(s.Available(ctx)))
-
-		for _, ttl := range []time.Duration{0, time.Minute} {
-			l := c.CountDownLatch("l" + name)
-			must("set count", errOf(l.TrySetCount(ctx, 2, ttl)))
-			must("count", errOf(l.Count(ctx)))
-			go func() {
-				wctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-				defer cancel()
-				waited <- l.Await(wctx)
-			}()
-			for c.Waiting("latch:"+prefix+"l"+name) == 0 {
+		all.Go(func() {
+			s := c.CountingSemaphore("s" + name)
+			waited := make(chan error, 1)
+			go func() { waited <- s.TryAcquire(ctx, 3, 20*time.Second) }()
+			for c.Waiting("counting:"+prefix+"s"+name) == 0 {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(50 * time.Millisecond)
-			must("count down", errOf(l.CountDown(ctx)))
-			must("count down by", errOf(l.CountDownBy(ctx, "a")))
-			must("waiter for latch", <-waited)
-			must("set again", errOf(l.TrySetCount(ctx, 2, ttl)))
-			must("delete", errOf(l.Delete(ctx)))
-		}
+			must("set permits", errOf(s.TrySetPermits(ctx, 2, time.Minute)))
+			must("release", s.Release(ctx, 1))
+			must("waiter for permits", <-waited)
+			must("add", errOf(s.AddPermits(ctx, 1)))
+			must("reduce", errOf(s.AddPermits(ctx, -1)))
+			must("drain", errOf(s.Drain(ctx)))
+			must("available", errOf(s.Available(ctx)))
 
-		b := c.CyclicBarrier("b"+name, 2)
-		arrive := func(ctx context.Context) {
-			go func() { waited <- errOf(b.Await(ctx)) }()
-			for {
-				st, err := b.Inspect(ctx)
-				must("state", err)
-				if err != nil || st.Waiting == 1 {
-					return
+			for _, ttl := range []time.Duration{0, time.Minute} {
+				l := c.CountDownLatch("l" + name)
+				must("set count", errOf(l.TrySetCount(ctx, 2, ttl)))
+				must("count", errOf(l.Count(ctx)))
+				go func() {
+					wctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+					defer cancel()
+					waited <- l.Await(wctx)
+				}()
+				for c.Waiting("latch:"+prefix+"l"+name) == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				time.Sleep(50 * time.Millisecond)
+				must("count down", errOf(l.CountDown(ctx)))
+				must("count down by", errOf(l.CountDownBy(ctx, "a")))
+				must("waiter for latch", <-waited)
+				must("set again", errOf(l.TrySetCount(ctx, 2, ttl)))
+				must("delete", errOf(l.Delete(ctx)))
+			}
+
+			b := c.CyclicBarrier("b"+name, 2)
+			arrive := func(ctx context.Context) {
+				go func() { waited <- errOf(b.Await(ctx)) }()
+				for {
+					st, err := b.Inspect(ctx)
+					must("state", err)
+					if err != nil || st.Waiting == 1 {
+						return
+					}
 				}
 			}
-		}
-		arrive(ctx)
-		time.Sleep(1200 * time.Millisecond) // a renewal
-		must("barrier", errOf(b.Await(ctx)))
-		must("waiter at barrier", <-waited)
-		leaving, cancel := context.WithCancel(ctx)
-		arrive(leaving)
-		cancel()
-		if err := <-waited; !errors.Is(err, rsemaphore.ErrBrokenBarrier) {
-			must("leave", err)
-		}
+			arrive(ctx)
+			time.Sleep(1200 * time.Millisecond) // a renewal
+			must("barrier", errOf(b.Await(ctx)))
+			must("waiter at barrier", <-waited)
+			leaving, cancel := context.WithCancel(ctx)
+			arrive(leaving)
+			cancel()
+			if err := <-waited; !errors.Is(err, rsemaphore.ErrBrokenBarrier) {
+				must("leave", err)
+			}
+		})
 	}
+	all.Wait()
 	return errors.Join(problems...)
 }
 
@@ -115,6 +123,9 @@ func TestTheACLLinesAreEnoughForLatchesAndBarriers(t *testing.T) {
 					require.NoError(t, err)
 					t.Cleanup(c.Close)
 					require.NoError(t, c.Do(within(t), c.B().Arbitrary(strings.Fields(line)...).Build()).Error())
+					t.Cleanup(func() { // as it was, for another test
+						c.Do(context.Background(), c.B().Arbitrary("ACL", "DELUSER", "redlatch").Build())
+					})
 					admins = append(admins, c)
 				}
 				o := srv.Option()

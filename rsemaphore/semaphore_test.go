@@ -494,6 +494,9 @@ func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 		wg.Go(func() {
 			for i := w; i < names; i += 20 {
 				p, err := r.c.Semaphore(fmt.Sprint("s", i), 3).TryAcquire(context.Background(), 1, 0, time.Second)
+				if errors.Is(err, rsemaphore.ErrUnknownOutcome) {
+					continue // the machine is so busy that the lease was over: it is one more that is forgotten
+				}
 				if err != nil {
 					t.Error(err)
 					return
@@ -1024,30 +1027,30 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 
 // One loss is one error: which look finds it first is a race, and callers act on ErrLost.
 func TestAnOverwrittenPermitIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 12 * time.Second, CallTimeout: 3 * time.Second})
-	for look, find := range map[string]func(p *rsemaphore.Permit) error{
-		"Release":      func(p *rsemaphore.Permit) error { return p.Release(within(t)) },
-		"Extend":       func(p *rsemaphore.Permit) error { return p.Extend(within(t), time.Minute) },
-		"the watchdog": func(p *rsemaphore.Permit) error { <-p.Done(); return p.Err() },
-		"a context": func(p *rsemaphore.Permit) error {
+	for look, find := range map[string]func(t *testing.T, p *rsemaphore.Permit) error{
+		"Release":      func(t *testing.T, p *rsemaphore.Permit) error { return p.Release(within(t)) },
+		"Extend":       func(t *testing.T, p *rsemaphore.Permit) error { return p.Extend(within(t), time.Minute) },
+		"the watchdog": func(t *testing.T, p *rsemaphore.Permit) error { <-p.Done(); return p.Err() },
+		"a context": func(t *testing.T, p *rsemaphore.Permit) error {
 			ctx := p.Context(within(t))
 			<-ctx.Done()
 			return context.Cause(ctx)
 		},
 	} {
 		t.Run(look, func(t *testing.T) {
-			t.Parallel()
-			p := acquire(t, r.c.Semaphore(look, 3), 1)
-			if look == "Release" || look == "Extend" { // neither is to be overtaken by the watchdog
-				require.NoError(t, p.Extend(within(t), time.Minute))
-			}
-			r.must(t, "SET", "{"+look+"}:timeout", "v")
-			err := find(p)
-			require.ErrorIs(t, err, rsemaphore.ErrLost)
-			require.ErrorIs(t, err, rsemaphore.ErrWrongType)
-			require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
-			require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrWrongType)
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+				r := newRig(t, servers[0], rsemaphore.Options{WatchdogTimeout: 12 * time.Second, CallTimeout: 3 * time.Second})
+				p := acquire(t, r.c.Semaphore(look, 3), 1)
+				if look == "Release" || look == "Extend" { // neither is to be overtaken by the watchdog
+					require.NoError(t, p.Extend(within(t), time.Minute))
+				}
+				r.must(t, "SET", "{"+look+"}:timeout", "v")
+				err := find(t, p)
+				require.ErrorIs(t, err, rsemaphore.ErrLost)
+				require.ErrorIs(t, err, rsemaphore.ErrWrongType)
+				require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+				require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrWrongType)
+			})
 		})
 	}
 }
