@@ -380,7 +380,7 @@ func TestAnAcquireThatIsGivenUpIsNotGrantedLater(t *testing.T) {
 		p.Hold(redistest.Up)
 		err := s.TryAcquire(within(t), 2, 0)
 		time.Sleep(50 * time.Millisecond) // past the not-after, which errs to the early side
-		p.Heal() // now it arrives
+		p.Heal()                          // now it arrives
 		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
 		require.EqualValues(t, 9, must1[int64](t)(r.c.CountingSemaphore("s").Available(within(t))))
 	})
