@@ -48,6 +48,7 @@ func one(o rueidis.ClientOption, prefix, feature string) (err error) {
 		elections(ctx, hub, prefix, must)
 	case "semaphores":
 		semaphores(ctx, hub, prefix, must)
+		livePermits(ctx, hub, prefix, must)
 	case "counters":
 		c, e := rcounter.New(hub, rcounter.Options{KeyPrefix: prefix})
 		must("counters", e)

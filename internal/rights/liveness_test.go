@@ -39,7 +39,6 @@ func liveness(ctx context.Context, hub *pubsub.Hub, prefix string, must func(wha
 		}
 		must("liveness: close", here.Close(ctx))
 	}
-	livePermits(ctx, hub, prefix, must)
 }
 
 // livePermits takes permits and weights over from a client that is gone.

@@ -147,6 +147,7 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	useOfCounters(ctx, counters, must)
 	kinds(ctx, locks, must)
 	liveness(ctx, hub, prefix, must)
+	livePermits(ctx, hub, prefix, must)
 	elections(ctx, hub, prefix, must)
 	useOfPackets(ctx, packets, must)
 	useOfLimits(ctx, limiters, must)

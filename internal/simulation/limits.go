@@ -90,7 +90,8 @@ func auditLimit(w *world, o *object) {
 		auditPassed(w, o, beside, slices.DeleteFunc(o.book.all(), func(e *entry) bool { return e.what != allowAll }))
 	}
 	// Turns whose callers could not give them back, because something was wrong, are over after MaxWait.
-	wait := time.Duration(limited.Burst)*time.Second/time.Duration(limited.Rate) + 2*w.plan.Longest + time.Millisecond
+	full := time.Duration(limited.Burst) * time.Second / time.Duration(limited.Rate)
+	wait := full + 2*w.plan.Longest + time.Millisecond
 	if !w.plan.calm() {
 		wait += limited.MaxWait + calls
 	}
@@ -101,7 +102,7 @@ func auditLimit(w *world, o *object) {
 		if err == nil {
 			break
 		}
-		time.Sleep(calls / 2)
+		time.Sleep(calls + full) // the one that was not answered may have taken all, until its call's time was over
 		a, err = l.Allow(context.Background(), "k", limited.Burst)
 	}
 	if err != nil || !a.Allowed {
