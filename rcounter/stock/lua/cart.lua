@@ -42,9 +42,9 @@ if ARGV[3] == '0' or at > ARGV[3] + 0 then return {-11, at, 0} end
 -- What a stock decides, what writes that, what is left if it is not written (nil: there is nothing to write), and the record it found.
 local function line(KEYS, ARGV)
 -- libraries
-  now, micros = at, us
+  s.now, s.micros = at, us
   local out = decide()
-  return out, conclude, #set > 0 and was[6] or nil, found[1]
+  return out, conclude, #todo.set > 0 and s.limit - s.stored.sold - s.stored.held or nil, todo.found[1]
 end
 
 local decided, refused, undecided, fresh, alone = {}, false, false, false, false

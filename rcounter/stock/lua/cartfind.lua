@@ -13,10 +13,10 @@ local at, us = of * 1000 + (micro - micro % 1000) / 1000, of * 1000000 + micro
 
 local function line(KEYS)
 -- libraries
-  now, micros = at, us
+  s.now, s.micros = at, us
   local wrong = present({0, 0, ''})
   if wrong then return wrong end
-  return {0, epoch, redis.call('HGET', records, 'r:' .. ARGV[1]) or ''}
+  return {0, s.epoch, redis.call('HGET', s.records, 'r:' .. ARGV[1]) or ''}
 end
 
 local reply = {0, at, 0}

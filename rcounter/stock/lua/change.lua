@@ -33,31 +33,31 @@ for i = 4, #ARGV, 2 do to[ARGV[i]] = tonumber(ARGV[i + 1]) end
 
 local wrong = present({-6, 0, 0})
 if wrong then return wrong end
-local m = redis.call('HMGET', stock, 'revision', 'resizer')
+local m = redis.call('HMGET', s.stock, 'revision', 'resizer')
 local is = exact(m[1])
 if not is then return {-1, -1, 0} end
-if m[2] == call then return {0, is, 1, now, gone - now} end
-if revision ~= m[1] or notafter == 0 then return {0, is, 0, now, gone - now} end
-if expired(notafter, now) then return {-11, now, 0} end
+if m[2] == call then return {0, is, 1, s.now, s.gone - s.now} end
+if revision ~= m[1] or notafter == 0 then return {0, is, 0, s.now, s.gone - s.now} end
+if expired(notafter, s.now) then return {-11, s.now, 0} end
 wrong = reap(128)
 if wrong then return wrong end
-if to.limit and to.limit < sold + held then return more() or {-5, sold + held, 0} end
+if to.limit and to.limit < s.sold + s.held then return more() or {-5, s.sold + s.held, 0} end
 
-local before = limit - sold - held
-limit, per = to.limit or limit, to.per or per
-if to.start then start = now + to.start end
+local before = s.limit - s.sold - s.held
+s.limit, s.per = to.limit or s.limit, to.per or s.per
+if to.start then s.start = s.now + to.start end
 if to['end'] then
-  gone = now + to['end'] + gone - ending
-  ending = now + to['end']
+  s.gone = s.now + to['end'] + s.gone - s.ending
+  s.ending = s.now + to['end']
   ends()
 end
 if to.paused == 1 then
-  state = state == 1 and 6 or state == 3 and 7 or state
+  s.state = s.state == 1 and 6 or s.state == 3 and 7 or s.state
 elseif to.paused == 0 then
-  state = state == 6 and 1 or state == 7 and 3 or state
+  s.state = s.state == 6 and 1 or s.state == 7 and 3 or s.state
 end
-redis.call('HSET', stock, 'limit', digits(limit), 'per', digits(per), 'state', digits(state), 'start', digits(start), 'end', digits(ending),
-  'gone', digits(gone), 'revision', digits(is + 1), 'resizer', call)
-if to.start or to['end'] or to.paused then redis.call('DEL', flag) end
-settle(before, records)
-return {0, is + 1, 1, now, gone - now}
+redis.call('HSET', s.stock, 'limit', digits(s.limit), 'per', digits(s.per), 'state', digits(s.state), 'start', digits(s.start), 'end', digits(s.ending),
+  'gone', digits(s.gone), 'revision', digits(is + 1), 'resizer', call)
+if to.start or to['end'] or to.paused then redis.call('DEL', s.flag) end
+settle(before, s.records)
+return {0, is + 1, 1, s.now, s.gone - s.now}

@@ -69,16 +69,15 @@ if wrong then return wrong end
 wrong = reap(128) -- each hold gives back at least one unit: enough for the claimants of this call
 if wrong then return wrong end
 
-local before, closed = limit - sold - held, refusal()
-local old, counts = redis.call('HMGET', users, unpack(ARGV, 3)), nil
-if requests > 0 then
+local before, closed = s.limit - s.sold - s.held, refusal()
+local old, counts = redis.call('HMGET', s.users, unpack(ARGV, 3)), nil
+if s.requests > 0 then
   local fields = {}
   for i = 1, n do fields[i] = 'u:' .. ARGV[2 + i] end
-  counts = redis.call('HMGET', records, unpack(fields))
+  counts = redis.call('HMGET', s.records, unpack(fields))
 end
 
-local was = {sold = sold, seq = seq, recorded = recorded}
-local out, set, mine, won, limited = {0, epoch, 0}, {}, {}, false, false
+local out, set, mine, won, limited = {0, s.epoch, 0}, {}, {}, false, false
 for i = 1, n do
   local user, record = ARGV[2 + i], old[i]
   local outcome, ordinal = closed, 0
@@ -98,37 +97,34 @@ for i = 1, n do
     mine[user], won = ordinal, true
   elseif closed then
     outcome = closed
-  elseif sold + held >= limit then
+  elseif s.sold + s.held >= s.limit then
     outcome = 3
-  elseif counts and counts[i] and tonumber(counts[i]) >= per then
+  elseif counts and counts[i] and tonumber(counts[i]) >= s.per then
     outcome, limited = 7, true
   else
-    if seq >= 9007199254740991 then return {-2, 0, 0} end
-    sold, seq = sold + 1, seq + 1
-    if not record then recorded = recorded + 1 end
-    outcome, ordinal, mine[user] = 1, seq, seq
+    if s.seq >= 9007199254740991 then return {-2, 0, 0} end
+    s.sold, s.seq = s.sold + 1, s.seq + 1
+    if not record then s.recorded = s.recorded + 1 end
+    outcome, ordinal, mine[user] = 1, s.seq, s.seq
     set[#set + 1] = user
-    set[#set + 1] = digits(seq) .. ';' .. call .. (past or '')
+    set[#set + 1] = digits(s.seq) .. ';' .. call .. (past or '')
   end
   out[2 + 2 * i], out[3 + 2 * i] = outcome, ordinal
 end
-out[3] = limit - sold - held
-if limited then -- perhaps by holds that are over; they are ended as if this call had not begun
-  local s, q, c = sold, seq, recorded
-  sold, seq, recorded = was.sold, was.seq, was.recorded
+out[3] = s.limit - s.sold - s.held
+if limited then -- perhaps by holds that are over
   wrong = more()
   if wrong then return wrong end
-  sold, seq, recorded = s, q, c
 end
 
 if #set > 0 then
-  for i = 1, #set, 2 do enter('grant', tonumber(set[i + 1]:match('^%d+')), 1, set[i], '') end
+  for i = 1, #set, 2 do enter('grant', set[i + 1]:match('^%d+'), '1', set[i], '') end
   count()
-  redis.call('HSET', users, unpack(set))
-  settle(before, users)
+  redis.call('HSET', s.users, unpack(set))
+  settle(before, s.users)
 elseif won then
   own(sure)
-elseif out[3] == 0 and not closed and redis.call('EXISTS', flag) == 0 then
+elseif out[3] == 0 and not closed and redis.call('EXISTS', s.flag) == 0 then
   mark()
 end
 return out

@@ -16,28 +16,28 @@
 -- raised the ordinals, and gets one that was given out (TestACloseWhileAStockIsRestoredStands).
 --
 -- This script does not begin like the others: a stock with records missing can be closed too.
-local m = redis.call('HMGET', stock, 'gone', 'state', 'epoch')
-gone, epoch = exact(m[1]), exact(m[3]) or 0
-if not gone and ARGV[2] == 'delete' then
+local m = redis.call('HMGET', s.stock, 'gone', 'state', 'epoch')
+s.gone, s.epoch = exact(m[1]), exact(m[3]) or 0
+if not s.gone and ARGV[2] == 'delete' then
   if redis.call('EXISTS', unpack(KEYS)) == 0 then return {-6, 0, 0} end
   if ARGV[1] ~= '0' then return {0, 0, 0} end
   remove()
   return {0, 0, 1}
-elseif not gone then
-  if redis.call('EXISTS', stock) == 0 then strays() end
+elseif not s.gone then
+  if redis.call('EXISTS', s.stock) == 0 then strays() end
   return {-6, 0, 0}
 end
-now = clock()
-if expired(gone, now) then
+s.now = clock()
+if expired(s.gone, s.now) then
   remove()
   return {-6, 0, 0}
 end
-if digits(epoch) ~= ARGV[1] then return {0, epoch, 0} end
+if digits(s.epoch) ~= ARGV[1] then return {0, s.epoch, 0} end
 if ARGV[2] == 'delete' then
   remove()
-  return {0, epoch, 1}
+  return {0, s.epoch, 1}
 end
-redis.call('HSET', stock, 'state', (m[2] == '3' or m[2] == '5' or m[2] == '7') and 5 or 2)
-redis.call('DEL', flag)
-if redis.call('PTTL', stock) < 0 then redis.call('PEXPIRE', stock, digits(gone - now)) end
-return {0, epoch, 1}
+redis.call('HSET', s.stock, 'state', (m[2] == '3' or m[2] == '5' or m[2] == '7') and 5 or 2)
+redis.call('DEL', s.flag)
+if redis.call('PTTL', s.stock) < 0 then redis.call('PEXPIRE', s.stock, digits(s.gone - s.now)) end
+return {0, s.epoch, 1}

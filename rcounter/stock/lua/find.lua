@@ -13,6 +13,6 @@ local wrong = present({0, 0, 0})
 if wrong then return wrong end
 local fields = {}
 for i = 1, #ARGV do fields[i] = 'r:' .. ARGV[i] end
-local reply = redis.call('HMGET', records, unpack(fields))
+local reply = redis.call('HMGET', s.records, unpack(fields))
 for i = 1, #ARGV do reply[i] = ARGV[i] ~= '' and reply[i] or '' end
-return {0, epoch, now, unpack(reply)}
+return {0, s.epoch, s.now, unpack(reply)}

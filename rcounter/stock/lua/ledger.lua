@@ -13,13 +13,13 @@
 -- This script does not begin like the others: what the ledger of a stock has that lost other keys, or its hash, is read all the same.
 --
 -- Safe to run twice: it writes nothing, or what is there already.
-local m = redis.call('HMGET', stock, 'ledger', 'serial', 'moved')
+local m = redis.call('HMGET', s.stock, 'ledger', 'serial', 'moved')
 if m[1] == '1' then
-  serial, moved = tonumber(m[2]), tonumber(m[3])
-  local wrong = unlike(ledger, serial, moved)
-  if serial == -1 and moved then return {{0, 0, 0}, {}} end -- Restore writes it anew
+  s.serial, s.moved = tonumber(m[2]), tonumber(m[3])
+  local wrong = unlike(s.ledger, s.serial, s.moved)
+  if s.serial == -1 and s.moved then return {{0, 0, 0}, {}} end -- Restore writes it anew
   if wrong then return {wrong, {}} end
 end
-local entries = redis.call('XRANGE', ledger, '-', '+', 'COUNT', ARGV[1])
-if ARGV[2] == '1' and m[1] and #entries > 0 then redis.call('HSET', stock, 'ledger', m[1]) end
+local entries = redis.call('XRANGE', s.ledger, '-', '+', 'COUNT', ARGV[1])
+if ARGV[2] == '1' and m[1] and #entries > 0 then redis.call('HSET', s.stock, 'ledger', m[1]) end
 return {{0, 0, 0}, entries}

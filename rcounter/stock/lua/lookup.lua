@@ -11,9 +11,9 @@
 local wrong = present({0, 0, 0, 0})
 if wrong then return wrong end
 
-local record, ordinal = redis.call('HGET', users, ARGV[1]), 0
+local record, ordinal = redis.call('HGET', s.users, ARGV[1]), 0
 if record then
   ordinal = tonumber(record:match('^(%d+);') or '')
   if not ordinal then return {-1, -1, 0} end
 end
-return {0, epoch, limit - sold - held, ordinal}
+return {0, s.epoch, s.limit - s.sold - s.held, ordinal}

@@ -36,14 +36,14 @@
 local token = ARGV[1]
 local start_in, open_for, retain = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 
-now, micros = clock()
+s.now, s.micros = clock()
 
-local m = redis.call('HMGET', stock, 'token', 'epoch', 'gone', 'spec')
-local there = redis.call('EXISTS', stock) == 1
+local m = redis.call('HMGET', s.stock, 'token', 'epoch', 'gone', 'spec')
+local there = redis.call('EXISTS', s.stock) == 1
 if there then
   local e, g = exact(m[2]), exact(m[3])
   if not e or not g then return {-1, -1, 0} end
-  if not expired(g, now) then
+  if not expired(g, s.now) then
     if m[1] == token then return {0, e, 1} end
     local out = {0, e, 0}
     for n in (m[4] or ''):gmatch('%d+') do out[#out + 1] = tonumber(n) end
@@ -56,16 +56,16 @@ end
 local found = there and 0 or strays()
 if found > 0 then return {-1, 0, found} end
 
-if ARGV[10] == '' or expired(ARGV[10], now) then return {-11, now, 0} end
+if ARGV[10] == '' or expired(ARGV[10], s.now) then return {-11, s.now, 0} end
 
 remove() -- what is over and not yet removed
-epoch = micros
-start = now + start_in
-gone = start + open_for + retain
-redis.call('HSET', stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'recorded', 0, 'requests', 0, 'holds', 0, 'per', ARGV[3],
-  'start', digits(start), 'end', digits(start + open_for), 'gone', digits(gone), 'epoch', digits(epoch), 'state', ARGV[8], 'token', token,
-  'ledger', ARGV[7], 'revision', digits(epoch), 'remember', ARGV[9],
+s.epoch = s.micros
+s.start = s.now + start_in
+s.gone = s.start + open_for + retain
+redis.call('HSET', s.stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'recorded', 0, 'requests', 0, 'holds', 0, 'per', ARGV[3],
+  'start', digits(s.start), 'end', digits(s.start + open_for), 'gone', digits(s.gone), 'epoch', digits(s.epoch), 'state', ARGV[8], 'token', token,
+  'ledger', ARGV[7], 'revision', digits(s.epoch), 'remember', ARGV[9],
   'spec', table.concat({ARGV[2], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[9]}, ';'))
-if ARGV[7] == '1' then redis.call('HSET', stock, 'serial', 0, 'moved', 0) end
-redis.call('PEXPIRE', stock, digits(gone - now))
-return {0, epoch, 1}
+if ARGV[7] == '1' then redis.call('HSET', s.stock, 'serial', 0, 'moved', 0) end
+redis.call('PEXPIRE', s.stock, digits(s.gone - s.now))
+return {0, s.epoch, 1}

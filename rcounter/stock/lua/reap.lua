@@ -10,8 +10,8 @@
 -- Safe to run twice: the second run finds them ended.
 local wrong = present({0, 0, 0})
 if wrong then return wrong end
-local before = waiting
+local before = s.waiting
 wrong = reap(tonumber(ARGV[1]))
 if wrong then return wrong end
 forget(256)
-return {0, before - waiting, held}
+return {0, before - s.waiting, s.held}

@@ -22,20 +22,20 @@ local call, user, ordinal = ARGV[1], ARGV[2], ARGV[3]
 local wrong = present({0, 0, 0})
 if wrong then return wrong end
 
-local record = redis.call('HGET', users, user)
+local record = redis.call('HGET', s.users, user)
 if not record then return {0, 0, 0} end
 local has, by, past = record:match('^(%d+);([^;]*)(.*)$')
 if not has then return {-1, -1, 0} end
 if has == ordinal then
-  if sold < 1 then return {-1, -1, 0} end
-  local before = limit - sold - held
-  enter('return', tonumber(ordinal), 1, user, '')
+  if s.sold < 1 then return {-1, -1, 0} end
+  local before = s.limit - s.sold - s.held
+  enter('return', ordinal, '1', user, '')
   free()
   tell()
-  redis.call('HSET', users, user, '0;' .. by .. ';' .. ordinal .. ';' .. call)
-  sold = sold - 1
+  redis.call('HSET', s.users, user, '0;' .. by .. ';' .. ordinal .. ';' .. call)
+  s.sold = s.sold - 1
   count()
-  settle(before, users)
+  settle(before, s.users)
   return {0, 1, 0}
 end
 if past == ';' .. ordinal .. ';' .. call then return {0, 1, 0} end

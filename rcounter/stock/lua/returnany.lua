@@ -18,9 +18,9 @@ local call, id, from, n = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local wrong = present({0, 0, 0})
 if wrong then return wrong end
-local before = limit - sold - held
+local before = s.limit - s.sold - s.held
 
-local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
+local record = s.requests > 0 and redis.call('HGET', s.records, 'a:' .. id)
 if not record then
   if from ~= 0 then return {0, 0, 0} end
   forbid(id, call)
@@ -43,12 +43,12 @@ elseif from < ordinal or last > ordinal + got - 1 then
   return {0, 0, 0}
 end
 if pieces >= 1024 then return {-4, 0, 0} end
-if n > sold then return {-1, -1, 0} end
-enter('return', from, n, '', id)
+if n > s.sold then return {-1, -1, 0} end
+enter('return', digits(from), digits(n), '', id)
 free()
 tell()
-redis.call('HSET', records, 'a:' .. id, record .. ';' .. digits(from) .. '.' .. digits(n) .. '.' .. call)
-sold = sold - n
+redis.call('HSET', s.records, 'a:' .. id, record .. ';' .. digits(from) .. '.' .. digits(n) .. '.' .. call)
+s.sold = s.sold - n
 count()
-settle(before, records)
+settle(before, s.records)
 return {0, n, 0}

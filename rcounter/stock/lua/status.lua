@@ -14,15 +14,15 @@ if wrong and wrong[2] == -1 then return {-1, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0
 wrong = wrong or {0, 0, 0}
 
 local life = 2
-if state == 3 or state == 7 then
+if s.state == 3 or s.state == 7 then
   life = 5
-elseif state ~= 1 and state ~= 6 then
+elseif s.state ~= 1 and s.state ~= 6 then
   life = 4
-elseif begun(ending, now) then
+elseif begun(s.ending, s.now) then
   life = 3
-elseif state == 6 then
+elseif s.state == 6 then
   life = 6
-elseif not begun(start, now) then
+elseif not begun(s.start, s.now) then
   life = 1
 end
-return {life, limit, sold, seq, epoch, start - now, ending - now, gone - now, wrong[2], wrong[3], held, waiting, wrong[1] == -13 and 1 or 0}
+return {life, s.limit, s.sold, s.seq, s.epoch, s.start - s.now, s.ending - s.now, s.gone - s.now, wrong[2], wrong[3], s.held, s.waiting, wrong[1] == -13 and 1 or 0}

@@ -47,129 +47,135 @@
 -- The numbers are written in two steps if units go and come in one call: first with what goes, before the records, then without
 -- what comes, after them. A run that is broken off between any two writes then sells too little, and never too much
 -- (TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice).
-local call, found, fields, counts, single, totals, set, hold, unhold, over = ARGV[1], {}, {}, {}, {}, {}, {}, {}, {}, {}
-local unsold, unheld, was, wrong, goes, replays, empty, looked = 0, 0
+-- todo is what the call is to write, and what look has read: the records of the acts, how many units their claimants have by requests and
+-- reservations, and which of them have one by a claim.
+local todo = {found = {}, fields = {}, counts = {}, single = {}, totals = {}, set = {}, hold = {}, unhold = {}, over = {}, unsold = 0, unheld = 0,
+  goes = false, replays = false, empty = false, looked = false, wrong = false, closed = false}
 
--- put notes the record of act i, tally that a claimant's units by requests and reservations become n more. Nothing is written before
--- all acts are decided. Numbers that come as decimals stay so: to write a number costs more than all else that is done with it.
+-- put notes the record of act i, tally that a claimant's units by requests and reservations become n more, finished that a record
+-- has ended. Nothing is written before all acts are decided. Numbers that come as decimals stay so: see parse.
 local function put(i, record)
+  local set = todo.set
   local n = #set
-  set[n + 1], set[n + 2] = fields[i], record
+  set[n + 1], set[n + 2] = todo.fields[i], record
 end
 local function tally(claimant, n)
-  local is = totals[claimant] or counts[claimant]
-  if not is and n < 0 then is = redis.call('HGET', records, 'u:' .. claimant) end
-  if not is then requests = requests + 1 end
-  totals[claimant] = (is or 0) + n
-  if totals[claimant] < 0 then wrong = {-1, -1, 0} end -- the record says more than the count
+  local totals = todo.totals
+  local is = totals[claimant] or todo.counts[claimant]
+  if not is and n < 0 then is = redis.call('HGET', s.records, 'u:' .. claimant) end
+  if not is then s.requests = s.requests + 1 end
+  is = (is or 0) + n
+  totals[claimant] = is
+  if is < 0 then todo.wrong = {-1, -1, 0} end -- the record says more than the count
 end
-
--- aside ends holds that are over, as if this call had not begun; then the whole call is made again. Else it does nothing.
-local function aside()
-  local s, h, q, r, w, l = sold, held, seq, requests, waiting, lines
-  sold, held, seq, requests, waiting = unpack(was)
-  lines = {}
-  wrong = more()
-  sold, held, seq, requests, waiting, lines = s, h, q, r, w, l
+local function finished(i, id, r)
+  put(i, written(r))
+  todo.over[#todo.over + 1] = r.state .. ';' .. id
 end
 
 -- fits is how many of n units a claimant may have now, or nil and the outcome of a refusal. part: fewer than n will do.
 local function fits(claimant, n, part)
-  local left, may = limit - sold - held, per - (totals[claimant] or counts[claimant] or 0) - (single[claimant] or 0)
-  local closed = refusal()
-  if closed then return nil, closed end
+  if todo.closed then return nil, todo.closed end
+  local left, may = s.limit - s.sold - s.held, s.per - (todo.totals[claimant] or todo.counts[claimant] or 0) - (todo.single[claimant] or 0)
   if n <= left and n <= may then return n end
-  if not looked then -- perhaps by holds that are over
-    looked = true
-    aside()
-    if wrong then return nil, 0 end
+  if not todo.looked then -- perhaps by holds that are over
+    todo.looked = true
+    todo.wrong = more()
+    if todo.wrong then return nil, 0 end
   end
   local gets = part and math.min(n, left, may) or n
   if left == 0 or gets > left then
-    empty = empty or left == 0
+    todo.empty = todo.empty or left == 0
     return nil, 3
   end
   if may <= 0 or gets > may then return nil, 7 end
   return gets
 end
 
--- fault is an act's answer without an outcome.
-local function fault(front) return front, 0, 0, 0, 0 end
-
--- never forbids an id of which nothing is known.
-local function never(i, id)
-  requests, goes = requests + 1, true
-  put(i, 'C;0;0;0;;' .. call .. ';0;')
-  over[#over + 1] = 'C;' .. id
-end
-
 -- had is the id of the call that changed the record last, and how many units the record had when they were held, if it has fewer now:
 -- 'call*units', with what restock appends.
 local function had(r)
   local by, units = r.by:match('^([^*.]*)%*?(%d*)')
-  return by, tonumber(units) or tonumber(r.by:match('%.(%d+)$') or '') or r.n
+  return by, tonumber(units) or tonumber(r.by:match('%.(%d+)$') or r.n)
 end
 
--- Each act gets its number, the record that it finds, and what it asks for, and returns the five numbers of its answer.
-local function reserve(i, r, id, claimant, n, ms, verb)
-  if r then
-    r = parse(r)
-    if not r then return fault(-1) end
-    n = n + 0
-    if r.state == 'C' and r.asked == 0 then return fault(11) end
-    if r.asked ~= 0 and (r.deadline == 0 or r.asked ~= n) or r.claimant ~= claimant then return fault(-3) end
-    if r.state == 'C' then return fault(r.n == 0 and 10 or 11) end
-    if r.state == 'R' then return fault(9) end
-    if r.state == 'E' or r.state == 'H' and expired(r.deadline, now) then return fault(10) end
-    replays = true
-    return r.call == call and 1 or 2, r.ordinal, r.n, r.asked, r.state == 'H' and r.deadline - now or 0
-  end
-  local gets, refused = fits(claimant, n + 0, verb == 'V')
-  if not gets then return fault(refused) end
-  held, waiting, requests, goes = held + gets, waiting + 1, requests + 1, true
-  tally(claimant, gets)
-  local deadline, k = digits(now + ms), #hold
-  put(i, 'H;0;' .. digits(gets) .. ';' .. n .. ';' .. call .. ';;' .. deadline .. ';' .. claimant)
-  hold[k + 1], hold[k + 2] = deadline, id
-  enter('held', 0, gets, claimant, id)
-  return 1, 0, gets, n + 0, ms + 0
+-- What each verb does with a record, by the record's state: the outcome of its answer, or what decides it. That gets the act's number
+-- and id, its record, and what the act asks for, and returns up to five numbers of an answer, the others being 0. The states are those
+-- of a record, and N there is none, O it is held and its time is over, F the id was forbidden, V it was cancelled when it had expired, or
+-- confirmed in vain. A verb's functions are made when a call has the verb: to make all of them costs as much as an act.
+
+-- again answers a request that was answered before, and perhaps had its units returned since.
+local function again(_, _, r)
+  if r.state == 'R' and r.call ~= ARGV[1] then return 9 end
+  todo.replays = true
+  return r.call == ARGV[1] and 1 or 2, r.ordinal + 0, r.n + 0, r.asked + 0, r.state == 'H' and r.deadline - s.now or 0
 end
 
-local function once(i, r, id, claimant, n, _, verb)
-  if r then
-    r = parse(r)
-    if not r then return fault(-1) end
-    n = n + 0
-    if r.state == 'C' and r.asked == 0 then return fault(11) end
-    if r.deadline ~= 0 or r.asked ~= n and r.asked ~= 0 or r.claimant ~= claimant then return fault(-3) end
-    if r.state == 'R' and r.call ~= call then return fault(9) end
-    replays = true
-    return r.call == call and 1 or 2, r.ordinal, r.n, r.asked, 0
+-- forbids makes what forbids an id of which nothing is known. expiring is for a hold whose time is over, one of more than 128: it must
+-- end before its units are taken or given back. Both have the outcome that is answered.
+local function forbids(outcome)
+  return function(i, id)
+    s.requests, todo.goes = s.requests + 1, true
+    put(i, 'C;0;0;0;;' .. ARGV[1] .. ';0;')
+    todo.over[#todo.over + 1] = 'C;' .. id
+    return outcome
   end
-  local gets, refused = fits(claimant, n + 0, verb == 'U')
-  if not gets then return fault(refused) end
-  if seq > 9007199254740991 - gets then return fault(-2) end
-  local ordinal = seq + 1
-  sold, seq, requests, goes = sold + gets, seq + gets, requests + 1, true
-  tally(claimant, gets)
-  put(i, 'G;' .. digits(ordinal) .. ';' .. digits(gets) .. ';' .. n .. ';' .. call .. ';;0;' .. claimant)
-  enter('grant', ordinal, gets, claimant, id)
-  return 1, ordinal, gets, n + 0, 0
+end
+local function expiring(outcome)
+  return function()
+    todo.wrong = more()
+    return outcome
+  end
 end
 
 -- answered is the answer to an act on a reservation that is not held any more, by what became of it. One that had expired before it was
 -- cancelled, or confirmed in vain, has expired.
-local function answered(r)
+local function answered(_, _, r)
   local by, units = had(r)
-  if r.state == 'C' then return r.n == 0 and r.asked > 0 and 10 or 11, 0, 0, units, 0 end
-  if r.deadline == 0 and r.asked ~= 0 then return fault(-3) end
-  if r.state == 'R' then return 9, 0, 0, units, 0 end
-  if r.state ~= 'G' then return 10, 0, 0, units, 0 end
-  replays = true
-  return by == call and 1 or 2, r.ordinal, r.n, units, 0
+  if r.state == 'C' then return r.n + 0 == 0 and r.asked + 0 > 0 and 10 or 11, 0, 0, units end
+  if r.deadline == '0' and r.asked ~= '0' then return -3 end
+  if r.state == 'R' then return 9, 0, 0, units end
+  if r.state ~= 'G' then return 10, 0, 0, units end
+  todo.replays = true
+  return by == ARGV[1] and 1 or 2, r.ordinal + 0, r.n + 0, units
 end
 
--- confirm sells the units that are held, or the first keep of them; the others come back. If the time of the reservation is over, it
+local function reserves(part)
+  local function reserve(i, id, _, claimant, n, ms)
+    local asks = n + 0
+    local gets, refused = fits(claimant, asks, part)
+    if not gets then return refused end
+    local units, deadline, k = gets < asks and digits(gets) or n, digits(s.now + ms), #todo.hold
+    s.held, s.waiting, s.requests, todo.goes = s.held + gets, s.waiting + 1, s.requests + 1, true
+    tally(claimant, gets)
+    put(i, 'H;0;' .. units .. ';' .. n .. ';' .. ARGV[1] .. ';;' .. deadline .. ';' .. claimant)
+    todo.hold[k + 1], todo.hold[k + 2] = deadline, id
+    enter('held', '0', units, claimant, id)
+    return 1, 0, gets, asks, ms + 0
+  end
+
+  return {N = reserve, H = again, O = 10, E = 10, G = again, R = 9, C = 11, V = 10, F = 11}
+end
+
+local function claims(part)
+  local function claim(i, id, _, claimant, n)
+    local asks = n + 0
+    local gets, refused = fits(claimant, asks, part)
+    if not gets then return refused end
+    if s.seq > 9007199254740991 - gets then return -2 end
+    local first, units = s.seq + 1, gets < asks and digits(gets) or n
+    local ordinal = digits(first)
+    s.sold, s.seq, s.requests, todo.goes = s.sold + gets, s.seq + gets, s.requests + 1, true
+    tally(claimant, gets)
+    put(i, 'G;' .. ordinal .. ';' .. units .. ';' .. n .. ';' .. ARGV[1] .. ';;0;' .. claimant)
+    enter('grant', ordinal, units, claimant, id)
+    return 1, first, gets, asks
+  end
+
+  return {N = claim, H = again, O = again, E = again, G = again, R = again, C = again, V = again, F = 11}
+end
+
+-- confirms sells the units that are held, or the first keep of them; the others come back. If the time of the reservation is over, it
 -- takes again what is left of them: a new claim then, under the same id, with new ordinals. It needs a stock that sells.
 --
 -- What it answers is decided for good, because money has moved: if it sells nothing it writes so. Otherwise a bank calls twice, and a
@@ -178,163 +184,185 @@ end
 -- it is suspended or paused, or its start was put off.
 --
 -- The second run finds the record of the first. A copy that comes after another confirmation finds that one's.
-local function confirm(i, r, id, keep)
-  if not r then
-    never(i, id)
-    return fault(11)
-  end
-  local q = parse(r)
-  if not q then return fault(-1) end
-  if q.state ~= 'H' and q.state ~= 'E' then return answered(q) end
-  if q.state == 'H' and expired(q.deadline, now) then -- one of more than 128: it must end before its units are taken again
-    aside()
-    return fault(10)
-  end
-  if doubted() then return fault(8) end
-  local n, k, claimant = q.n, q.n, q.claimant
-  if keep ~= '0' then k = math.min(k, keep + 0) end
-  if q.state == 'H' then
-    if n > held then return fault(-1) end
-    if seq > 9007199254740991 - k then return fault(-2) end
-    held, waiting = held - n, waiting - 1
-    unhold[#unhold + 1] = id
-    if k < n then
-      unheld = unheld + n - k
-      tally(claimant, k - n)
-      enter('cancelled', 0, n - k, claimant, id)
+local function confirms()
+  local function confirm(i, id, q, keep)
+    if doubted() then return 8 end
+    local n, claimant, kind = q.n + 0, q.claimant, 'grant'
+    local k = keep == '0' and n or math.min(n, keep + 0)
+    if q.state == 'H' then
+      if n > s.held then return -1 end
+      if s.seq > 9007199254740991 - k then return -2 end
+      s.held, s.waiting = s.held - n, s.waiting - 1
+      todo.unhold[#todo.unhold + 1] = id
+      if k < n then
+        todo.unheld = todo.unheld + n - k
+        tally(claimant, k - n)
+        enter('cancelled', '0', digits(n - k), claimant, id)
+      end
+    else
+      local closed = todo.closed
+      if closed and closed ~= 6 then return closed end
+      if todo.counts[claimant] == nil then
+        todo.counts[claimant] = redis.call('HGET', s.records, 'u:' .. claimant)
+        local unit = s.recorded > 0 and redis.call('HGET', s.users, claimant)
+        if unit and unit:byte(1) ~= 48 then todo.single[claimant] = 1 end
+      end
+      k, kind = fits(claimant, k, true), 'late'
+      if todo.wrong then return 0 end
+      if not k then
+        q.state, q.n, q.by = 'C', '0', ARGV[1] .. '*' .. q.n
+        finished(i, id, q)
+        return 10, 0, 0, n
+      end
+      if s.seq > 9007199254740991 - k then return -2 end
+      tally(claimant, k)
     end
-  else
-    local closed = refusal()
-    if closed and closed ~= 6 then return fault(closed) end
-    if counts[claimant] == nil then
-      counts[claimant] = redis.call('HGET', records, 'u:' .. claimant)
-      local unit = recorded > 0 and redis.call('HGET', users, claimant)
-      if unit and unit:byte(1) ~= 48 then single[claimant] = 1 end
-    end
-    k = fits(claimant, k, true)
-    if wrong then return fault(0) end
-    if not k then
-      q.state, q.n, q.by = 'C', 0, call .. '*' .. digits(n)
-      put(i, written(q))
-      over[#over + 1] = 'C;' .. id
-      return 10, 0, 0, n, 0
-    end
-    if seq > 9007199254740991 - k then return fault(-2) end
-    tally(claimant, k)
+    local first = s.seq + 1
+    q.by = k < n and ARGV[1] .. '*' .. q.n or ARGV[1]
+    q.state, q.ordinal, q.n = 'G', digits(first), k < n and digits(k) or q.n
+    enter(kind, q.ordinal, q.n, claimant, id)
+    s.sold, s.seq, todo.goes = s.sold + k, s.seq + k, true
+    put(i, written(q))
+    return 1, first, k, n
   end
-  goes = true
-  enter(q.state == 'H' and 'grant' or 'late', seq + 1, k, claimant, id)
-  q.state, q.ordinal, q.n, q.by = 'G', seq + 1, k, k < n and call .. '*' .. digits(n) or call
-  sold, seq = sold + k, seq + k
-  put(i, written(q))
-  return 1, q.ordinal, k, n, 0
+
+  return {N = forbids(11), H = confirm, O = expiring(10), E = confirm, G = answered, R = answered, C = answered, V = answered, F = answered}
 end
 
--- extend moves the deadline of a hold, and never to an earlier time. The record names the call that moved it: the second run moves it
+-- extends moves the deadline of a hold, and never to an earlier time. The record names the call that moved it: the second run moves it
 -- no further. If the run is broken off between the record and the zset, the hold ends at its old deadline, as if this had not run.
-local function extend(i, r, id, ms)
-  if not r then return fault(-6) end
-  local q = parse(r)
-  if not q then return fault(-1) end
-  if q.state ~= 'H' or expired(q.deadline, now) then return answered(q) end
-  local deadline = now + ms
-  if q.by == call or deadline <= q.deadline then
-    replays = true
-    return q.by == call and 1 or 2, 0, q.n, q.asked, q.deadline - now
+local function extends()
+  local function extend(i, id, q, ms)
+    local n, asked, deadline, k = q.n + 0, q.asked + 0, s.now + ms, #todo.hold
+    if q.by == ARGV[1] or deadline <= q.deadline + 0 then
+      todo.replays = true
+      return q.by == ARGV[1] and 1 or 2, 0, n, asked, q.deadline - s.now
+    end
+    if doubted() then return 8 end -- Restore writes the deadlines that it has read
+    q.by, q.deadline = ARGV[1], digits(deadline)
+    put(i, written(q))
+    todo.hold[k + 1], todo.hold[k + 2] = q.deadline, id
+    enter('extended', '0', q.n, q.claimant, id)
+    return 1, 0, n, asked, ms + 0
   end
-  if doubted() then return fault(8) end -- Restore writes the deadlines that it has read
-  q.by, q.deadline = call, deadline
-  put(i, written(q))
-  local k = #hold
-  hold[k + 1], hold[k + 2] = digits(deadline), id
-  enter('extended', 0, q.n, q.claimant, id)
-  return 1, 0, q.n, q.asked, ms + 0
+
+  return {N = -6, H = extend, O = answered, E = answered, G = answered, R = answered, C = answered, V = answered, F = answered}
 end
 
-local function cancel(i, r, id)
-  if not r then
-    never(i, id)
-    return fault(0)
+local function cancels()
+  local function cancel(i, id, r)
+    local n = r.n + 0
+    if n > s.held then return -1 end
+    s.held, s.waiting, todo.unheld = s.held - n, s.waiting - 1, todo.unheld + n
+    tally(r.claimant, 0 - n)
+    r.state, r.by = 'C', ARGV[1]
+    finished(i, id, r)
+    todo.unhold[#todo.unhold + 1] = id
+    enter('cancelled', '0', r.n, r.claimant, id)
+    return 0, n
   end
-  r = parse(r)
-  if not r then return fault(-1) end
-  if r.state == 'C' then return 0, r.by == call and r.n or 0, 0, 0, 0 end
-  if r.deadline == 0 and r.asked ~= 0 then return fault(-3) end
-  if r.state == 'H' and expired(r.deadline, now) then -- one of more than 128
-    aside()
-    return fault(0)
+
+  local function void(i, id, r) -- nothing comes back, and from now on nothing is confirmed either
+    r.state, r.n, r.by = 'C', '0', ARGV[1] .. '*' .. r.n
+    finished(i, id, r)
+    return 0
   end
-  if r.state == 'E' then -- nothing comes back, and from now on nothing is confirmed either
-    r.state, r.n, r.by = 'C', 0, call .. '*' .. digits(r.n)
-    put(i, written(r))
-    over[#over + 1] = 'C;' .. id
-    return fault(0)
-  end
-  if r.state ~= 'H' then return fault(0) end
-  if r.n > held then return fault(-1) end
-  held, waiting, unheld = held - r.n, waiting - 1, unheld + r.n
-  tally(r.claimant, -r.n)
-  r.state, r.by = 'C', call
-  put(i, written(r))
-  over[#over + 1] = 'C;' .. id
-  unhold[#unhold + 1] = id
-  enter('cancelled', 0, r.n, r.claimant, id)
-  return 0, r.n, 0, 0, 0
+
+  local function cancelled(_, _, r) return 0, r.by == ARGV[1] and r.n + 0 or 0 end
+
+  return {N = forbids(0), H = cancel, O = expiring(0), E = void, G = 0, R = 0, C = cancelled, V = cancelled, F = cancelled}
 end
 
--- restock gives back what was sold but the first keep units. The number that is kept, and not the number that comes back, makes it
+-- returns gives back what was sold but the first keep units. The number that is kept, and not the number that comes back, makes it
 -- safe to repeat: a copy that comes after another return finds that it has so few already. A record of which units came back names
 -- the call, how many came back by it, and how many units there were at first: 'call.back.first', and before that '*units', see had.
-local function restock(i, r, id, keep)
-  if not r then return fault(0) end
-  r, keep = parse(r), keep + 0
-  if not r then return fault(-1) end
-  local by, units = had(r)
-  if r.state == 'R' then return 0, by == call and keep == 0 and r.n or 0, 0, 0, 0 end
-  if r.state ~= 'G' then return fault(0) end
-  local back, first = r.by:match('%.(%d+)%.(%d+)$')
-  if r.n <= keep then return 0, by == call and r.n == keep and back + 0 or 0, 0, 0, 0 end
-  back = r.n - keep
-  if back > sold then return fault(-1) end
-  sold, unsold = sold - back, unsold + back
-  tally(r.claimant, -back)
-  if keep > 0 then
-    r.by, r.n = call .. '*' .. digits(units) .. '.' .. digits(back) .. '.' .. (first or digits(r.n)), keep
-  else
-    r.state, r.by = 'R', units > r.n and call .. '*' .. digits(units) or call
-    over[#over + 1] = 'R;' .. id
+local function returns()
+  local function restock(i, id, r, keeps)
+    local keep, n, by, units = keeps + 0, r.n + 0, had(r)
+    local back, first = r.by:match('%.(%d+)%.(%d+)$')
+    if n <= keep then return 0, by == ARGV[1] and n == keep and back + 0 or 0 end
+    back = n - keep
+    if back > s.sold then return -1 end
+    s.sold, todo.unsold = s.sold - back, todo.unsold + back
+    tally(r.claimant, 0 - back)
+    if keep > 0 then
+      r.by, r.n = ARGV[1] .. '*' .. digits(units) .. '.' .. digits(back) .. '.' .. (first or r.n), digits(keep)
+      put(i, written(r))
+    else
+      r.state, r.by = 'R', units > n and ARGV[1] .. '*' .. digits(units) or ARGV[1]
+      finished(i, id, r)
+    end
+    enter('return', digits(r.ordinal + keep), digits(back), r.claimant, id)
+    return 0, back
   end
-  put(i, written(r))
-  enter('return', r.ordinal + keep, back, r.claimant, id)
-  return 0, back, 0, 0, 0
+
+  local function returned(_, _, r, keep) return 0, had(r) == ARGV[1] and keep == '0' and r.n + 0 or 0 end
+
+  return {N = 0, H = 0, O = 0, E = 0, G = restock, R = returned, C = 0, V = 0, F = 0}
 end
 
-local VERBS = {R = reserve, V = reserve, O = once, U = once, C = confirm, E = extend, X = cancel, B = restock}
-local WORDS = {R = 6, V = 6, O = 5, U = 5, C = 4, E = 4, X = 3, B = 4}
--- what each answers where there is no stock
-local ABSENT = {R = 4, V = 4, O = 4, U = 4, C = -6, E = -6, X = 0, B = 0}
+-- does is what a verb does with records.
+local function does(verb)
+  if verb == 'R' or verb == 'V' then return reserves(verb == 'V') end
+  if verb == 'O' or verb == 'U' then return claims(verb == 'U') end
+  if verb == 'C' then return confirms() end
+  if verb == 'X' then return cancels() end
+  if verb == 'E' then return extends() end
+  return returns()
+end
+
+-- attempt does an act with the record that it finds, by what its verb does.
+local function attempt(what, verb, i, id, record, x, y, z)
+  local r, is = nil, 'N'
+  if record then
+    r = parse(record)
+    if not r then return -1 end
+    is = r.state
+    if is == 'H' then
+      if expired(r.deadline, s.now) then is = 'O' end
+    elseif is == 'C' then
+      is = r.asked == '0' and 'F' or r.n == '0' and 'V' or 'C'
+    end
+    local other = false -- the id is that of something else
+    if is == 'F' then
+      other = false -- of nothing
+    elseif verb == 'R' or verb == 'V' then
+      other = r.asked ~= '0' and (r.deadline == '0' or r.asked ~= y) or r.claimant ~= x
+    elseif verb == 'O' or verb == 'U' then
+      other = r.deadline ~= '0' or r.asked ~= y and r.asked ~= '0' or r.claimant ~= x
+    elseif verb == 'X' then
+      other = r.state ~= 'C' and r.deadline == '0' and r.asked ~= '0'
+    end
+    if other then return -3 end
+  end
+  local answer = what[is] or -1
+  if type(answer) == 'number' then return answer end
+  return answer(i, id, r, x, y, z)
+end
 
 -- look reads what there is of the acts, which begin at these places in ARGV. It returns the places, or nil if an id is in two.
 local function look()
-  local places, whose, seen, at, n = {}, {}, {}, 4, 0
+  local words = {R = 6, V = 6, O = 5, U = 5, C = 4, E = 4, X = 3, B = 4}
+  local places, whose, seen, at, n, many, fields = {}, {}, {}, 4, 0, 0, todo.fields
   while ARGV[at] do
-    local verb, id = ARGV[at], ARGV[at + 1]
+    local id, long = ARGV[at + 1], words[ARGV[at]]
     if seen[id] then return end
     n, seen[id] = n + 1, true
     places[n], fields[n] = at, 'r:' .. id
-    if WORDS[verb] > 4 then whose[#whose + 1] = ARGV[at + 3] end
-    at = at + WORDS[verb]
+    if long > 4 then many, whose[many + 1] = many + 1, ARGV[at + 3] end
+    at = at + long
   end
-  if not was then return places end
-  if requests > 0 then
-    for i = 1, #whose do fields[n + i] = 'u:' .. whose[i] end
-    found = redis.call('HMGET', records, unpack(fields))
-    for i = 1, #whose do counts[whose[i]] = found[n + i] end
+  if not s.stored then return places end
+  if s.requests > 0 then
+    for i = 1, many do fields[n + i] = 'u:' .. whose[i] end
+    local found, counts = redis.call('HMGET', s.records, unpack(fields)), todo.counts
+    todo.found = found
+    for i = 1, many do counts[whose[i]] = found[n + i] end
   end
-  if recorded > 0 and #whose > 0 then
-    local v = redis.call('HMGET', users, unpack(whose))
-    for i = 1, #whose do
-      if v[i] and v[i]:byte(1) ~= 48 then single[whose[i]] = 1 end -- '0': returned
+  if s.recorded > 0 and many > 0 then
+    local v = redis.call('HMGET', s.users, unpack(whose))
+    for i = 1, many do
+      if v[i] and v[i]:byte(1) ~= 48 then todo.single[whose[i]] = 1 end -- '0': returned
     end
   end
   return places
@@ -342,88 +370,86 @@ end
 
 -- save writes what was decided.
 local function save()
-  if unsold + unheld > 0 then free() end
+  local before, records, first = s.limit - s.stored.sold - s.stored.held, s.stored.requests, s.stored.waiting
+  local noted, set, k, none, back = s.keeps == 1 and s.stored.serial == s.moved, todo.set, #todo.set, {}, todo.unsold + todo.unheld > 0
+  if back then free() end
   tell()
-  finish(over)
-  local k, none = #set, {}
-  for claimant, n in pairs(totals) do
+  finish(todo.over)
+  for claimant, n in pairs(todo.totals) do
     if n == 0 then
       none[#none + 1] = 'u:' .. claimant
     else
       set[k + 1], set[k + 2], k = 'u:' .. claimant, digits(n), k + 2
     end
   end
-  requests = requests - #none
-  if goes then -- see the header: first without what comes back
-    sold, held = sold + unsold, held + unheld
+  s.requests = s.requests - #none
+  if todo.goes then -- see the header: first without what comes back
+    s.sold, s.held = s.sold + todo.unsold, s.held + todo.unheld
     count()
-    sold, held = sold - unsold, held - unheld
+    s.sold, s.held = s.sold - todo.unsold, s.held - todo.unheld
   end
-  redis.call('HSET', records, unpack(set))
-  if #none > 0 then redis.call('HDEL', records, unpack(none)) end
-  if #hold > 0 then redis.call('ZADD', holds, unpack(hold)) end -- before ZREM: a zset that is emptied and filled again has no end
-  if #unhold > 0 then redis.call('ZREM', holds, unpack(unhold)) end
-  if not goes or unsold + unheld > 0 then count() end
+  redis.call('HSET', s.records, unpack(set))
+  if #none > 0 then redis.call('HDEL', s.records, unpack(none)) end
+  if #todo.hold > 0 then redis.call('ZADD', s.holds, unpack(todo.hold)) end -- before ZREM: a zset that is emptied and filled again has no end
+  if #todo.unhold > 0 then redis.call('ZREM', s.holds, unpack(todo.unhold)) end
+  if not todo.goes or back then count() end
 
   -- What comes back and goes again within the call may be held for a shorter time than the flag stands.
-  if was[6] <= 0 and limit - sold - held <= 0 and unsold + unheld > 0 then mark() end
-  follow(was[6])
+  if before <= 0 and back and s.limit - s.sold - s.held <= 0 then mark() end
+  follow(before)
   -- A key that was there before has its end.
-  if was[4] == 0 or was[5] == 0 or keeps == 1 then endless(records) end
+  if records == 0 then outlive(s.records) end
+  if first == 0 and s.waiting > 0 then outlive(s.holds) end
+  if noted then outlive(s.ledger) end
 end
 
 -- decide does all of a call but its writes. It returns the reply, with 0 in front if conclude may follow.
 local function decide()
-  wrong = begin()
-  if wrong and wrong ~= 'absent' then return wrong end
-  local absent = wrong
-  if absent then
-    if not now then now, micros = clock() end
-    epoch = 0
+  local wrong, absent = begin(), nil
+  if wrong == 'absent' then
+    if not s.now then s.now, s.micros = clock() end
+    s.epoch, absent = 0, {R = 4, V = 4, O = 4, U = 4, C = -6, E = -6, X = 0, B = 0} -- what each verb answers where there is no stock
+  elseif wrong then
+    return wrong
   end
   local notafter = tonumber(ARGV[3])
-  if notafter == 0 or expired(notafter, now) then return {-11, now, 0} end
+  if notafter == 0 or expired(notafter, s.now) then return {-11, s.now, 0} end
   if not absent then
     wrong = reap(128)
     if wrong then return wrong end
     forget(256) -- more than the acts of a call can end
-    if waiting == 0 then redis.call('ZCARD', holds) end -- a key of another type fails here, before anything is written
-    was = {sold, held, seq, requests, waiting, limit - sold - held}
+    if s.waiting == 0 then redis.call('ZCARD', s.holds) end -- a key of another type fails here, before anything is written
+    todo.closed = refusal()
   end
   local places = look()
   if not places then return redis.error_reply('ERR one id is in two acts of a call') end
 
-  local out, k = {0, epoch, 0, now}, 4
+  local out, k, found, what = {0, s.epoch, 0, s.now}, 4, todo.found, {}
   for i = 1, #places do
     local at = places[i]
-    local verb = ARGV[at]
-    if late(ARGV[at + 2], now) then
-      out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5] = -11, 0, 0, 0, 0
+    local verb, a, b, c, d, e = ARGV[at], nil, nil, nil, nil, nil
+    if late(ARGV[at + 2], s.now) then
+      a = -11
     elseif absent then
-      out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5] = ABSENT[verb], 0, 0, 0, 0
+      a = absent[verb]
     else
-      out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5] = VERBS[verb](i, found[i], ARGV[at + 1], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], verb)
-      if wrong then return wrong end
+      what[verb] = what[verb] or does(verb)
+      a, b, c, d, e = attempt(what[verb], verb, i, ARGV[at + 1], found[i], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
+      if todo.wrong then return todo.wrong end
     end
-    k = k + 5
+    out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5], k = a, b or 0, c or 0, d or 0, e or 0, k + 5
   end
-  if not absent then out[3] = limit - sold - held end
+  if not absent then out[3] = s.limit - s.sold - s.held end
   return out
 end
 
 -- conclude writes what was decided.
 local function conclude()
-  if #set > 0 then
+  if #todo.set > 0 then
     save()
-  elseif replays then
+  elseif todo.replays then
     own(ARGV[2])
-  elseif empty and redis.call('EXISTS', flag) == 0 then
+  elseif todo.empty and redis.call('EXISTS', s.flag) == 0 then
     mark()
   end
-end
-
-local function flight()
-  local out = decide()
-  if out[1] == 0 then conclude() end
-  return out
 end
