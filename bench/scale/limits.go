@@ -129,7 +129,7 @@ func (s *scene) endAt(ctx context.Context, end time.Time) error {
 // until waits until the server has so many keys.
 func (s *scene) until(ctx context.Context, keys int64) error {
 	for {
-		n, err := s.redis.Do(ctx, s.redis.B().Dbsize().Build()).AsInt64()
+		n, err := objects(ctx, s.redis)
 		if err != nil || n <= keys {
 			return err
 		}

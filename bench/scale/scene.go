@@ -142,7 +142,7 @@ func (s *scene) look(ctx context.Context) (x snapshot, err error) {
 	if x.usage, err = load.ServerUsage(ctx, s.redis); err != nil {
 		return x, err
 	}
-	if x.keys, err = s.redis.Do(ctx, s.redis.B().Dbsize().Build()).AsInt64(); err != nil {
+	if x.keys, err = objects(ctx, s.redis); err != nil {
 		return x, err
 	}
 	text, err := s.redis.Do(ctx, s.redis.B().Info().Section("clients", "memory").Build()).ToString()
@@ -169,7 +169,17 @@ func done(row *results.Row, from, to snapshot, ops int) {
 }
 
 // own are the commands of our looking.
-var own = []string{"dbsize"}
+var own = []string{"dbsize", "keys"}
+
+// objects is how many keys a server has. What processes say of themselves is left out where that can be told from few.
+func objects(ctx context.Context, c rueidis.Client) (int64, error) {
+	n, err := c.Do(ctx, c.B().Dbsize().Build()).AsInt64()
+	if err != nil || n > 1000 {
+		return n, err
+	}
+	keys, err := c.Do(ctx, c.B().Keys().Pattern("*").Build()).AsStrSlice()
+	return int64(len(redistest.Objects(keys))), err
+}
 
 // there says what is in use while all of them are there.
 func there(row *results.Row, from, to snapshot) {

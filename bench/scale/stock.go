@@ -143,7 +143,7 @@ func (b *bigSale) ends(ctx context.Context, keys int64) error {
 		if _, err := b.stock.Reap(ctx); err != nil { // as KeepReaped does
 			return false, err
 		}
-		n, err := b.redis.Do(ctx, b.redis.B().Dbsize().Build()).AsInt64()
+		n, err := objects(ctx, b.redis)
 		return n == keys, err
 	})
 	note(b.row, "ping_idle_ms", idle.Seconds()*1000)
