@@ -416,7 +416,8 @@ func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		require.GreaterOrEqual(t, done.Load(), redistest.Sized[int32](1, 3, 20))
+		// In a bubble the server tracks no keys, so of the requests that are held up most have the unlock behind them.
+		require.GreaterOrEqual(t, done.Load(), redistest.Sized[int32](1, 3, 8))
 	})
 }
 
