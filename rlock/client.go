@@ -30,7 +30,7 @@ type Client struct {
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
 	tenancies      tenancies
-	rechecks       wait.Rechecks[recheck]
+	rechecks       session.Rechecks
 	observer       Observer
 	voter
 }
@@ -71,6 +71,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}
 	c := &Client{session: s, texts: texts{publish: s.Inner.PublishCommand()}, clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
 	c.observer = o.Observer
+	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := lease.Announced(func(group int) string { return c.aliveKey(group, s.ID) }, o.Process)
 	if o.Liveness {
 		beats.Interval, beats.Trust = o.Heartbeat, o.trust()

@@ -32,7 +32,7 @@ type Client struct {
 	queue     *wait.Queue
 	lane      *batch.Lane[freeRequest] // nil: calls are not shared
 	live      liveness
-	rechecks  wait.Rechecks[recheck]
+	rechecks  session.Rechecks
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis string
 	heard                       string // the channel of grants of this process, where it is that of all keys
@@ -56,6 +56,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, s.Error(err)
 	}
 	c := &Client{session: s, observer: o.Observer, clustered: h.Client().Mode() == rueidis.ClientModeCluster}
+	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := o.heartbeats(c)
 	if beats.Trust > 0 {
 		s.PollCap = min(s.PollCap, beats.Interval) // permits are seen from when they are granted, not from when their waiter hears of it

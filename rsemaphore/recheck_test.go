@@ -109,7 +109,7 @@ func TestAQuestionForManySemaphoresSaysWhatHasChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r.put(t, c.sem)
 			r.must(t, "ZADD", "redlatch_queue:{s}", "7", waiter)
-			reply, err := strconv.ParseInt(r.run(t, "recheck", process, c.entry, c.ticket)[0], 10, 64)
+			reply, err := strconv.ParseInt(r.run(t, "recheck", c.entry, c.ticket)[0], 10, 64)
 			require.NoError(t, err)
 			stamp, err := r.redis.Do(within(t), r.redis.B().Zscore().Key("redlatch_queue:{s}").Member("!"+process).Build()).AsFloat64()
 			if c.units == 0 {

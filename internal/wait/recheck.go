@@ -1,7 +1,6 @@
 package wait
 
 import (
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -34,44 +33,7 @@ const (
 	askEvery = 20 * time.Second
 	// askAmongEvery is the same for a waiter of a crowd, whose questions together do both of these.
 	askAmongEvery = time.Minute
-
-	mostRechecks  = 64
-	recheckWindow = 50 * time.Millisecond
 )
-
-// Rechecks gathers the questions of Rechecker, and asks them in one call. It is full with mostRechecks, which take the server some
-// 100 us, or goes when the first has waited for recheckWindow. Its zero value is ready for use.
-type Rechecks[T any] struct {
-	mu    sync.Mutex
-	open  []T
-	timer *time.Timer // nil: open is empty
-}
-
-// Add adds a question. send sends all that are gathered; it does not block.
-func (r *Rechecks[T]) Add(question T, send func(all []T)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.open = append(r.open, question)
-	if r.timer == nil {
-		r.timer = time.AfterFunc(recheckWindow, func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.send(send)
-		})
-	}
-	if len(r.open) == mostRechecks {
-		r.send(send)
-	}
-}
-
-// send is called with mu held.
-func (r *Rechecks[T]) send(send func(all []T)) {
-	if all := r.open; len(all) > 0 { // else it was full, and gone, when the timer went off
-		r.timer.Stop()
-		r.open, r.timer = nil, nil
-		send(all)
-	}
-}
 
 // recheck has the server asked whether all is as it was, in place of a poll, beside the sleep.
 func (w *waiter) recheck() bool {

@@ -255,7 +255,7 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "semaphores that are asked for together, and not stamped", file: "rsemaphore/lua/recheck.lua", pkg: "rsemaphore",
-		old: " and type(redis.pcall('ZADD', queue, -now, '!' .. ARGV[1])) == 'number' then", new: " then",
+		old: " and type(redis.pcall('ZADD', queue, -now, '!' .. who)) == 'number' then", new: " then",
 		breaks: "a waiter that was asked for is in the queue as one that has asked", tests: "TestManySemaphoresAreAskedForTogether",
 	},
 	{
