@@ -127,7 +127,8 @@ func (r *run) start() error {
 	return fmt.Errorf("redis-server, process %d, does not answer on %s: %w", cmd.Process.Pid, r.addr, last)
 }
 
-// processOf asks the server at addr for its process id.
+// processOf asks the server at addr for its process id. A server that is still reading its data is not ready: it answers INFO, and LOADING
+// to most other commands.
 func processOf(addr string) (int, error) {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -135,8 +136,11 @@ func processOf(addr string) (int, error) {
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(time.Second))
-	fmt.Fprint(c, "INFO server\r\nQUIT\r\n")
+	fmt.Fprint(c, "INFO\r\nQUIT\r\n")
 	info, err := io.ReadAll(io.LimitReader(c, 1<<16))
+	if strings.Contains(string(info), "\nloading:1") {
+		return 0, errors.New("it is loading its data")
+	}
 	for line := range strings.Lines(string(info)) {
 		if id, ok := strings.CutPrefix(line, "process_id:"); ok {
 			return strconv.Atoi(strings.TrimSpace(id))

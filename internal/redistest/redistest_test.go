@@ -120,6 +120,7 @@ func TestARevivedServerHasItsDataUnlessItIsToBeEmpty(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "no")
 	s.Ask(t, "SET", "k", "v")
+	s.Ask(t, "EVAL", "for i = 1, 30000 do redis.call('SET', 'filler:' .. i, i) end return 1", "0") // which takes a while to load
 	before := s.Process.Pid
 	s.Kill(t)
 	s.Revive(t, false)
