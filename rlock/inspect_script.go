@@ -93,12 +93,14 @@ func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	return r, nil
 }
 
-// runInspect asks for the holders of a lock and, if it is for all, for what stands beside it: waiters, ends, the last token.
+// runInspect asks for the holders of a lock and, if it is for all, for what stands beside it: waiters, ends, the last
+// token.
 func (c *Client) runInspect(ctx context.Context, key string, all bool) (inspectReply, error) {
 	keys := []string{key}
 	if all {
 		keys = append(keys, queueKey(key), keyname.Prefix("redlatch_rw", key),
-			keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_token", key), rwQueueKey(key), plainLine(key))
+			keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_token", key), rwQueueKey(key),
+			plainLine(key))
 	}
 	m, err := c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: keys})
 	var re *rueidis.RedisError

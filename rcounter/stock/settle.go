@@ -175,8 +175,8 @@ func (r *restorer) frees(holder, text string, n int64) int64 {
 	return n
 }
 
-// freedAs is how many units an earlier round has taken from holder, if text is that round's record. If it is not, a return has
-// come since, and the server does not count the units any more.
+// freedAs is how many units an earlier round has taken from holder, if text is that round's record. If it is not, a
+// return has come since, and the server does not count the units any more.
 func (r *restorer) freedAs(holder, text string) int64 {
 	if f := r.freed[holder]; f.text == text {
 		return f.n

@@ -2,7 +2,8 @@ package stock
 
 // Stats are counts of one client since it was made: what this process does, not what others do.
 type Stats struct {
-	SharedCalls    int64 // calls that several claims or reservations could share: those that were sent while another was under way
+	// calls that several claims or reservations could share: those that were sent while another was under way
+	SharedCalls    int64
 	SharedRequests int64 // claims, reservations and other acts in those
 }
 
