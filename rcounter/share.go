@@ -34,13 +34,13 @@ func (c *Client) newAdds() *batch.Batcher[addition, int64] {
 }
 
 // sum is several additions to one counter under the same options, all of which rise or all of which fall. They are
-// added at once, and each is told what a call of its own would have told it, in their order:
+// added at once, and each gets the answer that a call of its own would have got, in their order:
 //
 //	Add(1)  Add(1)  Add(5)
 //	   one Add(7) -> 107
 //	 101     102     107
 //
-// On the server they are one step. So they are as calls between which nobody else's came, which is one of the orders in
+// On the server they are one step. So they are as calls between which no other came, which is one of the orders in
 // which those calls could have run. If none passes the bound with the sum, none does alone, since they all move the
 // same way.
 //

@@ -31,7 +31,7 @@ var rwRead = &kind{
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.readKeys(r.owner), r, "0") },
 	renew:   load("renew reads", "rw_read_renew"),
-	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
+	// The lock's own key is written by every reader that comes or goes. Only this owner writes its timeout key.
 	leaseKey: func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
 	more:     func(l *single, _ string) []string { return l.holdKeys() },
 	keep:     rwKeepScript,
@@ -47,7 +47,7 @@ var rwRead = &kind{
 	entry:   entryInside,
 	manner:  "read",
 	stand:   standInQueue,
-	// It stands behind nobody, and nobody behind it: readers do not keep each other out.
+	// It queues behind no one, and no one behind it: readers do not keep each other out.
 	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Place = "read each", wait.Beside },
 	tenures:  func(c *Client, t terms) bool { return t.lease == 0 && t.label == "" && c.opts.MaxHold == 0 },
 	together: true,

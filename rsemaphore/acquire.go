@@ -110,8 +110,8 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 // standing is how the server knows the waiter.
 func (a *acquisition) standing() wait.Standing {
 	if c := a.s.c; a.text == "" {
-		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from nobody for
-		// long. It leaves time for a renewal that gets no answer, and another.
+		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from others only
+		// for long. It leaves time for a renewal that gets no answer, and another.
 		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
 		var room [128]byte
 		text := append(append(room[:0], a.p.base()...), ' ')
@@ -164,7 +164,7 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	a.mayRun(after)
 }
 
-// told is what the server said about one acquisition.
+// reply is what the server said about one acquisition.
 type told struct {
 	acquireReply
 	sent, received time.Time
@@ -294,7 +294,7 @@ func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], 
 	case errors.Is(err, ErrNotReplicated): // nothing that replicas need have
 	case err != nil:
 		if ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
-			c.queue.AskAgain(s.made.line) // it may have served others of this process, whom nobody tells
+			c.queue.AskAgain(s.made.line) // it may have served others of this process, which get no message
 		}
 		return t, err
 	}
@@ -341,8 +341,8 @@ func (a *acquisition) answer(r told) (wait.Answer, error) {
 	case r.asked == askedAgain:
 		return wait.Answer{Left: -1, Again: true}, nil
 	case !a.trusted(a.since):
-		// Since its last answer it may have been served, and whoever saw that for long enough may have taken it over, or is
-		// about to. It must not see the same ids again.
+		// Since its last answer it may have been served, and another that saw that for long enough may have taken it over, or
+		// is about to. It must not see the same ids again.
 		return a.renamed(r.received),
 			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, s.name)
 	case r.asked == askedGranted:

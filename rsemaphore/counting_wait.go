@@ -15,14 +15,14 @@ import (
 )
 
 // line is where the process's waiters of this semaphore stand. Those that want the same number stand behind each other,
-// and one of them contends. Waiters for different numbers do not: nobody knows how many permits there are in all, so
+// and one of them contends. Waiters for different numbers do not: no one knows how many permits there are in all, so
 // the one in front may want more than there will ever be.
 func (s *CountingSemaphore) line() string { return "counting:" + s.key }
 
 // acquire takes n permits, waiting until until; zero: only ctx bounds the wait. once: it does not wait.
 //
-// While nobody of the process waits, requests go out in parallel. From the first that is refused on, newcomers that may
-// wait go into the line.
+// While no caller of the process waits, requests go out in parallel. From the first that is refused on, newcomers that
+// may wait go into the line.
 func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time, once bool) error {
 	if err := cmp.Or(s.bad, checkRange("permits", int64(n), 1, maxPermits)); err != nil {
 		return s.c.session.Error(err)

@@ -78,7 +78,8 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 				//	looks: opened since last look
 				//	must not release the second
 				//
-				// So told stays the time of the look before (TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen).
+				// So the time of the look stays the time of the look before
+				// (TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen).
 				switch r.status {
 				case latchClosed:
 					now := latchClosedAt{mark: r.mark, opens: r.opens}
@@ -112,8 +113,8 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 // says so to all of the process that the message is for, and none of them asks. The rules are:
 //
 // The message. Each opening has a message of its own, which the call that set the latch has chosen. A look at the
-// closed latch is told the message, and the script that opens the latch publishes it and forgets it. So the latch has
-// opened since the last look that was told it, whenever the message comes: late, after a gap, or when the latch has
+// closed latch gets the message, and the script that opens the latch publishes it and forgets it. So the latch has
+// opened since the last look that got it, whenever the message comes: late, after a gap, or when the latch has
 // long been set again.
 //
 //	waiter                          another process             the channel
@@ -158,7 +159,7 @@ func (l *CountDownLatch) told(shared *wait.Shared, began time.Time, payload stri
 // openingMessage returns a message that says that one latch has opened. Redisson reads each message on this channel as
 // a number, and takes 0 for an opening. Java's numbers may be written with the digits of any script, and this one is a
 // 0 with digits of four of them, which spell 64 random bits (TestALatchOpensForBothSides, in internal/interop). Another
-// message, beside a plain "0", would be a second one for each process.
+// message, next to a plain "0", would be a second one for each process.
 func openingMessage() string {
 	zeros := [...]rune{'0', '\u0660', '\u06f0', '\u07c0'} // ASCII, Arabic-Indic, extended Arabic-Indic, N'Ko
 	text := []rune{'0'}

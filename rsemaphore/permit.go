@@ -90,8 +90,8 @@ func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 	return !held, err
 }
 
-// mostBeside is how many permits one may have that is released beside others: a call for all of them is to hold up
-// nobody.
+// mostBeside is how many permits one may have that is released with others: a call for all of them is to hold up
+// no other call.
 const mostBeside = 4
 
 // beside is what is the same for all that one call can release.
@@ -137,7 +137,7 @@ func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
 	return err
 }
 
-// left is how a release names it that is made beside another's.
+// left is how a release names it that is made with another's.
 func (p *permit) left() string {
 	if p.s.weighted {
 		return p.base()

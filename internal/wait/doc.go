@@ -83,7 +83,7 @@
 //
 // What must be free between two holders, such as a Plain lock, has a queue on the server, too, but no grants: a release
 // publishes a grant of ticket 0 to the first in it, which asks. The script leaves what is free to the one that was
-// told, for a moment (told.lua of package rlock). Such a waiter is a [Taker], too.
+// told, for a moment (plain_queue.lua of package rlock). Such a waiter is a [Taker], too.
 //
 // # Turns
 //

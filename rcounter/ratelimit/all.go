@@ -127,7 +127,7 @@ func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
 	return request{part: parts[0], all: parts}, nil
 }
 
-// decide is what the caller is told.
+// decide makes the caller's answer.
 func decide(all []reply) Decision {
 	d := Decision{Allowed: true, Each: make([]Admission, len(all))}
 	for i, r := range all {

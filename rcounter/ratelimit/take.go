@@ -112,7 +112,7 @@ func (c *Client) take(ctx context.Context, t *takeCall) {
 
 func unexpected(key string) error { return fmt.Errorf("unexpected reply to take on %q", key) }
 
-// many is how the script is told of k requests like r.
+// many are the script's arguments for k requests like r.
 func (r *request) many(k int) string {
 	if r.upTo {
 		k = -k
