@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // errLostHold says that a command lost what it ran under.
@@ -55,7 +54,7 @@ func (j *job) hold(c claim, signals <-chan os.Signal) error {
 	} else if p.left(ending) {
 		j.say("the command has ended, and left processes in the background that %s does not cover", j.what())
 	}
-	if err := j.release(c); errors.Is(err, rlock.ErrLost) && why == nil {
+	if err := j.release(c); errors.Is(err, redlatch.ErrLost) && why == nil {
 		why = coded{exitLost,
 			fmt.Errorf("%w: %s, before the command had ended; somebody else may have had it", errLostHold, j.what())}
 	}
@@ -74,7 +73,7 @@ func (j *job) release(c claim) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := c.release(ctx)
-	if err != nil && !errors.Is(err, rlock.ErrLost) {
+	if err != nil && !errors.Is(err, redlatch.ErrLost) {
 		j.say("release of %s: %v; it is free at the end of its lease at the latest", j.what(), err)
 	}
 	return err

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch"
 )
 
 // batch is how many entries Keep moves in one transaction.
@@ -98,7 +98,7 @@ func (b *book[E]) check() error {
 		return invalid(field, `""`, "the name of the "+b.object)
 	}
 	if len(b.name) > maxText { // no database has an index on it
-		return fmt.Errorf("redlatchledger: %w: %s has %d bytes, must be at most %d", stock.ErrInvalidOption, field,
+		return fmt.Errorf("redlatchledger: %w: %s has %d bytes, must be at most %d", redlatch.ErrInvalidOption, field,
 			len(b.name), maxText)
 	}
 	return b.dialect.check()
@@ -108,7 +108,7 @@ func (b *book[E]) sql(query string) string { return b.query(b.dialect, query) }
 
 // lasting reports whether err is one that trying again does not cure.
 func lasting(err error) bool {
-	for _, e := range []error{ErrHole, ErrReissued, ErrUnbalanced, stock.ErrInvalidOption} {
+	for _, e := range []error{ErrHole, ErrReissued, ErrUnbalanced, redlatch.ErrInvalidOption} {
 		if errors.Is(err, e) {
 			return true
 		}

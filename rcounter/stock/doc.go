@@ -132,10 +132,11 @@
 // # Outcomes and errors
 //
 // Sold out, not open, not started and over are outcomes in a Grant, not errors, and so is what became of a reservation.
-// An error says that there is no answer. There are five families. Nothing was sent: ErrInvalidName, ErrInvalidOption,
-// ErrClosed. The server refused: ErrOutOfRange, ErrOverflow, ErrWrongType, ErrAlreadyOpen, ErrNotOpen, ErrMismatch,
-// ErrCorrupt, ErrDenied. The request did not run: ErrUnavailable. The outcome is unknown: ErrUnknownOutcome. Units were
-// granted, and too few replicas know: ErrNotReplicated.
+// An error says that there is no answer. Those not exported here are in package redlatch. There are five families.
+// Nothing was sent: ErrInvalidName, ErrInvalidOption, ErrClosed. The server refused: ErrOutOfRange, ErrOverflow,
+// ErrWrongType, ErrAlreadyOpen, ErrNotOpen, ErrMismatch, ErrCorrupt, ErrDenied. The request did not run:
+// ErrUnavailable. The outcome is unknown: ErrUnknownOutcome. Units were granted, and too few replicas know:
+// ErrNotReplicated.
 //
 // A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless
 // it is set. Within that time every verb is sent again: all may run twice. Where a verb makes several calls (Open,
