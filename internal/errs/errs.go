@@ -1,5 +1,5 @@
-// Package errs holds the error values that more than one public package returns. Package redlatch exports them, under the
-// same names. They stand here, because the other packages cannot import that one, which is made of them.
+// Package errs holds the error values that more than one public package returns. Package redlatch exports them, under
+// the same names. They stand here, because the other packages cannot import that one, which is made of them.
 package errs
 
 import (
