@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/history"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -243,7 +244,7 @@ func useOnce(locks *rlock.Client, of func(*rlock.Client, string) *rlock.Lock, rn
 		switch {
 		case err == nil:
 			return history.OK
-		case errors.Is(err, rlock.ErrNotAcquired) && !waited && !blind:
+		case errors.Is(err, errs.ErrNotAcquired) && !waited && !blind:
 			return history.Refused
 		}
 		// One that waited may have stood behind another of its process without asking, or its last request may have
@@ -276,7 +277,7 @@ func giveBack(log *history.Log, op history.Op, hold *rlock.Hold, kind history.Ki
 		switch err := hold.Unlock(ctx); {
 		case err == nil:
 			return history.OK
-		case errors.Is(err, rlock.ErrLost):
+		case errors.Is(err, errs.ErrLost):
 			log.Lost(op.Owner, hold.Until())
 			return history.Refused
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/history"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -191,7 +192,7 @@ func (b *rwBook) acquire(ctx context.Context, l *rlock.Lock, kind history.Kind, 
 		switch {
 		case err == nil:
 			return history.OK
-		case errors.Is(err, rlock.ErrNotAcquired) && !op.Renewed && kind == history.Acquire:
+		case errors.Is(err, errs.ErrNotAcquired) && !op.Renewed && kind == history.Acquire:
 			return history.Refused
 		}
 		// A reader may also have been refused because a writer waited.
