@@ -114,7 +114,7 @@ func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		const callers, each = 48, 100
+		const callers, each = 48, 25
 		clients := []*rcounter.Client{on(t, s.Client(t), patient), on(t, s.Client(t), patient)}
 		for name, o := range map[string]rcounter.CounterOptions{"plain": {}, "bounded": {Max: bound(callers*each - 100)}} {
 			var mu sync.Mutex

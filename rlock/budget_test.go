@@ -67,7 +67,7 @@ func TestBudgetOfAllocationsWhilePipelining(t *testing.T) {
 // pipelined returns the allocations of a cycle of so many goroutines with a lock each.
 func pipelined(t *testing.T, goroutines int) float64 {
 	r := newRig(t, redistest.Start(t), rlock.Options{})
-	const cycles = 100
+	const cycles = 40
 	locks := make([]*rlock.Lock, goroutines)
 	for i := range locks {
 		locks[i] = r.locks.Reentrant("pipelining" + strconv.Itoa(i))

@@ -451,10 +451,11 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 			servers := servers[3*i : 3*i+3].voting(t)
 			p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: 2 * time.Second, CallTimeout: 400 * time.Millisecond})
 			q := p.lock(t, "q")
+			cycles := redistest.Sized(15, 15, 31)
 			// each as a whole: how long half of the cycles took at most
 			median := func() time.Duration {
 				var took []time.Duration
-				for range 31 {
+				for range cycles {
 					began := time.Now()
 					h := lock(t, q, within(t))
 					unlocked(t, h)
@@ -469,7 +470,7 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 			ill := median()
 			t.Logf("%v, with one %s %v", healthy, fate, ill)
 			require.Less(t, ill, 10*healthy+100*time.Millisecond, "far from the 200 ms that a server has to answer")
-			require.LessOrEqual(t, scriptCalls(t, p.rigs[0].redis)-before, 8*31,
+			require.LessOrEqual(t, scriptCalls(t, p.rigs[0].redis)-before, 8*cycles,
 				"two calls a cycle, and on a busy machine what is asked for again")
 		})
 	}
@@ -767,7 +768,8 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 	servers := started(t, 3)
 	t.Parallel()
 	servers.voting(t)
-	const processes, each = 12, 40
+	const processes = 12
+	each := redistest.Sized[int64](20, 20, 40)
 	var all []*process
 	for range processes {
 		all = append(all, servers.process(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: steady.CallTimeout}))
