@@ -103,7 +103,7 @@ func leastOf(n int, f func() float64) float64 {
 // TestBudgetOfCommands counts what the server runs for a cycle.
 func TestBudgetOfCommands(t *testing.T) {
 	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
+	r := newUntracked(t, s)
 	for _, c := range []struct {
 		lock   *rlock.Lock
 		within int // scripts' own commands

@@ -94,7 +94,7 @@ func TestWhatCannotBeAMultiIsRefusedByName(t *testing.T) {
 
 func TestAMultiOfOneSlotIsOneCallToAcquireAndOneForEachToRelease(t *testing.T) {
 	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{}).warmUp(t)
+	r := newUntracked(t, s).warmUp(t)
 	m := multi(t, reentrants(r, "a", "b", "c", "d", "e")...)
 	require.NoError(t, lock(t, m, within(t)).Unlock(within(t)))
 	calls := callsOf(t, r.redis, func() { require.NoError(t, lock(t, m, within(t)).Unlock(within(t))) })

@@ -41,7 +41,7 @@ func heap() (bytes uint64) {
 func TestManyHeldLocksCostLittle(t *testing.T) {
 	redistest.SkipShort(t)
 	// than at the default lease, for which a small machine has time when there are few
-	n, faster := redistest.Sized(2_500, 2_500, 100_000), redistest.Sized(8, 8, 1)
+	n, faster := redistest.Sized(5_000, 5_000, 100_000), redistest.Sized(8, 8, 1)
 	r := newRig(t, redistest.Start(t),
 		rlock.Options{WatchdogTimeout: rlock.DefaultWatchdogTimeout / time.Duration(faster)})
 	for range 3 { // connections, the watchdog, what a first acquisition starts
