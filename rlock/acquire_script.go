@@ -27,7 +27,7 @@ type acquireRequest struct {
 	entry    string   // to queue with; "": do not
 	leaves   int64    // of a Fair lock: when the caller gives up, server ms; 0: not known, or not soon
 	under    string   // owner of a write hold under which it reads
-	beside   string   // owner of this process whose read hold would do as well; "": none
+	joined   string   // owner of this process whose read hold would do as well; "": none
 	room     []string // for the arguments; nil: they get their own
 }
 

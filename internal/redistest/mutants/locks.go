@@ -76,7 +76,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a grant that is told before it is written", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
-		old: "      redis.call('PEXPIRE', lock, lease)\n      local sent", new: "      local told",
+		old: "      redis.call('PEXPIRE', lock, lease)\n      local sent", new: "      local sent",
 		breaks: "a lock that was handed over has a lease", tests: "TestReleaseScriptWithAQueue",
 	},
 	{
