@@ -25,6 +25,7 @@ func TestTheWorkflowRunsEveryPartOfCI(t *testing.T) {
 			}
 		}
 	}
+	delete(parts, "$last")
 	require.Greater(t, len(parts), 20)
 	budgets, runs := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(read(".ci", "budgets")) {
