@@ -1,6 +1,6 @@
 // Command larger prints the regular expression of the module's tests that do more with REDLATCH_LONG=1, for go test
 // -run, and on a second line their packages. All others are the same in full, and need not run twice. Run it in the
-// module's root. With -of 6 these are a sixth of the tests, another one every day.
+// module's root. With -of 8 these are an eighth of the tests, others every day.
 package main
 
 import (
