@@ -202,7 +202,7 @@ func TestDoOnceEndsInTwoCallTimeoutsIfTheServerFallsSilentOnceItHasGranted(t *te
 	require.NoError(t, err)
 	calls := 0
 	silent := p.Trap(&redistest.Trap{Fate: redistest.LoseRequestSilently, Every: true, Match: func(words []string) bool {
-		if isScript(words) && words[3] == "job" {
+		if redistest.IsScript(words) && words[3] == "job" {
 			calls++
 		}
 		return calls > 1

@@ -213,7 +213,7 @@ func TestNothingIsCountedOrReleasedTwiceWhenRueidisRunsAScriptTwice(t *testing.T
 			name := fmt.Sprint("twice", i)
 			seen := 0
 			p.Trap(&redistest.Trap{Match: func(words []string) bool { // counts, and catches nothing
-				if isScript(words) && words[3] == name {
+				if redistest.IsScript(words) && words[3] == name {
 					seen++
 				}
 				return false

@@ -66,7 +66,6 @@ var layers = map[string][]string{
 		"rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
 	"internal/redistest/stage":     {},
 	"internal/simulation/simulate": {"internal/simulation"},
-	"internal/history":             {},
 	"internal/tenuremodel":         {},
 }
 

@@ -1,4 +1,4 @@
-package docs_test
+package pages_test
 
 import (
 	"context"
@@ -6,15 +6,10 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
-	"os"
-	"regexp"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
@@ -144,23 +139,4 @@ func Example_fromRedislock() {
 	defer hold.Unlock(ctx)
 	work(hold.Context(ctx))
 	// Output: working: true
-}
-
-// The "after" code of every migration is the body of the Example that is named above it.
-func TestTheCodeOfTheMigrationsIsTheExamples(t *testing.T) {
-	src, err := os.ReadFile("migration_test.go")
-	require.NoError(t, err)
-	after := regexp.MustCompile("(?s)After \\(`(Example_\\w+)`\\):\n\n```go\n(.*?)```")
-	found := after.FindAllStringSubmatch(read(t, "redisson.md"), -1)
-	require.Len(t, found, strings.Count(string(src), "\nfunc Example_"), "each Example is shown once")
-	for _, m := range found {
-		_, example, ok := strings.Cut(body(t, string(src), m[1]), "\tdefer end()\n\n")
-		require.True(t, ok, m[1])
-		example, _, _ = strings.Cut(example, "\t// Output:")
-		want := ""
-		for line := range strings.Lines(example) {
-			want += strings.TrimPrefix(line, "\t")
-		}
-		require.Equal(t, strings.TrimSpace(want), strings.TrimSpace(m[2]), m[1])
-	}
 }
