@@ -51,18 +51,20 @@ var layers = map[string][]string{
 	"internal/measure": {"", "pubsub", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit", "rlock", "rsemaphore"},
 
 	// only tests import these
-	"redlatchtest":                 {"", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore", "internal/keyname"},
-	"internal/redistest":           {"internal/keyname"},
-	"internal/redistest/rig":       {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
-	"internal/redistest/reach":     {},
-	"internal/redistest/larger":    {"internal/redistest/reach"},
-	"internal/redistest/mutants":   {"internal/redistest/reach"},
-	"internal/redistest/servers":   {"internal/redistest", "internal/redistest/reach"},
-	"internal/simulation":          {"", "pubsub", "rcounter/stock", "rcounter/ratelimit", "rlock", "rlock/election", "rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
-	"internal/redistest/stage":     {},
-	"internal/simulation/simulate": {"internal/simulation"},
-	"internal/history":             {},
-	"internal/tenuremodel":         {},
+	"redlatchtest":                   {"", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore", "internal/keyname"},
+	"internal/redistest":             {"internal/keyname"},
+	"internal/redistest/rig":         {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
+	"internal/redistest/reach":       {},
+	"internal/redistest/larger":      {"internal/redistest/reach"},
+	"internal/redistest/mutants":     {"internal/redistest/reach"},
+	"internal/redistest/databases":   {"internal/redistest"},
+	"internal/redistest/objectstore": {},
+	"internal/redistest/servers":     {"internal/redistest", "internal/redistest/reach"},
+	"internal/simulation":            {"", "pubsub", "rcounter/stock", "rcounter/ratelimit", "rlock", "rlock/election", "rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
+	"internal/redistest/stage":       {},
+	"internal/simulation/simulate":   {"internal/simulation"},
+	"internal/history":               {},
+	"internal/tenuremodel":           {},
 }
 
 // below are the packages that a public package may import.
