@@ -3,6 +3,7 @@ package redlatchfence
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -141,22 +142,39 @@ func (f Fences) Do(ctx context.Context, resource string, token Token,
 	// Repeatable read would be as safe but refuse more: PostgreSQL takes the snapshot with the first statement, before that
 	// waits, and fails it with 40001 if the row has changed since. SQLite has one writer at a time and no levels; because the
 	// first statement writes, a deferred transaction has no snapshot that could be outdated.
+	tx, err := f.begin(ctx, resource, token)
+	for try := 0; err != nil && f.Dialect == MySQL && !errors.Is(err, ErrStale) && ctx.Err() == nil && try < 3; try++ {
+		// Several that insert one resource wait for the first of them; if that rolls back, InnoDB gives each a lock that the
+		// others wait for, and ends all but one with a deadlock. Nothing was done yet. Once the row is committed, with a token
+		// that every holder's exceeds, they wait for one lock in turn.
+		f.DB.ExecContext(ctx, `INSERT IGNORE INTO fences (resource, token) VALUES (?, 0)`, resource)
+		tx, err = f.begin(ctx, resource, token)
+	}
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := act(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// begin begins a transaction in which the token was checked.
+func (f Fences) begin(ctx context.Context, resource string, token Token) (*sql.Tx, error) {
 	level := sql.LevelReadCommitted
 	if f.Dialect == SQLite {
 		level = sql.LevelDefault
 	}
 	tx, err := f.DB.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer tx.Rollback()
 	if err := f.Check(ctx, tx, resource, token); err != nil {
-		return err
+		tx.Rollback()
+		return nil, err
 	}
-	if err := act(ctx, tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return tx, nil
 }
 
 const (
@@ -170,7 +188,8 @@ const (
 
 // Check checks and stores the token in a transaction of yours, in one round trip. Call it as the first statement: at
 // repeatable read and above what was read before it is older than what it waits for. For several resources call it in
-// the order of their names, or transactions may deadlock. After ErrStale roll back. At repeatable read and serializable
+// the order of their names, or transactions may deadlock; in MySQL they also may at a resource's first token, unless
+// Advance came before. After ErrStale roll back. At repeatable read and serializable
 // PostgreSQL fails a transaction that had to wait with error 40001: begin it again.
 func (f Fences) Check(ctx context.Context, tx *sql.Tx, resource string, token Token) error {
 	if err := f.Dialect.check(); err != nil {

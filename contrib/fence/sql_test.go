@@ -188,7 +188,14 @@ func TestFences_Crowd(t *testing.T) {
 		for i := range 8 {
 			all.Go(func() {
 				rnd := rand.New(rand.NewPCG(1, uint64(i)))
-				for range 20 {
+				for n := range 20 {
+					if n < 10 { // each is new to all of them
+						err := f.Do(t.Context(), fmt.Sprint("new", n), 1+redlatchfence.Token(rnd.IntN(9)),
+							func(context.Context, *sql.Tx) error { return errGivenUp })
+						if !errors.Is(err, errGivenUp) {
+							t.Error(err)
+						}
+					}
 					token := 1 + redlatchfence.Token(rnd.IntN(100))
 					err := f.Do(t.Context(), resource, token, func(ctx context.Context, tx *sql.Tx) error {
 						if err := enter(token)(ctx, tx); err != nil || rnd.IntN(4) > 0 {
