@@ -1,5 +1,5 @@
-// Command chaos has processes use every primitive on real servers while one thing after the other goes wrong, and holds what each of
-// them was told against what docs/safety.md promises.
+// Command chaos has processes use every primitive on real servers while one thing after the other goes wrong, and holds
+// what each of them was told against what docs/safety.md promises.
 //
 //	go -C internal/chaos run .                                               # every fault on every deployment: about a quarter of an hour
 //	go -C internal/chaos run . -deployments "one node,Cluster" -faults "client paused,FLUSHALL" -primitives fenced,stock
@@ -8,11 +8,12 @@
 //	go -C internal/chaos run . -soak 1h -chart soak.svg                      # steady work: memory, connections and keys must not grow
 //	go -C internal/chaos run . -faults none -break late                      # a client that breaks the rules is found: the exit code is 1
 //
-// A cell is one fault on one deployment. Three clients, each this program run again, use all primitives side by side through proxies. The
-// fault befalls the servers, the network or the clients, again and again. Then all heals, and every primitive has to work again. Each
-// client writes down what it does before it does it and what it was told. From that the program judges: exclusion until each holder's
-// own deadline (and, by porcupine, whether a lock can have this history), capacities, unique ordinals, one answer for each claimant, exact
-// counts, tokens that grow, keys that end. What a cell may violate is in the table of expect.go, and in the report.
+// A cell is one fault on one deployment. Three clients, each this program run again, use all primitives side by side
+// through proxies. The fault befalls the servers, the network or the clients, again and again. Then all heals, and
+// every primitive has to work again. Each client writes down what it does before it does it and what it was told. From
+// that the program judges: exclusion until each holder's own deadline (and, by porcupine, whether a lock can have this
+// history), capacities, unique ordinals, one answer for each claimant, exact counts, tokens that grow, keys that end.
+// What a cell may violate is in the table of expect.go, and in the report.
 //
 // A cell that fails leaves its history and its plan in a directory (-failures), and the exit code is 1.
 package main
@@ -73,14 +74,18 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	on := flags.String("deployments", "", "some of them; default: all")
 	befalls := flags.String("faults", "", "some of them; default: all")
 	used := flags.String("primitives", "", "some of them; default: all")
-	flags.DurationVar(&p.quiet, "quiet", 2*time.Second, "how long nothing is wrong before the fault; from 1 s on, also after it has settled, and idle times are judged in both")
+	flags.DurationVar(&p.quiet, "quiet", 2*time.Second,
+		"how long nothing is wrong before the fault; from 1 s on, also after it has settled, and idle times are judged "+
+			"in both")
 	flags.DurationVar(&p.duration, "duration", 3*time.Second, "how long a fault befalls a cell")
 	flags.Uint64Var(&p.seed, "seed", 1, "of what is drawn")
 	flags.StringVar(&p.broken, "break", "", "what clients do wrong: late, steal, newid, uncounted, twice, part")
 	flags.StringVar(&p.failures, "failures", "chaos-failures", "the directory for histories of cells that fail")
 	resume := flags.String("resume", "", "the file of cells that were run, to which more are added")
 	markdown := flags.String("markdown", "", "the report to write; its tables go into cells.md in a folder of its name")
-	length := flags.Duration("soak", 0, "in place of cells: steady work for so long on the first deployment, with faults in the background; what is used must not grow")
+	length := flags.Duration("soak", 0,
+		"in place of cells: steady work for so long on the first deployment, with faults in the background; what is used "+
+			"must not grow")
 	chart := flags.String("chart", "", "the chart of a soak to write (SVG)")
 	page := flags.String("html", "", "the same as a page")
 	if err := flags.Parse(args); err != nil {

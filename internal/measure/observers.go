@@ -28,7 +28,7 @@ const (
 	Limiter   = "limiter"
 )
 
-// Observers are told by the clients, and tell a Sink.
+// Observers get events from the clients, and give them to a Sink.
 type Observers struct {
 	sink  Sink
 	class *Classes
@@ -199,7 +199,8 @@ func (o *Observers) gaveUp(ctx context.Context, kind, name string) {
 	o.sink.Add(ctx, BackgroundFailures, 1, kind, o.Class(kind, name))
 }
 
-func (o *Observers) claimed(ctx context.Context, kind, name, outcome string, n int64, granted bool, took time.Duration, err error) {
+func (o *Observers) claimed(ctx context.Context, kind, name, outcome string, n int64, granted bool, took time.Duration,
+	err error) {
 	class := o.Class(kind, name)
 	o.sink.Add(ctx, Claims, 1, kind, class, Result(err, word(outcome)))
 	o.sink.Record(ctx, ClaimTime, took.Seconds(), kind, class)
