@@ -26,9 +26,9 @@
 // # The rule
 //
 // Advance before you read. A guard that first sees a token at the write admits an older write between the reading and
-// the writing of the next holder, which then overwrites it: an update is lost although every write was checked. Advance,
-// or a read under the token (a Do of [Fences], [Objects.Read]), closes that. An act that reads and writes within one Do
-// needs nothing more.
+// the writing of the next holder, which then overwrites it: an update is lost although every write was checked.
+// Advance, or a read under the token (a Do of [Fences], [Objects.Read]), closes that. An act that reads and writes
+// within one Do needs nothing more.
 //
 // # Outcomes
 //
@@ -44,6 +44,6 @@
 // Acts with one token are not ordered. One whose reply was lost may arrive after a later one of the same hold: after an
 // error of unknown outcome acquire again, which gives a greater token. A guard protects from those who use it with the
 // same resource name; what writes around it is not seen. A guard that loses its tokens, as a [Memory] does with its
-// process, admits stale ones until the next holder acts. Tokens order holders only as far as the lock promises that they
-// grow: see rlock.Client.Fenced. Quorum has none.
+// process, admits stale ones until the next holder acts. Tokens order holders only as far as the lock promises that
+// they grow: see rlock.Client.Fenced. Quorum has none.
 package redlatchfence

@@ -177,7 +177,8 @@ func ExampleHandler() {
 		must(err)
 		defer resp.Body.Close()
 		text, _ := io.ReadAll(resp.Body)
-		fmt.Println(resp.StatusCode, strings.TrimSpace(string(text)), errors.Is(redlatchfence.Refused(resp), redlatchfence.ErrStale))
+		stale := errors.Is(redlatchfence.Refused(resp), redlatchfence.ErrStale)
+		fmt.Println(resp.StatusCode, strings.TrimSpace(string(text)), stale)
 	}
 	// Output:
 	// 200 written with 34 false

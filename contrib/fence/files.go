@@ -16,10 +16,10 @@ import (
 // Files guards files of one machine. A resource is a path; the token is in path + ".fence", which every process locks
 // (flock) while it checks and writes, and which is never deleted: deleting it forgets the token.
 //
-// It works between processes of one machine, on a local file system of Unix. It does not across machines: on NFS and other
-// network file systems a lock may be lost by a client that is suspended, which then writes all the same, and some have no
-// locks. It cannot stop what writes the file in another way. A process that is suspended during a write keeps the others
-// waiting until it goes on or dies. Elsewhere than on Unix each call fails with errors.ErrUnsupported.
+// It works between processes of one machine, on a local file system of Unix. It does not across machines: on NFS and
+// other network file systems a lock may be lost by a client that is suspended, which then writes all the same, and some
+// have no locks. It cannot stop what writes the file in another way. A process that is suspended during a write keeps
+// the others waiting until it goes on or dies. Elsewhere than on Unix each call fails with errors.ErrUnsupported.
 type Files struct {
 	// Perm is the mode of a file that Write creates, before the umask. Defaults to 0o644.
 	Perm fs.FileMode
@@ -36,14 +36,14 @@ func (f Files) Advance(ctx context.Context, path string, token Token) error {
 	return f.Do(ctx, path, token, func(context.Context) error { return nil })
 }
 
-// Write replaces the file at path with data: readers see the old file or the new one. Both are in permanent storage when it
-// returns nil. After an error that is not ErrStale or ErrInvalid the file is the old one or the new one.
+// Write replaces the file at path with data: readers see the old file or the new one. Both are in permanent storage
+// when it returns nil. After an error that is not ErrStale or ErrInvalid the file is the old one or the new one.
 func (f Files) Write(ctx context.Context, path string, token Token, data []byte) error {
 	return f.Do(ctx, path, token, func(context.Context) error { return f.replace(path, data) })
 }
 
-// Do calls act if the token is not stale, and nothing else for the path meanwhile, in any process: see Exclusive. The token
-// is in permanent storage before act is called, and stays seen whatever act returns.
+// Do calls act if the token is not stale, and nothing else for the path meanwhile, in any process: see Exclusive. The
+// token is in permanent storage before act is called, and stays seen whatever act returns.
 func (f Files) Do(ctx context.Context, path string, token Token, act func(ctx context.Context) error) error {
 	if err := admissible(path, token); err != nil {
 		return err

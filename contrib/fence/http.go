@@ -11,8 +11,8 @@ import (
 // one has it, too, with the value "stale".
 const Header = "Fencing-Token"
 
-// Transport sends the token of each request's context, NewContext, in the field Fencing-Token. A request without a token
-// is not sent: ErrInvalid. It is safe for concurrent use if Base is.
+// Transport sends the token of each request's context, NewContext, in the field Fencing-Token. A request without a
+// token is not sent: ErrInvalid. It is safe for concurrent use if Base is.
 type Transport struct {
 	// Base sends the requests. Defaults to http.DefaultTransport.
 	Base http.RoundTripper
@@ -58,6 +58,8 @@ func Refused(r *http.Response) error {
 // If guard is an Exclusive, next serves the requests of a resource one after the other, so that none can take effect
 // after one with a greater token. With another guard the check comes before the act: next itself must use a guard where
 // it writes, with FromContext's token, or a request that is suspended between the two writes late.
+//
+// Requests that only read advance the token as well, which is what a holder that then writes needs.
 //
 // It panics if an argument is nil.
 func Handler(guard Guard, resource func(*http.Request) string, next http.Handler) http.Handler {

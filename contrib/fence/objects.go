@@ -27,28 +27,28 @@ type Store interface {
 	// Head returns an object without Data, and Get with it. fs.ErrNotExist if there is none.
 	Head(ctx context.Context, key string) (Object, error)
 	Get(ctx context.Context, key string) (Object, error)
-	// Put writes an object with its token, and returns its new ETag. If o.ETag is set it does so only if the object has that
-	// ETag (If-Match), and otherwise only if there is no object (If-None-Match: *): ErrPrecondition if it was not written,
-	// and any other error if it may have been.
+	// Put writes an object with its token, and returns its new ETag. If o.ETag is set it does so only if the object has
+	// that ETag (If-Match), and otherwise only if there is no object (If-None-Match: *): ErrPrecondition if it was not
+	// written, and any other error if it may have been.
 	Put(ctx context.Context, key string, o Object) (etag string, err error)
 }
 
 // Objects guards the objects of a store, each by the token in its metadata. Every write is conditional on the version
-// whose token was checked. Reading takes one call, writing two, and more while others write the same object. Deleting an
-// object forgets its token.
+// whose token was checked. Reading takes one call, writing two, and more while others write the same object. Deleting
+// an object forgets its token.
 //
-// The condition holds what it promises only if each token makes another ETag. S3's ETag is a hash of the data alone: if a
-// later holder writes the same data again, or data that was there before, a suspended older one finds the ETag that it
-// has checked, and its write succeeds. So either Stamp puts the token into the data, or the store is one whose ETags are
-// unique: UniqueETags.
+// The condition holds what it promises only if each token makes another ETag. S3's ETag is a hash of the data alone: if
+// a later holder writes the same data again, or data that was there before, a suspended older one finds the ETag that
+// it has checked, and its write succeeds. So either Stamp puts the token into the data, or the store is one whose ETags
+// are unique: UniqueETags.
 type Objects struct {
 	// Store has the objects. Required.
 	Store Store
-	// Stamp returns data with the token in it, in place of the one that it may have: see StampJSON. It is called with nil for
-	// an object that does not exist. Required unless UniqueETags.
+	// Stamp returns data with the token in it, in place of the one that it may have: see StampJSON. It is called with nil
+	// for an object that does not exist. Required unless UniqueETags.
 	Stamp func(data []byte, token Token) ([]byte, error)
-	// UniqueETags says that no two writes of an object have the same ETag, as with Azure Blob Storage's, and with a Store that
-	// has Google Cloud Storage's generation as its ETag. Not with S3's.
+	// UniqueETags says that no two writes of an object have the same ETag, as with Azure Blob Storage's, and with a Store
+	// that has Google Cloud Storage's generation as its ETag. Not with S3's.
 	UniqueETags bool
 }
 
@@ -116,8 +116,9 @@ func (o Objects) swap(ctx context.Context, key string, token Token,
 				return err
 			}
 		}
-		// Between the look and this, 34 may have written: then the ETag differs, the store refuses, and the next look finds 34.
-		// What was written with an older or with this token is looked at again, too, so that a Read returns what was replaced.
+		// Between the look and this, 34 may have written: then the ETag differs, the store refuses, and the next look finds
+		// 34. What was written with an older or with this token is looked at again, too, so that a Read returns what was
+		// replaced.
 		etag, err := o.Store.Put(ctx, key, Object{Data: data, Token: token, ETag: now.ETag})
 		switch {
 		case err == nil && etag == now.ETag && token != now.Token:
@@ -136,8 +137,8 @@ func (o Objects) swap(ctx context.Context, key string, token Token,
 	}
 }
 
-// StampJSON is a Stamp for data that is a JSON object: it sets the member fencing_token. It sorts the members. Data that
-// is not a JSON object is an error.
+// StampJSON is a Stamp for data that is a JSON object: it sets the member fencing_token. It sorts the members. Data
+// that is not a JSON object is an error.
 func StampJSON(data []byte, token Token) ([]byte, error) {
 	members := map[string]json.RawMessage{}
 	if data != nil {

@@ -18,7 +18,8 @@ var writing = rueidis.NewLuaScript(write)
 
 // Redis guards keys of a Redis server or Cluster. The token of a key is at redlatch_fence:{key}, without an expiry, in
 // the same slot; deleting or evicting it forgets the token, and so does a failover that had not replicated it. Its user
-// needs the rights for both keys. A key is named like a resource. Each call is one script, which may run twice.
+// needs the rights for both keys. A key is named like a resource. Each call is one script, which may run twice. While a
+// Cluster moves the slot to another node a call may fail with TRYAGAIN, and has written nothing.
 type Redis struct {
 	// Client reaches the server that has the keys, which need not be that of the locks. Required.
 	Client rueidis.Client

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Rows guards the rows of a table of yours that has a column for the token, a bigint NOT NULL DEFAULT 0. The check is the
-// condition of the UPDATE, so nothing can come between it and the write, at any isolation level. Its fields are not
+// Rows guards the rows of a table of yours that has a column for the token, a bigint NOT NULL DEFAULT 0. The check is
+// the condition of the UPDATE, so nothing can come between it and the write, at any isolation level. Its fields are not
 // changed while it is used.
 type Rows struct {
 	// DB is a database, connection or transaction. In a transaction begin with Advance or Update. Required.
@@ -20,8 +20,8 @@ type Rows struct {
 	}
 	// Dialect is the SQL that DB speaks. Required.
 	Dialect Dialect
-	// Table, Key and Column are the names of the table, of its key and of the token's column. They are not quoted. Table and
-	// Key are required; Column defaults to token.
+	// Table, Key and Column are the names of the table, of its key and of the token's column. They are not quoted. Table
+	// and Key are required; Column defaults to token.
 	Table, Key, Column string
 }
 
@@ -82,8 +82,8 @@ func (r Rows) Update(ctx context.Context, key string, token Token, set string, a
 	if n, err := res.RowsAffected(); err != nil || n > 0 {
 		return err
 	}
-	// Stale, or no row; or in MySQL a row that was already as set says, which it does not count. There the reading locks the
-	// row: in a transaction at repeatable read a plain one shows the row as it was before 34 wrote, with the token 33.
+	// Stale, or no row; or in MySQL a row that was already as set says, which it does not count. There the reading locks
+	// the row: in a transaction at repeatable read a plain one shows the row as it was before 34 wrote, with the token 33.
 	var seen Token
 	query = fmt.Sprintf("SELECT %s FROM %s WHERE %s = ?", r.Column, r.Table, r.Key)
 	if r.Dialect == MySQL {

@@ -20,8 +20,8 @@ const metadata = "x-amz-meta-fencing-token"
 type S3 struct {
 	// Bucket is the URL of the bucket, such as https://bucket.s3.eu-west-1.amazonaws.com. Required.
 	Bucket string
-	// Client sends the requests. Its Transport signs them, with the signer of your SDK. Defaults to http.DefaultClient, which
-	// does not sign.
+	// Client sends the requests. Its Transport signs them, with the signer of your SDK. Defaults to http.DefaultClient,
+	// which does not sign.
 	Client *http.Client
 }
 

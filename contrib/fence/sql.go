@@ -26,8 +26,8 @@ func (d Dialect) check() error {
 	return invalid("Dialect", strconv.Quote(string(d)), "SQLite, PostgreSQL or MySQL")
 }
 
-// Schema returns the statement that creates the table fences (resource, token) unless it exists. Rows are never deleted:
-// a row that is deleted forgets its token.
+// Schema returns the statement that creates the table fences (resource, token) unless it exists. Rows are never
+// deleted: a row that is deleted forgets its token.
 func (d Dialect) Schema() string {
 	// MySQL compares texts without regard to case or to spaces at their end: two resources would be one.
 	text, engine := "text", ""
@@ -40,8 +40,8 @@ func (d Dialect) Schema() string {
 )` + engine + ";\n"
 }
 
-// Create runs Schema. Several processes may call it when they start. It returns ErrInvalid for a Dialect that is none, or
-// the database's error.
+// Create runs Schema. Several processes may call it when they start. It returns ErrInvalid for a Dialect that is none,
+// or the database's error.
 func (d Dialect) Create(ctx context.Context, db *sql.DB) error {
 	if err := d.check(); err != nil {
 		return err
@@ -80,11 +80,12 @@ func (d Dialect) bind(query string) string {
 }
 
 // Fences guards transactions of a database by its table fences: see Dialect.Schema. Resources are any names; a
-// transaction with a stale token is refused before it does anything. Its fields are not changed while it is used, and it
-// is safe for concurrent use.
+// transaction with a stale token is refused before it does anything. Its fields are not changed while it is used, and
+// it is safe for concurrent use.
 //
-// A token counts as seen once the transaction that brought it is committed. If that is rolled back, it is not: its holder
-// has changed nothing in this database. Use Advance where the holder acts elsewhere, too.
+// A token counts as seen once the transaction that brought it is committed. If that is rolled back, it is not: its
+// holder has changed nothing in this database, and what it has read there may have been changed since by an older one.
+// Use Advance where the holder acts elsewhere, too.
 //
 // A holder that is suspended within a transaction keeps the fence's row locked, and the next holder waits until the
 // database ends that connection: set idle_in_transaction_session_timeout in PostgreSQL, and in MariaDB
@@ -132,21 +133,21 @@ func (f Fences) Do(ctx context.Context, resource string, token Token,
 	// until the end, so that the transactions of a resource run one after the other. What happens to 33 and 34:
 	//
 	//   - 34 commits, then 33 begins: the condition fails, ErrStale.
-	//   - 33 has the row, 34 waits for it. 33 commits; the statement of 34 goes on with the row as it is now, and each later
-	//     statement of 34 sees what 33 wrote, since at this level each takes a new snapshot.
+	//   - 33 has the row, 34 waits for it. 33 commits; the statement of 34 goes on with the row as it is now, and each
+	//     later statement of 34 sees what 33 wrote, since at this level each takes a new snapshot.
 	//   - 34 has the row, 33 waits for it. 34 commits: the condition of 33 is evaluated again, on the new row: ErrStale.
 	//     34 rolls back: 33 goes on, as if 34 had never begun. Nothing of 34 is there to be overwritten.
 	//   - the resource has no row yet: the unique index makes the second INSERT wait for the first, as above.
 	//   - 34 and 34: one waits for the other; both are admitted.
 	//
-	// Repeatable read would be as safe but refuse more: PostgreSQL takes the snapshot with the first statement, before that
-	// waits, and fails it with 40001 if the row has changed since. SQLite has one writer at a time and no levels; because the
-	// first statement writes, a deferred transaction has no snapshot that could be outdated.
+	// Repeatable read would be as safe but refuse more: PostgreSQL takes the snapshot with the first statement, before
+	// that waits, and fails it with 40001 if the row has changed since. SQLite has one writer at a time and no levels;
+	// because the first statement writes, a deferred transaction has no snapshot that could be outdated.
 	tx, err := f.begin(ctx, resource, token)
 	for try := 0; err != nil && f.Dialect == MySQL && !errors.Is(err, ErrStale) && ctx.Err() == nil && try < 3; try++ {
 		// Several that insert one resource wait for the first of them; if that rolls back, InnoDB gives each a lock that the
-		// others wait for, and ends all but one with a deadlock. Nothing was done yet. Once the row is committed, with a token
-		// that every holder's exceeds, they wait for one lock in turn.
+		// others wait for, and ends all but one with a deadlock. Nothing was done yet. Once the row is committed, with a
+		// token that every holder's exceeds, they wait for one lock in turn.
 		f.DB.ExecContext(ctx, `INSERT IGNORE INTO fences (resource, token) VALUES (?, 0)`, resource)
 		tx, err = f.begin(ctx, resource, token)
 	}

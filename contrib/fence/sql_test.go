@@ -175,8 +175,8 @@ func TestFences_Check(t *testing.T) {
 	})
 }
 
-// Many holders at once, with new resources and rollbacks: what is committed never goes back to a smaller token. The order
-// is that of the transactions, since each reads the greatest token before it.
+// Many holders at once, with new resources and rollbacks: what is committed never goes back to a smaller token. The
+// order is that of the transactions, since each reads the greatest token before it.
 func TestFences_Crowd(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d redlatchfence.Dialect, open func() *sql.DB) {
 		db := open()

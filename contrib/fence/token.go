@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Token is a fencing token: a positive number below 1<<53, which Lua and JSON represent exactly. A greater one belongs to
-// a later holder.
+// Token is a fencing token: a positive number below 1<<53, which Lua and JSON represent exactly. A greater one belongs
+// to a later holder.
 type Token int64
 
 const (
@@ -18,8 +18,8 @@ const (
 )
 
 var (
-	// ErrStale: the guard has seen a greater token, so another holder has the lock or has had it since. Nothing was written,
-	// and the same act is never admitted again. Acquire the lock again, and begin with what is read under it.
+	// ErrStale: the guard has seen a greater token, so another holder has the lock or has had it since. Nothing was
+	// written, and the same act is never admitted again. Acquire the lock again, and begin with what is read under it.
 	ErrStale = errors.New("redlatchfence: the fencing token is stale")
 	// ErrInvalid: an argument or a field is wrong; the text names it and its value. Nothing was sent.
 	ErrInvalid = errors.New("redlatchfence: invalid argument")
@@ -36,12 +36,13 @@ type Guard interface {
 type Exclusive interface {
 	Guard
 	// Do advances, and calls act if that succeeds. Until act has returned, no other call for the resource is admitted. It
-	// returns ErrStale, act's error, or ctx's if ctx has ended or ends while it waits for another act. An act that calls the guard for the
-	// same resource waits for itself.
+	// returns ErrStale, act's error, or ctx's if ctx has ended or ends while it waits for another act. An act that calls
+	// the guard for the same resource waits for itself.
 	Do(ctx context.Context, resource string, token Token, act func(ctx context.Context) error) error
 }
 
-// Of returns the token of a hold, such as an *rlock.Hold. ErrInvalid if it has none: only the holds of a Fenced lock have.
+// Of returns the token of a hold, such as an *rlock.Hold. ErrInvalid if it has none: only the holds of a Fenced lock
+// have.
 func Of(hold interface{ Token() (token int64, ok bool) }) (Token, error) {
 	token, ok := hold.Token()
 	if !ok {

@@ -1,5 +1,5 @@
-// Command example is a payment service with two workers. One of them is suspended while it charges a card, until its lease
-// has ended; the other one pays the order. The database refuses what the first one then writes.
+// Command example is a payment service with two workers. One of them is suspended while it charges a card, until its
+// lease has ended; the other one pays the order. The database refuses what the first one then writes.
 //
 //	go -C contrib/fence run ./example        embedded Redis and SQLite, nothing else needed
 package main

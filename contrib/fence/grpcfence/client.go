@@ -12,8 +12,9 @@ import (
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
 )
 
-// UnaryClient is for grpc.WithUnaryInterceptor. It sends the token of the call's context, redlatchfence.NewContext. A call
-// without one is not sent: redlatchfence.ErrInvalid. A refusal is both a redlatchfence.ErrStale and the status it came as.
+// UnaryClient is for grpc.WithUnaryInterceptor. It sends the token of the call's context, redlatchfence.NewContext. A
+// call without one is not sent: redlatchfence.ErrInvalid. A refusal is both a redlatchfence.ErrStale and the status it
+// came as.
 func UnaryClient(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
 	ctx, err := sending(ctx)
@@ -25,7 +26,8 @@ func UnaryClient(ctx context.Context, method string, req, reply any, conn *grpc.
 
 // StreamClient is for grpc.WithStreamInterceptor. It does for a stream what UnaryClient does for a call; the stream's
 // RecvMsg returns the refusal.
-func StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, stream grpc.Streamer,
+func StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+	stream grpc.Streamer,
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	ctx, err := sending(ctx)
 	if err != nil {

@@ -13,10 +13,11 @@
 //
 //   - a stale token with ABORTED, "restart the read-modify-write sequence", and a google.rpc.ErrorInfo with the reason
 //     STALE_FENCING_TOKEN, which the client's interceptors make a redlatchfence.ErrStale;
-//   - a call without one, with one that is not a token, or with a message that names no resource, with INVALID_ARGUMENT;
+//   - a call without one, with one that is not a token, or with a message that names no resource, with
+//     INVALID_ARGUMENT;
 //   - what the guard could not judge with UNAVAILABLE.
 //
-// With a redlatchfence.Exclusive, unary calls of a resource run one after the other. With another guard, and in streams,
-// the check comes before the act: the handler itself must use a guard where it writes, with the token of its context
-// (redlatchfence.FromContext), or a call that is suspended between the two writes late.
+// With a redlatchfence.Exclusive, unary calls of a resource run one after the other. With another guard, and in
+// streams, the check comes before the act: the handler itself must use a guard where it writes, with the token of its
+// context (redlatchfence.FromContext), or a call that is suspended between the two writes late.
 package grpcfence

@@ -18,10 +18,9 @@ import (
 
 // A call with the token of a holder that has lost its lock is refused.
 func ExampleServer() {
-	fence := grpcfence.New(&redlatchfence.Memory{}, func(_ context.Context, _ string, req any) string {
+	server := grpcfence.New(&redlatchfence.Memory{}, func(_ context.Context, _ string, req any) string {
 		return req.(interface{ GetService() string }).GetService() // what the call acts on
 	})
-	var server *grpcfence.Server = fence
 	s := grpc.NewServer(grpc.UnaryInterceptor(server.Unary), grpc.StreamInterceptor(server.Stream))
 	grpc_health_v1.RegisterHealthServer(s, &service{}) // a program has a service of its own
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,8 +28,8 @@ type Server struct {
 	resource func(ctx context.Context, method string, req any) string
 }
 
-// New returns a Server. resource names what a message acts on: the request of a unary call, or each message that a stream
-// receives; method is the full name. New panics if an argument is nil.
+// New returns a Server. resource names what a message acts on: the request of a unary call, or each message that a
+// stream receives; method is the full name. New panics if an argument is nil.
 func New(guard redlatchfence.Guard, resource func(ctx context.Context, method string, req any) string) *Server {
 	if guard == nil || resource == nil {
 		panic("grpcfence: New: an argument is nil")
@@ -38,7 +38,8 @@ func New(guard redlatchfence.Guard, resource func(ctx context.Context, method st
 }
 
 // Unary is for grpc.UnaryInterceptor.
-func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handle grpc.UnaryHandler) (any, error) {
 	token, err := received(ctx)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,8 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 
 // Stream is for grpc.StreamInterceptor. It checks the token with every message that the handler receives: a stream may
 // last longer than the hold. A message that is refused ends the stream, if the handler returns the error, as it should.
-func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler) error {
 	token, err := received(stream.Context())
 	if err != nil {
 		return err

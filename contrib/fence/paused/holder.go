@@ -73,8 +73,8 @@ func (t *trial) read(ctx context.Context) (err error) {
 
 func (t *trial) add(ctx context.Context) error { return t.write(ctx, t.name, t.token, t.value+1) }
 
-// beHolder acquires all locks and reads, says so, and writes once it is told to: it is stopped in between. Then it says of
-// each name whether the write was taken.
+// beHolder acquires all locks and reads, says so, and writes when a line comes: it is stopped in between. Then it says
+// of each name whether the write was taken.
 func beHolder(ctx context.Context, in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	text, err := lines.ReadString('\n')

@@ -1,17 +1,18 @@
 //go:build unix && !solaris && !aix
 
-// Command paused counts the updates that are lost when holders of a lock are stopped beyond their lease, and then write.
+// Command paused counts the updates that are lost when holders of a lock are stopped beyond their lease, and then
+// write.
 //
 //	nice go -C contrib/fence run ./paused                    10,000 trials of each guard; half an hour
 //	nice go -C contrib/fence run ./paused -trials 100 -guards redis,files
 //
 // It needs redis-server, and PostgreSQL and MariaDB for their guards, and runs its own of each.
 //
-// In a trial a holder in a child process acquires a Fenced lock, reads an account and is about to add 1. There the child is
-// stopped (SIGSTOP) until its lease has ended and another holder, in this process, has the lock. That one adds 1, too. The
-// child goes on, and writes what it had computed: in a quarter of the trials before the other one reads, in a quarter
-// between its reading and its writing, in a quarter after its writing, and in a quarter while it does both. An update is
-// lost if the account has less than what was acknowledged.
+// In a trial a holder in a child process acquires a Fenced lock, reads an account and is about to add 1. There the
+// child is stopped (SIGSTOP) until its lease has ended and another holder, in this process, has the lock. That one adds
+// 1, too. The child goes on, and writes what it had computed: in a quarter of the trials before the other one reads, in
+// a quarter between its reading and its writing, in a quarter after its writing, and in a quarter while it does both.
+// An update is lost if the account has less than what was acknowledged.
 //
 // Each guard is tried in three ways: "none" checks no token, "write" checks it with each write, and "guard" advances
 // before it reads, too.
@@ -48,7 +49,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, holder bool, guards []string, trials, batch int, lease time.Duration, out io.Writer) error {
+func run(ctx context.Context, holder bool, guards []string, trials, batch int, lease time.Duration,
+	out io.Writer) error {
 	if holder {
 		return beHolder(ctx, os.Stdin, out)
 	}
@@ -93,8 +95,8 @@ type orders struct {
 	Lease time.Duration
 }
 
-// each are the accounts, with their guard and way, in the one order in which both holders come to them: first those that
-// both write at the same time.
+// each are the accounts, with their guard and way, in the one order in which both holders come to them: first those
+// that both write at the same time.
 func (o orders) each(yield func(name, key string) bool) {
 	for moment := range moments {
 		for _, key := range slices.Sorted(maps.Keys(o.Names)) {

@@ -211,7 +211,7 @@ func (a inGRPC) write(ctx context.Context, name string, token redlatchfence.Toke
 	}
 	text, err := call(redlatchfence.NewContext(ctx, token), conn, "Set", fmt.Sprintf("%s=%d", name, n))
 	if err == nil && text != "ok" {
-		err = fmt.Errorf("Set: %s", text)
+		err = fmt.Errorf("/vault/Set answers %s", text)
 	}
 	return err
 }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// attributes are those of a child that ends with this process. Where this is root's, the child is the first of users that
-// the machine has, and the directory is that user's.
+// attributes are those of a child that ends with this process. Where this is root's, the child is the first of users
+// that the machine has, and the directory is that user's.
 func attributes(users []string, dir string) (*syscall.SysProcAttr, error) {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Getuid() != 0 {

@@ -85,7 +85,8 @@ var MariaDB = &Server{
 	},
 }
 
-// tool is where a program is, by one of its names. Debian has most of PostgreSQL's in no path, and servers in that of root.
+// tool is where a program is, by one of its names. Debian has most of PostgreSQL's in no path, and servers in that of
+// root.
 func tool(names ...string) string {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
