@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"cmp"
@@ -153,7 +153,7 @@ func linear(h record) error {
 			}
 		case l.Out == "ok":
 			op.Call, op.Return, op.Outcome = time.Duration(l.Call-at), time.Duration(l.Return-at), history.OK
-		case l.Out == "lost":
+		case l.Out == "lost" || l.Out == "gone":
 			log.Lost(op.Owner, base.Add(time.Duration(l.To-at)))
 			op.Call, op.Return, op.Outcome = time.Duration(l.Call-at), time.Duration(l.Return-at), history.Refused
 		default:

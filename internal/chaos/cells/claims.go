@@ -1,0 +1,241 @@
+package cells
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Claim is what a library's documents say, in our words, and the cells that can show otherwise.
+type Claim struct {
+	Library, Doc string
+	Text         string
+	Faults       []string // nil: all
+	Shows        Kind
+}
+
+// Kind is what shows that a claim does not hold.
+type Kind string
+
+// What a round counts.
+const (
+	TwoHolders Kind = "two holders"
+	Unreported Kind = "a loss without a report"
+	AnyLoss    Kind = "a loss before the release"
+	Stalls     Kind = "a stall"
+)
+
+// noticeable is the least stall that is more than the way of a busy machine.
+const noticeable = 500 * time.Millisecond
+
+func (k Kind) in(r round) string {
+	switch {
+	case k == TwoHolders && r.Violations > 0:
+		return fmt.Sprintf("%d times, for up to %v", r.Violations, short(r.Longest))
+	case k == Unreported && r.Late+r.Never > 0:
+		return fmt.Sprintf("%d times", r.Late+r.Never)
+	case k == AnyLoss && r.Reported+r.Late+r.Never > 0:
+		return fmt.Sprintf("%d times", r.Reported+r.Late+r.Never)
+	case k == Stalls && r.Stall > noticeable:
+		return short(r.Stall)
+	}
+	return ""
+}
+
+// verdict is the cells of the rounds that break it, or that it was not broken.
+func (c Claim) verdict(rounds []round) string {
+	var broken []string
+	ran := 0
+	for _, r := range rounds {
+		if r.Library != c.Library || r.NotRun != "" || c.Faults != nil && !slices.Contains(c.Faults, r.Fault) {
+			continue
+		}
+		ran++
+		if what := c.Shows.in(r); what != "" {
+			broken = append(broken, r.Fault+": "+what)
+		}
+	}
+	switch {
+	case ran == 0:
+		return "not run"
+	case broken == nil:
+		return fmt.Sprintf("held in %d cells", ran)
+	}
+	return fmt.Sprintf("**broken**, %s: %s", c.Shows, strings.Join(broken, "; "))
+}
+
+// writeContest writes the tables, and the page if it has a name.
+func writeContest(markdown string, libraries []Library, claims []Claim, rounds []round, out io.Writer) error {
+	if markdown == "" {
+		fmt.Fprint(out, matrix(libraries, rounds))
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(markdown), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(markdown, []byte(contestPage(libraries, claims, rounds)), 0o644)
+}
+
+// mark is a round in a word or two.
+func (r round) mark() string {
+	switch {
+	case r.NotRun != "":
+		return "not run"
+	case r.Violations > 0:
+		return fmt.Sprintf("**%d, %v**", r.Violations, short(r.Longest))
+	case len(r.Shown) > 0:
+		return "**no lock's history**"
+	}
+	return "0"
+}
+
+func (r round) losses() string {
+	if r.NotRun != "" {
+		return "not run"
+	}
+	text := fmt.Sprint(r.Late + r.Never)
+	if r.Never > 0 {
+		text += fmt.Sprintf(" (%d never)", r.Never)
+	}
+	return text
+}
+
+func (r round) stalls() string {
+	if r.NotRun != "" {
+		return "not run"
+	}
+	return short(r.Stall)
+}
+
+// matrix are the tables by library and fault.
+func matrix(libraries []Library, rounds []round) string {
+	var b strings.Builder
+	for _, t := range []struct {
+		title, text string
+		show        func(r round) string
+	}{
+		{"Violations", "How often the lock was acquired while another holder, whose library said that it held the lock, looked at it later; and the " +
+			"longest time that both went on.", round.mark},
+		{"Losses without a report", "Holds that were gone before their release without a word of the library: found by the answer to the release, " +
+			"or never. Losses that were reported in time are in the last table.", round.losses},
+		{"Stalls", "The longest time in which no worker had the lock while one waited for it, a lease (the time that the dead hold it) subtracted. " +
+			"What the servers themselves are away for is in it.", round.stalls},
+		{"Acquisitions", "One in sixteen holders keeps the lock for 0.3 to 2.5 leases: that is most of the time.", func(r round) string {
+			if r.NotRun != "" {
+				return "not run"
+			}
+			return fmt.Sprint(r.Acquired)
+		}},
+	} {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", t.title, t.text)
+		head := []string{"fault"}
+		var names []string
+		for _, l := range libraries {
+			if slices.ContainsFunc(rounds, func(r round) bool { return r.Library == l.Name }) {
+				names, head = append(names, l.Name), append(head, l.Name)
+			}
+		}
+		fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
+		for _, f := range strikes {
+			line, any := []string{f.name}, false
+			for _, n := range names {
+				cell := "–"
+				if i := slices.IndexFunc(rounds, func(r round) bool { return r.Library == n && r.Fault == f.name }); i >= 0 {
+					cell, any = t.show(rounds[i]), true
+				}
+				line = append(line, cell)
+			}
+			if any {
+				fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
+			}
+		}
+	}
+	return b.String()
+}
+
+// contestPage is the page of tables.
+func contestPage(libraries []Library, claims []Claim, rounds []round) string {
+	var b strings.Builder
+	ran := 0
+	for _, r := range rounds {
+		if r.NotRun == "" {
+			ran++
+		}
+	}
+	fmt.Fprintf(&b, `# Rivals in the same chaos
+
+Locks of other libraries in the cells of [chaos.md](../chaos.md), used as their own documents say: %d cells of a library and a fault. %s.
+Written by `+"`go -C internal/chaos/rivals run . -markdown ../../../docs/chaos/rivals.md`"+`; a part of it is run again by, say,
+
+`+"```sh"+`
+go -C internal/chaos/rivals run . -only redsync/holder-paused -seed 1 -edn /tmp/histories
+`+"```"+`
+
+`+"`-edn`"+` writes the history of each cell for [Knossos](https://github.com/jepsen-io/knossos) and its model of a mutex. A seed draws the same
+plan; when it meets the processes is up to the machine, so counts differ from run to run.
+
+Three client processes of three workers each want one lock, with a lease of %v. As long as a worker holds it, it asks its library every %v
+whether it still does (a deadline that the library names, or its signal; no question to a server), and writes down when it asked. A violation
+is an answer of yes at an instant at which another worker had already got the lock. So a process that was stopped is not
+blamed for the time in which it could not act. Servers, proxies, faults, recorder and checker are those of chaos.md. Where no two held
+the lock, porcupine looks for an order of the calls that a lock can have given.
+`, ran, machine(), lease, lookEvery)
+	b.WriteString("\n## Libraries\n\n| library | release | used | a holder learns of a loss by |\n|---|---|---|---|\n")
+	for _, l := range libraries {
+		release := "this checkout"
+		for _, r := range rounds {
+			if r.Library == l.Name && r.Release != "" {
+				release = r.Release
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", l.Name, strings.TrimSpace(l.Module+" "+release), l.How, l.Reports)
+	}
+	b.WriteString("\n## Faults\n\n| fault | what happens |\n|---|---|\n")
+	for _, f := range strikes {
+		fmt.Fprintf(&b, "| %s | %s |\n", f.name, f.what)
+	}
+	b.WriteString("\n`failover` and `split brain` are on Sentinel, `-quorum` on five servers of which faults strike two, all else on one server. " +
+		"–: the library has no such cell.\n")
+	b.WriteString(matrix(libraries, rounds))
+	b.WriteString("\n## What documents claim\n\n| library | its document | claim, in short | in these cells |\n|---|---|---|---|\n")
+	for _, c := range claims {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Library, c.Doc, c.Text, c.verdict(rounds))
+	}
+	b.WriteString("\n## Histories of violations\n\nThe operations of the first two holders at the same time, of one cell for each library, as `-edn` writes " +
+		"them. `:info` is a release that nobody answered: the holder acted for the last time just before it was invoked.\n")
+	for _, l := range libraries {
+		for _, r := range rounds {
+			if r.Library != l.Name || len(r.around) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "\n%s/%s: %s.\n\n```clojure\n", r.Library, hyphened(r.Fault), r.Shown[0])
+			printOps(&b, record{events: r.around}.ops())
+			b.WriteString("```\n")
+			break
+		}
+	}
+	b.WriteString("\n## All cells\n\n| cell | times | acquired | violations | longest | losses reported, at release, never | stall | longest wait | " +
+		"works again after | notes |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, r := range rounds {
+		cell := r.Library + "/" + hyphened(r.Fault)
+		if r.NotRun != "" {
+			fmt.Fprintf(&b, "| %s | | | | | | | | | not run: %s |\n", cell, r.NotRun)
+			continue
+		}
+		notes := slices.Clone(r.Notes)
+		if r.Violations == 0 {
+			notes = append(notes, r.Shown...)
+		}
+		if r.Undecided {
+			notes = append(notes, "porcupine did not decide in time")
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %s | %d, %d, %d | %s | %s | %s | %s |\n", cell, r.Injected, r.Acquired, r.Violations, short(r.Longest),
+			r.Reported, r.Late, r.Never, short(r.Stall), short(r.Wait), short(r.Again),
+			strings.ReplaceAll(strings.ReplaceAll(strings.Join(notes, "; "), "\n", " "), "|", "/"))
+	}
+	return b.String()
+}
