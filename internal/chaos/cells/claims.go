@@ -16,6 +16,7 @@ type Claim struct {
 	Text         string
 	Faults       []string // nil: all
 	Shows        Kind
+	Warns        bool // it says that this happens
 }
 
 // Kind is what shows that a claim does not hold.
@@ -35,7 +36,7 @@ const noticeable = 500 * time.Millisecond
 func (k Kind) in(r round) string {
 	switch {
 	case k == TwoHolders && r.Violations > 0:
-		return fmt.Sprintf("%d times, for up to %v", r.Violations, short(r.Longest))
+		return fmt.Sprintf("%d holds, for up to %v", r.Violations, short(r.Longest))
 	case k == Unreported && r.Late+r.Never > 0:
 		return fmt.Sprintf("%d times", r.Late+r.Never)
 	case k == AnyLoss && r.Reported+r.Late+r.Never > 0:
@@ -62,6 +63,10 @@ func (c Claim) verdict(rounds []round) string {
 	switch {
 	case ran == 0:
 		return "not run"
+	case c.Warns && broken == nil:
+		return fmt.Sprintf("not seen in %d cells", ran)
+	case c.Warns:
+		return fmt.Sprintf("confirmed, %s: %s", c.Shows, strings.Join(broken, "; "))
 	case broken == nil:
 		return fmt.Sprintf("held in %d cells", ran)
 	}
@@ -118,10 +123,11 @@ func matrix(libraries []Library, rounds []round) string {
 		title, text string
 		show        func(r round) string
 	}{
-		{"Violations", "How often the lock was acquired while another holder, whose library said that it held the lock, looked at it later; and the " +
-			"longest time that both went on.", round.mark},
+		{"Violations", "Holds of which the library still said that they were held when another worker had got the lock; and for how long it went " +
+			"on saying so, at most, from the holder's first look after that to its last.", round.mark},
 		{"Losses without a report", "Holds that were gone before their release without a word of the library: found by the answer to the release, " +
-			"or never. Losses that were reported in time are in the last table.", round.losses},
+			"or never. A release that was sent again, as its answer was lost, is answered so as well. Losses that were reported in time are in the " +
+			"last table.", round.losses},
 		{"Stalls", "The longest time in which no worker had the lock while one waited for it, a lease (the time that the dead hold it) subtracted. " +
 			"What the servers themselves are away for is in it.", round.stalls},
 		{"Acquisitions", "One in sixteen holders keeps the lock for 0.3 to 2.5 leases: that is most of the time.", func(r round) string {
@@ -180,8 +186,8 @@ plan; when it meets the processes is up to the machine, so counts differ from ru
 
 Three client processes of three workers each want one lock, with a lease of %v. As long as a worker holds it, it asks its library every %v
 whether it still does (a deadline that the library names, or its signal; no question to a server), and writes down when it asked. A violation
-is an answer of yes at an instant at which another worker had already got the lock. So a process that was stopped is not
-blamed for the time in which it could not act. Servers, proxies, faults, recorder and checker are those of chaos.md. Where no two held
+is a hold of which the answer is yes at an instant at which another worker had already got the lock. So a process that was stopped is
+not blamed for the time in which it could not act, only for what its library says when it goes on. Servers, proxies, faults, recorder and checker are those of chaos.md. Where no two held
 the lock, porcupine looks for an order of the calls that a lock can have given.
 `, ran, machine(), lease, lookEvery)
 	b.WriteString("\n## Libraries\n\n| library | release | used | a holder learns of a loss by |\n|---|---|---|---|\n")

@@ -233,11 +233,12 @@ type round struct {
 	Release                    string `json:",omitempty"`
 	NotRun                     string `json:",omitempty"` // why
 	Injected, Acquired         int
-	// Violations are acquisitions of the lock while another client looked at it later and its library still said that it held it.
+	// Violations are holds of which the library still said that they were held when another worker had got the lock. Longest is for how
+	// long it went on saying so, from the first look after that to the last.
 	Violations int
-	Longest    time.Duration // of them
-	Shown      []string      `json:",omitempty"` // the first of them, and what porcupine says where there is none
-	Undecided  bool          `json:",omitempty"`
+	Longest    time.Duration
+	Shown      []string `json:",omitempty"` // the first of them, and what porcupine says where there is none
+	Undecided  bool     `json:",omitempty"`
 	// Reported are losses of which the library let the holder know, Late those that the answer to the release brought, Never those that
 	// nothing brought: another client had got the lock, or all keys had been deleted.
 	Reported, Late, Never int
@@ -298,9 +299,31 @@ func (s *scene) fight(ctx context.Context, r *round) (judged span) {
 
 // judge counts.
 func (r *round) judge(h record, judged span, wipes bool) {
-	var v verdict
-	v.capacity(h, 1)
-	r.Violations, r.Longest, r.Shown = v.Overlaps, v.Longest, v.Wrong
+	uses, left := h.uses(), map[string]event{}
+	looks := map[string][]int64{}
+	for _, e := range h.all("look") {
+		looks[e.ID] = append(looks[e.ID], e.To)
+	}
+	for i, u := range uses {
+		j := slices.IndexFunc(uses[i+1:], func(o use) bool { return o.from > u.from && o.from < u.to })
+		if j < 0 {
+			continue
+		}
+		o, first := uses[i+1+j], u.to
+		for _, at := range looks[u.id] {
+			if at > o.from {
+				first = min(first, at)
+			}
+		}
+		if r.Violations++; r.Violations == 1 {
+			r.around = h.of(u.id, o.id)
+		}
+		r.Longest = max(r.Longest, time.Duration(u.to-first))
+		if len(r.Shown) < 5 {
+			r.Shown = append(r.Shown, fmt.Sprintf("%s of client %d got it %s after %s of client %d, which held it still at %s, and at %s for the last time",
+				o.id, o.client, ms(o.from-u.from), u.id, u.client, ms(first-u.from), ms(u.to-u.from)))
+		}
+	}
 	if r.Violations == 0 {
 		switch err := linear(h); {
 		case errors.Is(err, history.ErrUndecided):
@@ -309,7 +332,6 @@ func (r *round) judge(h record, judged span, wipes bool) {
 			r.Shown = append(r.Shown, fmt.Sprintf("no lock can have this history: %v", err))
 		}
 	}
-	uses, left := h.uses(), map[string]event{}
 	for _, e := range h.all("leave") {
 		left[e.ID] = e
 	}
@@ -333,7 +355,6 @@ func (r *round) judge(h record, judged span, wipes bool) {
 		}
 	}
 	r.Stall = max(0, h.unheld(judged)-h.lease)
-	r.around = h.violation(uses)
 }
 
 // unheld is the longest time in which nobody had the lock, as the holders were answered, while a worker waited for it.
@@ -378,22 +399,24 @@ func (h record) unheld(in span) (most time.Duration) {
 	return most
 }
 
-// violation is what the first two said that held the lock at the same time.
-func (h record) violation(uses []use) (list []event) {
-	for i, u := range uses {
-		for _, o := range uses[:i] {
-			if o.to <= u.from {
-				continue
-			}
-			for _, e := range h.events {
-				if (e.ID == o.id || e.ID == u.id) && e.Do != "look" {
-					list = append(list, e)
-				}
-			}
-			return list
+// of is what was noted of some holds, of the looks the last only.
+func (h record) of(ids ...string) (list []event) {
+	for _, e := range h.events {
+		if slices.Contains(ids, e.ID) && (e.Do != "look" || e.To == h.last(e.ID)) {
+			list = append(list, e)
 		}
 	}
-	return nil
+	return list
+}
+
+// last is when a holder looked for the last time.
+func (h record) last(id string) (at int64) {
+	for _, e := range h.all("look") {
+		if e.ID == id {
+			at = max(at, e.To)
+		}
+	}
+	return at
 }
 
 // at is when an event was noted.

@@ -30,9 +30,6 @@ func Contest(libraries []Library, claims []Claim) {
 	})
 }
 
-// Serve is the main function of a client in a test of Contest's parts.
-func Serve(libraries []Library) error { return serve(os.Stdin, os.Stdout, libraries) }
-
 // Play is Contest for tests: it returns what a failing command ends with.
 func Play(ctx context.Context, libraries []Library, claims []Claim, args []string, out, progress io.Writer) error {
 	return contest(ctx, libraries, claims, args, out, progress)
