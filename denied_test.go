@@ -53,8 +53,10 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for kind, l := range map[string]*rlock.Lock{
-		"Reentrant": locks.Reentrant("a"), "NonReentrant": locks.NonReentrant("b"), "Fenced": locks.Fenced("c"), "Fair": locks.Fair("d"),
-		"Spin": locks.Spin("e", 0, 0), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(), "Write": locks.ReadWrite("h").Write(),
+		"Reentrant": locks.Reentrant("a"), "NonReentrant": locks.NonReentrant("b"), "Fenced": locks.Fenced("c"),
+		"Fair": locks.Fair("d"),
+		"Spin": locks.Spin("e", 0, 0), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(),
+		"Write": locks.ReadWrite("h").Write(),
 	} {
 		for verb, err := range map[string]error{
 			"Lock":        second(l.Lock(ctx)),
@@ -68,20 +70,22 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 			require.NotErrorIs(t, err, rlock.ErrNotAcquired, "%s.%s", kind, verb)
 		}
 	}
-	sem, counting, latch := semaphores.Semaphore("s", 2), semaphores.CountingSemaphore("cs"), semaphores.CountDownLatch("l")
+	sem, counting, latch := semaphores.Semaphore("s", 2), semaphores.CountingSemaphore("cs"),
+		semaphores.CountDownLatch("l")
 	for verb, err := range map[string]error{
-		"Semaphore.Acquire":               second(sem.Acquire(ctx, 1)),
-		"Semaphore.Available":             second(sem.Available(ctx)),
-		"Semaphore.Inspect":               second(sem.Inspect(ctx)),
-		"Semaphore.Resize":                second(sem.Resize(ctx, 3)),
-		"Semaphore.AddPermits":            second(sem.AddPermits(ctx, 1)),
-		"Semaphore.ExtendIDs":             sem.ExtendIDs(ctx, time.Second, strings.Repeat("0", 32)),
-		"Semaphore.InspectIDs":            second(sem.InspectIDs(ctx, strings.Repeat("0", 32))),
-		"WeightedSemaphore.Acquire":       second(semaphores.WeightedSemaphore("w", 2).Acquire(ctx, 1)),
-		"WeightedSemaphore.Available":     second(semaphores.WeightedSemaphore("w", 2).Available(ctx)),
-		"WeightedSemaphore.Inspect":       second(semaphores.WeightedSemaphore("w", 2).Inspect(ctx)),
-		"WeightedSemaphore.Resize":        second(semaphores.WeightedSemaphore("w", 2).Resize(ctx, 3)),
-		"WeightedSemaphore.ExtendIDs":     semaphores.WeightedSemaphore("w", 2).ExtendIDs(ctx, time.Second, strings.Repeat("0", 32)),
+		"Semaphore.Acquire":           second(sem.Acquire(ctx, 1)),
+		"Semaphore.Available":         second(sem.Available(ctx)),
+		"Semaphore.Inspect":           second(sem.Inspect(ctx)),
+		"Semaphore.Resize":            second(sem.Resize(ctx, 3)),
+		"Semaphore.AddPermits":        second(sem.AddPermits(ctx, 1)),
+		"Semaphore.ExtendIDs":         sem.ExtendIDs(ctx, time.Second, strings.Repeat("0", 32)),
+		"Semaphore.InspectIDs":        second(sem.InspectIDs(ctx, strings.Repeat("0", 32))),
+		"WeightedSemaphore.Acquire":   second(semaphores.WeightedSemaphore("w", 2).Acquire(ctx, 1)),
+		"WeightedSemaphore.Available": second(semaphores.WeightedSemaphore("w", 2).Available(ctx)),
+		"WeightedSemaphore.Inspect":   second(semaphores.WeightedSemaphore("w", 2).Inspect(ctx)),
+		"WeightedSemaphore.Resize":    second(semaphores.WeightedSemaphore("w", 2).Resize(ctx, 3)),
+		"WeightedSemaphore.ExtendIDs": semaphores.WeightedSemaphore("w", 2).ExtendIDs(ctx, time.Second,
+			strings.Repeat("0", 32)),
 		"WeightedSemaphore.ReleaseIDs":    semaphores.WeightedSemaphore("w", 2).ReleaseIDs(ctx, strings.Repeat("0", 32)),
 		"CountingSemaphore.TrySetPermits": second(counting.TrySetPermits(ctx, 1, 0)),
 		"CountingSemaphore.Acquire":       counting.Acquire(ctx, 1),
@@ -120,9 +124,10 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"Stock.Delete":          sale.Delete(ctx),
 		"Stock.Publish":         sale.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, N: 1}}),
 		"Stock.Events":          firstError(sale.Events(ctx, time.Minute)),
-		"Packet.Send":           second(packet.Send(ctx, redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})),
-		"Packet.Grab":           second(packet.Grab(ctx, "ann")),
-		"Limiter.Allow":         second(limiters.Limiter("r", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "k", 1)),
+		"Packet.Send": second(packet.Send(ctx,
+			redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})),
+		"Packet.Grab":   second(packet.Grab(ctx, "ann")),
+		"Limiter.Allow": second(limiters.Limiter("r", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "k", 1)),
 	} {
 		require.ErrorIs(t, err, rcounter.ErrDenied, verb)
 	}

@@ -32,7 +32,8 @@ func (s *stage) actors(t *testing.T) actors {
 }
 
 // lockScenes are those of one kind of lock. held is what the holder has, wanted what the others want.
-func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Client, name string) *rlock.Lock, joins bool) []scene {
+func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Client, name string) *rlock.Lock,
+	joins bool) []scene {
 	acts := func(name string, hold *rlock.Hold) (all []act) {
 		l := wanted(a.other, name)
 		take := func(ctx context.Context, wait time.Duration) error {
@@ -125,10 +126,12 @@ func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Cli
 			m := held(a.waiter, name)
 			j, err := m.Lock(m.WithOwner(context.Background(), h.Owner()))
 			require.NoError(t, err)
-			return append(acts(name, h), does("Unlock of the join", func(ctx context.Context) error { return j.Unlock(ctx) })), func() {
-				h.Unlock(context.Background())
-				j.Unlock(context.Background())
-			}
+			return append(acts(name, h), does("Unlock of the join", func(ctx context.Context) error {
+					return j.Unlock(ctx)
+				})), func() {
+					h.Unlock(context.Background())
+					j.Unlock(context.Background())
+				}
 		}, works})
 	}
 	if kind == "Multi" { // whose waiters wait for its members

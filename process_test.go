@@ -35,7 +35,8 @@ func TestOneProcessNameIsForLocksPermitsAndLeaders(t *testing.T) {
 		require.NoError(t, err)
 		leader, err := other.Locks().Reentrant("leader").Inspect(t.Context())
 		require.NoError(t, err)
-		return lock.Holders[0].Process == "worker" && permits.Permits[0].Process == "worker" && leader.Holders[0].Process == "worker"
+		return lock.Holders[0].Process == "worker" && permits.Permits[0].Process == "worker" &&
+			leader.Holders[0].Process == "worker"
 	})
 	require.NoError(t, h.Unlock(t.Context()))
 	require.NoError(t, p.Release(t.Context()))

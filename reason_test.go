@@ -34,13 +34,17 @@ import (
 
 // sentinels are the exported errors by name, each of one package that has it.
 var sentinels = map[string]error{
-	"ErrNotAcquired": rlock.ErrNotAcquired, "ErrLost": election.ErrLost, "ErrReleased": rlock.ErrReleased, "ErrMaxHold": rlock.ErrMaxHold,
+	"ErrNotAcquired": rlock.ErrNotAcquired, "ErrLost": election.ErrLost, "ErrReleased": rlock.ErrReleased,
+	"ErrMaxHold":     rlock.ErrMaxHold,
 	"ErrUnavailable": rcounter.ErrUnavailable, "ErrUnknownOutcome": stock.ErrUnknownOutcome, "ErrDenied": pubsub.ErrDenied,
 	"ErrNotReplicated": rlock.ErrNotReplicated, "ErrReentry": rlock.ErrReentry, "ErrClosed": pubsub.ErrClosed,
 	"ErrInvalidName": rlock.ErrInvalidName, "ErrInvalidOption": rlock.ErrInvalidOption, "ErrWrongType": rlock.ErrWrongType,
-	"ErrCapacityMismatch": rsemaphore.ErrCapacityMismatch, "ErrLatchExpired": rsemaphore.ErrLatchExpired, "ErrLatchDeleted": rsemaphore.ErrLatchDeleted,
-	"ErrBrokenBarrier": rsemaphore.ErrBrokenBarrier, "ErrOutOfRange": rcounter.ErrOutOfRange, "ErrOverflow": rcounter.ErrOverflow,
-	"ErrMismatch": stock.ErrMismatch, "ErrAlreadyOpen": stock.ErrAlreadyOpen, "ErrCorrupt": stock.ErrCorrupt, "ErrNotOpen": stock.ErrNotOpen,
+	"ErrCapacityMismatch": rsemaphore.ErrCapacityMismatch, "ErrLatchExpired": rsemaphore.ErrLatchExpired,
+	"ErrLatchDeleted":  rsemaphore.ErrLatchDeleted,
+	"ErrBrokenBarrier": rsemaphore.ErrBrokenBarrier, "ErrOutOfRange": rcounter.ErrOutOfRange,
+	"ErrOverflow": rcounter.ErrOverflow,
+	"ErrMismatch": stock.ErrMismatch, "ErrAlreadyOpen": stock.ErrAlreadyOpen, "ErrCorrupt": stock.ErrCorrupt,
+	"ErrNotOpen":   stock.ErrNotOpen,
 	"ErrRestoring": stock.ErrRestoring, "ErrNotFound": stock.ErrNotFound,
 	"ErrNotEnded": redpacket.ErrNotEnded,
 	"ErrSending":  redpacket.ErrSending, "ErrNoPacket": redpacket.ErrNoPacket, "ErrLimited": ratelimit.ErrLimited,
@@ -48,7 +52,8 @@ var sentinels = map[string]error{
 
 // again are those after which the same call may succeed later.
 var again = map[string]bool{
-	"ErrNotAcquired": true, "ErrUnavailable": true, "ErrUnknownOutcome": true, "ErrNotReplicated": true, "ErrLimited": true,
+	"ErrNotAcquired": true, "ErrUnavailable": true, "ErrUnknownOutcome": true, "ErrNotReplicated": true,
+	"ErrLimited": true,
 	"ErrSending": true, "ErrNotEnded": true,
 }
 
@@ -82,10 +87,13 @@ func TestEveryExportedErrorHasItsReason(t *testing.T) {
 	seen := map[string]bool{}
 	for name, err := range sentinels {
 		require.True(t, declared[name], name)
-		reason := capital.ReplaceAllStringFunc(strings.TrimPrefix(name, "Err"), func(s string) string { return "_" + strings.ToLower(s) })[1:]
+		reason := capital.ReplaceAllStringFunc(strings.TrimPrefix(name, "Err"), func(s string) string {
+			return "_" + strings.ToLower(s)
+		})[1:]
 		require.False(t, seen[reason])
 		seen[reason] = true
-		for _, e := range []error{err, fmt.Errorf("rlock: %q: %w", "x", err), errors.Join(errors.New("no paper"), err), errs.Edge("stock", err)} {
+		for _, e := range []error{err, fmt.Errorf("rlock: %q: %w", "x", err), errors.Join(errors.New("no paper"), err),
+			errs.Edge("stock", err)} {
 			require.Equal(t, reason, redlatch.Reason(e))
 			require.Equal(t, again[name], redlatch.Retryable(e), name)
 		}
@@ -148,14 +156,16 @@ var statuses = map[string]int{
 	"not_acquired": http.StatusLocked, // somebody else works on it
 	"unavailable":  http.StatusServiceUnavailable, "unknown_outcome": http.StatusServiceUnavailable,
 	"limited": http.StatusTooManyRequests,
-	"closed":  http.StatusServiceUnavailable, "not_replicated": http.StatusServiceUnavailable, "timeout": http.StatusServiceUnavailable,
+	"closed":  http.StatusServiceUnavailable, "not_replicated": http.StatusServiceUnavailable,
+	"timeout": http.StatusServiceUnavailable,
 }
 
-// locked is a middleware: work on one object runs under the lock of its path. usually is how long that takes, which is what a client
-// should wait. The lease of the holder is no Retry-After: it has 20 to 30 s left however soon the holder is done. Only a request of which
-// nothing was begun has one. What work has written when its lock turns out to be lost cannot be taken back: work that must not say 200
-// then writes its answer after Do.
-func locked(locks *rlock.Client, usually time.Duration, work func(http.ResponseWriter, *http.Request) error) http.Handler {
+// locked is a middleware: work on one object runs under the lock of its path. usually is how long that takes, which is
+// what a client should wait. The lease of the holder is no Retry-After: it has 20 to 30 s left however soon the holder
+// is done. Only a request of which nothing was begun has one. What work has written when its lock turns out to be lost
+// cannot be taken back: work that must not say 200 then writes its answer after Do.
+func locked(locks *rlock.Client, usually time.Duration,
+	work func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun, done := false, false
 		err := locks.Reentrant(r.URL.Path).WithWait(usually).Do(r.Context(), func(ctx context.Context) error {

@@ -22,7 +22,8 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	here, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	for _, pattern := range []string{"benchmarks/*.md", "chaos/*.md", "design/*.md", "safety/*.md", "tenures/*.md", "../*.md"} {
+	for _, pattern := range []string{"benchmarks/*.md", "chaos/*.md", "design/*.md", "safety/*.md", "tenures/*.md",
+		"../*.md"} {
 		more, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, more)
@@ -108,7 +109,8 @@ func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// A link into a document names one of its headings, as GitHub writes it: in small letters, with - for spaces, without punctuation.
+// A link into a document names one of its headings, as GitHub writes it: in small letters, with - for spaces, without
+// punctuation.
 func TestEveryLinkIntoADocumentMeetsAHeading(t *testing.T) {
 	heading := regexp.MustCompile("(?m)^#+ +(.*)$")
 	link := regexp.MustCompile(`\]\(([^)#\s]*)#([^)]+)\)`)
@@ -168,8 +170,8 @@ func TestWhatTheDocumentsNameExists(t *testing.T) {
 	}
 }
 
-// A test's name that is a link leads to the file that declares the test. On the pages on failures every name of a test is such a link: a
-// cell of their tables is worth no more than the test that can be read behind it.
+// A test's name that is a link leads to the file that declares the test. On the pages on failures every name of a test
+// is such a link: a cell of their tables is worth no more than the test that can be read behind it.
 func TestATestThatIsLinkedIsInTheFileOfTheLink(t *testing.T) {
 	link := regexp.MustCompile("\\[`(Test\\w+)`\\]\\(([^)]+)\\)")
 	for _, file := range documents(t) {
@@ -180,6 +182,7 @@ func TestATestThatIsLinkedIsInTheFileOfTheLink(t *testing.T) {
 	}
 	for _, file := range []string{"safety.md", "safety/tests.md"} {
 		rest := link.ReplaceAllString(read(t, file), "")
-		require.Empty(t, regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(rest, -1), "%s names tests without a link to their files", file)
+		require.Empty(t, regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(rest, -1),
+			"%s names tests without a link to their files", file)
 	}
 }

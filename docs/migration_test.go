@@ -27,12 +27,14 @@ func migrated() (ctx context.Context, locks *rlock.Client, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	// Generous, so that a busy machine changes no output.
-	locks, err = rlock.New(hub, rlock.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	locks, err = rlock.New(hub,
+		rlock.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -126,10 +126,14 @@ func TestAChannelStaysForTheGracePeriodAndThenGoes(t *testing.T) {
 	again, ok := h.TrySubscribe("c")
 	require.True(t, ok, "kept: no round trip")
 	again.Close()
-	redistest.Eventually(t, 10*time.Second, "unsubscribed after the grace period", func() bool { return numsub(t, c, "c") == 0 })
+	redistest.Eventually(t, 10*time.Second, "unsubscribed after the grace period", func() bool {
+		return numsub(t, c, "c") == 0
+	})
 	_, ok = h.TrySubscribe("c")
 	require.False(t, ok)
-	redistest.Eventually(t, 10*time.Second, "the idle connection is closed", func() bool { return connections(t, c) <= before })
+	redistest.Eventually(t, 10*time.Second, "the idle connection is closed", func() bool {
+		return connections(t, c) <= before
+	})
 	require.Equal(t, 1, redistest.CommandCalls(t, c)["subscribe"])
 }
 
@@ -161,7 +165,9 @@ func TestALostConnectionIsAGapAndIsSubscribedAgain(t *testing.T) {
 	for range 3 {
 		require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
 		require.True(t, next(t, sub).Gap)
-		redistest.Eventually(t, 10*time.Second, "subscribed again", func() bool { return sub.Live() && numsub(t, c, "c") == 1 })
+		redistest.Eventually(t, 10*time.Second, "subscribed again", func() bool {
+			return sub.Live() && numsub(t, c, "c") == 1
+		})
 		_, err := h.Publish(within(t), "c", "after")
 		require.NoError(t, err)
 		m := next(t, sub)
@@ -229,7 +235,9 @@ func TestABurstIsDeliveredWhereTheBufferIsAsLarge(t *testing.T) {
 		for i := 150 - want; i < 150; i++ {
 			require.Equal(t, strconv.Itoa(i), next(t, slow).Payload, "buffer %d", buffer)
 		}
-		redistest.Eventually(t, 10*time.Second, "all that were dropped are told", func() bool { return dropped.Load() >= int64(150-want) })
+		redistest.Eventually(t, 10*time.Second, "all that were dropped are told", func() bool {
+			return dropped.Load() >= int64(150-want)
+		})
 		require.EqualValues(t, 150-want, dropped.Load(), "buffer %d", buffer)
 	}
 	for _, bad := range []int{-1, 1, pubsub.MaxBuffer + 1} {
@@ -261,7 +269,9 @@ func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
 	require.Zero(t, book.Count("redlatch:"))
 	for round := range 2 {
 		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
-		redistest.Eventually(t, 10*time.Second, "all are back", func() bool { return book.Count("subscriptions are back") > round })
+		redistest.Eventually(t, 10*time.Second, "all are back", func() bool {
+			return book.Count("subscriptions are back") > round
+		})
 		for _, sub := range subs {
 			require.True(t, sub.Live())
 		}
@@ -274,7 +284,8 @@ func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
 	require.Equal(t, 2, book.Count("observer panicked"))
 }
 
-// It would wait for ever, if it ran with the hub's mutex held; and a Subscribe that returns knows what its observer knows.
+// It would wait for ever, if it ran with the hub's mutex held; and a Subscribe that returns knows what its observer
+// knows.
 func TestAnObserverMayLookAtTheHubAndHearsOneEventAfterTheOther(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
@@ -323,7 +334,9 @@ func TestAnObserverMayLookAtTheHubAndHearsOneEventAfterTheOther(t *testing.T) {
 	}
 	all.Wait()
 	require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
-	redistest.Eventually(t, 20*time.Second, "the loss is told", func() bool { return count("lost ") > 0 && count("subscribed 7") == 2 })
+	redistest.Eventually(t, 20*time.Second, "the loss is told", func() bool {
+		return count("lost ") > 0 && count("subscribed 7") == 2
+	})
 	for kind, words := range map[pubsub.EventKind]string{pubsub.EventRefused: "refused", 0: "EventKind(0)"} {
 		require.Equal(t, words, kind.String())
 	}
@@ -333,7 +346,9 @@ func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	acl := func(rule ...string) {
-		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).Error())
+		require.NoError(t, admin.Do(within(t),
+			admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).
+			Error())
 	}
 	acl("resetchannels")
 	o := s.Option()
@@ -365,11 +380,13 @@ func TestInAClusterAUserWhoMayNotAskForShardedChannelsUsesThem(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	for _, addr := range s.Addrs {
-		admin, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+		admin, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+			DisableCache: true})
 		require.NoError(t, err)
 		t.Cleanup(admin.Close)
 		for user, rights := range map[string]string{"narrow": "-pubsub|shardnumsub", "narrower": "-pubsub"} {
-			require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all", rights).Build()).Error())
+			require.NoError(t, admin.Do(within(t),
+				admin.B().Arbitrary("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all", rights).Build()).Error())
 		}
 	}
 	free := newHub(t, s.Client(t), pubsub.Options{})
@@ -400,7 +417,9 @@ func TestARefusedSubscribeSaysWhyAndIsNotRemembered(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	acl := func(rule ...string) {
-		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).Error())
+		require.NoError(t, admin.Do(within(t),
+			admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).
+			Error())
 	}
 	acl("resetchannels", "&open")
 	o := s.Option()
@@ -443,7 +462,9 @@ func TestARefusalAfterALostConnectionReachesTheCallerAndLeavesTheOthersTrying(t 
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	acl := func(rule ...string) {
-		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).Error())
+		require.NoError(t, admin.Do(within(t),
+			admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).
+			Error())
 	}
 	acl("&c")
 	o := s.Option()
@@ -506,7 +527,8 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 	ids, nodes := []string{}, []rueidis.Client{}
 	owner := -1
 	for i, a := range s.Addrs {
-		n, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true, DisableCache: true})
+		n, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true,
+			DisableCache: true})
 		require.NoError(t, err)
 		t.Cleanup(n.Close)
 		id, err := n.Do(within(t), n.B().Arbitrary("CLUSTER", "MYID").Build()).ToString()
@@ -542,7 +564,8 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 		return m.Payload == "here"
 	})
 	for node, want := range map[int]int64{target: 1, owner: 0} {
-		n, err := nodes[node].Do(within(t), nodes[node].B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
+		n, err := nodes[node].Do(within(t),
+			nodes[node].B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
 		require.NoError(t, err)
 		require.Equal(t, map[string]int64{channel: want, keyname.Mark(channel): want}, n)
 	}
@@ -756,7 +779,8 @@ func TestBadInputIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
 	_, err = pubsub.New(c, pubsub.Options{CallTimeout: -1})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute}, pubsub.Options{})
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute},
+		pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true}, pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
@@ -799,13 +823,22 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	}
 	refused("a wrong password", as("nobody", "no"), "Username and Password", pubsub.ErrDenied)
 	refused("no right to CLIENT TRACKING", as("untracked", "pw"), "+client|tracking", pubsub.ErrDenied)
-	refused("no rights", with(func(o *rueidis.ClientOption) { o.Username, o.Password, o.SelectDB = "idle", "pw", 1 }), "lacks +select", pubsub.ErrDenied)
-	refused("a database that is not there", with(func(o *rueidis.ClientOption) { o.SelectDB = 99 }), "SelectDB", pubsub.ErrInvalidOption)
-	refused("a URL", rueidis.ClientOption{InitAddress: []string{"redis://:secret@" + s.Addr()}}, "ParseURL", pubsub.ErrInvalidOption)
+	refused("no rights", with(func(o *rueidis.ClientOption) {
+		o.Username, o.Password, o.SelectDB = "idle", "pw", 1
+	}), "lacks +select", pubsub.ErrDenied)
+	refused("a database that is not there", with(func(o *rueidis.ClientOption) {
+		o.SelectDB = 99
+	}), "SelectDB", pubsub.ErrInvalidOption)
+	refused("a URL", rueidis.ClientOption{InitAddress: []string{"redis://:secret@" + s.Addr()}}, "ParseURL",
+		pubsub.ErrInvalidOption)
 	refused("no port", rueidis.ClientOption{InitAddress: []string{"localhost"}}, "host:port", pubsub.ErrInvalidOption)
 	refused("no address", rueidis.ClientOption{}, "InitAddress", pubsub.ErrInvalidOption)
-	refused("too many pipelines", with(func(o *rueidis.ClientOption) { o.PipelineMultiplex = 99 }), "PipelineMultiplex", pubsub.ErrInvalidOption)
-	refused("a password where there is none", with(func(o *rueidis.ClientOption) { o.Password, o.AlwaysRESP2, o.DisableCache = "pw", true, true }), "the server has none", pubsub.ErrInvalidOption)
+	refused("too many pipelines", with(func(o *rueidis.ClientOption) {
+		o.PipelineMultiplex = 99
+	}), "PipelineMultiplex", pubsub.ErrInvalidOption)
+	refused("a password where there is none", with(func(o *rueidis.ClientOption) {
+		o.Password, o.AlwaysRESP2, o.DisableCache = "pw", true, true
+	}), "the server has none", pubsub.ErrInvalidOption)
 	run("CONFIG", "SET", "requirepass", "pw")
 	refused("no password", s.Option(), "Username and Password", pubsub.ErrDenied)
 	h, err := pubsub.Dial(with(func(o *rueidis.ClientOption) { o.Password = "pw" }), pubsub.Options{})
@@ -872,7 +905,9 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 			require.NotErrorIs(t, err, pubsub.ErrUnavailable, name)
 			require.ErrorContains(t, err, "InitAddress is a server of Redis", name)
 			require.Nil(t, h)
-			redistest.Eventually(t, 30*time.Second, "no connection is left of the refused", func() bool { return s.Embedded.CurrentConnectionCount() == 0 })
+			redistest.Eventually(t, 30*time.Second, "no connection is left of the refused", func() bool {
+				return s.Embedded.CurrentConnectionCount() == 0
+			})
 			continue
 		}
 		require.NoError(t, err, name)
@@ -906,7 +941,8 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	secret, err := x509.MarshalECPrivateKey(key)
@@ -925,7 +961,8 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	require.NoError(t, err)
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", priv, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", priv,
+		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
 	secured := net.JoinHostPort(host, strconv.Itoa(port))
 
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}}, pubsub.Options{})
@@ -941,14 +978,16 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{}}, pubsub.Options{})
 	require.ErrorContains(t, err, "see TLSConfig", "a certificate that nobody has signed")
 	require.NotErrorIs(t, err, pubsub.ErrUnavailable)
-	h, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{InsecureSkipVerify: true}}, pubsub.Options{})
+	h, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured},
+		TLSConfig: &tls.Config{InsecureSkipVerify: true}}, pubsub.Options{})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(context.Background()))
 
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	gone.Close()
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}}, pubsub.Options{})
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}},
+		pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrUnavailable, "nobody is there")
 }
 
@@ -1020,7 +1059,9 @@ func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testi
 		sub.Discard()
 		sub.Discard()
 	}
-	redistest.Eventually(t, 10*time.Second, "unsubscribed", func() bool { return redistest.CommandCalls(t, c)["unsubscribe"] == 20 })
+	redistest.Eventually(t, 10*time.Second, "unsubscribed", func() bool {
+		return redistest.CommandCalls(t, c)["unsubscribe"] == 20
+	})
 	for i := range 20 {
 		require.Zero(t, numsub(t, c, fmt.Sprint("c", i)))
 	}
@@ -1031,7 +1072,9 @@ func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testi
 	require.NoError(t, err)
 	require.Equal(t, "heard", next(t, kept).Payload, "somebody else has it still")
 	kept.Discard()
-	redistest.Eventually(t, 20*time.Second, "the idle connection is closed", func() bool { return connections(t, c) <= before })
+	redistest.Eventually(t, 20*time.Second, "the idle connection is closed", func() bool {
+		return connections(t, c) <= before
+	})
 	info, err := c.Do(within(t), c.B().Info().Section("stats").Build()).ToString()
 	require.NoError(t, err)
 	var opened int
@@ -1067,7 +1110,9 @@ func TestAChannelThatGoesAndIsWantedAgainDuringACallForAnotherIsConfirmedAnew(t 
 	first := subscribe(t, h, "c")
 	p.Delay(0, 300*time.Millisecond)
 	go h.Subscribe(within(t), "another")
-	redistest.Eventually(t, 10*time.Second, "the reply is on its way", func() bool { return numsub(t, direct, "another") == 1 })
+	redistest.Eventually(t, 10*time.Second, "the reply is on its way", func() bool {
+		return numsub(t, direct, "another") == 1
+	})
 	first.Discard()
 	again := subscribe(t, h, "c")
 	redistest.Eventually(t, 10*time.Second, "a message arrives", func() bool {
@@ -1077,7 +1122,8 @@ func TestAChannelThatGoesAndIsWantedAgainDuringACallForAnotherIsConfirmedAnew(t 
 	})
 }
 
-// A connection ends when nothing is wanted on it; what is wanted just then is subscribed on the next, and has lost nothing.
+// A connection ends when nothing is wanted on it; what is wanted just then is subscribed on the next, and has lost
+// nothing.
 func TestAConnectionThatIsDoneWithIsNoLoss(t *testing.T) {
 	t.Parallel()
 	var losses atomic.Int32
@@ -1140,7 +1186,9 @@ func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
 	t.Run("unless the user may have none", func(t *testing.T) {
 		s := redistest.Start(t)
 		admin := s.Client(t)
-		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("ACL", "SETUSER", "app", "on", ">pw", "+@all", "~*", "resetchannels", "&redisson_rwlock:*").Build()).Error())
+		require.NoError(t, admin.Do(within(t),
+			admin.B().Arbitrary("ACL", "SETUSER", "app", "on", ">pw", "+@all", "~*", "resetchannels",
+				"&redisson_rwlock:*").Build()).Error())
 		o := s.Option()
 		o.Username, o.Password = "app", "pw"
 		c, err := rueidis.NewClient(o)
@@ -1167,7 +1215,8 @@ func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
 			subscribe(t, h, channel)
 			redistest.Eventually(t, 10*time.Second, "both at one node", func() bool {
 				for _, node := range c.Nodes() {
-					n, err := node.Do(within(t), node.B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
+					n, err := node.Do(within(t),
+						node.B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
 					require.NoError(t, err)
 					if n[channel] == 1 && n[keyname.Mark(channel)] == 1 {
 						return true

@@ -25,8 +25,8 @@ type topic struct {
 	grace   *time.Timer // runs while nobody is subscribed
 }
 
-// channels returns what the server is asked for: the channel, after its mark if it has one. The server sees to both in one step, so
-// no script finds a listener of ours without its mark.
+// channels returns what the server is asked for: the channel, after its mark if it has one. The server sees to both in
+// one step, so no script finds a listener of ours without its mark.
 func (t *topic) channels() []string {
 	if mark := keyname.Mark(t.name); mark != "" && !t.bare {
 		return []string{mark, t.name}
@@ -34,8 +34,8 @@ func (t *topic) channels() []string {
 	return []string{t.name}
 }
 
-// answer is the server's next word on a subscription. A call that waits has a reference to it of its own: before the call
-// looks, the topic may be down again and wait for another answer.
+// answer is the server's next word on a subscription. A call that waits has a reference to it of its own: before the
+// call looks, the topic may be down again and wait for another answer.
 type answer struct {
 	given chan struct{} // closed then
 	err   error         // why it was refused; set before
@@ -143,9 +143,9 @@ func (t *topic) down() {
 	}
 }
 
-// refuse is called when the server refuses the topic: the calls that wait for its answer get err. A topic that was never
-// confirmed is dropped, and the next Subscribe asks the server anew. One that was confirmed before is asked for again, until
-// it is confirmed or not wanted any more. It reports whether to ask again. Called with mu held.
+// refuse is called when the server refuses the topic: the calls that wait for its answer get err. A topic that was
+// never confirmed is dropped, and the next Subscribe asks the server anew. One that was confirmed before is asked for
+// again, until it is confirmed or not wanted any more. It reports whether to ask again. Called with mu held.
 func (t *topic) refuse(err error) (again bool) {
 	t.settle(err)
 	if !t.everUp {
@@ -156,8 +156,8 @@ func (t *topic) refuse(err error) (again bool) {
 	return true
 }
 
-// gap tells every subscriber that messages may have been missed, which wakes all waiters of the channel. It comes both when a
-// subscription goes down and when it is up again. The first alone would not do:
+// gap tells every subscriber that messages may have been missed, which wakes all waiters of the channel. It comes both
+// when a subscription goes down and when it is up again. The first alone would not do:
 //
 //	waiter                           subscription           somebody else
 //	                                 down: a gap
@@ -180,8 +180,8 @@ type Message struct {
 	Gap bool
 }
 
-// Subscription receives the messages of one channel, by Next or by Ready. It is safe for concurrent use. Each message goes to
-// one caller of Next.
+// Subscription receives the messages of one channel, by Next or by Ready. It is safe for concurrent use. Each message
+// goes to one caller of Next.
 type Subscription struct {
 	topic *topic
 	ready chan struct{}
@@ -191,8 +191,8 @@ type Subscription struct {
 	closed bool
 }
 
-// push adds a message. It never blocks: it runs on the connection's reader, where waiting for a subscriber would hold up every
-// channel. Called with Hub.mu held.
+// push adds a message. It never blocks: it runs on the connection's reader, where waiting for a subscriber would hold
+// up every channel. Called with Hub.mu held.
 func (s *Subscription) push(m Message) {
 	s.mu.Lock()
 	h, dropped := s.topic.hub, 0
@@ -263,8 +263,8 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 	}
 }
 
-// Close ends the subscription; waiting calls of Next return ErrClosed. If this was the channel's last Subscription the channel
-// stays subscribed for Options.Grace. Later calls do nothing.
+// Close ends the subscription; waiting calls of Next return ErrClosed. If this was the channel's last Subscription the
+// channel stays subscribed for Options.Grace. Later calls do nothing.
 func (s *Subscription) Close() { s.close(s.topic.hub.grace) }
 
 func (s *Subscription) close(grace time.Duration) {

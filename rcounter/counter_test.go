@@ -87,7 +87,8 @@ func TestAddTable(t *testing.T) {
 		{"from end to end", dec(minInt), none, maxInt, nil, "-1"},
 		{"a limit beyond 64 bits", "-7", from(-5, -9, -5), maxInt, rcounter.ErrOutOfRange, "-7"},
 		{"the other limit beyond 64 bits", "7", from(5, 5, 9), minInt, rcounter.ErrOutOfRange, "7"},
-		{"an initial value that overflows", missing, rcounter.CounterOptions{Initial: maxInt}, 1, rcounter.ErrOverflow, missing},
+		{"an initial value that overflows", missing, rcounter.CounterOptions{Initial: maxInt}, 1, rcounter.ErrOverflow,
+			missing},
 
 		{"empty", "", full, 1, rcounter.ErrWrongType, ""},
 		{"space after", "10 ", full, 1, rcounter.ErrWrongType, "10 "},
@@ -200,7 +201,8 @@ func TestPlainCounterIsRedissonsAtomicLong(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	k := on(t, c, rcounter.Options{KeyPrefix: "p:", CallTimeout: patient.CallTimeout}).Counter("hits", rcounter.CounterOptions{})
+	k := on(t, c, rcounter.Options{KeyPrefix: "p:", CallTimeout: patient.CallTimeout}).Counter("hits",
+		rcounter.CounterOptions{})
 	before := redistest.CommandCalls(t, c)
 	v, err := k.Incr(ctx)
 	require.NoError(t, err)
@@ -224,7 +226,8 @@ func TestPlainCounterIsRedissonsAtomicLong(t *testing.T) {
 
 func TestAddAgreesWithBigIntegers(t *testing.T) {
 	t.Parallel()
-	points := []int64{0, 1, -1, 9, -10, p53, p53 + 1, -p53 - 1, 1e10, 1e11 - 1, -1e10, maxInt, maxInt - 1, minInt, minInt + 1}
+	points := []int64{0, 1, -1, 9, -10, p53, p53 + 1, -p53 - 1, 1e10, 1e11 - 1, -1e10, maxInt, maxInt - 1, minInt,
+		minInt + 1}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
@@ -254,7 +257,8 @@ func TestAddAgreesWithBigIntegers(t *testing.T) {
 			refused := d > 0 && sum.Cmp(big.NewInt(hi)) > 0 || d < 0 && sum.Cmp(big.NewInt(lo)) < 0
 			got, err := c.Counter("k", o).Add(ctx, d)
 			if refused {
-				require.True(t, errors.Is(err, rcounter.ErrOutOfRange) || errors.Is(err, rcounter.ErrOverflow), "%d + %d in [%d, %d]: %v", v, d, lo, hi, err)
+				require.True(t, errors.Is(err, rcounter.ErrOutOfRange) || errors.Is(err, rcounter.ErrOverflow),
+					"%d + %d in [%d, %d]: %v", v, d, lo, hi, err)
 				require.Equal(t, dec(v), text(t, raw, "GET", "k"))
 			} else {
 				require.NoError(t, err, "%d + %d in [%d, %d]", v, d, lo, hi)
@@ -396,7 +400,8 @@ func TestFirstNWinByIncr(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		const n, callers = 100, 256
 		o := rcounter.CounterOptions{Max: bound(n), TTL: time.Hour}
-		counters := []*rcounter.Counter{on(t, s.Client(t), patient).Counter("k", o), on(t, s.Client(t), patient).Counter("k", o)}
+		counters := []*rcounter.Counter{on(t, s.Client(t), patient).Counter("k", o),
+			on(t, s.Client(t), patient).Counter("k", o)}
 		var mu sync.Mutex
 		seen := map[int64]int{}
 		var wg sync.WaitGroup

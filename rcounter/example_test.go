@@ -20,7 +20,8 @@ func demo() (h *pubsub.Hub, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		log.Fatal(err)
 	}

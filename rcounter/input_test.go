@@ -42,7 +42,8 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	}
 	long := strings.Repeat("x", 64<<10+1)
 
-	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "a NUL byte": "a\x00b", "open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
+	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "a NUL byte": "a\x00b",
+		"open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
 		k := c.Counter(name, rcounter.CounterOptions{})
 		for verb, call := range counterVerbs(k) {
 			err := call()

@@ -19,31 +19,34 @@ type addition struct {
 	d int64
 }
 
-// shareSlots is over how many batchers counters are spread outside a Cluster. INCRs of two counters in one script take longer than both
-// in a row, so mostly those of one counter share a call.
+// shareSlots is over how many batchers counters are spread outside a Cluster. INCRs of two counters in one script take
+// longer than both in a row, so mostly those of one counter share a call.
 const shareSlots = 4096
 
 // newAdds makes the batcher of Adds.
 func (c *Client) newAdds() *batch.Batcher[addition, int64] {
 	l := &batch.Batcher[addition, int64]{
-		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "add", Key: "several counters", Run: c.addAll,
+		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "add",
+		Key: "several counters", Run: c.addAll,
 		Alone: func(ctx context.Context, a addition) (int64, error) { return a.k.addAlone(ctx, a.d) },
 	}
 	return l.Sharing()
 }
 
-// sum is several additions to one counter under the same options, all of which rise or all of which fall. They are added at once, and
-// each is told what a call of its own would have told it, in their order:
+// sum is several additions to one counter under the same options, all of which rise or all of which fall. They are
+// added at once, and each gets the answer that a call of its own would have got, in their order:
 //
 //	Add(1)  Add(1)  Add(5)
 //	   one Add(7) -> 107
 //	 101     102     107
 //
-// On the server they are one step. So they are as calls between which nobody else's came, which is one of the orders in which those
-// calls could have run. If none passes the bound with the sum, none does alone, since they all move the same way.
+// On the server they are one step. So they are as calls between which no other came, which is one of the orders in
+// which those calls could have run. If none passes the bound with the sum, none does alone, since they all move the
+// same way.
 //
-// If the sum would pass the bound, the server says where the counter stands. Those of the additions that would pass it alone are refused:
-// at that instant a call of their own would have been. The others are sent again, one by one in a call.
+// If the sum would pass the bound, the server says where the counter stands. Those of the additions that would pass it
+// alone are refused: at that instant a call of their own would have been. The others are sent again, one by one in a
+// call.
 type sum struct {
 	of       *Counter
 	total    int64
@@ -52,7 +55,8 @@ type sum struct {
 
 // joins reports whether d may be added in the same step as s.
 func (s *sum) joins(k *Counter, d int64) bool {
-	return s.of.same(k) && (s.total >= 0 && d >= 0 && s.total <= math.MaxInt64-d || s.total <= 0 && d <= 0 && s.total >= math.MinInt64-d)
+	return s.of.same(k) &&
+		(s.total >= 0 && d >= 0 && s.total <= math.MaxInt64-d || s.total <= 0 && d <= 0 && s.total >= math.MinInt64-d)
 }
 
 // same reports whether two Counters are of one key and the same options.

@@ -32,26 +32,39 @@ func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 		adds   []add
 		calls  int64 // to the server
 	}{
-		"one counter":                     {nil, []add{{"a", plain, 1}, {"a", plain, 1}, {"a", plain, 5}}, 1},
-		"one counter, down":               {nil, []add{{"a", plain, -1}, {"a", plain, -4}}, 1},
-		"nothing among others":            {nil, []add{{"a", plain, 0}, {"a", plain, 2}, {"a", plain, 0}}, 1},
-		"up and down":                     {nil, []add{{"a", plain, 1}, {"a", plain, -1}, {"a", plain, 1}}, 1},
-		"two counters":                    {nil, []add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"b", plain, 3}}, 1},
-		"below Max":                       {nil, []add{{"a", top, 3}, {"a", top, 3}, {"a", top, 4}}, 1},
-		"at Max":                          {map[string]string{"a": "10"}, []add{{"a", top, 1}, {"a", top, 2}, {"a", top, 1}}, 1},
-		"the last before Max":             {map[string]string{"a": "9"}, []add{{"a", top, 1}, {"a", top, 1}, {"a", top, 1}}, 2},
-		"large ones do not pass":          {map[string]string{"a": "5"}, []add{{"a", top, 6}, {"a", top, 3}, {"a", top, 2}, {"a", top, 1}}, 2},
-		"nothing beyond Max":              {map[string]string{"a": "30"}, []add{{"a", top, 0}, {"a", top, 1}, {"a", top, 2}}, 2},
-		"at Min":                          {map[string]string{"a": "-9"}, []add{{"a", top, -1}, {"a", top, -1}}, 2},
-		"other options of one key":        {map[string]string{"a": "9"}, []add{{"a", top, 1}, {"a", plain, 1}, {"a", top, 1}, {"a", top, -1}}, 1},
-		"64 bits":                         {map[string]string{"a": dec(maxInt - 3)}, []add{{"a", plain, 1}, {"a", plain, 1}, {"a", plain, 1}, {"a", plain, 1}}, 2},
-		"more than 64 bits together":      {nil, []add{{"a", plain, maxInt}, {"a", plain, maxInt}, {"a", plain, 1}}, 1},
-		"from end to end":                 {nil, []add{{"a", full, minInt}, {"a", full, maxInt}, {"a", full, maxInt}, {"a", full, maxInt}}, 2},
-		"beyond 2^53":                     {map[string]string{"a": dec(p53 - 1), "b": "1"}, []add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"a", plain, -3}}, 1},
-		"a key of another type":           {map[string]string{"a": aList}, []add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"c", top, 1}}, 1},
-		"a text":                          {map[string]string{"a": "x"}, []add{{"a", top, 1}, {"a", top, 1}, {"b", plain, 1}}, 1},
-		"only keys of another type":       {map[string]string{"a": aList}, []add{{"a", plain, 1}, {"a", plain, 1}}, 1},
-		"an initial value that is at end": {nil, []add{{"a", rcounter.CounterOptions{Initial: 10, Max: bound(10)}, 1}, {"a", rcounter.CounterOptions{Initial: 10, Max: bound(10)}, 1}}, 1},
+		"one counter":          {nil, []add{{"a", plain, 1}, {"a", plain, 1}, {"a", plain, 5}}, 1},
+		"one counter, down":    {nil, []add{{"a", plain, -1}, {"a", plain, -4}}, 1},
+		"nothing among others": {nil, []add{{"a", plain, 0}, {"a", plain, 2}, {"a", plain, 0}}, 1},
+		"up and down":          {nil, []add{{"a", plain, 1}, {"a", plain, -1}, {"a", plain, 1}}, 1},
+		"two counters": {nil,
+			[]add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"b", plain, 3}}, 1},
+		"below Max": {nil, []add{{"a", top, 3}, {"a", top, 3}, {"a", top, 4}}, 1},
+		"at Max": {map[string]string{"a": "10"},
+			[]add{{"a", top, 1}, {"a", top, 2}, {"a", top, 1}}, 1},
+		"the last before Max": {map[string]string{"a": "9"},
+			[]add{{"a", top, 1}, {"a", top, 1}, {"a", top, 1}}, 2},
+		"large ones do not pass": {map[string]string{"a": "5"},
+			[]add{{"a", top, 6}, {"a", top, 3}, {"a", top, 2}, {"a", top, 1}}, 2},
+		"nothing beyond Max": {map[string]string{"a": "30"},
+			[]add{{"a", top, 0}, {"a", top, 1}, {"a", top, 2}}, 2},
+		"at Min": {map[string]string{"a": "-9"}, []add{{"a", top, -1}, {"a", top, -1}}, 2},
+		"other options of one key": {map[string]string{"a": "9"},
+			[]add{{"a", top, 1}, {"a", plain, 1}, {"a", top, 1}, {"a", top, -1}}, 1},
+		"64 bits": {map[string]string{"a": dec(maxInt - 3)},
+			[]add{{"a", plain, 1}, {"a", plain, 1}, {"a", plain, 1}, {"a", plain, 1}}, 2},
+		"more than 64 bits together": {nil, []add{{"a", plain, maxInt}, {"a", plain, maxInt}, {"a", plain, 1}}, 1},
+		"from end to end": {nil,
+			[]add{{"a", full, minInt}, {"a", full, maxInt}, {"a", full, maxInt}, {"a", full, maxInt}}, 2},
+		"beyond 2^53": {map[string]string{"a": dec(p53 - 1), "b": "1"},
+			[]add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"a", plain, -3}}, 1},
+		"a key of another type": {map[string]string{"a": aList},
+			[]add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"c", top, 1}}, 1},
+		"a text": {map[string]string{"a": "x"},
+			[]add{{"a", top, 1}, {"a", top, 1}, {"b", plain, 1}}, 1},
+		"only keys of another type": {map[string]string{"a": aList}, []add{{"a", plain, 1}, {"a", plain, 1}}, 1},
+		"an initial value that is at end": {nil,
+			[]add{{"a", rcounter.CounterOptions{Initial: 10, Max: bound(10)}, 1},
+				{"a", rcounter.CounterOptions{Initial: 10, Max: bound(10)}, 1}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,7 +148,8 @@ func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
 	})
 }
 
-// Callers leave whenever they like. Those that were told a value have it alone, and those that were told "not run" did not count.
+// Callers leave whenever they like. Those that were told a value have it alone, and those that were told "not run" did
+// not count.
 func TestACallerThatLeavesASharedIncrIsToldThatNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -185,7 +199,8 @@ func TestALostReplyOfASharedIncrIsUnknownToAllAndCountsOnce(t *testing.T) {
 			require.NoError(t, a.Err)
 		}
 		lose.Store(true)
-		for _, a := range c.AddTogether(ctx, rcounter.Adding{K: k, D: 1}, rcounter.Adding{K: k, D: 2}, rcounter.Adding{K: b, D: 3}) {
+		for _, a := range c.AddTogether(ctx, rcounter.Adding{K: k, D: 1}, rcounter.Adding{K: k, D: 2},
+			rcounter.Adding{K: b, D: 3}) {
 			require.ErrorIs(t, a.Err, rcounter.ErrUnknownOutcome)
 		}
 		require.Equal(t, "4", got(t, s, "k"))
@@ -205,7 +220,8 @@ func TestCountersOfAClusterShareCallsInTheirSlots(t *testing.T) {
 			}
 		}
 	})
-	for name, want := range map[string]int64{"all": callers * each, "{tag}:1": callers / 4 * each, "5": callers / 8 * each} {
+	for name, want := range map[string]int64{"all": callers * each, "{tag}:1": callers / 4 * each,
+		"5": callers / 8 * each} {
 		v, err := c.Counter(name, rcounter.CounterOptions{}).Get(ctx)
 		require.NoError(t, err)
 		require.Equal(t, want, v, name)

@@ -18,8 +18,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// These tests are how a user's test provokes each error: take the line that you need. Errors that several packages share are the
-// same values; those of package rlock stand for all.
+// These tests are how a user's test provokes each error: take the line that you need. Errors that several packages
+// share are the same values; those of package rlock stand for all.
 
 // inBubble runs test with a server, and a client of it, in a bubble: what waits takes no time.
 func inBubble(t *testing.T, test func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client)) {
@@ -366,8 +366,11 @@ func TestErrNoPacket(t *testing.T) {
 
 func TestErrSending(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		spec := redpacket.Spec{Total: 1_000_000, Shares: 10_000, OpenFor: time.Hour}                                              // is stored in parts
-		second := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Name: "new-year", Skip: 2, Times: 1}) // it asks for the time first
+		// is stored in parts
+		spec := redpacket.Spec{Total: 1_000_000, Shares: 10_000, OpenFor: time.Hour}
+		// it asks for the time first
+		second := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Name: "new-year", Skip: 2,
+			Times: 1})
 		sent := make(chan error, 1)
 		go func() {
 			_, err := srv.Open().RedPackets().Packet("new-year").Send(t.Context(), spec)

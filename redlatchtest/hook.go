@@ -29,7 +29,8 @@ type peer struct {
 
 // before is called before every command. It runs the commands of clients itself, and returns true.
 //
-// miniredis also calls it for each command of a script, on behalf of a peer that nobody knows: these are run as they are.
+// miniredis also calls it for each command of a script, on behalf of a peer that nobody knows: these are run as they
+// are.
 func (s *Server) before(p *server.Peer, cmd string, args ...string) (done bool) {
 	c := s.peer(p, cmd, args)
 	if c == nil || c.running {
@@ -47,7 +48,8 @@ func (s *Server) before(p *server.Peer, cmd string, args ...string) (done bool) 
 	case cmd == "CLIENT" && s.track(c, args):
 		p.WriteOK()
 		return true
-	case cmd == "INFO" && len(args) == 1 && strings.EqualFold(args[0], "server"): // miniredis does not know it, a Quorum asks
+	case cmd == "INFO" && len(args) == 1 && strings.EqualFold(args[0], "server"):
+		// miniredis does not know it, a Quorum asks
 		p.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%p\r\nuptime_in_seconds:86400\r\n", s))
 		return true
 	case cmd == "WAIT" && len(args) == 2:
@@ -123,8 +125,8 @@ func keys(words []string) []string {
 	return words[3 : 3+n]
 }
 
-// track is what miniredis has not: CLIENT TRACKING ON OPTIN NOLOOP and CLIENT CACHING YES, by which a server tells a client that a
-// key of its holds was changed. It is false for the rest of CLIENT.
+// track is what miniredis has not: CLIENT TRACKING ON OPTIN NOLOOP and CLIENT CACHING YES, by which a server tells a
+// client that a key of its holds was changed. It is false for the rest of CLIENT.
 func (s *Server) track(c *peer, args []string) bool {
 	if len(args) == 0 {
 		return false

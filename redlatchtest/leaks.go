@@ -13,8 +13,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// ledger counts what clients hold, by what their observers are told, under the key of each. A client's Close alone would not name
-// what was forgotten, if the garbage collector found that out first.
+// ledger counts what clients hold, by what their observers are told, under the key of each. A client's Close alone
+// would not name what was forgotten, if the garbage collector found that out first.
 type ledger struct {
 	mu        sync.Mutex
 	held      map[string]int
@@ -45,8 +45,8 @@ func (l *ledger) forgotten(keys []string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return l.held[key] > l.releasing[key] })
 }
 
-// left are the keys of what is still held. What was lost needs no release, and may have one: it counts twice then, so of two holds
-// of a name, one lost and released and one left, nothing is said.
+// left are the keys of what is still held. What was lost needs no release, and may have one: it counts twice then, so
+// of two holds of a name, one lost and released and one left, nothing is said.
 func (l *ledger) left() (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

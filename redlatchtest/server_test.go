@@ -47,8 +47,8 @@ func reported(t *testing.T, do func(srv *redlatchtest.Server)) string {
 	return r.failed.String()
 }
 
-// kept is what tests hold and do not release. In a bubble nothing may be forgotten: the garbage collector, which is outside, would
-// tell the library, and so wake what is inside.
+// kept is what tests hold and do not release. In a bubble nothing may be forgotten: the garbage collector, which is
+// outside, would tell the library, and so wake what is inside.
 var kept struct {
 	sync.Mutex
 	all []any
@@ -68,18 +68,25 @@ func TestWhatATestLeavesIsReported(t *testing.T) {
 		says string
 	}{
 		"nothing": {func(srv *redlatchtest.Server) { srv.Open() }, ""},
-		"a hold":  {func(srv *redlatchtest.Server) { keep(srv.Open().Locks().Reentrant("order:1").Lock(ctx)) }, `: acquired and never released: ["order:1"]`},
+		"a hold": {func(srv *redlatchtest.Server) {
+			keep(srv.Open().Locks().Reentrant("order:1").Lock(ctx))
+		}, `: acquired and never released: ["order:1"]`},
 		"a hold under a prefix": {func(srv *redlatchtest.Server) {
 			keep(srv.Open(redlatch.Options{KeyPrefix: "app:"}).Locks().Reentrant("order:1").Lock(ctx))
 		}, "app:order:1"},
-		"a permit": {func(srv *redlatchtest.Server) { keep(srv.Open().Semaphores().Semaphore("exports", 3).Acquire(ctx, 2)) }, "exports"},
+		"a permit": {func(srv *redlatchtest.Server) {
+			keep(srv.Open().Semaphores().Semaphore("exports", 3).Acquire(ctx, 2))
+		}, "exports"},
 		"a client": {func(srv *redlatchtest.Server) {
 			c, err := rueidis.NewClient(srv.Option())
 			if err == nil {
 				time.AfterFunc(time.Minute, c.Close) // the bubble has to end
 			}
 		}, "connections of clients that were not closed"},
-		"what others hold": {func(srv *redlatchtest.Server) { srv.HoldElsewhere("order:1"); srv.TakeElsewhere("exports", 1, 3) }, ""},
+		"what others hold": {func(srv *redlatchtest.Server) {
+			srv.HoldElsewhere("order:1")
+			srv.TakeElsewhere("exports", 1, 3)
+		}, ""},
 		"a hold that was lost": {func(srv *redlatchtest.Server) {
 			keep(srv.Open().Locks().Reentrant("order:1").Lock(ctx))
 			srv.Lose("order:1")
@@ -186,17 +193,31 @@ func readers(red *redlatch.Client, end int) {
 
 func TestAMistakeOfATestEndsItAndSaysWhatWasWrong(t *testing.T) {
 	for says, do := range map[string]func(srv *redlatchtest.Server){
-		`HoldElsewhere "a": rlock: "a" not acquired`: func(srv *redlatchtest.Server) { srv.HoldElsewhere("a"); srv.HoldElsewhere("a") },
-		"kind is [9]":                        func(srv *redlatchtest.Server) { srv.HoldElsewhere("a", 9) },
-		`nobody holds "a"`:                   func(srv *redlatchtest.Server) { srv.Lose("a") },
-		`nobody holds "visits"`:              func(srv *redlatchtest.Server) { srv.Redis().Set("visits", "7"); srv.Expire("visits") },
-		"there is no such stock":             func(srv *redlatchtest.Server) { srv.SellOut("sale") },
-		"Fault.Kind is Kind(0)":              func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{}) },
-		"Fault.Delay is 0s with Kind Slow":   func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow}) },
-		"Fault.Skip is -1":                   func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{Kind: redlatchtest.Silent, Skip: -1}) },
-		"Advance by -1s":                     func(srv *redlatchtest.Server) { srv.Advance(-time.Second) },
-		"Open takes one Options, not 2":      func(srv *redlatchtest.Server) { srv.Open(redlatch.Options{}, redlatch.Options{}) },
-		"open: redlatch: rlock: invalid opt": func(srv *redlatchtest.Server) { srv.Open(redlatch.Options{Locks: rlock.Options{MaxHold: 1}}) },
+		`HoldElsewhere "a": rlock: "a" not acquired`: func(srv *redlatchtest.Server) {
+			srv.HoldElsewhere("a")
+			srv.HoldElsewhere("a")
+		},
+		"kind is [9]":      func(srv *redlatchtest.Server) { srv.HoldElsewhere("a", 9) },
+		`nobody holds "a"`: func(srv *redlatchtest.Server) { srv.Lose("a") },
+		`nobody holds "visits"`: func(srv *redlatchtest.Server) {
+			srv.Redis().Set("visits", "7")
+			srv.Expire("visits")
+		},
+		"there is no such stock": func(srv *redlatchtest.Server) { srv.SellOut("sale") },
+		"Fault.Kind is Kind(0)":  func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{}) },
+		"Fault.Delay is 0s with Kind Slow": func(srv *redlatchtest.Server) {
+			srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow})
+		},
+		"Fault.Skip is -1": func(srv *redlatchtest.Server) {
+			srv.Break(redlatchtest.Fault{Kind: redlatchtest.Silent, Skip: -1})
+		},
+		"Advance by -1s": func(srv *redlatchtest.Server) { srv.Advance(-time.Second) },
+		"Open takes one Options, not 2": func(srv *redlatchtest.Server) {
+			srv.Open(redlatch.Options{}, redlatch.Options{})
+		},
+		"open: redlatch: rlock: invalid opt": func(srv *redlatchtest.Server) {
+			srv.Open(redlatch.Options{Locks: rlock.Options{MaxHold: 1}})
+		},
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
@@ -327,7 +348,8 @@ func TestAFaultStrikesWhatItNamesAndNothingElse(t *testing.T) {
 		for i, c := range []struct {
 			name string
 			want error
-		}{{"a", nil}, {"app:a", nil}, {"app:a", rlock.ErrDenied}, {"app:aa", nil}, {"app:a", rlock.ErrDenied}, {"app:a", nil}} {
+		}{{"a", nil}, {"app:a", nil}, {"app:a", rlock.ErrDenied}, {"app:aa", nil}, {"app:a", rlock.ErrDenied},
+			{"app:a", nil}} {
 			_, err := red.Locks().Reentrant(c.name).IsLocked(t.Context())
 			if !errors.Is(err, c.want) {
 				t.Errorf("call %d, of %q: got %v, want %v", i, c.name, err, c.want)
@@ -361,7 +383,9 @@ func TestACallThatIsKeptBackRunsWhenTheFaultIsHealed(t *testing.T) {
 
 func TestSlowCallsTakeTheirTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Match: func(words []string) bool { return words[0] == "EVALSHA" || words[0] == "EVAL" }})
+		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Match: func(words []string) bool {
+			return words[0] == "EVALSHA" || words[0] == "EVAL"
+		}})
 		began := time.Now()
 		_, err := red.Locks().Reentrant("order:1").IsLocked(t.Context())
 		is(t, err, nil)

@@ -59,8 +59,8 @@ type acquireReply struct {
 	foreign bool          // the holder is not one of ours
 	token   int64         // fencing token of a new hold; 0: none
 	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
-	clear   bool          // of a reader that was granted: no writer waits; of a writer: nobody does
-	alone   bool          // granted, and nobody queued
+	clear   bool          // of a reader that was granted: no writer waits; of a writer: no one waits
+	alone   bool          // granted, and the queue was empty
 	// listeners are how many connections hear of the holder's release; 0: not said.
 	listeners int
 }
@@ -101,7 +101,8 @@ func acquireCall(l *single, r acquireRequest) script.Call {
 	return script.Call{Script: acquireScript, Keys: l.keys, Args: l.asking(r)}
 }
 
-// asking are the arguments of a script that acquires and queues: those with which all begin, its own, and what publishing adds.
+// asking are the arguments of a script that acquires and queues: those with which all begin, its own, and what
+// publishing adds.
 func (l *single) asking(r acquireRequest, own ...string) []string {
 	more := len(own)
 	if r.entry != "" || l.c.clustered {
@@ -110,8 +111,9 @@ func (l *single) asking(r acquireRequest, own ...string) []string {
 	return l.publishing(append(r.asked(more), own...), r.entry)
 }
 
-// publishing are the arguments of a script, and behind them where it publishes and with which entry an owner queues. Most calls publish no
-// grant, and have no entry: outside a Cluster the script knows the rest by itself, and what is not sent costs nothing.
+// publishing are the arguments of a script, and behind them where it publishes and with which entry an owner queues.
+// Most calls publish no grant, and have no entry: outside a Cluster the script knows the rest by itself, and what is
+// not sent costs nothing.
 func (l *single) publishing(args []string, entry string) []string {
 	if entry == "" && !l.c.clustered {
 		return args
@@ -130,10 +132,10 @@ func (l *single) fencedKeys() []string {
 	return slices.Concat(l.keys, []string{keyname.Prefix("redisson_lock_token", l.key)})
 }
 
-// voteCall asks a member of a Quorum for its vote. Nobody queues for one.
+// voteCall asks a member of a Quorum for its vote. It has no queue.
 //
-// The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may be that of
-// another process, with the longer lease (TestAVoteThatWasForgottenIsNotGivenTwice).
+// The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may
+// be that of another process, with the longer lease (TestAVoteThatWasForgottenIsNotGivenTwice).
 func voteCall(l *single, r acquireRequest) script.Call {
 	args := append(r.asked(4), l.c.publish, l.grants, script.Millis(max(r.lease, l.c.opts.WatchdogTimeout)), l.channel)
 	return script.Call{Script: voteScript, Keys: l.keys, Args: args}

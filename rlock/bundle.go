@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: the watchdog refers to the
-// handles, and they to the bundle, so a forgotten composite would be renewed for ever
+// bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: the watchdog refers
+// to the handles, and they to the bundle, so a forgotten composite would be renewed for ever
 // (TestAForgottenMultiIsNotRenewedAndEndsWithItsLease, TestAForgottenQuorumIsNotRenewedNorMended).
 type bundle struct {
 	life session.Life
@@ -64,8 +64,8 @@ func (b *bundle) require(need int) bool {
 	return why == nil
 }
 
-// ended is called when a part is over. ErrMaxHold and ErrClosed of any part end the whole: to acquire a vote again would pass
-// the limit.
+// ended is called when a part is over. ErrMaxHold and ErrClosed of any part end the whole: to acquire a vote again
+// would pass the limit.
 func (b *bundle) ended(h *session.Handle) {
 	why, until := h.Err(), time.Now()
 	if d := h.Holding.Until(); d.Before(until) {
@@ -225,8 +225,8 @@ func (p *parts) until() time.Time { return p.b.until(p.all(), p.of.need) }
 // then, so that nothing is held when the call returns.
 const outOfTime = 50 * time.Millisecond
 
-// giveBack releases what a failed acquisition has got, all at the same time. It waits for that for as long as one call may
-// take, and no longer than until (zero: no such bound) and ctx allow; what is not confirmed then is released in the
+// giveBack releases what a failed acquisition has got, all at the same time. It waits for that for as long as one call
+// may take, and no longer than until (zero: no such bound) and ctx allow; what is not confirmed then is released in the
 // background. Close waits for that.
 func (p *parts) giveBack(ctx context.Context, until time.Time) {
 	p.b.stopReacquiring()
@@ -279,10 +279,12 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 			if x == nil {
 				continue
 			}
-			// A restarted server votes after this time. With an extension of an hour it would vote for another holder after 30 s,
-			// while the holder of before, which cannot reach it, still trusts the vote that the server forgot.
+			// A restarted server votes after this time. With an extension of an hour it would vote for another holder after 30
+			// s, while the holder of before, which cannot reach it, still trusts the vote that the server forgot.
 			if most := max(x.h.Holding.Longest(), ownerOf(x.h).lock.c.opts.WatchdogTimeout); d > most {
-				return fmt.Errorf("rlock: %w", errs.InvalidOption("extension of a Quorum", d, fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, most)))
+				return fmt.Errorf("rlock: %w",
+					errs.InvalidOption("extension of a Quorum", d,
+						fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, most)))
 			}
 		}
 	}
@@ -298,9 +300,10 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 	return p.of.combined(p.of.name, failures)
 }
 
-// each does something with all holds at the same time. It returns as soon as as many as must be held have succeeded, when
-// all have ended, or when ctx ends; the others go on. ok: the first of these.
-func (p *parts) each(ctx context.Context, holds []*Hold, do func(context.Context, *Hold) error) (errs []error, ok bool) {
+// each does something with all holds at the same time. It returns as soon as as many as must be held have succeeded,
+// when all have ended, or when ctx ends; the others go on. ok: the first of these.
+func (p *parts) each(ctx context.Context, holds []*Hold,
+	do func(context.Context, *Hold) error) (errs []error, ok bool) {
 	done := make(chan error, len(holds))
 	n := 0
 	for _, x := range holds {
@@ -360,7 +363,7 @@ func (p *parts) begin(ctx context.Context, d time.Duration) error {
 func (p *parts) unlock(ctx context.Context) error {
 	return p.handles().Release(ctx, p.of.name, &p.b.life, &p.once, func(ctx context.Context) error {
 		p.b.stopReacquiring()
-		p.b.life.End(ErrReleased) // before anything is sent: nobody may work under the hold while it is being given away
+		p.b.life.End(ErrReleased) // before anything is sent: no work may go on under a hold that is being released
 		return p.release(ctx, p.b.life.Err())
 	})
 }
@@ -393,7 +396,8 @@ func (p *parts) release(ctx context.Context, why error) error {
 	return q.combined(p.of.name, errs)
 }
 
-// combined is the error of a composite, from those of its members. Of a Quorum it says no more than is true of the whole.
+// combined is the error of a composite, from those of its members. Of a Quorum it says no more than is true of the
+// whole.
 func (q *composite) combined(name string, errs []error) error {
 	if !q.quorum {
 		return errors.Join(errs...)

@@ -26,11 +26,13 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				hub, err = pubsub.New(srv.Client(t), pubsub.Options{})
 			}
 			require.NoError(t, err)
-			c, err := rlock.New(hub, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Hour}) // nothing is renewed meanwhile
+			// nothing is renewed meanwhile
+			c, err := rlock.New(hub, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Hour})
 			require.NoError(t, err)
 			multi, err := rlock.Multi(c.Reentrant("f"), c.Reentrant("g"))
 			require.NoError(t, err)
-			locks := []*rlock.Lock{c.Reentrant("a"), c.Fair("b"), c.Plain("c"), c.ReadWrite("d").Write(), c.Spin("e", 0, 0), multi}
+			locks := []*rlock.Lock{c.Reentrant("a"), c.Fair("b"), c.Plain("c"), c.ReadWrite("d").Write(), c.Spin("e", 0, 0),
+				multi}
 			var holds []*rlock.Hold
 			waiting := make(chan error, len(locks))
 			for _, l := range locks {
@@ -43,8 +45,10 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				}()
 			}
 			// A hold is looked at once when it is 50 ms old, which tracks its key. Those calls are not what is counted below.
-			tracked(t, direct, 8)                                                                           // one for each, and what is read beside the ReadWrite one
-			redistest.Eventually(t, 20*time.Second, "somebody waits", func() bool { return c.Lines() > 0 }) // those who are not there yet are refused
+			// one for each, and what is read beside the ReadWrite one
+			tracked(t, direct, 8)
+			// those who are not there yet are refused
+			redistest.Eventually(t, 20*time.Second, "somebody waits", func() bool { return c.Lines() > 0 })
 			require.NoError(t, hub.Close(context.Background()))
 			for range locks {
 				require.ErrorIs(t, <-waiting, rlock.ErrClosed)

@@ -32,11 +32,14 @@ func TestWithoutTheRightToSubscribeWaitersPollAndOneLineIsLogged(t *testing.T) {
 	admin(t, root, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-subscribe")
 	holder := newRig(t, s, rlock.Options{})
 	log := &redistest.Logbook{}
-	waiter := newRigWith(t, s, rlock.Options{PollCap: 50 * time.Millisecond, Logger: log.Logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
+	waiter := newRigWith(t, s, rlock.Options{PollCap: 50 * time.Millisecond, Logger: log.Logger()},
+		func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
 	for range 5 {
 		h := lock(t, holder.locks.Reentrant("l"), within(t))
 		got := pass(t, waiter.locks.Reentrant("l"))
-		redistest.Eventually(t, 10*time.Second, "refused", func() bool { return log.Count("subscribe refused") == 1 && waiter.locks.Waiting("l") == 1 })
+		redistest.Eventually(t, 10*time.Second, "refused", func() bool {
+			return log.Count("subscribe refused") == 1 && waiter.locks.Waiting("l") == 1
+		})
 		require.NoError(t, h.Unlock(within(t)))
 		require.NoError(t, <-got)
 	}
@@ -64,7 +67,9 @@ func TestScriptsForgottenInALoopAreSentAgain(t *testing.T) {
 		for g := range 4 {
 			wg.Go(func() {
 				for i := range 50 {
-					if err := r.locks.Reentrant(fmt.Sprint("l", (g+i)%3)).Do(within(t), func(context.Context) error { return nil }); err != nil {
+					if err := r.locks.Reentrant(fmt.Sprint("l", (g+i)%3)).Do(within(t), func(context.Context) error {
+						return nil
+					}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -151,8 +156,8 @@ func TestNothingRunsAfterClose(t *testing.T) {
 func init() { roles["busy holder"] = beBusyHolder }
 
 // beBusyHolder holds 50 locks on one processor that other goroutines never leave alone. Each of them keeps it for 10 ms
-// at a time, and for several times that where other processes want it too: a renewal takes some turns of all of them, and
-// the lease must leave room for it.
+// at a time, and for several times that where other processes want it too: a renewal takes some turns of all of them,
+// and the lease must leave room for it.
 func beBusyHolder() error {
 	runtime.GOMAXPROCS(1)
 	_, locks, err := connectRole(rlock.Options{WatchdogTimeout: 6 * time.Second, CallTimeout: 3 * time.Second})

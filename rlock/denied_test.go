@@ -36,9 +36,15 @@ func TestAMissingRightIsDeniedByEveryVerbAndNamed(t *testing.T) {
 		without, with, says string
 		call                func() error
 	}{
-		{"-evalsha", "+evalsha", "lacks +evalsha", func() error { _, err := r.locks.Reentrant("other").Lock(within(t)); return err }},
+		{"-evalsha", "+evalsha", "lacks +evalsha", func() error {
+			_, err := r.locks.Reentrant("other").Lock(within(t))
+			return err
+		}},
 		{"-hset", "+hset", "lacks +hset", func() error { _, err := r.locks.Reentrant("other").Lock(within(t)); return err }},
-		{"-pexpire", "+pexpire", "lacks +pexpire", func() error { _, err := l.WithLease(time.Hour).Lock(h.Context(within(t))); return err }},
+		{"-pexpire", "+pexpire", "lacks +pexpire", func() error {
+			_, err := l.WithLease(time.Hour).Lock(h.Context(within(t)))
+			return err
+		}},
 		{"-pexpire", "+pexpire", "lacks +pexpire", func() error { return h.Extend(within(t), time.Hour) }},
 		{"-hgetall", "+hgetall", "lacks ", func() error { _, err := l.Inspect(within(t)); return err }},
 		{"-hlen", "+hlen", "lacks ", func() error { _, err := l.IsLocked(within(t)); return err }},
@@ -76,7 +82,10 @@ func TestAHoldWhoseRenewalsAreDeniedIsLostAtItsDeadlineUnlessTheRightIsBack(t *t
 	redistest.InFull(t, "TestARefusedRenewalIsTriedUntilTheDeadline")
 	t.Parallel()
 	renewals := make(chan error, 1000)
-	r, rights := denied(t, rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) { renewals <- e.Err })})
+	r, rights := denied(t,
+		rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
+			renewals <- e.Err
+		})})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	next := func(good bool) error {
 		for {
@@ -90,7 +99,8 @@ func TestAHoldWhoseRenewalsAreDeniedIsLostAtItsDeadlineUnlessTheRightIsBack(t *t
 			}
 		}
 	}
-	for _, right := range []string{"pexpire", "hmget"} { // the script calls the second so that one bad key does not hide the others
+	// the script calls the second so that one bad key does not hide the others
+	for _, right := range []string{"pexpire", "hmget"} {
 		rights("-" + right)
 		require.ErrorIs(t, next(false), rlock.ErrDenied, right)
 		if right == "hmget" {

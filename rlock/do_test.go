@@ -42,7 +42,9 @@ func TestDoOnceRunsOnceInAPeriodOverAllProcesses(t *testing.T) {
 			}
 			time.Sleep(30 * time.Minute)
 			synctest.Wait()
-			ran, err := rigs[0].locks.Reentrant("job").DoOnce(context.Background(), period, func(context.Context) error { return nil })
+			ran, err := rigs[0].locks.Reentrant("job").DoOnce(context.Background(), period, func(context.Context) error {
+				return nil
+			})
 			require.NoError(t, err)
 			require.False(t, ran, "half an hour later")
 			time.Sleep(30 * time.Minute)
@@ -69,8 +71,11 @@ func TestThePeriodCountsWhateverTheWorkReturns(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ran)
 		time.Sleep(time.Second)
-		require.PanicsWithValue(t, "oops", func() { l.DoOnce(ctx, time.Minute, func(context.Context) error { panic("oops") }) })
-		require.ErrorIs(t, l.WithWait(30*time.Second).Do(ctx, never), rlock.ErrNotAcquired, "also after a panic the period counts")
+		require.PanicsWithValue(t, "oops", func() {
+			l.DoOnce(ctx, time.Minute, func(context.Context) error { panic("oops") })
+		})
+		require.ErrorIs(t, l.WithWait(30*time.Second).Do(ctx, never), rlock.ErrNotAcquired,
+			"also after a panic the period counts")
 		time.Sleep(30 * time.Second)
 		ran, err = l.DoOnce(ctx, time.Minute, func(ctx context.Context) error {
 			s.Embedded.Del("job")
@@ -120,8 +125,8 @@ func beRunning() error {
 	return nil
 }
 
-// A process that is killed while its job runs has begun it: it does not run again in its period, though the process sends no heartbeats
-// and its lease ends.
+// A process that is killed while its job runs has begun it: it does not run again in its period, though the process
+// sends no heartbeats and its lease ends.
 func TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -154,7 +159,8 @@ func TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod(t *testing.T) {
 	require.Zero(t, taken.Load())
 }
 
-// In each round two processes call; the ctx of one ends in any moment of its call. If the other says that the job was run, it was.
+// In each round two processes call; the ctx of one ends in any moment of its call. If the other says that the job was
+// run, it was.
 func TestACallThatGivesUpMakesNobodySayThatTheJobWasRun(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -190,7 +196,8 @@ func TestDoOnceEndsInTwoCallTimeoutsIfTheServerFallsSilentOnceItHasGranted(t *te
 	p := redistest.NewProxy(t, s)
 	r := newRig(t, p.Server(), rlock.Options{CallTimeout: callTimeout})
 	job := r.locks.Reentrant("job")
-	_, err := r.locks.Reentrant("other").DoOnce(within(t), time.Hour, func(context.Context) error { return nil }) // the server knows the scripts
+	// the server knows the scripts
+	_, err := r.locks.Reentrant("other").DoOnce(within(t), time.Hour, func(context.Context) error { return nil })
 	require.NoError(t, err)
 	calls := 0
 	silent := p.Trap(&redistest.Trap{Fate: redistest.LoseRequestSilently, Every: true, Match: func(words []string) bool {
@@ -202,7 +209,10 @@ func TestDoOnceEndsInTwoCallTimeoutsIfTheServerFallsSilentOnceItHasGranted(t *te
 	var took time.Duration
 	slow := redistest.Stall(func() {
 		began := time.Now()
-		_, err = job.DoOnce(context.Background(), time.Hour, func(context.Context) error { t.Error("the period was not confirmed"); return nil })
+		_, err = job.DoOnce(context.Background(), time.Hour, func(context.Context) error {
+			t.Error("the period was not confirmed")
+			return nil
+		})
 		took = time.Since(began)
 	})
 	silent.Wait(t)

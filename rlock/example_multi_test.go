@@ -75,11 +75,13 @@ func fleet() (servers []*miniredis.Miniredis, clients []*rlock.Client, end func(
 			log.Fatal(err)
 		}
 		redistest.Describe(server, time.Hour) // up for long enough to vote
-		hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+		hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}
-		locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: time.Minute, CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		locks, err := rlock.New(hub,
+			rlock.Options{WatchdogTimeout: time.Minute, CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -105,7 +107,8 @@ func ExampleQuorum() {
 	defer end()
 	ctx := context.Background()
 
-	leader, err := rlock.Quorum(clients[0].Reentrant("leader"), clients[1].Reentrant("leader"), clients[2].Reentrant("leader"))
+	leader, err := rlock.Quorum(clients[0].Reentrant("leader"), clients[1].Reentrant("leader"),
+		clients[2].Reentrant("leader"))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -69,7 +69,8 @@ func demo() (locks *rlock.Client, end func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locks, err = rlock.New(hub, rlock.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	locks, err = rlock.New(hub,
+		rlock.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -156,8 +157,8 @@ func ExampleHold_Context() {
 	// true
 }
 
-// A job that several machines have in their schedules runs once in each period. It comes every hour; 50 minutes leave room for
-// clocks that differ, and for a run that begins late.
+// A job that several machines have in their schedules runs once in each period. It comes every hour; 50 minutes leave
+// room for clocks that differ, and for a run that begins late.
 func ExampleLock_DoOnce() {
 	locks, end := demo()
 	defer end()
@@ -333,14 +334,15 @@ func ExampleClient_Plain() {
 	// ours: true
 }
 
-// httpStatus is what a handler answers when its work under a lock failed with err. The order counts: a caller that left while
-// it waited is ErrNotAcquired as well.
+// httpStatus is what a handler answers when its work under a lock failed with err. The order counts: a caller that left
+// while it waited is ErrNotAcquired as well.
 func httpStatus(err error) int {
 	switch {
 	case err == nil:
 		return http.StatusOK
 	case errors.Is(err, rlock.ErrLost), errors.Is(err, rlock.ErrMaxHold):
-		return http.StatusConflict // the work was under way, and somebody else may do it now; it may have returned Canceled, too
+		// the work was under way, and somebody else may do it now; it may have returned Canceled, too
+		return http.StatusConflict
 	case errors.Is(err, context.Canceled):
 		return 499 // the client has gone: nobody reads it, and it is nobody's conflict
 	case errors.Is(err, rlock.ErrNotAcquired):
@@ -365,7 +367,9 @@ func ExampleNotAcquiredError() {
 	}
 	defer locks.Close(context.Background())
 	handle := func(ctx context.Context) int {
-		return httpStatus(locks.Reentrant("order:17").WithWait(50*time.Millisecond).Do(ctx, func(context.Context) error { return nil }))
+		return httpStatus(locks.Reentrant("order:17").WithWait(50*time.Millisecond).Do(ctx, func(context.Context) error {
+			return nil
+		}))
 	}
 	fmt.Println("free:", handle(context.Background()))
 

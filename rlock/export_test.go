@@ -34,8 +34,8 @@ func (c *Client) Owed() int {
 	return len(c.session.Retrier.Settle(ctx))
 }
 
-// Late is what the reply to an earlier try of the hold does, if it comes only now and says that it was granted. It does not keep
-// the hold in use.
+// Late is what the reply to an earlier try of the hold does, if it comes only now and says that it was granted. It does
+// not keep the hold in use.
 func (x *Hold) Late() func() { return ownerOf(x.h).Late }
 
 // PlantMinority is a Quorum that makes do with one member fewer than it must.

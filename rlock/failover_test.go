@@ -54,11 +54,13 @@ func aMinute(t testing.TB) context.Context {
 // replicated waits until key is on the replica.
 func replicated(t testing.TB, p redistest.Pair, key string) {
 	t.Helper()
-	redistest.Eventually(t, 20*time.Second, "the replica has "+key, func() bool { return p.Replica.Ask(t, "EXISTS", key) == "1" })
+	redistest.Eventually(t, 20*time.Second, "the replica has "+key, func() bool {
+		return p.Replica.Ask(t, "EXISTS", key) == "1"
+	})
 }
 
-// What a replica had received goes on after it was promoted: the hold is renewed there, who waited is served there, and a
-// lock that was free can be acquired.
+// What a replica had received goes on after it was promoted: the hold is renewed there, who waited is served there, and
+// a lock that was free can be acquired.
 func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
 	redistest.InFull(t, "TestAnOutageShorterThanTheLeaseIsSurvived")
 	t.Parallel()
@@ -84,7 +86,9 @@ func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
 					p.Primary.Resume(t)
 				}
 				before := h.Until()
-				redistest.Eventually(t, 40*time.Second, "renewed by the heir", func() bool { return h.Until().After(before) || h.Err() != nil })
+				redistest.Eventually(t, 40*time.Second, "renewed by the heir", func() bool {
+					return h.Until().After(before) || h.Err() != nil
+				})
 				require.NoError(t, h.Err())
 				select {
 				case err := <-waiter:
@@ -99,12 +103,15 @@ func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
 	}
 }
 
-// What no replica had received is forgotten. Its holder is told when it meets the heir, not when the next renewal is due.
+// What no replica had received is forgotten. Its holder is told when it meets the heir, not when the next renewal is
+// due.
 func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 	redistest.InFull(t, "TestLossIsNoticedAtOnceWhereKeysAreTracked")
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {
 		c := dialled(t, s, rlock.Options{WatchdogTimeout: time.Hour})
-		sure := dialled(t, s, rlock.Options{WatchdogTimeout: time.Hour, CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond})
+		sure := dialled(t, s,
+			rlock.Options{WatchdogTimeout: time.Hour, CallTimeout: 10 * time.Second, MinReplicas: 1,
+				ReplicaTimeout: 100 * time.Millisecond})
 		p := s.Of("l")
 		kept := lock(t, c.Reentrant("{l}:kept"), aMinute(t))
 		replicated(t, p, "{l}:kept")
@@ -132,8 +139,8 @@ func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 	})
 }
 
-// Two holders never work at once, however often primary and replica change places: in a Cluster, which has the replica catch
-// up before, and behind sentinels, which do not, with MinReplicas.
+// Two holders never work at once, however often primary and replica change places: in a Cluster, which has the replica
+// catch up before, and behind sentinels, which do not, with MinReplicas.
 func TestHoldersExcludeEachOtherWhilePrimaryAndReplicaChangePlaces(t *testing.T) {
 	redistest.InFull(t, "TestAHundredGoroutinesInFourProcessesExclude")
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {

@@ -19,7 +19,8 @@ import (
 
 func (r *rig) queue(t testing.TB, name string) []string {
 	t.Helper()
-	list, err := r.redis.Do(within(t), r.redis.B().Lrange().Key("redisson_lock_queue:{"+name+"}").Start(0).Stop(-1).Build()).AsStrSlice()
+	list, err := r.redis.Do(within(t),
+		r.redis.B().Lrange().Key("redisson_lock_queue:{"+name+"}").Start(0).Stop(-1).Build()).AsStrSlice()
 	require.NoError(t, err)
 	return list
 }
@@ -103,7 +104,8 @@ func TestDeadFairWaitersCostTheirPatienceTogether(t *testing.T) {
 		r := newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
 		h := lock(t, r.locks.Fair("l"), within(t))
 		p := redistest.NewProxy(t, s)
-		dying := newRig(t, p.Server(), rlock.Options{PollCap: pollCap, CallTimeout: pollCap}) // a hand-over writes four of each
+		// a hand-over writes four of each
+		dying := newRig(t, p.Server(), rlock.Options{PollCap: pollCap, CallTimeout: pollCap})
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		for range 50 {
@@ -131,7 +133,9 @@ func TestAFairWaiterIsWokenByExpiryAndByAPollAlone(t *testing.T) {
 	r := newRig(t, p.Server(), rlock.Options{PollCap: 500 * time.Millisecond})
 	h, err := holder.locks.Fair("l").TryLock(within(t), 0, 300*time.Millisecond)
 	require.NoError(t, err)
-	require.NoError(t, r.locks.Fair("l").Do(within(t), func(context.Context) error { return nil }), "after expiry, which nobody tells")
+	require.NoError(t, r.locks.Fair("l").Do(within(t), func(context.Context) error {
+		return nil
+	}), "after expiry, which nobody tells")
 	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
 
 	p.SwallowPushes()
@@ -194,7 +198,9 @@ func TestFairCancellationsLeaveNothing(t *testing.T) {
 	wg.Wait()
 	require.Positive(t, won.Load())
 	require.Positive(t, gaveUp.Load())
-	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.locks.Owed() == 0 && len(keys(t, r.redis)) == 0 })
+	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool {
+		return r.locks.Owed() == 0 && len(keys(t, r.redis)) == 0
+	})
 }
 
 // javaFair speaks Redisson's fair scripts, as its layout is described: its own clock, sums of patience as scores.
@@ -248,11 +254,13 @@ if head then redis.call('PUBLISH', KEYS[4] .. ':' .. head, '0') end
 return 1`
 
 func (j *javaFair) keys(name string) []string {
-	return []string{name, "redisson_lock_queue:{" + name + "}", "redisson_lock_timeout:{" + name + "}", "redisson_lock__channel:{" + name + "}"}
+	return []string{name, "redisson_lock_queue:{" + name + "}", "redisson_lock_timeout:{" + name + "}",
+		"redisson_lock__channel:{" + name + "}"}
 }
 
 func (j *javaFair) try(t testing.TB, name string) bool {
-	v, err := eval(t.(*testing.T), j.r.redis, javaFairAcquire, j.keys(name)[:3], "300000", j.owner, fmt.Sprint(j.wait), fmt.Sprint(time.Now().UnixMilli()))
+	v, err := eval(t.(*testing.T), j.r.redis, javaFairAcquire, j.keys(name)[:3], "300000", j.owner, fmt.Sprint(j.wait),
+		fmt.Sprint(time.Now().UnixMilli()))
 	require.NoError(t, err)
 	return v[0] == -1
 }
@@ -294,7 +302,9 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 		require.False(t, j3.try(t, "l"), "not before its turn")
 		require.True(t, x.try(t, "l"))
 		before := scriptCalls(t, r.redis)
-		redistest.Eventually(t, 20*time.Second, "polls of ours come by, and find themselves alive", func() bool { return scriptCalls(t, r.redis) >= before+2 })
+		redistest.Eventually(t, 20*time.Second, "polls of ours come by, and find themselves alive", func() bool {
+			return scriptCalls(t, r.redis) >= before+2
+		})
 		x.release(t, "l")
 	}
 	require.NoError(t, <-g2, "served after Redisson took its patience off the scores twice")

@@ -33,7 +33,8 @@ func TestHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 10)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			recordUnderFaults(t, seed, (*rlock.Client).Reentrant, rlock.Options{WatchdogTimeout: historyLease}, 100*time.Millisecond)
+			recordUnderFaults(t, seed, (*rlock.Client).Reentrant, rlock.Options{WatchdogTimeout: historyLease},
+				100*time.Millisecond)
 		})
 	}
 }
@@ -59,13 +60,15 @@ func TestHistoriesWithLivenessAreLinearizable(t *testing.T) {
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			recordUnderFaults(t, seed, (*rlock.Client).Reentrant, rlock.Options{WatchdogTimeout: time.Minute, Liveness: true, Heartbeat: historyLease / 4}, 2*time.Second)
+			recordUnderFaults(t, seed, (*rlock.Client).Reentrant,
+				rlock.Options{WatchdogTimeout: time.Minute, Liveness: true, Heartbeat: historyLease / 4}, 2*time.Second)
 		})
 	}
 }
 
 // recordUnderFaults: some wait for up to patience.
-func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string) *rlock.Lock, o rlock.Options, patience time.Duration) {
+func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string) *rlock.Lock, o rlock.Options,
+	patience time.Duration) {
 	o.CallTimeout, o.PollCap = historyTimeout, 50*time.Millisecond
 	s := redistest.Start(t)
 	log := history.New()
@@ -93,7 +96,8 @@ func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string)
 			workers.Go(func() {
 				for enough.Err() == nil {
 					n := ops.Add(int64(useOnce(r.locks, of, rnd, log, c*historyWorkers+w, patience, o.Liveness)))
-					if n >= historyOps && log.Count(history.Acquire, history.OK) > historyOps/10 && (!o.Liveness || takenOver.Load() > 0) {
+					if n >= historyOps && log.Count(history.Acquire, history.OK) > historyOps/10 &&
+						(!o.Liveness || takenOver.Load() > 0) {
 						stop()
 					}
 				}
@@ -105,16 +109,20 @@ func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string)
 	workers.Wait()
 	faults.Wait()
 	took := time.Since(began)
-	granted, refused, unknown := log.Count(history.Acquire, history.OK), log.Count(history.Acquire, history.Refused), log.Count(history.Acquire, history.Unknown)
+	granted, refused, unknown := log.Count(history.Acquire, history.OK), log.Count(history.Acquire, history.Refused),
+		log.Count(history.Acquire, history.Unknown)
 	thenWell(t, s, log, rigs, of, historyLocks)
 
 	// An acquire that was given up is not granted later: it says "not after" in the server's own time, known to the
-	// millisecond. But its process may stand in the queue until it has left it, or was silent for 2.5 PollCaps, in a fair one for 3.
-	model := history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second, LateGrant: 4 * o.PollCap}
+	// millisecond. But its process may stand in the queue until it has left it, or was silent for 2.5 PollCaps, in a fair
+	// one for 3.
+	model := history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second,
+		LateGrant: 4 * o.PollCap}
 	checking := time.Now()
 	require.NoError(t, model.Check(log), "seed %d", seed)
 	_, lost := log.Ops()
-	t.Logf("%d operations in %v, checked in %v: %d granted, %d refused, %d unknown; %d releases unknown; %d holds lost, %d taken over; %d faults",
+	t.Logf("%d operations in %v, checked in %v: %d granted, %d refused, %d unknown; %d releases unknown; %d holds lost, "+
+		"%d taken over; %d faults",
 		ops.Load(), took.Round(time.Millisecond), time.Since(checking).Round(time.Millisecond), granted, refused, unknown,
 		log.Count(history.Release, history.Unknown), len(lost), takenOver.Load(), inflicted)
 	require.GreaterOrEqual(t, ops.Load(), int64(historyOps))
@@ -133,19 +141,22 @@ func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string)
 	}
 }
 
-// whenWell are the options of clients that come when the network is well again: what their callers leave behind is there for so long that no
-// machine is that busy.
-var whenWell = rlock.Options{CallTimeout: 20 * time.Second, PollCap: 20 * time.Second, WatchdogTimeout: 10 * time.Minute}
+// whenWell are the options of clients that come when the network is well again: what their callers leave behind is
+// there for so long that no machine is that busy.
+var whenWell = rlock.Options{CallTimeout: 20 * time.Second, PollCap: 20 * time.Second,
+	WatchdogTimeout: 10 * time.Minute}
 
-// wellPoll is the longest time between two questions of such a client that waits. The clients that went through the faults have leases of
-// 200 ms. A machine that gives one of them no processor for as long loses it its lock, of which nobody is told, so that those who wait find
-// out when they ask; what is taken for a lease of the others, or for their CallTimeout, is found all the same.
+// wellPoll is the longest time between two questions of such a client that waits. The clients that went through the
+// faults have leases of 200 ms. A machine that gives one of them no processor for as long loses it its lock, of which
+// nobody is told, so that those who wait find out when they ask; what is taken for a lease of the others, or for their
+// CallTimeout, is found all the same.
 const wellPoll = 10 * time.Second
 
-// thenWell is the end of a history. The network is well again: clients that went through the faults, and others, have callers that are
-// patient and callers that give up within 5 ms, for some of its locks, which are l0 to l(n-1). None of the locks is idle for long while
-// callers wait, and none that no caller holds stays taken.
-func thenWell(t *testing.T, s *redistest.Server, log *history.Log, rigs []*rig, of func(*rlock.Client, string) *rlock.Lock, n int) {
+// thenWell is the end of a history. The network is well again: clients that went through the faults, and others, have
+// callers that are patient and callers that give up within 5 ms, for some of its locks, which are l0 to l(n-1). None of
+// the locks is idle for long while callers wait, and none that no caller holds stays taken.
+func thenWell(t *testing.T, s *redistest.Server, log *history.Log, rigs []*rig,
+	of func(*rlock.Client, string) *rlock.Lock, n int) {
 	p := redistest.NewProxy(t, s)
 	p.Delay(500*time.Microsecond, 500*time.Microsecond) // more calls are under way when their callers leave
 	healed, fresh := rigs[0], []*rig{newRig(t, p.Server(), whenWell), newRig(t, p.Server(), whenWell)}
@@ -156,11 +167,14 @@ func thenWell(t *testing.T, s *redistest.Server, log *history.Log, rigs []*rig, 
 			processes = append(processes, recorded(log, of(r.locks, name), whenWell.WatchdogTimeout, whenWell.CallTimeout))
 		}
 		redistest.NotIdle(t, wellPoll+2*soon, "", processes...)
-		redistest.Eventually(t, 2*soon, "nobody has it, and it is free", func() bool { return s.Ask(t, "EXISTS", name) == "0" })
+		redistest.Eventually(t, 2*soon, "nobody has it, and it is free", func() bool {
+			return s.Ask(t, "EXISTS", name) == "0"
+		})
 	}
 }
 
-// recorded takes l, and notes it: the lease is its client's, and so is the time for which a call that is cancelled may still be granted.
+// recorded takes l, and notes it: the lease is its client's, and so is the time for which a call that is cancelled may
+// still be granted.
 func recorded(log *history.Log, l *rlock.Lock, lease, late time.Duration) redistest.Take {
 	return func(ctx context.Context, wait time.Duration) (func(), error) {
 		op := history.Op{Client: -1, Lock: l.Name(), Owner: log.Owner(), Kind: history.Acquire, Lease: lease, Renewed: true}
@@ -204,11 +218,13 @@ func asking(l *rlock.Lock, h **rlock.Hold, cancelled *bool) redistest.Take {
 
 // useOnce acquires some lock in some way, keeps it for some time, and releases it. It returns how many operations that
 // was. blind: refusals are not noted.
-func useOnce(locks *rlock.Client, of func(*rlock.Client, string) *rlock.Lock, rnd *rand.Rand, log *history.Log, client int, patience time.Duration, blind bool) int {
+func useOnce(locks *rlock.Client, of func(*rlock.Client, string) *rlock.Lock, rnd *rand.Rand, log *history.Log,
+	client int, patience time.Duration, blind bool) int {
 	name := fmt.Sprint("l", rnd.IntN(historyLocks))
 	l := of(locks, name)
 	waited := rnd.IntN(3) > 0 // and is renewed then
-	op := history.Op{Client: client, Lock: name, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease, Renewed: waited}
+	op := history.Op{Client: client, Lock: name, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease,
+		Renewed: waited}
 	var hold *rlock.Hold
 	got := ask(log, op, historyTimeout, func(cancelled *bool) history.Outcome {
 		var err error

@@ -32,11 +32,15 @@ func TestUnavailableAndUnknownOutcomeAreToldApart(t *testing.T) {
 		want  error
 		never error
 	}{
-		"a lost reply":                        {redistest.LoseReply, true, false, 0, rlock.ErrUnknownOutcome, rlock.ErrUnavailable},
-		"a lost request":                      {redistest.LoseRequest, true, false, 0, rlock.ErrUnknownOutcome, rlock.ErrUnavailable},
-		"a refusal":                           {0, false, true, 0, rlock.ErrUnavailable, rlock.ErrUnknownOutcome},
-		"refusals for as long as it may wait": {0, false, true, 100 * time.Millisecond, rlock.ErrUnavailable, rlock.ErrUnknownOutcome},
-		"a lost request, then refusals":       {redistest.LoseRequest, true, true, 100 * time.Millisecond, rlock.ErrUnknownOutcome, rlock.ErrUnavailable},
+		"a lost reply": {redistest.LoseReply, true, false, 0, rlock.ErrUnknownOutcome,
+			rlock.ErrUnavailable},
+		"a lost request": {redistest.LoseRequest, true, false, 0, rlock.ErrUnknownOutcome,
+			rlock.ErrUnavailable},
+		"a refusal": {0, false, true, 0, rlock.ErrUnavailable, rlock.ErrUnknownOutcome},
+		"refusals for as long as it may wait": {0, false, true, 100 * time.Millisecond, rlock.ErrUnavailable,
+			rlock.ErrUnknownOutcome},
+		"a lost request, then refusals": {redistest.LoseRequest, true, true, 100 * time.Millisecond,
+			rlock.ErrUnknownOutcome, rlock.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +104,9 @@ func TestAnUnlockTellsRefusedFromPerhapsDone(t *testing.T) {
 				require.NotZero(t, refused)
 			}
 			admin(t, direct, "REPLICAOF", "NO", "ONE")
-			redistest.Eventually(t, 20*time.Second, "released in the background, before the lease of 30 s", func() bool { return len(keys(t, direct)) == 0 })
+			redistest.Eventually(t, 20*time.Second, "released in the background, before the lease of 30 s", func() bool {
+				return len(keys(t, direct)) == 0
+			})
 		})
 	}
 }
@@ -109,29 +115,33 @@ func TestAGrantThatArrivesAfterItsCallerLeftIsReleased(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	lanes(t, s, 8, 100, rlock.Options{CallTimeout: 2 * time.Second}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
-		name := fmt.Sprintf("late-%d", i)
-		arrive := make(chan struct{})
-		fate := []redistest.Fate{redistest.HoldReply, redistest.HoldRequest}[i%2]
-		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: arrive})
-		ctx, cancel := context.WithCancelCause(context.Background())
-		left := errors.New("left")
-		got := make(chan error, 1)
-		go func() {
-			_, err := r.locks.Reentrant(name).Lock(ctx)
-			got <- err
-		}()
-		trap.Wait(t)
-		cancel(left)
-		err := <-got
-		// i%2: the request is still on its way, well before its not-after, and is granted to nobody's use
-		close(arrive)
-		// The library takes it back, so the caller has only waited.
-		if !errors.Is(err, left) || !errors.Is(err, context.Canceled) || !errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, rlock.ErrUnknownOutcome) {
-			t.Errorf("round %d: %v", i, err)
-		}
+	lanes(t, s, 8, 100, rlock.Options{CallTimeout: 2 * time.Second},
+		func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+			name := fmt.Sprintf("late-%d", i)
+			arrive := make(chan struct{})
+			fate := []redistest.Fate{redistest.HoldReply, redistest.HoldRequest}[i%2]
+			trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: arrive})
+			ctx, cancel := context.WithCancelCause(context.Background())
+			left := errors.New("left")
+			got := make(chan error, 1)
+			go func() {
+				_, err := r.locks.Reentrant(name).Lock(ctx)
+				got <- err
+			}()
+			trap.Wait(t)
+			cancel(left)
+			err := <-got
+			// i%2: the request is still on its way, well before its not-after, and is granted to nobody's use
+			close(arrive)
+			// The library takes it back, so the caller has only waited.
+			if !errors.Is(err, left) || !errors.Is(err, context.Canceled) || !errors.Is(err, rlock.ErrNotAcquired) ||
+				errors.Is(err, rlock.ErrUnknownOutcome) {
+				t.Errorf("round %d: %v", i, err)
+			}
+		})
+	redistest.Eventually(t, 20*time.Second, "all released, before their leases of 30 s", func() bool {
+		return len(keys(t, c)) == 0
 	})
-	redistest.Eventually(t, 20*time.Second, "all released, before their leases of 30 s", func() bool { return len(keys(t, c)) == 0 })
 }
 
 func TestWaitersAreWokenThoughTheirSubscriptionIsKilledAtTheRelease(t *testing.T) {
@@ -253,7 +263,8 @@ func beCanceller() error {
 		return err
 	}
 	time.Sleep(300 * time.Millisecond) // its key is tracked by now
-	if _, err := locks.Reentrant("held").TryLock(context.Background(), 50*time.Millisecond, 0); !errors.Is(err, rlock.ErrNotAcquired) {
+	if _, err := locks.Reentrant("held").TryLock(context.Background(), 50*time.Millisecond, 0); !errors.Is(err,
+		rlock.ErrNotAcquired) {
 		return fmt.Errorf("taken twice: %v", err)
 	}
 	base := runtime.NumGoroutine()

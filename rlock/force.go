@@ -8,11 +8,11 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// ForceUnlock takes the lock from the owners that hold it at the time of the call, and wakes the waiters. It reports whether it was
-// held. A holder learns of it, as ErrLost, at its next renewal, or at once if its client tracks the key, or if it is a holder of
-// this client and the lock is not a read-write one. Until then it may act at the same time as the next holder. An owner that
-// acquires the lock during the call keeps it. The errors are those of [Lock.IsLocked]; after ErrUnknownOutcome the lock may have
-// been taken.
+// ForceUnlock takes the lock from the owners that hold it at the time of the call, and wakes the waiters. It reports
+// whether it was held. A holder learns of it, as ErrLost, at its next renewal, or at once if its client tracks the key,
+// or if it is a holder of this client and the lock is not a read-write one. Until then it may act at the same time as
+// the next holder. An owner that acquires the lock during the call keeps it. The errors are those of [Lock.IsLocked];
+// after ErrUnknownOutcome the lock may have been taken.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.bad != nil {
 		return false, l.bad

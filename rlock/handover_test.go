@@ -24,7 +24,8 @@ import (
 // queued are the owners in the queue of name, first to last.
 func queued(t testing.TB, c rueidis.Client, name string) []string {
 	t.Helper()
-	members, err := c.Do(within(t), c.B().Zrange().Key("redlatch_queue:{"+name+"}").Min("0").Max("-1").Build()).AsStrSlice()
+	members, err := c.Do(within(t),
+		c.B().Zrange().Key("redlatch_queue:{"+name+"}").Min("0").Max("-1").Build()).AsStrSlice()
 	require.NoError(t, err)
 	var owners []string
 	for _, m := range members {
@@ -51,7 +52,9 @@ func queueUp(t testing.TB, c rueidis.Client, l *rlock.Lock, ctx context.Context,
 		h, err := l.Lock(ctx)
 		got <- result{h, err, time.Now()}
 	}()
-	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d in the queue of %s", n, l.Name()), func() bool { return len(queued(t, c, l.Name())) == n })
+	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d in the queue of %s", n, l.Name()), func() bool {
+		return len(queued(t, c, l.Name())) == n
+	})
 	return got
 }
 
@@ -118,7 +121,8 @@ func grantsOf(t *testing.T, c rueidis.Client, r *rig) func() []string {
 
 func publish(t testing.TB, c rueidis.Client, r *rig, grant string) {
 	t.Helper()
-	require.NoError(t, c.Do(within(t), c.B().Publish().Channel("redlatch_grant:"+r.locks.ID()).Message(grant).Build()).Error())
+	require.NoError(t, c.Do(within(t),
+		c.B().Publish().Channel("redlatch_grant:"+r.locks.ID()).Message(grant).Build()).Error())
 }
 
 func TestProcessesAreServedInTheOrderOfTheirArrival(t *testing.T) {
@@ -162,7 +166,9 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	line := queued(t, c, "l")
 	cancel()
 	require.ErrorIs(t, (<-first).err, context.Canceled)
-	redistest.Eventually(t, 20*time.Second, "only the other is left", func() bool { return slices.Equal(line[1:], queued(t, c, "l")) })
+	redistest.Eventually(t, 20*time.Second, "only the other is left", func() bool {
+		return slices.Equal(line[1:], queued(t, c, "l"))
+	})
 	third := queueUp(t, c, rigs[1].locks.Reentrant("l").WithWait(100*time.Millisecond), within(t), 2)
 	require.ErrorIs(t, (<-third).err, rlock.ErrNotAcquired)
 	redistest.Eventually(t, 20*time.Second, "again", func() bool { return slices.Equal(line[1:], queued(t, c, "l")) })
@@ -173,7 +179,9 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	last := queueUp(t, c, rigs[0].locks.Reentrant("l"), ctx, 1)
 	cancel()
 	require.ErrorIs(t, (<-last).err, rlock.ErrNotAcquired)
-	redistest.Eventually(t, 20*time.Second, "no queue is left beside the lock", func() bool { return slices.Equal([]string{"l"}, keys(t, c)) })
+	redistest.Eventually(t, 20*time.Second, "no queue is left beside the lock", func() bool {
+		return slices.Equal([]string{"l"}, keys(t, c))
+	})
 	got.unlock(t)
 	require.Empty(t, keys(t, c))
 }
@@ -248,7 +256,8 @@ func TestAGrantIsConfirmedWhereReplicasAreAskedFor(t *testing.T) {
 		info, err := c.Do(within(t), c.B().Info().Section("replication").Build()).ToString()
 		return err == nil && strings.Contains(info, "state=online")
 	})
-	o := rlock.Options{MinReplicas: 1, ReplicaTimeout: 9 * time.Second, CallTimeout: 10 * time.Second, PollCap: 10 * time.Second}
+	o := rlock.Options{MinReplicas: 1, ReplicaTimeout: 9 * time.Second, CallTimeout: 10 * time.Second,
+		PollCap: 10 * time.Second}
 	holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, o).warmUp(t)
 	h := lock(t, holder.locks.Reentrant("l"), within(t))
 	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
@@ -266,12 +275,14 @@ func TestAGrantThatIsHalfOverIsConfirmed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, rlock.Options{PollCap: 4 * time.Second}).warmUp(t)
+	holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t),
+		newRig(t, s, rlock.Options{PollCap: 4 * time.Second}).warmUp(t)
 	h := lock(t, holder.locks.Reentrant("l"), within(t))
 	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
 	owner := queued(t, c, "l")[0]
 	// it looked a moment ago, but the lease that the grant names is next to nothing
-	scores, err := c.Do(within(t), c.B().Zrange().Key("redlatch_queue:{l}").Min("0").Max("-1").Withscores().Build()).AsZScores()
+	scores, err := c.Do(within(t),
+		c.B().Zrange().Key("redlatch_queue:{l}").Min("0").Max("-1").Withscores().Build()).AsZScores()
 	require.NoError(t, err)
 	before := scriptCalls(t, c)
 	publish(t, c, waiter, fmt.Sprintf("%d 1 %s", int64(scores[0].Score), owner))
@@ -292,7 +303,8 @@ func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
 		c := s.Client(t)
 		p := redistest.NewProxy(t, s)
 		o := rlock.Options{PollCap: 100 * time.Millisecond} // a first lease of 1 s
-		holder, cut, other := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t), newRig(t, s, rlock.Options{}).warmUp(t)
+		holder, cut, other := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t),
+			newRig(t, s, rlock.Options{}).warmUp(t)
 		h := lock(t, holder.locks.Reentrant("l"), within(t))
 		first := queueUp(t, c, cut.locks.Reentrant("l"), within(t), 1)
 		second := queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
@@ -312,7 +324,8 @@ func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
 	})
 }
 
-// TestLeasesOfHandedOverHolds: the first is short, the watchdog makes it full, and renews on only what is to be renewed.
+// TestLeasesOfHandedOverHolds: the first is short, the watchdog makes it full, and renews on only what is to be
+// renewed.
 func TestLeasesOfHandedOverHolds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -361,10 +374,14 @@ func TestLeasesOfHandedOverHolds(t *testing.T) {
 			require.Greater(t, waiter.pttl(t, x.name), x.full/2)
 			require.NoError(t, got.hold.Err())
 			if x.again {
-				redistest.Eventually(t, 20*time.Second, "renewals", func() bool { untilIsSafe(t, waiter, got.hold); return renewed.Load() > 2 })
+				redistest.Eventually(t, 20*time.Second, "renewals", func() bool {
+					untilIsSafe(t, waiter, got.hold)
+					return renewed.Load() > 2
+				})
 			} else {
 				until := got.hold.Until()
-				require.LessOrEqual(t, waiter.pttl(t, x.name), x.full-time.Since(released)+time.Second/2, "from the grant on, not from the renewal")
+				require.LessOrEqual(t, waiter.pttl(t, x.name), x.full-time.Since(released)+time.Second/2,
+					"from the grant on, not from the renewal")
 				time.Sleep(time.Second)
 				require.EqualValues(t, 1, renewed.Load(), "once")
 				require.Equal(t, until, got.hold.Until())
@@ -422,7 +439,8 @@ func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
 							}
 							time.Sleep(time.Millisecond)
 						}
-						if err := h.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrUnknownOutcome) { // goes on in the background
+						// goes on in the background
+						if err := h.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrUnknownOutcome) {
 							t.Error(err)
 						}
 						g := <-got
@@ -431,7 +449,8 @@ func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
 							return
 						}
 						granted.Add(1)
-						if err := g.hold.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrUnknownOutcome) {
+						if err := g.hold.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrLost) &&
+							!errors.Is(err, rlock.ErrUnknownOutcome) {
 							t.Error(err)
 						}
 					}

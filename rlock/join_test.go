@@ -38,8 +38,8 @@ func TestAJoinedLockIsFreeWhenBothAreDone(t *testing.T) {
 	})
 }
 
-// Any hold whose lock is a hash with nothing but owners can be joined through Reentrant of its name: each kind's own scripts
-// have to take the ends of the owners along.
+// Any hold whose lock is a hash with nothing but owners can be joined through Reentrant of its name: each kind's own
+// scripts have to take the ends of the owners along.
 func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -73,7 +73,8 @@ func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
 	})
 }
 
-// A reader is no hold that could be joined: the joiner would be none of the read-write lock's holds, and stay in its hash.
+// A reader is no hold that could be joined: the joiner would be none of the read-write lock's holds, and stay in its
+// hash.
 func TestAReadWriteLockIsNotJoined(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -150,8 +151,10 @@ func TestOnlyOurOwnHoldersCanBeJoined(t *testing.T) {
 	r := newRig(t, s, rlock.Options{})
 	l := r.locks.Reentrant("l")
 	java := "8b5f0d5e-1111-4000-8000-000000000000:42"
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key("l").FieldValue().FieldValue(java, "1").Build()).Error())
-	for _, o := range []rlock.Owner{rlock.Owner(java), "x", rlock.Owner(r.locks.ID() + ":1!"), rlock.Owner(strings.Repeat("x", 1000))} {
+	require.NoError(t, r.redis.Do(within(t),
+		r.redis.B().Hset().Key("l").FieldValue().FieldValue(java, "1").Build()).Error())
+	for _, o := range []rlock.Owner{rlock.Owner(java), "x", rlock.Owner(r.locks.ID() + ":1!"),
+		rlock.Owner(strings.Repeat("x", 1000))} {
 		_, err := l.Lock(l.WithOwner(within(t), o))
 		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%.20s", o)
 	}
@@ -204,7 +207,8 @@ func TestInspectShowsHoldersAndLabels(t *testing.T) {
 
 func TestForceUnlockWakesWaitersAndTheOldHolderSeesLost(t *testing.T) {
 	s := redistest.Start(t)
-	r, other := newRig(t, s, rlock.Options{PollCap: 20 * time.Second, WatchdogTimeout: 20 * time.Second}), newRig(t, s, rlock.Options{})
+	r, other := newRig(t, s, rlock.Options{PollCap: 20 * time.Second, WatchdogTimeout: 20 * time.Second}), newRig(t, s,
+		rlock.Options{})
 	l := r.locks.Reentrant("l")
 	ok, err := l.ForceUnlock(within(t))
 	require.NoError(t, err)

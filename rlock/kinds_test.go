@@ -165,8 +165,8 @@ func TestEveryKindIsRenewedAndLost(t *testing.T) {
 	}
 }
 
-// A lock that is free goes to those who queue on the server, whoever comes by: a program that tries again and again would
-// keep it from them for ever.
+// A lock that is free goes to those who queue on the server, whoever comes by: a program that tries again and again
+// would keep it from them for ever.
 func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -264,7 +264,11 @@ func TestTokensGrowWhateverBecomesOfTheKeys(t *testing.T) {
 			{"unlocked again", func() {}},
 			{"the lock was deleted", func() { do("DEL", "l") }},
 			{"the token was deleted", func() { do("DEL", key) }},
-			{"the token has expired", func() { do("PEXPIRE", key, "1"); time.Sleep(20 * time.Millisecond); expire(s, 20*time.Millisecond) }},
+			{"the token has expired", func() {
+				do("PEXPIRE", key, "1")
+				time.Sleep(20 * time.Millisecond)
+				expire(s, 20*time.Millisecond)
+			}},
 			{"everything was flushed", func() { do("FLUSHALL") }},
 			{"the scripts were forgotten", func() { do("SCRIPT", "FLUSH") }},
 			{"Redisson counted on", func() { do("INCR", key); last++ }},
@@ -373,7 +377,8 @@ func TestSpinUsesNoChannelAndItsReleaseWakesOthers(t *testing.T) {
 func TestBackoffIsChecked(t *testing.T) {
 	type backoff struct{ Min, Max time.Duration }
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
-	for _, b := range []backoff{{Min: time.Microsecond}, {Min: time.Second, Max: time.Millisecond}, {Max: -1}, {Min: -1}, {Max: 200 * 365 * 24 * time.Hour}} {
+	for _, b := range []backoff{{Min: time.Microsecond}, {Min: time.Second, Max: time.Millisecond}, {Max: -1}, {Min: -1},
+		{Max: 200 * 365 * 24 * time.Hour}} {
 		_, err := r.locks.Spin("l", b.Min, b.Max).TryLock(within(t), 0, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%+v", b)
 		require.ErrorContains(t, err, "est sleep")
@@ -447,7 +452,8 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 			for c := range 4 {
 				p := redistest.NewProxy(t, s)
 				proxies = append(proxies, p)
-				r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+				r := newRig(t, p.Server(),
+					rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
 				rigs = append(rigs, r)
 				redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
 					return k.lock(r.locks, fmt.Sprint("warm", c)).Do(within(t), func(context.Context) error { return nil }) == nil
@@ -456,7 +462,8 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 					rnd := rand.New(rand.NewPCG(seed, uint64(10*c+w)))
 					workers.Go(func() {
 						for enough.Err() == nil {
-							op := history.Op{Client: 3*c + w, Lock: fmt.Sprint("l", rnd.IntN(3)), Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease, Renewed: true}
+							op := history.Op{Client: 3*c + w, Lock: fmt.Sprint("l", rnd.IntN(3)), Owner: log.Owner(), Kind: history.Acquire,
+								Lease: historyLease, Renewed: true}
 							var h *rlock.Hold
 							got := ask(log, op, historyTimeout, func(cancelled *bool) history.Outcome {
 								var err error
@@ -489,11 +496,14 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 			if kind != "Spin" { // whose waiters ask when their pauses are over
 				thenWell(t, s, log, rigs, k.lock, 3)
 			}
-			require.NoError(t, history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second}.Check(log))
+			require.NoError(t, history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond,
+				Late: time.Second}.Check(log))
 			require.Greater(t, log.Count(history.Acquire, history.OK), 200)
 			direct := s.Client(t)
 			redistest.Eventually(t, 20*time.Second, "nothing is left but last tokens", func() bool {
-				return !slices.ContainsFunc(keys(t, direct), func(key string) bool { return !strings.HasPrefix(key, "redisson_lock_token:") })
+				return !slices.ContainsFunc(keys(t, direct), func(key string) bool {
+					return !strings.HasPrefix(key, "redisson_lock_token:")
+				})
 			})
 		})
 	}

@@ -14,14 +14,17 @@ import (
 // granted writes what a late try of an owner writes.
 func (r *rig) granted(t *testing.T, key string, owner rlock.Owner) {
 	t.Helper()
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key(key).FieldValue().FieldValue(string(owner), "1").Build()).Error())
+	require.NoError(t, r.redis.Do(within(t),
+		r.redis.B().Hset().Key(key).FieldValue().FieldValue(string(owner), "1").Build()).Error())
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Pexpire().Key(key).Milliseconds(60_000).Build()).Error())
 }
 
 // A first request without an answer may be granted after the hold that a second one brought has been released.
 func TestALateGrantIsGivenBackOnceTheHoldIsReleased(t *testing.T) {
 	gone := func(t *testing.T, r *rig, key string) {
-		redistest.Eventually(t, 20*time.Second, "the late grant is given back", func() bool { return len(r.hash(t, key)) == 0 })
+		redistest.Eventually(t, 20*time.Second, "the late grant is given back", func() bool {
+			return len(r.hash(t, key)) == 0
+		})
 	}
 	t.Run("past MaxHold", func(t *testing.T) {
 		r := newRig(t, redistest.Start(t), rlock.Options{MaxHold: 50 * time.Millisecond})

@@ -151,8 +151,11 @@ func TestOnlyReentrantAndNonReentrantLocksLinger(t *testing.T) {
 	both, err := rlock.Multi(r.locks.Reentrant("m"), r.locks.Reentrant("n"))
 	require.NoError(t, err)
 	for name, l := range map[string]*rlock.Lock{
-		"fair": r.locks.Fair("l").WithLinger(linger), "read": r.locks.ReadWrite("l").Read().WithLinger(linger), "plain": r.locks.Plain("l").WithLinger(linger),
-		"fenced": r.locks.Fenced("l").WithLinger(linger), "multi": both.WithLinger(linger), "negative": r.locks.Reentrant("l").WithLinger(-1), "too long": r.locks.Reentrant("l").WithLinger(21 * time.Millisecond),
+		"fair": r.locks.Fair("l").WithLinger(linger), "read": r.locks.ReadWrite("l").Read().WithLinger(linger),
+		"plain":  r.locks.Plain("l").WithLinger(linger),
+		"fenced": r.locks.Fenced("l").WithLinger(linger), "multi": both.WithLinger(linger),
+		"negative": r.locks.Reentrant("l").WithLinger(-1),
+		"too long": r.locks.Reentrant("l").WithLinger(21 * time.Millisecond),
 	} {
 		_, err := l.Lock(within(t))
 		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)

@@ -107,7 +107,8 @@ func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T)
 		})
 	}
 	wg.Wait()
-	t.Logf("all taken over in %v: %.1f heartbeats", time.Since(began).Round(time.Millisecond), time.Since(began).Seconds()/beat.Seconds())
+	t.Logf("all taken over in %v: %.1f heartbeats", time.Since(began).Round(time.Millisecond),
+		time.Since(began).Seconds()/beat.Seconds())
 }
 
 func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
@@ -163,7 +164,8 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 	r := newRig(t, s, living())
 	var wg sync.WaitGroup
 	for name, l := range map[string]*rlock.Lock{
-		"Reentrant": r.locks.Reentrant("Reentrant"), "Fair": r.locks.Fair("Fair"), "Write": r.locks.ReadWrite("Write").Write(), "Java": r.locks.Reentrant("Java"),
+		"Reentrant": r.locks.Reentrant("Reentrant"), "Fair": r.locks.Fair("Fair"),
+		"Write": r.locks.ReadWrite("Write").Write(), "Java": r.locks.Reentrant("Java"),
 	} {
 		wg.Go(func() {
 			if _, err := l.TryLock(within(t), 5*beat, 0); !isNotAcquired(err) {
@@ -174,8 +176,8 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 	wg.Wait()
 }
 
-// What another program sets as the value of its plain mutex may be any text, and one in sixteen random ones has the digit
-// of our version at its place.
+// What another program sets as the value of its plain mutex may be any text, and one in sixteen random ones has the
+// digit of our version at its place.
 func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -302,17 +304,19 @@ func TestAFairWaiterThatWasCutOffForLongQueuesAnewAndIsHandedTheLock(t *testing.
 		h := lock(t, holder.locks.Fair("l"), within(t))
 		got := pass(t, cut.locks.Fair("l"))
 		hasPlace := func(owner string) bool {
-			there, err := holder.redis.Do(within(t), holder.redis.B().Hexists().Key("redlatch_fair:{l}").Field(owner).Build()).AsBool()
+			there, err := holder.redis.Do(within(t),
+				holder.redis.B().Hexists().Key("redlatch_fair:{l}").Field(owner).Build()).AsBool()
 			return err == nil && there
 		}
 		holder.queued(t, "l", 1)
 		before := holder.queue(t, "l")[0]
 		redistest.Eventually(t, 20*time.Second, "it can be handed the lock", func() bool { return hasPlace(before) })
 		outage(p)
-		redistest.Eventually(t, 20*time.Second, "it queues as another owner, alone, and can be handed the lock as that one", func() bool {
-			line := holder.queue(t, "l")
-			return len(line) == 1 && line[0] != before && hasPlace(line[0])
-		})
+		redistest.Eventually(t, 20*time.Second, "it queues as another owner, alone, and can be handed the lock as that one",
+			func() bool {
+				line := holder.queue(t, "l")
+				return len(line) == 1 && line[0] != before && hasPlace(line[0])
+			})
 		require.NoError(t, h.Unlock(within(t)))
 		require.NoError(t, <-got)
 		require.Empty(t, holder.queue(t, "l"))
@@ -474,7 +478,8 @@ func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
-	for kind, of := range map[string]func(*rlock.Client, string) *rlock.Lock{"Fenced": (*rlock.Client).Fenced, "Fair": (*rlock.Client).Fair} {
+	for kind, of := range map[string]func(*rlock.Client, string) *rlock.Lock{"Fenced": (*rlock.Client).Fenced,
+		"Fair": (*rlock.Client).Fair} {
 		h := lock(t, of(holder.locks, kind).WithLabel("job"), within(t))
 		for n, r := range rigs {
 			wg.Go(func() { of(r.locks, kind).WithLabel(fmt.Sprint("waiter ", n)).Lock(ctx) })
@@ -524,7 +529,9 @@ func TestInspectAsAUserWhoMaySeeTheLockOnly(t *testing.T) {
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
 	admin(t, r.redis, "ACL", "SETUSER", "narrow", "on", ">secret", "~l", "~redlatch_queue:{l}", "&*", "+@all")
-	narrow := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) { o.Username, o.Password = "narrow", "secret" })
+	narrow := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) {
+		o.Username, o.Password = "narrow", "secret"
+	})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	state, err := narrow.locks.Reentrant("l").Inspect(within(t))
 	require.NoError(t, err)

@@ -38,7 +38,8 @@ func reentrants(r *rig, names ...string) (locks []*rlock.Lock) {
 func everyKind(r *rig, name string) []*rlock.Lock {
 	rw := r.locks.ReadWrite
 	return []*rlock.Lock{
-		r.locks.Reentrant(name + "r"), r.locks.NonReentrant(name + "n"), r.locks.Fenced(name + "f"), r.locks.Spin(name+"s", 0, 0),
+		r.locks.Reentrant(name + "r"), r.locks.NonReentrant(name + "n"), r.locks.Fenced(name + "f"),
+		r.locks.Spin(name+"s", 0, 0),
 		r.locks.Fair(name + "q"), r.locks.Plain(name + "p"), rw(name + "R").Read(), rw(name + "W").Write(),
 	}
 }
@@ -68,8 +69,10 @@ func TestWhatCannotBeAMultiIsRefusedByName(t *testing.T) {
 		{"a bad lease", []*rlock.Lock{a.WithLease(-1)}, rlock.ErrInvalidOption, "leaseTime"},
 		{"a Multi", []*rlock.Lock{multi(t, a, r.locks.Reentrant("b"))}, rlock.ErrInvalidOption, `"multi(a,b)"`},
 		{"two kinds", []*rlock.Lock{a, r.locks.Fenced("a")}, rlock.ErrInvalidOption, "as Reentrant and as Fenced"},
-		{"two kinds that are the same on the server", []*rlock.Lock{r.locks.NonReentrant("a"), a}, rlock.ErrInvalidOption, "as NonReentrant and as Reentrant"},
-		{"both sides", []*rlock.Lock{rw.Read(), a, rw.Write()}, rlock.ErrInvalidOption, `"rw" is there as ReadWrite.Read and as ReadWrite.Write`},
+		{"two kinds that are the same on the server", []*rlock.Lock{r.locks.NonReentrant("a"), a}, rlock.ErrInvalidOption,
+			"as NonReentrant and as Reentrant"},
+		{"both sides", []*rlock.Lock{rw.Read(), a, rw.Write()}, rlock.ErrInvalidOption,
+			`"rw" is there as ReadWrite.Read and as ReadWrite.Write`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := rlock.Multi(c.locks...)
@@ -129,7 +132,9 @@ func TestAMultiIsAllOrNone(t *testing.T) {
 						require.Equal(t, held, contended.Name)
 						require.GreaterOrEqual(t, contended.Waited, waitTime)
 						require.InDelta(t, time.Minute, contended.Lease, float64(30*time.Second))
-						redistest.Eventually(t, 20*time.Second, "only what another holds is left", func() bool { return holders(t, r, "a", "b", "c") == 1 })
+						redistest.Eventually(t, 20*time.Second, "only what another holds is left", func() bool {
+							return holders(t, r, "a", "b", "c") == 1
+						})
 					}
 					ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 					_, err = m.Lock(ctx)
@@ -137,7 +142,9 @@ func TestAMultiIsAllOrNone(t *testing.T) {
 					require.ErrorIs(t, err, rlock.ErrNotAcquired)
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					require.NoError(t, of.Unlock(within(t)))
-					redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return holders(t, r, "a", "b", "c") == 0 && r.locks.Owed() == 0 })
+					redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool {
+						return holders(t, r, "a", "b", "c") == 0 && r.locks.Owed() == 0
+					})
 				}
 			})
 		}
@@ -171,13 +178,14 @@ func TestAMultiWaitsForEachOfMany(t *testing.T) {
 	})
 }
 
-// Redisson took the wait and the lease of each member from those of the whole, so that with a lease shorter than the wait
-// the first members were free again when the last was granted.
+// Redisson took the wait and the lease of each member from those of the whole, so that with a lease shorter than the
+// wait the first members were free again when the last was granted.
 func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		// A call without a reply would have it give back what it has, and begin anew.
-		r, other := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second}), newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second})
+		r, other := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second}), newRig(t, s,
+			rlock.Options{CallTimeout: 10 * time.Second})
 		const lease = 4 * time.Second
 		last := lock(t, other.locks.Reentrant("z"), within(t))
 		got := make(chan result, 1)
@@ -185,7 +193,9 @@ func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
 			h, err := multi(t, reentrants(r, "z", "b", "a")...).TryLock(within(t), 40*time.Second, lease)
 			got <- result{h, err, time.Now()}
 		}()
-		redistest.Eventually(t, 20*time.Second, "it holds the first two", func() bool { return holders(t, other, "a", "b") == 2 })
+		redistest.Eventually(t, 20*time.Second, "it holds the first two", func() bool {
+			return holders(t, other, "a", "b") == 2
+		})
 		owners := fmt.Sprint(other.hash(t, "a"), other.hash(t, "b"))
 		for end := time.Now().Add(2 * lease); time.Now().Before(end); {
 			_, err := other.locks.Reentrant("a").TryLock(within(t), 50*time.Millisecond, 0)
@@ -260,7 +270,9 @@ func TestAMultiStartsOverWhenAMemberIsLostBeforeAllAreThere(t *testing.T) {
 			mine, err := other.locks.Reentrant("a").TryLock(within(t), 20*time.Second, 0)
 			require.NoError(t, err)
 			if patient {
-				redistest.Eventually(t, 20*time.Second, "it waits for the first again", func() bool { return r.locks.Waiting("a") == 1 })
+				redistest.Eventually(t, 20*time.Second, "it waits for the first again", func() bool {
+					return r.locks.Waiting("a") == 1
+				})
 				require.NoError(t, last.Unlock(within(t)))
 				require.NoError(t, mine.Unlock(within(t)))
 				(<-got).unlock(t)
@@ -433,7 +445,8 @@ func TestUnlockAfterKeepsAllMembersFromWhenAllWereThere(t *testing.T) {
 	servers := embedded(t, 3)
 	p := servers.process(t, rlock.Options{})
 	r := p.rigs[0]
-	for name, l := range map[string]*rlock.Lock{"a": multi(t, reentrants(r, "a", "b")...), "f": multi(t, r.locks.Fenced("f"), r.locks.Reentrant("g")), "q": p.lock(t, "q")} {
+	for name, l := range map[string]*rlock.Lock{"a": multi(t, reentrants(r, "a", "b")...),
+		"f": multi(t, r.locks.Fenced("f"), r.locks.Reentrant("g")), "q": p.lock(t, "q")} {
 		h := lock(t, l, within(t))
 		require.ErrorIs(t, h.UnlockAfter(within(t), -1), rlock.ErrInvalidOption)
 		require.NoError(t, h.UnlockAfter(within(t), time.Hour))
@@ -544,8 +557,10 @@ func TestAForgottenMultiIsNotRenewedAndEndsWithItsLease(t *testing.T) {
 
 func TestAMultiWhoseGrantIsNotReplicatedIsTakenBack(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{MinReplicas: 1, ReplicaTimeout: 20 * time.Millisecond, CallTimeout: 2 * time.Second})
-	for _, m := range []*rlock.Lock{multi(t, reentrants(r, "a", "b")...), multi(t, r.locks.Reentrant("a"), r.locks.Fair("b"))} {
+	r := newRig(t, redistest.Start(t),
+		rlock.Options{MinReplicas: 1, ReplicaTimeout: 20 * time.Millisecond, CallTimeout: 2 * time.Second})
+	for _, m := range []*rlock.Lock{multi(t, reentrants(r, "a", "b")...),
+		multi(t, r.locks.Reentrant("a"), r.locks.Fair("b"))} {
 		_, err := m.Lock(within(t))
 		require.ErrorIs(t, err, rlock.ErrNotReplicated)
 		require.Zero(t, holders(t, r, "a", "b"))
@@ -582,14 +597,17 @@ func TestLostRepliesLeaveNothingOfAMulti(t *testing.T) {
 				t.Errorf("round %d: unlock: %v", i, err)
 			}
 		})
-		redistest.Eventually(t, 20*time.Second, "all given back, long before the lease of 30 s", func() bool { return len(keys(t, c)) == 0 })
+		redistest.Eventually(t, 20*time.Second, "all given back, long before the lease of 30 s", func() bool {
+			return len(keys(t, c)) == 0
+		})
 	}
 }
 
 func TestAServerThatDoesNotAnswerIsToldFromContention(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r, second := newRig(t, s, rlock.Options{}), newRig(t, redistest.Start(t), rlock.Options{CallTimeout: 100 * time.Millisecond})
+	r, second := newRig(t, s, rlock.Options{}), newRig(t, redistest.Start(t),
+		rlock.Options{CallTimeout: 100 * time.Millisecond})
 	one := multi(t, reentrants(second, "a", "b")...)
 	two := multi(t, r.locks.Reentrant("a"), second.locks.Reentrant("b"))
 	require.NoError(t, lock(t, two, within(t)).Unlock(within(t)))
@@ -847,11 +865,14 @@ func TestCancellingAMultiAtAnyInstantLeavesNothing(t *testing.T) {
 	}
 	wg.Wait()
 	for _, r := range rigs {
-		redistest.Eventually(t, 20*time.Second, "nothing is owed, nobody waits", func() bool { return r.locks.Owed() == 0 && r.locks.Lines() == 0 })
+		redistest.Eventually(t, 20*time.Second, "nothing is owed, nobody waits", func() bool {
+			return r.locks.Owed() == 0 && r.locks.Lines() == 0
+		})
 	}
 	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool {
 		for _, key := range keys(t, c) {
-			if strings.HasPrefix(key, "redisson_lock_token:") || strings.HasPrefix(key, "redlatch_rw:") || strings.HasPrefix(key, "redlatch_queue:") {
+			if strings.HasPrefix(key, "redisson_lock_token:") || strings.HasPrefix(key, "redlatch_rw:") ||
+				strings.HasPrefix(key, "redlatch_queue:") {
 				continue // the last token of a Fenced lock, and what has an end of its own
 			}
 			return false
@@ -875,7 +896,8 @@ func TestMultiHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	var proxies []*redistest.Proxy
 	for range clients {
 		p := redistest.NewProxy(t, s)
-		r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+		r := newRig(t, p.Server(),
+			rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
 		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
 			return r.locks.Reentrant("warm "+r.locks.ID()).Do(within(t), func(context.Context) error { return nil }) == nil
 		})
@@ -898,7 +920,8 @@ func TestMultiHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	faults.Go(func() { inflict(t, enough, s, proxies, rand.New(rand.NewPCG(5, 0))) })
 	wg.Wait()
 	faults.Wait()
-	require.NoError(t, history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second}.Check(log))
+	require.NoError(t, history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond,
+		Late: time.Second}.Check(log))
 	granted := log.Count(history.Acquire, history.OK)
 	t.Logf("%d operations, %d granted, %d unknown", ops.Load(), granted, log.Count(history.Acquire, history.Unknown))
 	require.Greater(t, granted, most/20)
@@ -915,7 +938,8 @@ func TestMultiHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 func useSeveral(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client int) int {
 	set := rnd.Perm(historyLocks)[:1+rnd.IntN(3)]
 	members := make([]*rlock.Lock, len(set))
-	op := history.Op{Client: client, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease, Renewed: rnd.IntN(2) == 0}
+	op := history.Op{Client: client, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease,
+		Renewed: rnd.IntN(2) == 0}
 	for i, n := range set {
 		members[i] = locks.Reentrant(fmt.Sprint("l", n))
 		if rnd.IntN(4) == 0 {

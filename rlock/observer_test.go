@@ -16,7 +16,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told under which.
+// follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told
+// under which.
 type follower struct{ redistest.Steps }
 
 func (f *follower) observer() rlock.Observer {
@@ -51,8 +52,8 @@ func heeding(kind rlock.EventKind, f func(e rlock.Event)) rlock.Observer {
 	}
 }
 
-// stepped is a client that notes under which step each script was sent. The watchdog looks at a lock that it begins to track: that is
-// no step's, and may come at any time.
+// stepped is a client that notes under which step each script was sent. The watchdog looks at a lock that it begins to
+// track: that is no step's, and may come at any time.
 type stepped struct {
 	rueidis.Client
 	f *follower
@@ -76,7 +77,8 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	hub, err := pubsub.New(&stepped{client, f}, pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
-	locks, err := rlock.New(hub, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 5 * time.Minute, Observer: f.observer()})
+	locks, err := rlock.New(hub,
+		rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 5 * time.Minute, Observer: f.observer()})
 	require.NoError(t, err)
 	t.Cleanup(func() { locks.Close(context.Background()) })
 	l := locks.Reentrant("l")
@@ -141,7 +143,8 @@ func followed(t *testing.T, notes []string) {
 		switch {
 		case scan(note, "%d acquires %s", &n, &name), scan(note, "%d releases %s of %d", &n, &name, &of):
 			begun[fmt.Sprint(n)]++
-		case scan(note, "%d acquired %s", &n, &name), scan(note, "%d did not acquire %s", &n, &name), scan(note, "%d released %s", &n, &name):
+		case scan(note, "%d acquired %s", &n, &name), scan(note, "%d did not acquire %s", &n, &name),
+			scan(note, "%d released %s", &n, &name):
 			ended[fmt.Sprint(n)]++
 		}
 	}
@@ -170,7 +173,8 @@ func TestWaitingIsToldOnceToEachThatWaitsAndToNobodyElse(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f := &follower{}
-			r := newRig(t, redistest.Embedded(t), rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Minute, Observer: f.observer()})
+			r := newRig(t, redistest.Embedded(t),
+				rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Minute, Observer: f.observer()})
 			ctx := within(t)
 			l := of(r.locks, kind)
 			hold := lock(t, l, ctx)

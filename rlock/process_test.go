@@ -155,12 +155,13 @@ func TestAStoppedHolderIsToldWhenItRunsAgain(t *testing.T) {
 	holder.Signal(t, syscall.SIGCONT)
 	over := holder.Line(t)
 	require.True(t, strings.HasPrefix(over, "over: lost unlock:") && strings.HasSuffix(over, "lost"), over)
-	require.Equal(t, map[string]string{string(h.Owner()): "1"}, r.hash(t, "l"), "its late unlock touches nobody else's hold")
+	require.Equal(t, map[string]string{string(h.Owner()): "1"}, r.hash(t, "l"),
+		"its late unlock touches nobody else's hold")
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-// A process whose goroutines all stand still for 100 ms again and again, as in the pauses of a garbage collector, keeps its hold: a
-// renewal is due at a third of the lease, and what it needs fits between the pauses.
+// A process whose goroutines all stand still for 100 ms again and again, as in the pauses of a garbage collector, keeps
+// its hold: a renewal is due at a third of the lease, and what it needs fits between the pauses.
 func TestAHolderThatPausesAgainAndAgainKeepsItsHold(t *testing.T) {
 	redistest.InFull(t, "TestAHoldIsRenewedForAsLongAsItLasts")
 	t.Parallel()
@@ -180,8 +181,8 @@ func TestAHolderThatPausesAgainAndAgainKeepsItsHold(t *testing.T) {
 	require.Equal(t, owners, r.hash(t, "l"), "it never let go")
 }
 
-// beCarefulHolder has one processor and looks, before each step of its work, whether it may still act: as the package says, that there
-// is no error and that it is before Until. It says when it last might.
+// beCarefulHolder has one processor and looks, before each step of its work, whether it may still act: as the package
+// says, that there is no error and that it is before Until. It says when it last might.
 func beCarefulHolder() error {
 	runtime.GOMAXPROCS(1)
 	lease, err := time.ParseDuration(os.Args[2])
@@ -205,11 +206,13 @@ func beCarefulHolder() error {
 		time.Sleep(time.Millisecond)
 	}
 	<-work.Done()
-	fmt.Println("acted", acted.UnixNano(), context.Cause(work), errors.Is(hold.Unlock(context.Background()), rlock.ErrLost))
+	fmt.Println("acted", acted.UnixNano(), context.Cause(work),
+		errors.Is(hold.Unlock(context.Background()), rlock.ErrLost))
 	return nil
 }
 
-// However soon after its pause a process looks, it sees that it may not act: no goroutine of the library has to run first.
+// However soon after its pause a process looks, it sees that it may not act: no goroutine of the library has to run
+// first.
 func TestAHolderThatWasStoppedForLongerThanItsLeaseDoesNotActAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

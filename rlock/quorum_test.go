@@ -44,7 +44,9 @@ func (servers election) voting(t testing.TB) election {
 func (servers election) votingFor(t testing.TB, lease time.Duration) election {
 	t.Helper()
 	for _, s := range servers {
-		redistest.Eventually(t, 60*time.Second, "up for a second longer", func() bool { return uptime(t, s) >= 1+int(lease.Seconds()) })
+		redistest.Eventually(t, 60*time.Second, "up for a second longer", func() bool {
+			return uptime(t, s) >= 1+int(lease.Seconds())
+		})
 	}
 	return servers
 }
@@ -136,10 +138,12 @@ func (servers election) empty(t testing.TB, name string) {
 }
 
 // steady options are for holds that are to last: a busy machine keeps renewals for a second or two.
-var steady = rlock.Options{WatchdogTimeout: 4 * time.Second, CallTimeout: 500 * time.Millisecond, PollCap: 100 * time.Millisecond}
+var steady = rlock.Options{WatchdogTimeout: 4 * time.Second, CallTimeout: 500 * time.Millisecond,
+	PollCap: 100 * time.Millisecond}
 
 // quick options: a server votes after two seconds.
-var quick = rlock.Options{WatchdogTimeout: 600 * time.Millisecond, CallTimeout: 200 * time.Millisecond, PollCap: 100 * time.Millisecond}
+var quick = rlock.Options{WatchdogTimeout: 600 * time.Millisecond, CallTimeout: 200 * time.Millisecond,
+	PollCap: 100 * time.Millisecond}
 
 func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 	t.Parallel()
@@ -163,7 +167,8 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 		{"two", []*rlock.Lock{r(a), r(b)}, rlock.ErrInvalidOption, "2 locks, must be 3 or more"},
 		{"nil", []*rlock.Lock{r(a), r(b), nil}, rlock.ErrInvalidOption, "lock 3 is nil"},
 		{"a bad name", []*rlock.Lock{r(a), r(b), c.Reentrant("}")}, rlock.ErrInvalidName, "}"},
-		{"a kind that has more than a vote", []*rlock.Lock{r(a), b.Fenced("q"), r(c)}, rlock.ErrInvalidOption, `lock 2, "q", is Fenced`},
+		{"a kind that has more than a vote", []*rlock.Lock{r(a), b.Fenced("q"), r(c)}, rlock.ErrInvalidOption,
+			`lock 2, "q", is Fenced`},
 		{"one client twice", []*rlock.Lock{r(a), r(b), a.Reentrant("other")}, rlock.ErrInvalidOption, "locks 1 and 3"},
 		{"one rueidis client twice", []*rlock.Lock{r(a), r(twin), r(c)}, rlock.ErrInvalidOption, "locks 1 and 2"},
 		{"a Cluster", []*rlock.Lock{r(a), r(b), r(cluster.locks)}, rlock.ErrInvalidOption, "of a cluster"},
@@ -190,7 +195,8 @@ func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
 	servers := embedded(t, 2)
 	p := append(election{servers[0], servers[1]}, servers[1]).process(t, rlock.Options{})
 	for _, name := range []string{"same", ""} {
-		locks := []*rlock.Lock{p.rigs[0].locks.Reentrant("same"), p.rigs[1].locks.Reentrant("same"), p.rigs[2].locks.Reentrant(name + "x")}
+		locks := []*rlock.Lock{p.rigs[0].locks.Reentrant("same"), p.rigs[1].locks.Reentrant("same"),
+			p.rigs[2].locks.Reentrant(name + "x")}
 		q, err := rlock.Quorum(locks...)
 		require.NoError(t, err)
 		for _, waitTime := range []time.Duration{0, time.Second} {
@@ -217,7 +223,8 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 			h, err := q.TryLock(within(t), 0, 20*time.Second)
 			after := time.Now()
 			require.NoError(t, err)
-			require.LessOrEqual(t, h.Until().Sub(after), 20*time.Second-200*time.Millisecond-2*time.Millisecond, "less what clocks may drift")
+			require.LessOrEqual(t, h.Until().Sub(after), 20*time.Second-200*time.Millisecond-2*time.Millisecond,
+				"less what clocks may drift")
 			require.Greater(t, h.Until().Sub(before), 19*time.Second)
 			_, err = theirs.TryLock(within(t), 0, 0)
 			var contended *rlock.NotAcquiredError
@@ -233,7 +240,8 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 			under := h.Context(within(t))
 			again, err := q.TryLock(under, 0, 0)
 			require.NoError(t, err)
-			require.ErrorIs(t, h.Extend(within(t), time.Hour), rlock.ErrInvalidOption, "a server that forgot it would vote before")
+			require.ErrorIs(t, h.Extend(within(t), time.Hour), rlock.ErrInvalidOption,
+				"a server that forgot it would vote before")
 			require.NoError(t, h.Extend(within(t), 29*time.Second))
 			require.Greater(t, time.Until(h.Until()), 20*time.Second)
 			require.NoError(t, h.Unlock(within(t)))
@@ -256,7 +264,9 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 					_, err := q.TryLock(within(t), 0, 0)
 					require.ErrorIs(t, err, rlock.ErrNotAcquired)
 				}
-				redistest.Eventually(t, 20*time.Second, "only what others hold", func() bool { return servers.votes(t, "q") == i+1 })
+				redistest.Eventually(t, 20*time.Second, "only what others hold", func() bool {
+					return servers.votes(t, "q") == i+1
+				})
 			}
 			for _, h := range held {
 				require.NoError(t, h.Unlock(within(t)))
@@ -373,7 +383,8 @@ func befall(t *testing.T, fate string, s *redistest.Server, proxies ...*redistes
 
 func minorityFails(t *testing.T, fate string, servers election) {
 	steady := steady
-	steady.WatchdogTimeout, steady.CallTimeout = 8*time.Second, 2*time.Second // of which a busy machine may be busy with other things for half
+	// of which a busy machine may be busy with other things for half
+	steady.WatchdogTimeout, steady.CallTimeout = 8*time.Second, 2*time.Second
 	p, other := servers.behindProxies(t, steady), servers.behindProxies(t, steady)
 	q, theirs := p.lock(t, "q"), other.lock(t, "q")
 	h := lock(t, q, within(t))
@@ -398,7 +409,8 @@ func minorityFails(t *testing.T, fate string, servers election) {
 	unlocked(t, lock(t, theirs, within(t)))
 }
 
-// unlocked unlocks h. A majority says so, or says so later: a busy machine has no half second for each answer now and then.
+// unlocked unlocks h. A majority says so, or says so later: a busy machine has no half second for each answer now and
+// then.
 func unlocked(t testing.TB, h *rlock.Hold) {
 	t.Helper()
 	if err := h.Unlock(within(t)); !errors.Is(err, rlock.ErrUnknownOutcome) {
@@ -457,7 +469,8 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 			ill := median()
 			t.Logf("%v, with one %s %v", healthy, fate, ill)
 			require.Less(t, ill, 10*healthy+100*time.Millisecond, "far from the 200 ms that a server has to answer")
-			require.LessOrEqual(t, scriptCalls(t, p.rigs[0].redis)-before, 8*31, "two calls a cycle, and on a busy machine what is asked for again")
+			require.LessOrEqual(t, scriptCalls(t, p.rigs[0].redis)-before, 8*31,
+				"two calls a cycle, and on a busy machine what is asked for again")
 		})
 	}
 }
@@ -482,7 +495,9 @@ func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
 		// now it counts: another may go
 		kill(t, servers[0])
 		first := h.Until()
-		redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool { return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4 })
+		redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool {
+			return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4
+		})
 		require.NoError(t, h.Unlock(within(t)))
 	})
 }
@@ -516,8 +531,8 @@ func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-// The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote of
-// the second would make two holders.
+// The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote
+// of the second would make two holders.
 func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
 	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
 		"as it is":           func(l *rlock.Lock) *rlock.Lock { return l },
@@ -538,11 +553,14 @@ func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
 					})
 					return h
 				}
-				op := history.Op{Client: 1, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true}
+				op := history.Op{Client: 1, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout,
+					Renewed: true}
 				h := acquire(p.lock(t, "q"), op)
 				p.proxies[1].BlackHole(redistest.Up) // it would be told, before anybody else
 				servers[1].Restart(t)
-				next := acquire(other.lock(t, "q"), history.Op{Client: 2, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true})
+				next := acquire(other.lock(t, "q"),
+					history.Op{Client: 2, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout,
+						Renewed: true})
 				<-h.Done()
 				log.Lost(op.Owner, h.Until())
 				err := history.LockModel{Slack: 2 * time.Millisecond, Late: time.Second}.Check(log)
@@ -576,7 +594,8 @@ func TestALateVoteJoinsTheHoldOrIsGivenBack(t *testing.T) {
 			trap := p.proxies[2].Trap(&redistest.Trap{Match: redistest.With("q"), Fate: redistest.HoldReply, Release: release})
 			h, err := q.TryLock(within(t), 0, 0)
 			trap.Wait(t)
-			require.Equal(t, 1, map[bool]int{true: servers.votes(t, "q") - held, false: servers.votes(t, "q") - 2}[held > 0], "it is there, and not known here")
+			require.Equal(t, 1, map[bool]int{true: servers.votes(t, "q") - held, false: servers.votes(t, "q") - 2}[held > 0],
+				"it is there, and not known here")
 			close(release)
 			if held == 0 {
 				require.NoError(t, err)
@@ -609,7 +628,8 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 				q := p.lock(t, name)
 				lose := rand.Perm(3)[:1+rand.IntN(3)]
 				for _, j := range lose {
-					p.proxies[j].Trap(&redistest.Trap{Match: redistest.With(name), Fate: []redistest.Fate{redistest.LoseReply, redistest.LoseRequest}[rand.IntN(2)]})
+					p.proxies[j].Trap(&redistest.Trap{Match: redistest.With(name),
+						Fate: []redistest.Fate{redistest.LoseReply, redistest.LoseRequest}[rand.IntN(2)]})
 				}
 				h, err := q.TryLock(context.Background(), 0, 0)
 				if err == nil {
@@ -741,8 +761,8 @@ func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
 	})
 }
 
-// Of thirty processes that wait for a Quorum all but one would be refused, if all asked each server after each release; and what
-// some of them got would have to be given back, for which all would wake again.
+// Of thirty processes that wait for a Quorum all but one would be refused, if all asked each server after each release;
+// and what some of them got would have to be given back, for which all would wake again.
 func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 	servers := started(t, 3)
 	t.Parallel()
@@ -768,7 +788,10 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 			q := p.lock(t, "q")
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					if q.Do(ctx, func(context.Context) error { time.Sleep(time.Millisecond); return nil }) == nil && acquired.Add(1) >= each {
+					if q.Do(ctx, func(context.Context) error {
+						time.Sleep(time.Millisecond)
+						return nil
+					}) == nil && acquired.Add(1) >= each {
 						stop()
 					}
 				}
@@ -797,9 +820,10 @@ func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
 		p.proxies[0].Delay(0, 30*time.Millisecond) // so that the vote comes before the refusals
 		p.proxies[1].Delay(0, 30*time.Millisecond)
 		release := make(chan struct{})
-		trap := p.proxies[2].Trap(&redistest.Trap{Every: true, Fate: redistest.HoldRequest, Release: release, Match: func(words []string) bool {
-			return isScript(words) && slices.Contains(words, "redisson_lock__channel:{q}") // a release
-		}})
+		trap := p.proxies[2].Trap(&redistest.Trap{Every: true, Fate: redistest.HoldRequest, Release: release,
+			Match: func(words []string) bool {
+				return isScript(words) && slices.Contains(words, "redisson_lock__channel:{q}") // a release
+			}})
 		began := time.Now()
 		_, err := p.lock(t, "q").TryLock(within(t), 500*time.Millisecond, 0)
 		took := time.Since(began)
@@ -816,7 +840,8 @@ func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	servers := embedded(t, 3)
-	p := servers.process(t, rlock.Options{WatchdogTimeout: 1500 * time.Millisecond, CallTimeout: 500 * time.Millisecond, PollCap: quick.PollCap})
+	p := servers.process(t,
+		rlock.Options{WatchdogTimeout: 1500 * time.Millisecond, CallTimeout: 500 * time.Millisecond, PollCap: quick.PollCap})
 	h := lock(t, p.lock(t, "q"), within(t))
 	done := h.Done()
 	redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
@@ -908,7 +933,9 @@ func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
 	}
 	for _, p := range processes {
 		for _, r := range p.rigs {
-			redistest.Eventually(t, 20*time.Second, "nothing is owed, nobody waits", func() bool { return r.locks.Owed() == 0 && r.locks.Lines() == 0 })
+			redistest.Eventually(t, 20*time.Second, "nothing is owed, nobody waits", func() bool {
+				return r.locks.Owed() == 0 && r.locks.Lines() == 0
+			})
 		}
 	}
 }
@@ -938,7 +965,8 @@ func TestQuorumHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	}
 }
 
-func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rlock.Lock, patience time.Duration) error {
+func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rlock.Lock,
+	patience time.Duration) error {
 	log := history.New()
 	const clients, workers, most = 4, 2, 50
 	enough, stop := context.WithTimeout(context.Background(), 80*time.Second) // on a busy machine
@@ -946,7 +974,8 @@ func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rl
 	atLeast := time.Now().Add(4 * time.Second)
 	var processes []*process
 	for range clients {
-		p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: 2 * historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+		p := servers.behindProxies(t,
+			rlock.Options{WatchdogTimeout: 2 * historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
 		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
 			return p.lock(t, "warm "+p.rigs[0].locks.ID()).Do(within(t), func(context.Context) error { return nil }) == nil
 		})
@@ -1032,13 +1061,15 @@ func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rl
 		c := s.Client(t)
 		redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool { return len(keys(t, c)) == 0 })
 	}
-	return history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second, Timeout: patience}.Check(log)
+	return history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second,
+		Timeout: patience}.Check(log)
 }
 
-// elect acquires a Quorum in some way, keeps it for some time, and releases it. A refusal says nothing of a holder: votes
-// may have been split.
+// elect acquires a Quorum in some way, keeps it for some time, and releases it. A refusal says nothing of a holder:
+// votes may have been split.
 func elect(q *rlock.Lock, rnd *rand.Rand, log *history.Log, client int) {
-	op := history.Op{Client: client, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: 2 * historyLease, Renewed: rnd.IntN(3) > 0}
+	op := history.Op{Client: client, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: 2 * historyLease,
+		Renewed: rnd.IntN(3) > 0}
 	leaseTime := op.Lease
 	if op.Renewed {
 		leaseTime = 0

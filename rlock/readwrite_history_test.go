@@ -41,7 +41,8 @@ func recordReadWrite(t *testing.T, seed uint64) {
 	var rigs []*rig
 	for c := range processes {
 		p := redistest.NewProxy(t, s)
-		r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: readWritePollCap})
+		r := newRig(t, p.Server(),
+			rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: readWritePollCap})
 		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
 			return r.locks.Reentrant(fmt.Sprint("warm", c)).Do(within(t), func(context.Context) error { return nil }) == nil
 		})
@@ -52,7 +53,8 @@ func recordReadWrite(t *testing.T, seed uint64) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(500+c*workers+w)))
 			users.Go(func() {
 				for enough.Err() == nil {
-					if book.useOnce(r.locks, rnd, c*workers+w) >= enoughOps && book.log.Count(history.Acquire, history.OK) > enoughOps/200 &&
+					if book.useOnce(r.locks, rnd, c*workers+w) >= enoughOps &&
+						book.log.Count(history.Acquire, history.OK) > enoughOps/200 &&
 						book.log.Count(history.AcquireRead, history.OK) > enoughOps/60 && book.nested() > 5 {
 						stop()
 					}
@@ -73,7 +75,8 @@ func recordReadWrite(t *testing.T, seed uint64) {
 	require.NoError(t, model.Check(log), "seed %d", seed)
 	_, lost := log.Ops()
 	written, read := log.Count(history.Acquire, history.OK), log.Count(history.AcquireRead, history.OK)
-	t.Logf("%d operations, checked in %v: %d written, %d read, %d of them under a write hold; %d refused, %d unknown; %d holds lost; %d faults",
+	t.Logf("%d operations, checked in %v: %d written, %d read, %d of them under a write hold; %d refused, %d unknown; "+
+		"%d holds lost; %d faults",
 		book.ops.Load(), time.Since(checking).Round(time.Millisecond), written, read, len(book.under),
 		log.Count(history.Acquire, history.Refused)+log.Count(history.AcquireRead, history.Refused),
 		log.Count(history.Acquire, history.Unknown)+log.Count(history.AcquireRead, history.Unknown), len(lost), inflicted)
@@ -82,7 +85,9 @@ func recordReadWrite(t *testing.T, seed uint64) {
 	require.Greater(t, len(book.under), 5)
 	require.Greater(t, log.Count(history.Acquire, history.Unknown)+log.Count(history.AcquireRead, history.Unknown), 10)
 	require.Greater(t, inflicted, 10)
-	thenWell(t, s, history.New(), rigs, func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() }, 1)
+	thenWell(t, s, history.New(), rigs, func(c *rlock.Client, name string) *rlock.Lock {
+		return c.ReadWrite(name).Write()
+	}, 1)
 	var n atomic.Int64
 	thenWell(t, s, history.New(), rigs, func(c *rlock.Client, name string) *rlock.Lock { // and readers beside a writer
 		if n.Add(1)%3 > 0 {
@@ -131,7 +136,8 @@ func (b *rwBook) useOnce(locks *rlock.Client, rnd *rand.Rand, client int) int64 
 	}
 	b.keep(w, rnd)
 	if rnd.IntN(2) == 0 {
-		if h, read := b.acquire(w.Context(context.Background()), rw.Read(), history.AcquireRead, name, op.Owner, rnd, client); h != nil {
+		if h, read := b.acquire(w.Context(context.Background()), rw.Read(), history.AcquireRead, name, op.Owner, rnd,
+			client); h != nil {
 			if rnd.IntN(3) == 0 { // in the other order
 				b.release(h, read, history.ReleaseRead)
 			} else {
@@ -157,7 +163,8 @@ func (b *rwBook) keep(h *rlock.Hold, rnd *rand.Rand) {
 	}
 }
 
-func (b *rwBook) acquire(ctx context.Context, l *rlock.Lock, kind history.Kind, name string, under int, rnd *rand.Rand, client int) (*rlock.Hold, history.Op) {
+func (b *rwBook) acquire(ctx context.Context, l *rlock.Lock, kind history.Kind, name string, under int, rnd *rand.Rand,
+	client int) (*rlock.Hold, history.Op) {
 	op := history.Op{Client: client, Lock: name, Owner: b.log.Owner(), Kind: kind, Lease: historyLease}
 	if under != 0 {
 		b.mu.Lock()

@@ -394,7 +394,9 @@ func TestWritersGetThroughAFloodOfReaders(t *testing.T) {
 		w := lock(t, l, within(t))
 		require.Less(t, reads.Load()-before, int64(120), "not after the flood, but through it")
 		require.NoError(t, w.Unlock(within(t)))
-		redistest.Eventually(t, 20*time.Second, "readers go on when it is through", func() bool { return reads.Load() > before+60 })
+		redistest.Eventually(t, 20*time.Second, "readers go on when it is through", func() bool {
+			return reads.Load() > before+60
+		})
 	}
 	close(stop)
 	done.Wait()
@@ -491,7 +493,8 @@ func TestAReaderOfAnotherProcessIsNotJoinedAndOneOfThisIsReentered(t *testing.T)
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
-	for _, side := range []func(*rlock.ReadWriteLock) *rlock.Lock{(*rlock.ReadWriteLock).Read, (*rlock.ReadWriteLock).Write} {
+	for _, side := range []func(*rlock.ReadWriteLock) *rlock.Lock{(*rlock.ReadWriteLock).Read,
+		(*rlock.ReadWriteLock).Write} {
 		l, m := side(a.locks.ReadWrite("l")), side(b.locks.ReadWrite("l"))
 		h := lock(t, l, within(t))
 		_, err := m.Lock(m.WithOwner(within(t), h.Owner()))
@@ -558,7 +561,9 @@ func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
 		read := lock(t, rw.Read(), w.Context(within(t)))
 		reader, writer := acquiring(t, b.locks.ReadWrite(name).Read()), acquiring(t, b.locks.ReadWrite(name).Write())
 		until := [2]time.Time{w.Until(), read.Until()}
-		redistest.Eventually(t, 30*time.Second, "both are renewed", func() bool { return w.Until().After(until[0]) && read.Until().After(until[1]) })
+		redistest.Eventually(t, 30*time.Second, "both are renewed", func() bool {
+			return w.Until().After(until[0]) && read.Until().After(until[1])
+		})
 		require.NoError(t, w.Unlock(within(t)))
 		g := <-reader
 		require.NoError(t, g.err)
@@ -589,7 +594,9 @@ func TestLostRepliesOfReadersAndWritersCountOnceAndLeaveNothing(t *testing.T) {
 				p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
 				require.NoError(t, h.Unlock(within(t)))
 			}
-			redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
+			redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool {
+				return r.locks.Owed() == 0 && len(keys(t, watch)) == 0
+			})
 		}
 	})
 }
@@ -643,7 +650,9 @@ func TestCancellingReadersAndWritersAtAnyInstantLeavesNothing(t *testing.T) {
 	require.Greater(t, won.Load(), int32(200))
 	require.Greater(t, gaveUp.Load(), int32(100))
 	require.Greater(t, both.Load(), int32(3))
-	redistest.Eventually(t, 20*time.Second, "no key", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
+	redistest.Eventually(t, 20*time.Second, "no key", func() bool {
+		return r.locks.Owed() == 0 && len(keys(t, watch)) == 0
+	})
 	require.Zero(t, r.locks.Lines())
 	require.NoError(t, r.locks.Close(within(t)))
 	require.NoError(t, r.hub.Close(context.Background()))
@@ -658,7 +667,8 @@ func TestAWriterThatDiesWhileItWaitsKeepsReadersOutForAWhileOnly(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	const poll = 400 * time.Millisecond
-	dying, alive := newRig(t, p.Server(), rlock.Options{PollCap: poll}), newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
+	dying, alive := newRig(t, p.Server(), rlock.Options{PollCap: poll}), newRig(t, s,
+		rlock.Options{PollCap: 50 * time.Millisecond})
 	rw := alive.locks.ReadWrite("l")
 	r := lock(t, rw.Read(), within(t))
 	ctx, cancel := context.WithCancel(within(t))
@@ -682,7 +692,8 @@ func TestAWriterThatDiesWhileItWaitsKeepsReadersOutForAWhileOnly(t *testing.T) {
 // inLine is how many places there are in the queue of a read-write lock.
 func (r *rig) inLine(t testing.TB, name string) int {
 	t.Helper()
-	n, err := r.redis.Do(within(t), r.redis.B().Zcount().Key("redlatch_rwq:{"+name+"}").Min("1").Max("+inf").Build()).AsInt64()
+	n, err := r.redis.Do(within(t),
+		r.redis.B().Zcount().Key("redlatch_rwq:{"+name+"}").Min("1").Max("+inf").Build()).AsInt64()
 	require.NoError(t, err)
 	return int(n)
 }
@@ -709,7 +720,8 @@ func TestBadInputOfAReadWriteLockIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		_, err = l.TryLock(within(t), -1, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidOption)
 	}
-	require.Equal(t, before["evalsha"]+before["eval"], redistest.CommandCalls(t, r.redis)["evalsha"]+redistest.CommandCalls(t, r.redis)["eval"])
+	require.Equal(t, before["evalsha"]+before["eval"],
+		redistest.CommandCalls(t, r.redis)["evalsha"]+redistest.CommandCalls(t, r.redis)["eval"])
 }
 
 func TestAKeyOfAnotherTypeIsATypedErrorOnBothSides(t *testing.T) {

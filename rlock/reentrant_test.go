@@ -172,7 +172,8 @@ func TestAWaiterIsWokenByRedissonsMessageWellBeforeTheLeaseEnds(t *testing.T) {
 	r := newRig(t, s, rlock.Options{PollCap: 30 * time.Second})
 	// a Java holder, and its unlock: DEL and PUBLISH 0
 	java := s.Client(t)
-	require.NoError(t, java.Do(within(t), java.B().Hset().Key("l").FieldValue().FieldValue("8b5f0d5e-0000-4000-8000-000000000000:1", "1").Build()).Error())
+	require.NoError(t, java.Do(within(t),
+		java.B().Hset().Key("l").FieldValue().FieldValue("8b5f0d5e-0000-4000-8000-000000000000:1", "1").Build()).Error())
 	require.NoError(t, java.Do(within(t), java.B().Pexpire().Key("l").Milliseconds(25_000).Build()).Error())
 	got := pass(t, r.locks.Reentrant("l"))
 	redistest.Eventually(t, 10*time.Second, "subscribed", func() bool {
@@ -181,7 +182,8 @@ func TestAWaiterIsWokenByRedissonsMessageWellBeforeTheLeaseEnds(t *testing.T) {
 	})
 	require.NoError(t, java.Do(within(t), java.B().Del().Key("l").Build()).Error())
 	began := time.Now()
-	require.NoError(t, java.Do(within(t), java.B().Publish().Channel("redisson_lock__channel:{l}").Message("0").Build()).Error())
+	require.NoError(t, java.Do(within(t),
+		java.B().Publish().Channel("redisson_lock__channel:{l}").Message("0").Build()).Error())
 	require.NoError(t, <-got)
 	require.Less(t, time.Since(began), 12*time.Second, "half the lease: woken, not timed out")
 }
@@ -204,7 +206,8 @@ func TestWaitTimeZeroAsksOnceAndNeverSubscribes(t *testing.T) {
 	r := newRig(t, s, rlock.Options{})
 	l := r.locks.Reentrant("l")
 	// another's, as Redisson has it: one of this client is looked at when it is 50 ms old
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key("l").FieldValue().FieldValue("other:1", "1").Build()).Error())
+	require.NoError(t, r.redis.Do(within(t),
+		r.redis.B().Hset().Key("l").FieldValue().FieldValue("other:1", "1").Build()).Error())
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Pexpire().Key("l").Milliseconds(600_000).Build()).Error())
 	_, err := l.TryLock(within(t), 0, 0) // the first of each script is EVALSHA, NOSCRIPT, EVAL
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)
@@ -312,7 +315,9 @@ func TestOneBadKeyDoesNotHideTheOthersFromTheWatchdog(t *testing.T) {
 		first := good.Until()
 		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("bad").Value("a string").Build()).Error())
 		<-bad.Done()
-		redistest.Eventually(t, 20*time.Second, "the good one is renewed, and renewed again", func() bool { return good.Until().Sub(first) > 1500*time.Millisecond })
+		redistest.Eventually(t, 20*time.Second, "the good one is renewed, and renewed again", func() bool {
+			return good.Until().Sub(first) > 1500*time.Millisecond
+		})
 		require.NoError(t, good.Unlock(within(t)))
 		require.ErrorIs(t, bad.Unlock(within(t)), rlock.ErrLost)
 	})
@@ -415,7 +420,10 @@ func TestDoJoinsErrorsAndSurvivesPanics(t *testing.T) {
 	require.ErrorIs(t, err, rlock.ErrLost)
 	require.PanicsWithValue(t, "oops", func() { _ = l.Do(within(t), func(context.Context) error { panic("oops") }) })
 	require.Empty(t, r.hash(t, "l"))
-	require.ErrorIs(t, l.WithWait(-1).Do(within(t), func(context.Context) error { t.Error("ran"); return nil }), rlock.ErrInvalidOption)
+	require.ErrorIs(t, l.WithWait(-1).Do(within(t), func(context.Context) error {
+		t.Error("ran")
+		return nil
+	}), rlock.ErrInvalidOption)
 }
 
 func TestCloseWithRunningWork(t *testing.T) {
@@ -468,8 +476,8 @@ func TestCloseWaitsForUnlocks(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-// What ends a hold that has ended already is not told: it may be a deadline after Close, or the end of a Close that waited in
-// vain.
+// What ends a hold that has ended already is not told: it may be a deadline after Close, or the end of a Close that
+// waited in vain.
 func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -481,13 +489,14 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
 		"Close, and nobody unlocks": {rlock.Options{}, func(t *testing.T, r *rig, _ *rlock.Hold) {
 			require.Error(t, r.locks.Close(gone))
 		}, rlock.ErrClosed},
-		"Close, and the key goes": {rlock.Options{WatchdogTimeout: 2 * time.Second}, func(t *testing.T, r *rig, h *rlock.Hold) {
-			closed := make(chan error, 1)
-			go func() { closed <- r.locks.Close(within(t)) }()
-			<-h.Done()
-			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
-			require.NoError(t, <-closed)
-		}, rlock.ErrClosed},
+		"Close, and the key goes": {rlock.Options{WatchdogTimeout: 2 * time.Second},
+			func(t *testing.T, r *rig, h *rlock.Hold) {
+				closed := make(chan error, 1)
+				go func() { closed <- r.locks.Close(within(t)) }()
+				<-h.Done()
+				require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+				require.NoError(t, <-closed)
+			}, rlock.ErrClosed},
 		"MaxHold, and Close": {rlock.Options{MaxHold: 30 * time.Millisecond}, func(t *testing.T, r *rig, h *rlock.Hold) {
 			<-h.Done()
 			r.locks.Close(gone)
@@ -666,7 +675,8 @@ func TestRESP2AndOtherClientOptionsWork(t *testing.T) {
 	}
 }
 
-// The last Unlock of an owner says whether the lock was lost; one that comes beside it, of another hold of the same owner, asks nobody.
+// The last Unlock of an owner says whether the lock was lost; one that comes beside it, of another hold of the same
+// owner, asks nobody.
 func TestUnlocksOfOneOwnerAtTheSameTimeFindNoLoss(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
@@ -727,7 +737,8 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 	} {
 		simulated(t, 1, func(t *testing.T, servers election) {
 			p := redistest.NewProxy(t, servers[0])
-			through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, servers[0], rlock.Options{})
+			through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, servers[0],
+				rlock.Options{})
 			l := through.locks.Reentrant(name)
 			h := lock(t, l, within(t))
 			longer(t, l, h)
@@ -764,7 +775,8 @@ func TestARefusalSaysWhatIsKnownOfTheHolder(t *testing.T) {
 		require.ErrorContains(t, endless, "has no end")
 		require.NoError(t, h.Unlock(within(t)))
 
-		require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key("user").FieldValue().FieldValue("name", "Ann").Build()).Error())
+		require.NoError(t, r.redis.Do(within(t),
+			r.redis.B().Hset().Key("user").FieldValue().FieldValue("name", "Ann").Build()).Error())
 		foreign := refused(r.locks.Reentrant("user"))
 		require.True(t, foreign.NoEnd && foreign.Foreign)
 		require.ErrorContains(t, foreign, "perhaps not a lock")

@@ -22,7 +22,8 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	host, port, err := net.SplitHostPort(s.Addr())
 	require.NoError(t, err)
 	replica := redistest.Start(t, "--replicaof", host, port)
-	r := newRig(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second, WatchdogTimeout: 1800 * time.Millisecond})
+	r := newRig(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second,
+		WatchdogTimeout: 1800 * time.Millisecond})
 	redistest.Eventually(t, 20*time.Second, "the replica is in step", func() bool {
 		info, err := r.redis.Do(within(t), r.redis.B().Info().Section("replication").Build()).ToString()
 		return err == nil && strings.Contains(info, "state=online")
@@ -77,7 +78,8 @@ func TestAnEvictingServerIsWarnedOfOrRefused(t *testing.T) {
 func TestStrictSaysNothingWhereTheServerMayNotBeAsked(t *testing.T) {
 	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	admin := s.Client(t)
-	require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info").Build()).Error())
+	require.NoError(t, admin.Do(within(t),
+		admin.B().Arbitrary("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info").Build()).Error())
 	o := s.Option()
 	o.Username, o.Password = "app", "any"
 	hub, err := pubsub.Dial(o, pubsub.Options{})
@@ -147,7 +149,8 @@ func TestEveryConfirmationIsAWrite(t *testing.T) {
 		n, _, _ := strings.Cut(rest, "\r\n")
 		return n
 	}
-	locks := map[string]*rlock.Lock{"Fair": r.locks.Fair("Fair"), "Read": r.locks.ReadWrite("Read").Read(), "Write": r.locks.ReadWrite("Write").Write()}
+	locks := map[string]*rlock.Lock{"Fair": r.locks.Fair("Fair"), "Read": r.locks.ReadWrite("Read").Read(),
+		"Write": r.locks.ReadWrite("Write").Write()}
 	for name, k := range exclusive {
 		locks[name] = k.lock(r.locks, name)
 	}
@@ -162,8 +165,10 @@ func TestEveryConfirmationIsAWrite(t *testing.T) {
 
 	// an acquisition that is asked again, and has more already
 	g := newScriptRig(t, s)
-	src := map[string]string{"acquire": g.src["acquire"], "fair_acquire": source(t, "fair_acquire"), "plain_acquire": source(t, "plain_acquire")}
-	for name, keys := range map[string][]string{"acquire": {"a"}, "fair_acquire": {"b", "bq", "bt"}, "plain_acquire": {"c"}} {
+	src := map[string]string{"acquire": g.src["acquire"], "fair_acquire": source(t, "fair_acquire"),
+		"plain_acquire": source(t, "plain_acquire")}
+	for name, keys := range map[string][]string{"acquire": {"a"}, "fair_acquire": {"b", "bq", "bt"},
+		"plain_acquire": {"c"}} {
 		args := []string{alice, "60000", "0", "PUBLISH", "GRANTS", "", "g:", ""}
 		if name == "plain_acquire" {
 			args = []string{alice, "60000", "0"}

@@ -101,7 +101,8 @@ func TestAContextOfAnEarlierTurnReentersNothing(t *testing.T) {
 	})
 }
 
-// late is a context of which a caller is told only after a while that it goes on, once it is armed: its goroutine got no processor.
+// late is a context of which a caller is told only after a while that it goes on, once it is armed: its goroutine got
+// no processor.
 type late struct {
 	context.Context
 	by    time.Duration
@@ -134,38 +135,39 @@ func TestWhoTakesATurnLooksAtTheClock(t *testing.T) {
 				}
 				return ctx
 			}
-			bubble(t, 2, rlock.Options{WatchdogTimeout: lease, Observer: observer}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
-				r, other := rigs[0], rigs[1]
-				l := r.locks.Reentrant("l")
-				ctx := context.Background()
-				a := lock(t, l, ctx)
-				owner := r.owners(t, "l")
-				x := &late{Context: context.WithValue(ctx, callOf{}, true), by: c.by}
-				had := next(t, l, x)
-				synctest.Wait()
-				var inside, most atomic.Int32
-				work := func(h *rlock.Hold) {
-					most.Store(max(most.Load(), inside.Add(1)))
-					time.Sleep(10 * time.Millisecond)
-					inside.Add(-1)
-					require.NoError(t, h.Unlock(ctx))
-				}
-				x.armed.Store(true)
-				if c.by > lease { // nothing renews it: the machine stands still for all but another process
-					s.Embedded.Del("l")
-					go func() { work(lock(t, other.locks.Reentrant("l"), ctx)) }()
-				}
-				require.NoError(t, a.Unlock(ctx))
-				b := <-had
-				if c.same {
-					require.Equal(t, owner, r.owners(t, "l"))
-				} else {
-					require.NotEqual(t, owner, r.owners(t, "l"), "it has asked")
-				}
-				work(b)
-				require.EqualValues(t, 1, most.Load())
-				require.EqualValues(t, 1, waits.Load(), "one acquisition waits once, though it was in line twice")
-			})
+			bubble(t, 2, rlock.Options{WatchdogTimeout: lease, Observer: observer},
+				func(t *testing.T, s *redistest.Server, rigs []*rig) {
+					r, other := rigs[0], rigs[1]
+					l := r.locks.Reentrant("l")
+					ctx := context.Background()
+					a := lock(t, l, ctx)
+					owner := r.owners(t, "l")
+					x := &late{Context: context.WithValue(ctx, callOf{}, true), by: c.by}
+					had := next(t, l, x)
+					synctest.Wait()
+					var inside, most atomic.Int32
+					work := func(h *rlock.Hold) {
+						most.Store(max(most.Load(), inside.Add(1)))
+						time.Sleep(10 * time.Millisecond)
+						inside.Add(-1)
+						require.NoError(t, h.Unlock(ctx))
+					}
+					x.armed.Store(true)
+					if c.by > lease { // nothing renews it: the machine stands still for all but another process
+						s.Embedded.Del("l")
+						go func() { work(lock(t, other.locks.Reentrant("l"), ctx)) }()
+					}
+					require.NoError(t, a.Unlock(ctx))
+					b := <-had
+					if c.same {
+						require.Equal(t, owner, r.owners(t, "l"))
+					} else {
+						require.NotEqual(t, owner, r.owners(t, "l"), "it has asked")
+					}
+					work(b)
+					require.EqualValues(t, 1, most.Load())
+					require.EqualValues(t, 1, waits.Load(), "one acquisition waits once, though it was in line twice")
+				})
 		})
 	}
 }
@@ -216,12 +218,14 @@ func TestAnOwnerThatIsKnownElsewhereHasOneTurn(t *testing.T) {
 		"nothing is known": {again: true},
 		"NonReentrant":     {of: func(c *rlock.Client) *rlock.Lock { return c.NonReentrant("l") }, again: true},
 		"Owner":            {do: func(_ *testing.T, h *rlock.Hold) { h.Owner() }},
-		"Extend":           {do: func(t *testing.T, h *rlock.Hold) { require.NoError(t, h.Extend(context.Background(), time.Minute)) }},
-		"a label":          {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
-		"the next one's":   {b: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
-		"a lease":          {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLease(time.Minute) }},
-		"MaxHold":          {o: rlock.Options{MaxHold: time.Minute}},
-		"Fenced":           {of: func(c *rlock.Client) *rlock.Lock { return c.Fenced("l") }},
+		"Extend": {do: func(t *testing.T, h *rlock.Hold) {
+			require.NoError(t, h.Extend(context.Background(), time.Minute))
+		}},
+		"a label":        {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
+		"the next one's": {b: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
+		"a lease":        {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLease(time.Minute) }},
+		"MaxHold":        {o: rlock.Options{MaxHold: time.Minute}},
+		"Fenced":         {of: func(c *rlock.Client) *rlock.Lock { return c.Fenced("l") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, c.o, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
@@ -351,7 +355,8 @@ func TestCallersBehindADroppedHoldAreServedWhenItsLeaseIsOver(t *testing.T) {
 	})
 }
 
-// Callers that leave cost the server nothing while others of their process wait, and the last one takes the request back.
+// Callers that leave cost the server nothing while others of their process wait, and the last one takes the request
+// back.
 func TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest(t *testing.T) {
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()

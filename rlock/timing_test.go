@@ -153,7 +153,8 @@ func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
 	})
 }
 
-// A return before its Unlock must not turn the deferred Close(context.Background()) of a main into one that never returns.
+// A return before its Unlock must not turn the deferred Close(context.Background()) of a main into one that never
+// returns.
 func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) {
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("forgetful"), context.Background())
@@ -175,12 +176,13 @@ func TestCloseNamesReleasesThatWereNotConfirmed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, h.Unlock(ctx), rlock.ErrUnavailable)
-		require.ErrorContains(t, rigs[0].locks.Close(context.Background()), "1 unconfirmed releases given up, left to their leases: l")
+		require.ErrorContains(t, rigs[0].locks.Close(context.Background()),
+			"1 unconfirmed releases given up, left to their leases: l")
 	})
 }
 
-// Whoever has waited has left the line when its call returns, and so come back no sooner: a crowd of callers with little patience
-// would fill the line with what nobody wants any more.
+// Whoever has waited has left the line when its call returns, and so come back no sooner: a crowd of callers with
+// little patience would fill the line with what nobody wants any more.
 func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, all []*rig) {
 		held, err := all[0].locks.Fair("x").Lock(context.Background())

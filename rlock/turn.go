@@ -91,7 +91,8 @@ func (s *tenancies) await(x *caller) error {
 	return gaveUp
 }
 
-// take makes the hold of a caller that has its turn. It returns neither if the turn cannot be used: the caller waits on, as the first.
+// take makes the hold of a caller that has its turn. It returns neither if the turn cannot be used: the caller waits
+// on, as the first.
 //
 //	A                               B                        server
 //	Unlock: gives B its turn

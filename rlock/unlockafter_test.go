@@ -30,7 +30,8 @@ func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
 		ctx := within(t)
 		require.NoError(t, r.locks.Close(ctx), "its process need not last")
 		h = lock(t, asks, within(t))
-		require.Greater(t, time.Since(at), d-100*time.Millisecond) // the server counts on its wall clock, which is set now and then
+		// the server counts on its wall clock, which is set now and then
+		require.Greater(t, time.Since(at), d-100*time.Millisecond)
 		require.Less(t, time.Since(at), lease/10)
 		require.NoError(t, h.UnlockAfter(within(t), time.Nanosecond), "over already: released")
 		locked, err := asks.IsLocked(within(t))
@@ -57,7 +58,8 @@ func TestUnlockAfterOfOneHoldCountsForTheLastUnlockOfItsOwner(t *testing.T) {
 
 func TestUnlockAfterLeavesThoseWhoJoined(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: 2 * lease})
+		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s,
+			rlock.Options{WatchdogTimeout: 2 * lease})
 		h := lock(t, r.locks.Reentrant("l"), within(t))
 		l := other.locks.Reentrant("l")
 		joined := lock(t, l, l.WithOwner(within(t), h.Owner()))
@@ -123,7 +125,8 @@ func TestWhatIsKeptIsNotJoined(t *testing.T) {
 
 func TestUnlockAfterOfOneReaderLeavesTheOthers(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: 2 * lease})
+		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s,
+			rlock.Options{WatchdogTimeout: 2 * lease})
 		h := lock(t, r.locks.ReadWrite("l").Read(), within(t))
 		longer := lock(t, other.locks.ReadWrite("l").Read(), within(t))
 		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
@@ -218,7 +221,8 @@ func TestTheEndOfAnUnlockAfterWakesWaitersThatAskedBefore(t *testing.T) {
 	kinds := maps.Clone(kindOf)
 	delete(kinds, "Spin") // it polls
 	redistest.SideBySide(t, kinds, func(t *testing.T, kind string, of func(*rlock.Client, string) *rlock.Lock) {
-		holder, other := newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease}), newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
+		holder, other := newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease}), newRig(t, s,
+			rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
 		for where, r := range map[string]*rig{"another process": other, "the same process": holder} {
 			name := kind + where
 			asks := of(r.locks, name)
@@ -256,10 +260,14 @@ func TestLookScriptTable(t *testing.T) {
 			told   int64
 			heard  []string
 		}{
-			"nobody queues":         {heard: []string{"c 0"}},
-			"a queue":               {before: []string{"ZADD", "QUEUE", "-5", "!" + bob, "7000000", alice + " 4000 2500", "8000000", bob + " 4000 2500"}, told: 1, heard: []string{to(alice), "c 0"}},
-			"readers and writers":   {before: []string{"ZADD", "QUEUE", "7000000", bob + " 4000 2500", "6000000000000001", alice + " 4000 2500", "6000000000000002", carol + " 4000 2500"}, told: 2, heard: []string{to(alice), to(bob), "c 0"}},
-			"a fair queue":          {before: []string{"RPUSH", "QUEUE", alice, bob}, told: 1, heard: []string{"c:" + alice + " 0", to(alice)}},
+			"nobody queues": {heard: []string{"c 0"}},
+			"a queue": {before: []string{"ZADD", "QUEUE", "-5", "!" + bob, "7000000", alice + " 4000 2500",
+				"8000000", bob + " 4000 2500"}, told: 1, heard: []string{to(alice), "c 0"}},
+			"readers and writers": {before: []string{"ZADD", "QUEUE", "7000000", bob + " 4000 2500", "6000000000000001",
+				alice + " 4000 2500", "6000000000000002", carol + " 4000 2500"}, told: 2,
+				heard: []string{to(alice), to(bob), "c 0"}},
+			"a fair queue": {before: []string{"RPUSH", "QUEUE", alice, bob}, told: 1,
+				heard: []string{"c:" + alice + " 0", to(alice)}},
 			"of another type":       {before: []string{"HSET", "QUEUE", alice, "1"}, heard: []string{"c 0"}},
 			"only stamps of nobody": {before: []string{"ZADD", "QUEUE", "-5", "!" + bob}, heard: []string{"c 0"}},
 		} {
@@ -267,7 +275,8 @@ func TestLookScriptTable(t *testing.T) {
 			if c.before != nil {
 				g.must(t, c.before...)
 			}
-			hear, stop := overhear(t, g.c, []string{"g:" + alice[:36], "g:" + bob[:36], "g:" + carol[:36], "c", "c:" + alice}, "")
+			hear, stop := overhear(t, g.c,
+				[]string{"g:" + alice[:36], "g:" + bob[:36], "g:" + carol[:36], "c", "c:" + alice}, "")
 			for range 2 {
 				v, err := eval(t, g.c, src, []string{"QUEUE"}, "PUBLISH", "c", "g:")
 				require.NoError(t, err, name)

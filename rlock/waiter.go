@@ -20,21 +20,21 @@ func (a *acquisition) Stand() wait.Standing {
 		a.since = time.Now()
 	}
 	poll := min(c.opts.PollCap, wait.MaxPoll)
-	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
-	// It leaves time for a renewal that gets no answer, and another.
+	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps others out for a short time
+	// only. It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
 	return wait.Standing{Owner: a.own.Lease.Owner, Lease: a.lease, Entry: a.l.kind.stand(a, poll, first)}
 }
 
-// Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked or a token is to be minted,
-// if half of its lease is over, and if its lease is short and nobody will raise it. Asking again confirms such a grant, and
-// its lease counts anew.
+// Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked or a token is to be
+// minted, if half of its lease is over, and if its lease is short and is not raised. Asking again confirms such
+// a grant, and its lease counts anew.
 func (a *acquisition) Taken(g wait.Grant) bool {
 	switch {
 	case a.l.c.opts.MinReplicas > 0, a.l.kind.confirms:
 		return false // the acquire itself confirms: it finds its own field, and mints the token for a holder that is there
 	case !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
-		return false // a lease that nobody raises later is to be all there from now on
+		return false // a lease that is not raised later is to be all there from now on
 	case !a.l.c.engine.Trusted(a.l.key, g.Sent):
 		return false
 	case time.Until(g.Sent.Add(g.Lease)) < g.Lease/2:
@@ -139,9 +139,10 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, bes
 	return a.refused(r, received)
 }
 
-// try makes the call: shared with those of other free locks if many are under way, and otherwise, or if the lock turns out not to be
-// free, alone.
-func (a *acquisition) try(ctx context.Context, standing *wait.Standing, alone *script.Timed[acquireReply]) (acquireReply, error) {
+// try makes the call: shared with those of other free locks if many are under way, and otherwise, or if the lock turns
+// out not to be free, alone.
+func (a *acquisition) try(ctx context.Context, standing *wait.Standing,
+	alone *script.Timed[acquireReply]) (acquireReply, error) {
 	c := a.l.c
 	if standing == nil && a.join == "" && a.under == nil {
 		shares := c.enterLane(a.l.kind)
@@ -163,21 +164,24 @@ func (a *acquisition) granted(received time.Time) (wait.Answer, error) {
 	switch {
 	case !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))):
 		// A reply slower than the lease is worthless.
-		return a.renamed(received), fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
+		return a.renamed(received),
+			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
 	case !l.c.engine.Trusted(l.key, a.since):
-		// Somebody may have seen it for long enough to take it away.
-		return a.renamed(received), fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", ErrUnavailable, l.name)
+		// Another waiter may have seen it for long enough to take it away.
+		return a.renamed(received),
+			fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", ErrUnavailable, l.name)
 	}
 	return wait.Answer{Granted: true}, nil
 }
 
-// refused is the answer to a try that found somebody else there.
+// refused is the answer to a try that found another holder.
 func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, error) {
 	l := a.l
 	if !l.c.engine.Trusted(l.key, a.since) {
 		// Since its last answer this owner may have been handed the lock, and lost it to a takeover. The process that took
 		// over must not see the same owner again.
-		return a.renamed(received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
+		return a.renamed(received),
+			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
 	}
 	a.since = a.sent
 	a.sees(seen{foreign: r.foreign, noEnd: r.left < 0, listeners: r.listeners})
@@ -185,10 +189,11 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 		a.watched = true
 		l.c.monitor.watch(l)
 	}
-	return wait.Answer{Left: r.left, Foreign: r.foreign && !l.kind.hears, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners, Soon: a.soon(received)}, nil
+	return wait.Answer{Left: r.left, Foreign: r.foreign && !l.kind.hears, Ticket: r.ticket, Sent: a.sent,
+		Contenders: r.listeners, Soon: a.soon(received)}, nil
 }
 
-// sees keeps what an answer told of the holder, for those that give up.
+// sees keeps what an answer said of the holder, for those that give up.
 func (a *acquisition) sees(now seen) {
 	if a.asks == nil {
 		a.seen = now
@@ -200,7 +205,7 @@ func (a *acquisition) sees(now seen) {
 	now.unsure = a.known.seen.unsure
 	a.known.seen = now
 	if y := a.of; a.l.kind.together && y.asks != nil && &y.asks.a == a {
-		y.until = 0 // somebody comes first
+		y.until = 0 // others come first
 	}
 }
 
@@ -211,11 +216,12 @@ func (a *acquisition) meets(others bool) {
 	}
 }
 
-// soon is when to ask again because an earlier try, whose caller left before the reply, may have been granted since; 0: none may.
+// soon is when to ask again because an earlier try, whose caller left before the reply, may have been granted since; 0:
+// none may.
 //
 //	the first caller: asks, leaves      another goroutine goes on       server
 //	                                    asks: held  ------------------>
-//	                                                                    the lock is released; nobody queues
+//	                                                                    the lock is released; the queue is empty
 //	                                                                    the first request runs: granted
 //	                                    asks once more: granted
 func (a *acquisition) soon(now time.Time) time.Duration {
@@ -226,9 +232,9 @@ func (a *acquisition) soon(now time.Time) time.Duration {
 	return script.Backoff(min(2*a.again, 4))
 }
 
-// askAfter is the first Ask of a request that follows a tenure: one call releases that, and names this owner, which is granted the lock or
-// put into the queue. Where that cannot be, because the process hears no grants yet, or does not know the server's time, and for writers,
-// whose turn among readers the release decides, these are two calls.
+// askAfter is the first Ask of a request that follows a tenure: one call releases that, and names this owner, which is
+// granted the lock or put into the queue. Where that cannot be, because the process hears no grants yet, or does not
+// know the server's time, and for writers, whose turn among readers the release decides, these are two calls.
 func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
 	h, l := a.after, a.l
 	a.after = nil
@@ -240,7 +246,9 @@ func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wa
 		h.done <- handedOn{status: status, err: err}
 		return a.ask(ctx, standing)
 	}
-	r, err := l.sendRelease(ctx, releaseRequest{owner: from.Lease.Owner, entry: from.Entry(), next: standing, notAfter: notAfter, turns: from.Turn() + 1})
+	r, err := l.sendRelease(ctx,
+		releaseRequest{owner: from.Lease.Owner, entry: from.Entry(), next: standing, notAfter: notAfter,
+			turns: from.Turn() + 1})
 	h.done <- handedOn{status: r.status, err: err}
 	a.sent = sent
 	switch {
@@ -265,8 +273,8 @@ func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wa
 	return a.ask(ctx, standing)
 }
 
-// renamed gives back a grant that came too late, and goes on as another owner: the id of what was released is never used
-// again.
+// renamed gives back a grant that came too late, and goes on as another owner: the id of what was released is never
+// used again.
 func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.unanswered = received
 	a.own.Abandon(a.unanswered, a.entry)
@@ -278,8 +286,8 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 	return answer
 }
 
-// place is the entry to ask with, for a kind whose refused tries leave something on the server; "" for other kinds, and for
-// an acquisition that asks once.
+// place is the entry to ask with, for a kind whose refused tries leave something on the server; "" for other kinds, and
+// for an acquisition that asks once.
 func (a *acquisition) place() string {
 	if a.l.kind.leaves && a.patient {
 		return script.Millis(a.l.c.patience())
@@ -313,7 +321,8 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 	if a.under != nil {
 		under = a.under.Lease.Owner
 	}
-	r := acquireRequest{owner: a.own.Lease.Owner, lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter, entry: entry, under: under}
+	r := acquireRequest{owner: a.own.Lease.Owner, lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter,
+		entry: entry, under: under}
 	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
 		r.room = a.room[:0]
 	}
@@ -328,8 +337,8 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 	return call
 }
 
-// late gives back what a try got after the acquisition had given up on it: the lock, or a place in its queue. The retrier does so,
-// too, but it may have asked before the server ran the request.
+// late gives back what a try got after the acquisition had given up on it: the lock, or a place in its queue. The
+// retrier does so, too, but it may have asked before the server ran the request.
 func (a *acquisition) late(standing *wait.Standing) func(rueidis.RedisResult) {
 	own, places, q := a.own, standing != nil || a.entry != "", a.l.c.queue
 	return func(res rueidis.RedisResult) {

@@ -16,7 +16,8 @@ import (
 )
 
 // The keys beside a lock x, of all kinds.
-var beside = []string{"redlatch_queue:{x}", "redlatch_queue:{x}:plain", "redlatch_rw:{x}", "redlatch_rwq:{x}", "redisson_lock_token:{x}",
+var beside = []string{"redlatch_queue:{x}", "redlatch_queue:{x}:plain", "redlatch_rw:{x}", "redlatch_rwq:{x}",
+	"redisson_lock_token:{x}",
 	"redisson_lock_queue:{x}", "redisson_lock_timeout:{x}", "redlatch_fair:{x}"}
 
 // withMulti are all kinds, and a Multi of w, the lock and y.
@@ -96,8 +97,9 @@ func TestAHoldBesideAKeyOfAnotherTypeChangesNothing(t *testing.T) {
 	})
 }
 
-// A key beside a lock, or the lock, becomes one of another type while it is held and somebody waits. Whatever the holder and the waiter are
-// told, it is not left taken when that key is gone: neither by the one whose release broke off, nor by the other, who was served.
+// A key beside a lock, or the lock, becomes one of another type while it is held and somebody waits. Whatever the
+// holder and the waiter are told, it is not left taken when that key is gone: neither by the one whose release broke
+// off, nor by the other, who was served.
 func TestALockWhoseKeysBecomeOfAnotherTypeWhileSomebodyWaitsIsNotLeftTaken(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
@@ -137,7 +139,8 @@ func TestALockWhoseKeysBecomeOfAnotherTypeWhileSomebodyWaitsIsNotLeftTaken(t *te
 					if err := hold.Unlock(within(t)); err != nil {
 						refused++
 					}
-					do("EVAL", "if redis.call('TYPE', KEYS[1]).ok == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1", "1", key, map[string]string{"SET": "string", "RPUSH": "list"}[command])
+					do("EVAL", "if redis.call('TYPE', KEYS[1]).ok == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1", "1", key,
+						map[string]string{"SET": "string", "RPUSH": "list"}[command])
 					if err := <-done; err != nil && !errors.Is(err, rlock.ErrLost) {
 						require.ErrorIs(t, err, rlock.ErrWrongType, what)
 					}
@@ -147,7 +150,8 @@ func TestALockWhoseKeysBecomeOfAnotherTypeWhileSomebodyWaitsIsNotLeftTaken(t *te
 				}
 			}
 		}
-		require.Greater(t, refused, redistest.Sized(len(kinds)/2, len(kinds)/2, len(kinds)), "the keys are those that the scripts use")
+		require.Greater(t, refused, redistest.Sized(len(kinds)/2, len(kinds)/2, len(kinds)),
+			"the keys are those that the scripts use")
 	})
 }
 
@@ -156,7 +160,8 @@ func TestAQuorumBesideAKeyOfAnotherTypeIsNotLeftTaken(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	five := embedded(t, 5)
-	p := five.process(t, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute, PollCap: 50 * time.Millisecond})
+	p := five.process(t, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,
+		PollCap: 50 * time.Millisecond})
 	refused := 0
 	for _, key := range []string{"x", "redlatch_queue:{x}"} {
 		for _, command := range []string{"SET", "RPUSH"} {

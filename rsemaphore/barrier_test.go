@@ -127,9 +127,15 @@ func TestPartiesOfOneProcessAskTheServerTwiceEachAndTogetherForTheEnd(t *testing
 	done := arriveAt(within(t), b, parties-1)
 	gathered(t, b, parties-1)
 	subscribedTo(t, r, "redlatch_barrier:{b}")
-	redistest.Eventually(t, 20*time.Second, "they stand in one line", func() bool { return r.c.Lines() == 1 && r.c.Shared() == 1 })
+	redistest.Eventually(t, 20*time.Second, "they stand in one line", func() bool {
+		return r.c.Lines() == 1 && r.c.Shared() == 1
+	})
 	calls := func() int { return redistest.CommandCalls(t, r.redis)["evalsha"] }
-	redistest.Eventually(t, 20*time.Second, "all sleep", func() bool { n := calls(); time.Sleep(100 * time.Millisecond); return calls() == n })
+	redistest.Eventually(t, 20*time.Second, "all sleep", func() bool {
+		n := calls()
+		time.Sleep(100 * time.Millisecond)
+		return calls() == n
+	})
 	before := calls()
 	require.NoError(t, errOf(b.Await(within(t))))
 	for range parties - 1 {
@@ -369,7 +375,8 @@ func TestAnActionIsToldWhenItsGenerationBreaks(t *testing.T) {
 }
 
 func TestAnActionIsToldWhenTheBarrierIsGone(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, WatchdogTimeout: time.Hour})
+	r := newRig(t, redistest.Start(t),
+		rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, WatchdogTimeout: time.Hour})
 	for _, gone := range [][]string{{"FLUSHALL"}, {"SET", "{b}:barrier", "a string"}} {
 		r.must(t, "DEL", "{b}:barrier")
 		r.c.CyclicBarrier("b", 1).WithAction(func(actx context.Context) error {
@@ -428,7 +435,8 @@ func TestWaitingPartiesAreRenewedForAsLongAsItTakes(t *testing.T) {
 		}
 		require.EqualValues(t, 2, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).Inspect(ctx)).Generation)
 		time.Sleep(2 * time.Hour)
-		require.EqualValues(t, 1, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).Inspect(ctx)).Generation, "an idle one is forgotten")
+		require.EqualValues(t, 1, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).Inspect(ctx)).Generation,
+			"an idle one is forgotten")
 	})
 }
 
@@ -469,14 +477,16 @@ func TestAFlushedBarrierIsBrokenForThoseWhoWaited(t *testing.T) {
 // Every request of a barrier may get lost, before or after it ran: nobody is counted twice, nobody waits for ever.
 func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 	for name, fate := range map[string]redistest.Fate{
-		"reply": redistest.LoseReply, "reply, silently": redistest.LoseReplySilently, "request": redistest.LoseRequest, "request, silently": redistest.LoseRequestSilently,
+		"reply": redistest.LoseReply, "reply, silently": redistest.LoseReplySilently, "request": redistest.LoseRequest,
+		"request, silently": redistest.LoseRequestSilently,
 	} {
 		for _, verb := range []string{"arrive", "look", "trip"} {
 			t.Run(name+" of "+verb, func(t *testing.T) {
 				redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 					srv := servers[0]
 					p := redistest.NewProxy(t, srv)
-					r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv, patient)
+					r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv,
+						patient)
 					direct.load(t, "barrier*")
 					b := r.c.CyclicBarrier("b", 2)
 					redistest.Eventually(t, 30*time.Second, "connected", func() bool { return errOf(b.Inspect(within(t))) == nil })
@@ -505,11 +515,13 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
-		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 3 * time.Second}), newRig(t, srv, patient) // for so long the party stays known
+		// for so long the party stays known
+		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 3 * time.Second}), newRig(t, srv, patient)
 		direct.load(t, "barrier*")
 		b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
 		require.NoError(t, errOf(b.Inspect(within(t))))
-		trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", "arrive"), Fate: redistest.HoldReply, Release: make(chan struct{})})
+		trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", "arrive"), Fate: redistest.HoldReply,
+			Release: make(chan struct{})})
 		done := arriveAt(within(t), b, 1)
 		trap.Wait(t)
 		a, err := db.Await(within(t))
@@ -529,7 +541,8 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 }
 
 func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
-	for name, fate := range map[string]redistest.Fate{"the reply is late": redistest.HoldReply, "the request is late": redistest.HoldRequest, "the reply is lost": redistest.LoseReply} {
+	for name, fate := range map[string]redistest.Fate{"the reply is late": redistest.HoldReply,
+		"the request is late": redistest.HoldRequest, "the reply is lost": redistest.LoseReply} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 				srv := servers[0]
@@ -580,7 +593,8 @@ func (c *belated) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 	return c.forgetful.Do(ctx, cmd)
 }
 
-// Otherwise it would be one of the next generation's parties until it is taken back, and that generation could trip without one of them.
+// Otherwise it would be one of the next generation's parties until it is taken back, and that generation could trip
+// without one of them.
 func TestARequestToArriveThatComesWhenItsPartyIsGoneArrivesNowhere(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -602,7 +616,8 @@ func TestARequestToArriveThatComesWhenItsPartyIsGoneArrivesNowhere(t *testing.T)
 	}
 }
 
-// Of a client's very first request, too: nobody waits for its party any more, and whoever gathers then would have it among them.
+// Of a client's very first request, too: nobody waits for its party any more, and whoever gathers then would have it
+// among them.
 func TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -642,7 +657,8 @@ func TestBarrierNamesWithHashTagsWorkInACluster(t *testing.T) {
 
 func TestCancelledPartiesLeaveNothing(t *testing.T) {
 	srv := redistest.Start(t)
-	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 2 * time.Second}) // a request of unknown outcome is swept up after it
+	// a request of unknown outcome is swept up after it
+	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 2 * time.Second})
 	const parties = 3
 	warm := arriveAt(within(t), r.c.CyclicBarrier("warm", 2), 1) // until all connections are there, that of the hub too
 	subscribedTo(t, r, "redlatch_barrier:{warm}")
@@ -677,13 +693,16 @@ func TestCancelledPartiesLeaveNothing(t *testing.T) {
 	t.Logf("%d tripped, %d broken, %d unknown of 300", trips.Load(), breaks.Load(), unknowns.Load())
 	require.Positive(t, trips.Load())
 	require.Positive(t, breaks.Load())
-	require.LessOrEqual(t, (parties-trips.Load()%parties)%parties, unknowns.Load(), "a generation trips for all or for none")
+	require.LessOrEqual(t, (parties-trips.Load()%parties)%parties, unknowns.Load(),
+		"a generation trips for all or for none")
 	gathered(t, r.c.CyclicBarrier("b", parties), 0)
 	redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
 	r.settled(t, "{b}:barrier")
 	require.Zero(t, r.c.Lines())
 	require.Zero(t, r.c.Shared())
-	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+8 })
+	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool {
+		return runtime.NumGoroutine() <= before+8
+	})
 }
 
 func init() { roles["party"] = beParty }
@@ -790,7 +809,9 @@ func TestAStoppedPartyLearnsThatItsGenerationBroke(t *testing.T) {
 	b := r.c.CyclicBarrier("b", 3)
 	stopped := redistest.Spawn(t, "party", srv, "3", "1")
 	gathered(t, b, 1)
-	redistest.Eventually(t, 20*time.Second, "it knows that it has arrived", func() bool { return !strings.Contains(r.contents(t, "{b}:barrier"), "?") })
+	redistest.Eventually(t, 20*time.Second, "it knows that it has arrived", func() bool {
+		return !strings.Contains(r.contents(t, "{b}:barrier"), "?")
+	})
 	stopped.Signal(t, syscall.SIGSTOP)
 	done := arriveAt(within(t), b, 1)
 	require.ErrorIs(t, (<-done).err, rsemaphore.ErrBrokenBarrier)
@@ -854,7 +875,9 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 	for i := range parties - 1 {
 		p := redistest.NewProxy(t, srv)
 		proxies = append(proxies, p)
-		r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 100 * time.Millisecond, PollCap: 60 * time.Millisecond, WatchdogTimeout: time.Second})
+		r := newRig(t, p.Server(),
+			rsemaphore.Options{CallTimeout: 100 * time.Millisecond, PollCap: 60 * time.Millisecond,
+				WatchdogTimeout: time.Second})
 		rnd := rand.New(rand.NewPCG(11, uint64(i)))
 		wg.Go(func() {
 			b := r.c.CyclicBarrier("b", parties)
@@ -944,7 +967,8 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 	}
 	// a process that was killed while it waited is a party until its lease is over, beside the one that follows it
 	require.LessOrEqual(t, missing, book.others+kills, "who does not know that its generation tripped says so")
-	t.Logf("%d generations tripped for all, %d with a party that had given up; %d broke; %d calls ended otherwise; %d faults, %d kills",
+	t.Logf("%d generations tripped for all, %d with a party that had given up; %d broke; %d calls ended otherwise; %d "+
+		"faults, %d kills",
 		full, short, len(book.broken), book.others, inflicted, kills)
 	require.Greater(t, full, 10, "a test that does no work finds nothing")
 	require.Positive(t, len(book.broken))

@@ -23,7 +23,8 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 }
 
 // releaseIDs gives back by ids, all or none. run sends one request, and returns -1 where not all are held.
-func (s *Semaphore) releaseIDs(ctx context.Context, ids []string, run func(ctx context.Context, raw []string) (held int64, err error)) error {
+func (s *Semaphore) releaseIDs(ctx context.Context, ids []string,
+	run func(ctx context.Context, raw []string) (held int64, err error)) error {
 	list, err := parseIDs(ids)
 	if err != nil {
 		return err
@@ -49,18 +50,20 @@ func (s *Semaphore) releaseIDs(ctx context.Context, ids []string, run func(ctx c
 	return err
 }
 
-// ExtendIDs makes permits last for at least d from now, all or none, and shortens none: those of [Permit.IDs], of this process or
-// another, or of Redisson, whose updateLeaseTime it is. d is at least 10 ms; 1 to 1,000 ids, none twice. A process that holds
-// permits for another's work keeps them so, without a *Permit: call ExtendIDs every third of d.
+// ExtendIDs makes permits last for at least d from now, all or none, and shortens none: those of [Permit.IDs], of this
+// process or another, or of Redisson, whose updateLeaseTime it is. d is at least 10 ms; 1 to 1,000 ids, none twice. A
+// process that holds permits for another's work keeps them so, without a *Permit: call ExtendIDs every third of d.
 //
-// nil: all were held, and will be for d from the send of this call. ErrLost: not all of them are held; nothing was changed.
-// ErrUnavailable: nothing was changed. ErrUnknownOutcome: a request got no reply, and may have extended them. ErrNotReplicated:
-// they were extended, and too few replicas confirmed it. A *Permit of these ids does not move its Until by it.
+// nil: all were held, and will be for d from the send of this call. ErrLost: not all of them are held; nothing was
+// changed. ErrUnavailable: nothing was changed. ErrUnknownOutcome: a request got no reply, and may have extended them.
+// ErrNotReplicated: they were extended, and too few replicas confirmed it. A *Permit of these ids does not move its
+// Until by it.
 func (s *Semaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...string) error {
 	return s.extendIDs(ctx, d, ids, s.extendExchange)
 }
 
-func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string, exchange func(raw []string, d time.Duration) exchange[bool]) error {
+func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string,
+	exchange func(raw []string, d time.Duration) exchange[bool]) error {
 	list, err := parseIDs(ids)
 	if err != nil {
 		return err
@@ -77,9 +80,9 @@ func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string
 	return err
 }
 
-// InspectIDs looks at permits by their ids, 1 to 1,000, none twice: a Holder for each, in their order. Its Lease is 0 if the
-// permit is not held: released, over, or never granted. It changes nothing, and what it returns may be out of date when it is read.
-// Unlike Inspect its cost does not grow with the permits that are out.
+// InspectIDs looks at permits by their ids, 1 to 1,000, none twice: a Holder for each, in their order. Its Lease is 0
+// if the permit is not held: released, over, or never granted. It changes nothing, and what it returns may be out of
+// date when it is read. Unlike Inspect its cost does not grow with the permits that are out.
 func (s *Semaphore) InspectIDs(ctx context.Context, ids ...string) ([]Holder, error) {
 	list, err := parseIDs(ids)
 	if err != nil {

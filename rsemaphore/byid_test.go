@@ -172,14 +172,17 @@ func TestAWeightIsExtendedLookedAtAndReleasedByItsIDFromAnotherProcess(t *testin
 			require.ErrorIs(t, w.ExtendIDs(within(t), 3*time.Hour, bad...), rsemaphore.ErrLost)
 			require.ErrorIs(t, w.ReleaseIDs(within(t), bad...), rsemaphore.ErrLost)
 		}
-		require.Less(t, must1[[]rsemaphore.WeightedHolder](t)(w.InspectIDs(within(t), ids[0]))[0].Lease, 2*time.Hour, "all or none")
+		require.Less(t, must1[[]rsemaphore.WeightedHolder](t)(w.InspectIDs(within(t), ids[0]))[0].Lease, 2*time.Hour,
+			"all or none")
 
 		served := make(chan error, 1)
 		go func() {
 			_, err := r.c.WeightedSemaphore("w", 10).Acquire(within(t), 10)
 			served <- err
 		}()
-		redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.number(t, "EXISTS", "redlatch_queue:{w}:weighted") == 1 })
+		redistest.Eventually(t, 20*time.Second, "it waits", func() bool {
+			return r.number(t, "EXISTS", "redlatch_queue:{w}:weighted") == 1
+		})
 		require.NoError(t, w.ReleaseIDs(within(t), ids...))
 		require.NoError(t, <-served, "what is released by id goes to who waits")
 		require.ErrorIs(t, w.ReleaseIDs(within(t), ids...), rsemaphore.ErrLost)

@@ -15,8 +15,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(rueidis.ClientOption{InitAddress: …}, pubsub.Options{}) and
-// rsemaphore.New(hub, rsemaphore.Options{}).
+// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(rueidis.ClientOption{InitAddress: …},
+// pubsub.Options{}) and rsemaphore.New(hub, rsemaphore.Options{}).
 func onEmbedded() (c *rsemaphore.Client, end func()) {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
@@ -24,7 +24,8 @@ func onEmbedded() (c *rsemaphore.Client, end func()) {
 		log.Fatal(err)
 	}
 	// the embedded server knows neither Cluster nor client-side caching
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func ExampleCountingSemaphore() {
 	ctx := context.Background()
 
 	s := c.CountingSemaphore("printer")
-	if _, err := s.TrySetPermits(ctx, 2, time.Hour); err != nil { // the first process sets them; with an end, or a leak lasts for ever
+	// the first process sets them; with an end, or a leak lasts for ever
+	if _, err := s.TrySetPermits(ctx, 2, time.Hour); err != nil {
 		log.Fatal(err)
 	}
 	if err := s.Acquire(ctx, 1); err != nil {

@@ -97,7 +97,9 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 	}
 	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
 		bad := r.c.CountingSemaphore(name)
-		for _, err := range []error{bad.Acquire(ctx, 1), bad.TryAcquire(ctx, 1, 0), bad.Release(ctx, 1), errOf(bad.Drain(ctx)), errOf(bad.Available(ctx)), errOf(bad.TrySetPermits(ctx, 1, 0)), errOf(bad.AddPermits(ctx, 1))} {
+		for _, err := range []error{bad.Acquire(ctx, 1), bad.TryAcquire(ctx, 1, 0), bad.Release(ctx, 1),
+			errOf(bad.Drain(ctx)), errOf(bad.Available(ctx)), errOf(bad.TrySetPermits(ctx, 1, 0)),
+			errOf(bad.AddPermits(ctx, 1))} {
 			require.ErrorIs(t, err, rsemaphore.ErrInvalidName)
 		}
 	}
@@ -106,7 +108,8 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 		r.must(t, "DEL", "s")
 		r.must(t, put...)
 		for what, err := range map[string]error{
-			"acquire": s.Acquire(ctx, 1), "try": s.TryAcquire(ctx, 1, 0), "release": s.Release(ctx, 1), "add": errOf(s.AddPermits(ctx, 1)),
+			"acquire": s.Acquire(ctx, 1), "try": s.TryAcquire(ctx, 1, 0), "release": s.Release(ctx, 1),
+			"add":   errOf(s.AddPermits(ctx, 1)),
 			"drain": errOf(s.Drain(ctx)), "available": errOf(s.Available(ctx)),
 		} {
 			require.ErrorIs(t, err, rsemaphore.ErrWrongType, "%s %d", what, i)
@@ -122,7 +125,9 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 // waitingIn is until n requests of r stand in a line.
 func waitingIn(t testing.TB, r *rig, line string, n int) {
 	t.Helper()
-	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d wait in %s", n, line), func() bool { return r.c.Waiting(line) == n })
+	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d wait in %s", n, line), func() bool {
+		return r.c.Waiting(line) == n
+	})
 }
 
 // subscribedTo is until somebody is subscribed to channel.
@@ -209,7 +214,11 @@ func TestCountingWaitersForTheSameNumberAreServedInTheirOrderInAProcess(t *testi
 	}
 	for i := range 6 {
 		require.NoError(t, other.c.CountingSemaphore("s").Release(within(t), 2))
-		redistest.Eventually(t, 30*time.Second, "one is served", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == i+1 })
+		redistest.Eventually(t, 30*time.Second, "one is served", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(order) == i+1
+		})
 	}
 	wg.Wait()
 	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, order)
@@ -310,7 +319,9 @@ func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
 			require.ErrorIs(t, f(), rsemaphore.ErrUnknownOutcome, what)
 			trap.Wait(t) // it has run
 			close(release)
-			redistest.Eventually(t, 10*time.Second, what+": given back", func() bool { return direct.text(t, "GET", "s") == "10" })
+			redistest.Eventually(t, 10*time.Second, what+": given back", func() bool {
+				return direct.text(t, "GET", "s") == "10"
+			})
 		}
 	})
 }
@@ -319,7 +330,8 @@ func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
 func TestAnUnansweredRequestNamesTheCallersOwnReasonOnly(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	hasty, slow := newRig(t, srv, rsemaphore.Options{CallTimeout: 200 * time.Millisecond}), newRig(t, srv, rsemaphore.Options{CallTimeout: time.Minute})
+	hasty, slow := newRig(t, srv, rsemaphore.Options{CallTimeout: 200 * time.Millisecond}), newRig(t, srv,
+		rsemaphore.Options{CallTimeout: time.Minute})
 	for _, r := range []*rig{hasty, slow} { // connected
 		require.NoError(t, r.c.CountingSemaphore("s").Release(within(t), 1))
 	}
@@ -391,7 +403,8 @@ func TestPermitsThatCannotBeGivenBackAreLogged(t *testing.T) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
 		var book redistest.Logbook
-		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 200 * time.Millisecond, Logger: book.Logger()}), newRig(t, srv, patient)
+		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 200 * time.Millisecond, Logger: book.Logger()}),
+			newRig(t, srv, patient)
 		direct.must(t, "SET", "s", "10")
 		direct.load(t, "counting_*")
 		release := make(chan struct{})
@@ -532,7 +545,8 @@ func TestCountingHistoriesUnderFaultsAddUp(t *testing.T) {
 	for range 3 {
 		p := redistest.NewProxy(t, srv)
 		proxies = append(proxies, p)
-		rigs = append(rigs, newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 50 * time.Millisecond, PollCap: 50 * time.Millisecond}))
+		rigs = append(rigs, newRig(t, p.Server(),
+			rsemaphore.Options{CallTimeout: 50 * time.Millisecond, PollCap: 50 * time.Millisecond}))
 	}
 	var grants, unknowns, inflicted int64
 	for round := range rounds {
@@ -619,9 +633,13 @@ func TestCancelledCountingWaitersLeaveNothing(t *testing.T) {
 		cancel()
 	}
 	require.Zero(t, r.c.Lines())
-	redistest.Eventually(t, 20*time.Second, "what was granted to nobody is back", func() bool { return direct.text(t, "GET", "s") == "3" })
+	redistest.Eventually(t, 20*time.Second, "what was granted to nobody is back", func() bool {
+		return direct.text(t, "GET", "s") == "3"
+	})
 	t.Logf("%d of 300 of unknown outcome", unknown)
-	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+8 })
+	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool {
+		return runtime.NumGoroutine() <= before+8
+	})
 	redistest.Eventually(t, 30*time.Second, "nothing else is there", func() bool { return len(direct.keys(t)) == 1 })
 }
 

@@ -42,8 +42,10 @@ func (x exchange[R]) late(then func(R)) exchange[R] {
 	return x
 }
 
-// timed returns the timed call of exchanges that the server refuses after an instant. next makes an exchange for each try.
-func timed[R script.Reply](key string, send sender, next func(sent time.Time, notAfter int64) exchange[R]) script.Timed[R] {
+// timed returns the timed call of exchanges that the server refuses after an instant. next makes an exchange for each
+// try.
+func timed[R script.Reply](key string, send sender,
+	next func(sent time.Time, notAfter int64) exchange[R]) script.Timed[R] {
 	var x exchange[R]
 	return script.Timed[R]{
 		Key: key,
@@ -65,8 +67,8 @@ func malformed(what, key string, reply any) error {
 	return fmt.Errorf("unexpected reply to %s on %q: %.200v", what, key, reply)
 }
 
-// read reads a reply of one value, or of as many as there are: *int64, *bool (1), *string, or *time.Duration (ms; -1 for all
-// that is negative).
+// read reads a reply of one value, or of as many as there are: *int64, *bool (1), *string, or *time.Duration (ms; -1
+// for all that is negative).
 func read(m rueidis.RedisMessage, what, key string, values ...any) error {
 	list, err := []rueidis.RedisMessage{m}, error(nil)
 	if len(values) > 1 {

@@ -88,7 +88,8 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
-		through, aside := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: time.Second}), newRig(t, s, rsemaphore.Options{})
+		through, aside := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: time.Second}), newRig(t, s,
+			rsemaphore.Options{})
 		x, err := through.c.Semaphore("s", 1).Acquire(within(t), 1)
 		require.NoError(t, err)
 		require.NoError(t, x.Extend(within(t), time.Minute))

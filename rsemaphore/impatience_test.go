@@ -14,11 +14,13 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// impatient has a long CallTimeout, so that whatever is left for a call timeout is left for much longer than a busy machine takes for anything; and
-// so are the lease and PollCap, so that neither mends it.
-var impatient = rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute, PollCap: 10 * time.Second}
+// impatient has a long CallTimeout, so that whatever is left for a call timeout is left for much longer than a busy
+// machine takes for anything; and so are the lease and PollCap, so that neither mends it.
+var impatient = rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,
+	PollCap: 10 * time.Second}
 
-// afterLeaving is how soon what a caller that left may have taken is free, and who waits has what is free: a few round trips.
+// afterLeaving is how soon what a caller that left may have taken is free, and who waits has what is free: a few round
+// trips.
 const afterLeaving = 4 * time.Second
 
 // leavers are the ways to give up after up to 5 ms.
@@ -40,20 +42,23 @@ var leavers = map[string]func(f func(ctx context.Context, waitTime time.Duration
 }
 
 // tryPermit tries to acquire one permit of a semaphore of one, and returns how it is released; nil: it was not granted.
-var tryPermit = map[string]func(c *rsemaphore.Client, ctx context.Context, waitTime time.Duration) (release func(context.Context) error){
+var tryPermit = map[string]func(c *rsemaphore.Client, ctx context.Context,
+	waitTime time.Duration) (release func(context.Context) error){
 	"Semaphore": func(c *rsemaphore.Client, ctx context.Context, waitTime time.Duration) func(context.Context) error {
 		if p, err := c.Semaphore("s", 1).TryAcquire(ctx, 1, waitTime, 0); err == nil {
 			return p.Release
 		}
 		return nil
 	},
-	"WeightedSemaphore": func(c *rsemaphore.Client, ctx context.Context, waitTime time.Duration) func(context.Context) error {
+	"WeightedSemaphore": func(c *rsemaphore.Client, ctx context.Context,
+		waitTime time.Duration) func(context.Context) error {
 		if p, err := c.WeightedSemaphore("w", 1).TryAcquire(ctx, 1, waitTime, 0); err == nil {
 			return p.Release
 		}
 		return nil
 	},
-	"CountingSemaphore": func(c *rsemaphore.Client, ctx context.Context, waitTime time.Duration) func(context.Context) error {
+	"CountingSemaphore": func(c *rsemaphore.Client, ctx context.Context,
+		waitTime time.Duration) func(context.Context) error {
 		s := c.CountingSemaphore("c")
 		if s.TryAcquire(ctx, 1, waitTime) == nil {
 			return func(ctx context.Context) error { return s.Release(ctx, 1) }
@@ -75,8 +80,8 @@ func distant(t *testing.T, srv *redistest.Server, n int) (rigs []*rig) {
 	return rigs
 }
 
-// Callers of three processes that give up within 5 ms, and one that waits for as long as it takes: at all times it has the permit soon
-// after who had it released it, and when all have left the permit is free.
+// Callers of three processes that give up within 5 ms, and one that waits for as long as it takes: at all times it has
+// the permit soon after who had it released it, and when all have left the permit is free.
 func TestWhoGivesUpWithinMillisecondsLeavesNoPermitTaken(t *testing.T) {
 	t.Parallel()
 	for kind, try := range tryPermit {
@@ -202,8 +207,8 @@ func TestWhoGivesUpWaitingForALatchKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// A party that gives up breaks its generation, if it has arrived. Those that had arrived learn of it, nobody is left in it, and
-// the next generation fills.
+// A party that gives up breaks its generation, if it has arrived. Those that had arrived learn of it, nobody is left in
+// it, and the next generation fills.
 func TestWhoGivesUpAtABarrierKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"cancel", "deadline"} {
@@ -219,7 +224,9 @@ func TestWhoGivesUpAtABarrierKeepsNobodyWaiting(t *testing.T) {
 				redistest.Eventually(t, 20*time.Second, "one has arrived", func() bool { return gatheredAt(t, direct) == 1 })
 				leavers[way](func(ctx context.Context, _ time.Duration) { rigs[1].c.CyclicBarrier("b", 3).Await(ctx) })
 				began := time.Now()
-				redistest.Eventually(t, 20*time.Second, "the one that left is gone", func() bool { return gatheredAt(t, direct) < 2 })
+				redistest.Eventually(t, 20*time.Second, "the one that left is gone", func() bool {
+					return gatheredAt(t, direct) < 2
+				})
 				if gatheredAt(t, direct) == 1 { // it had not arrived
 					for _, r := range rigs[1:] {
 						go r.c.CyclicBarrier("b", 3).Await(within(t))

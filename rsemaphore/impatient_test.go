@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// unhurried has a longer CallTimeout than any bound of these tests, and a PollCap: what waits for either is seen. soon bounds what takes
-// some round trips, on a machine however busy.
+// unhurried has a longer CallTimeout than any bound of these tests, and a PollCap: what waits for either is seen. soon
+// bounds what takes some round trips, on a machine however busy.
 var unhurried = rsemaphore.Options{CallTimeout: 5 * time.Second, PollCap: 10 * time.Second}
 
 const soon = 2 * time.Second
@@ -46,7 +46,8 @@ var permits = map[string]func(c *rsemaphore.Client) redistest.Take{
 	},
 }
 
-// A caller's context ends in any moment of its call: before the request is sent, while it is under way, after its reply.
+// A caller's context ends in any moment of its call: before the request is sent, while it is under way, after its
+// reply.
 func TestACancelledCallLeavesAFreePermitFree(t *testing.T) {
 	t.Parallel()
 	for kind, of := range permits {
@@ -89,8 +90,8 @@ func TestAPermitIsNotIdleWhileCallersGiveUp(t *testing.T) {
 	}
 }
 
-// 64 callers want a permit, and none has the time to wait for all before it. What those leave behind that give up does not pile up in the
-// queue, nor is the permit handed from one that has left to the next.
+// 64 callers want a permit, and none has the time to wait for all before it. What those leave behind that give up does
+// not pile up in the queue, nor is the permit handed from one that has left to the next.
 func TestAPermitIsHadByCallersWithLessPatienceThanItsQueueIsLong(t *testing.T) {
 	for kind, of := range permits {
 		for way := range redistest.GiveUp {

@@ -29,7 +29,8 @@ func beParticipant() error {
 	}
 	fmt.Println("ready")
 	for range 3 {
-		if _, err := c.CountDownLatch(os.Args[2]).CountDownBy(context.Background(), os.Args[3]); err != nil && !errors.Is(err, rsemaphore.ErrLatchExpired) {
+		if _, err := c.CountDownLatch(os.Args[2]).CountDownBy(context.Background(), os.Args[3]); err != nil &&
+			!errors.Is(err, rsemaphore.ErrLatchExpired) {
 			return err
 		}
 	}
@@ -49,7 +50,8 @@ func TestLatchHistoriesUnderFaultsOpenForAllWhenAllHaveCounted(t *testing.T) {
 	for range 3 {
 		p := redistest.NewProxy(t, srv)
 		proxies = append(proxies, p)
-		rigs = append(rigs, newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 50 * time.Millisecond, PollCap: 50 * time.Millisecond}))
+		rigs = append(rigs, newRig(t, p.Server(),
+			rsemaphore.Options{CallTimeout: 50 * time.Millisecond, PollCap: 50 * time.Millisecond}))
 	}
 	const participants, waiters = 9, 12
 	rounds := redistest.Sized(2, 4, 12)
@@ -101,7 +103,8 @@ func TestLatchHistoriesUnderFaultsOpenForAllWhenAllHaveCounted(t *testing.T) {
 					case err == nil && began.Load() != participants:
 						t.Errorf("round %d: open with %d of %d", round, began.Load(), participants)
 					case err == nil && complete, errors.Is(err, rsemaphore.ErrLatchExpired) && !complete:
-					case rsemaphoreRetryable(err) || left && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+					case rsemaphoreRetryable(err) ||
+						left && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 						continue
 					default:
 						t.Errorf("round %d: %v", round, err)

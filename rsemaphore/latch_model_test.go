@@ -61,7 +61,8 @@ func overWires(t *testing.T, walk func(t *testing.T, srv *redistest.Server, r *r
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				srv := redistest.Embedded(t)
-				r := newRigOn(t, srv, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Millisecond})
+				r := newRigOn(t, srv, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))),
+					rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Millisecond})
 				walk(t, srv, r, rand.New(rand.NewPCG(seed, 1)), wire == "twice")
 			})
 		}
@@ -289,7 +290,8 @@ func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
 					want = nil
 				}
 				err := s.TryAcquire(ctx, n, 0)
-				if want == nil && errors.Is(err, rsemaphore.ErrUnknownOutcome) && direct.text(t, "GET", "s") != strconv.FormatInt(m.free, 10) {
+				if want == nil && errors.Is(err, rsemaphore.ErrUnknownOutcome) &&
+					direct.text(t, "GET", "s") != strconv.FormatInt(m.free, 10) {
 					m.add(int64(n)) // refused as too late, since the server's clock has been moved, and that reply was lost
 				}
 				same("acquire", nil, nil, want, err)

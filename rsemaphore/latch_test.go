@@ -84,7 +84,8 @@ func TestWhatALatchRefuses(t *testing.T) {
 	}
 	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
 		bad := r.c.CountDownLatch(name)
-		for _, err := range []error{bad.Await(ctx), errOf(bad.Count(ctx)), errOf(bad.CountDown(ctx)), errOf(bad.CountDownBy(ctx, "a")), errOf(bad.TrySetCount(ctx, 0, 0)), errOf(bad.Delete(ctx))} {
+		for _, err := range []error{bad.Await(ctx), errOf(bad.Count(ctx)), errOf(bad.CountDown(ctx)),
+			errOf(bad.CountDownBy(ctx, "a")), errOf(bad.TrySetCount(ctx, 0, 0)), errOf(bad.Delete(ctx))} {
 			require.ErrorIs(t, err, rsemaphore.ErrInvalidName)
 		}
 	}
@@ -144,7 +145,8 @@ func TestALatchCountedDownBeforeItsTTLStaysOpenAfterIt(t *testing.T) {
 	for name, down := range map[string]func(r *rig, l *rsemaphore.CountDownLatch) error{
 		"by us": func(_ *rig, l *rsemaphore.CountDownLatch) error { return errOf(l.CountDown(ctx)) },
 		"by Java, which does not know the record": func(r *rig, l *rsemaphore.CountDownLatch) error {
-			if err := r.redis.Do(ctx, r.redis.B().Del().Key("l").Build()).Error(); err != nil { // the end of Redisson's countDown
+			// the end of Redisson's countDown
+			if err := r.redis.Do(ctx, r.redis.B().Del().Key("l").Build()).Error(); err != nil {
 				return err
 			}
 			return l.Await(ctx) // somebody looks before the TTL
@@ -252,7 +254,9 @@ func TestHoweverManyWaitInAProcessTheServerIsAskedOnce(t *testing.T) {
 	done := await(t, l, 500)
 	subscribedTo(t, r, latchChannel)
 	waitingIn(t, r, "latch:l", 500)
-	redistest.Eventually(t, 20*time.Second, "two looks", func() bool { return redistest.CommandCalls(t, r.redis)["hmget"] >= 2 })
+	redistest.Eventually(t, 20*time.Second, "two looks", func() bool {
+		return redistest.CommandCalls(t, r.redis)["hmget"] >= 2
+	})
 	before := redistest.CommandCalls(t, r.redis)["evalsha"]
 	require.Zero(t, must1[int64](t)(l.CountDown(within(t))))
 	for range 500 {
@@ -271,7 +275,9 @@ func TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen(t *testing
 	subscribedTo(t, r, latchChannel)
 	waitingIn(t, r, "latch:l", waiters)
 	// The first in line has looked twice, and sleeps. A look that was sent before the last came tells that one nothing.
-	redistest.Eventually(t, 20*time.Second, "two looks", func() bool { return redistest.CommandCalls(t, r.redis)["hmget"] >= 2 })
+	redistest.Eventually(t, 20*time.Second, "two looks", func() bool {
+		return redistest.CommandCalls(t, r.redis)["hmget"] >= 2
+	})
 	time.Sleep(200 * time.Millisecond)
 	require.Zero(t, must1[int64](t)(l.CountDown(within(t))))
 	require.NoError(t, <-done) // the first has seen it
@@ -292,7 +298,9 @@ func lookedAt(t testing.TB, r *rig) {
 	for range 2 { // the first may have been on its way
 		before := redistest.CommandCalls(t, r.redis)["hmget"]
 		r.must(t, "PUBLISH", latchChannel, "look")
-		redistest.Eventually(t, 20*time.Second, "a look", func() bool { return redistest.CommandCalls(t, r.redis)["hmget"] > before })
+		redistest.Eventually(t, 20*time.Second, "a look", func() bool {
+			return redistest.CommandCalls(t, r.redis)["hmget"] > before
+		})
 	}
 }
 
@@ -319,7 +327,8 @@ func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
 					opened := other.redis.DoMulti(within(t), // nobody looks in between
 						other.redis.B().Multi().Build(),
 						latchCommand(t, other, "latch_down", "", "down", "86400000", "80000", latchChannel, "PUBLISH"),
-						latchCommand(t, other, "latch_set", "1", "3600000", "next"+strconv.Itoa(i), "80000", latchChannel, "PUBLISH", "0"),
+						latchCommand(t, other, "latch_set", "1", "3600000", "next"+strconv.Itoa(i), "80000", latchChannel, "PUBLISH",
+							"0"),
 						other.redis.B().Exec().Build())
 					for _, res := range opened {
 						require.NoError(t, res.Error())
@@ -358,7 +367,9 @@ func TestALatchThatIsSetAgainAfterItExpiredOrWasDeletedIsNoSuccess(t *testing.T)
 			require.True(t, must1[bool](t)(ol.TrySetCount(within(t), 1, c.ttl)))
 			before := redistest.CommandCalls(t, other.redis)["hmget"]
 			done := await(t, r.c.CountDownLatch(name), 1)
-			redistest.Eventually(t, 20*time.Second, "a look", func() bool { return redistest.CommandCalls(t, other.redis)["hmget"] > before })
+			redistest.Eventually(t, 20*time.Second, "a look", func() bool {
+				return redistest.CommandCalls(t, other.redis)["hmget"] > before
+			})
 			p.Hold(redistest.Up)
 			c.over(ol)
 			redistest.Eventually(t, 10*time.Second, "it is over and set again", func() bool {
@@ -410,7 +421,8 @@ func TestAParticipantCountsOnceUnderLostReplies(t *testing.T) {
 		trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
 		require.True(t, must1[bool](t)(l.TrySetCount(within(t), 10, time.Hour)), "its own work is not somebody else's")
 		trap.Wait(t)
-		for i, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseReplySilently, redistest.LoseRequest, redistest.LoseRequestSilently} {
+		for i, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseReplySilently, redistest.LoseRequest,
+			redistest.LoseRequestSilently} {
 			trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: fate})
 			done := make(chan int64, 1)
 			go func() {
@@ -472,7 +484,8 @@ func TestALatchThatIsSetAgainAndAgainDoesNotGrow(t *testing.T) {
 		for round := range 4 {
 			require.True(t, must1[bool](t)(l.TrySetCount(within(t), jobs, time.Hour)))
 			for i := range jobs {
-				require.EqualValues(t, jobs-i-1, must1[int64](t)(l.CountDownBy(within(t), fmt.Sprintf("job %d of round %d", i, round))))
+				require.EqualValues(t, jobs-i-1,
+					must1[int64](t)(l.CountDownBy(within(t), fmt.Sprintf("job %d of round %d", i, round))))
 			}
 		}
 		require.Less(t, r.number(t, "HLEN", "{l}:latch"), int64(3*jobs+20))

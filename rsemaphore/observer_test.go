@@ -13,7 +13,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told under which.
+// follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told
+// under which.
 type follower struct{ redistest.Steps }
 
 func (f *follower) observer() rsemaphore.Observer {
@@ -52,7 +53,8 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	t.Parallel()
 	f := &follower{}
 	ctx := within(t)
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 5 * time.Minute, Observer: f.observer()})
+	r := newRig(t, redistest.Embedded(t),
+		rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 5 * time.Minute, Observer: f.observer()})
 	pool := r.c.Semaphore("pool", 3)
 	permit := acquire(t, pool, 2)
 	_, err := pool.TryAcquire(ctx, 2, 0, 0)
@@ -91,7 +93,8 @@ func TestWaitingIsToldOnceToEachThatWaits(t *testing.T) {
 	t.Parallel()
 	f := &follower{}
 	ctx := within(t)
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Minute, Observer: f.observer()})
+	r := newRig(t, redistest.Embedded(t),
+		rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Minute, Observer: f.observer()})
 	pool := r.c.Semaphore("pool", 1)
 	permit := acquire(t, pool, 1)
 	_, err := pool.TryAcquire(ctx, 1, 0, 0)

@@ -41,7 +41,8 @@ func TestEveryClientHasAnIDOfItsOwn(t *testing.T) {
 	s := redistest.Embedded(t)
 	a, b := newRig(t, s, rsemaphore.Options{}), newRig(t, s, rsemaphore.Options{})
 	require.NotEqual(t, a.c.ID(), b.c.ID())
-	require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`), a.c.ID())
+	require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
+		a.c.ID())
 }
 
 func TestAClosedClientCloses(t *testing.T) {

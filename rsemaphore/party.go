@@ -76,7 +76,8 @@ func (p *party) exchange(verb string, notAfter int64) exchange[barrierReply] {
 	}}
 }
 
-// pending is "1" while a request to arrive may still come, and be taken for an arrival in the generation that gathers then.
+// pending is "1" while a request to arrive may still come, and be taken for an arrival in the generation that gathers
+// then.
 func (p *party) pending() string {
 	if time.Now().Before(p.unanswered) {
 		return "1"
@@ -122,7 +123,8 @@ func (p *party) finish() {
 	}
 }
 
-// late removes the party again if a request to arrive, on which the caller had given up, was answered after the party's end.
+// late removes the party again if a request to arrive, on which the caller had given up, was answered after the party's
+// end.
 func (p *party) late(r barrierReply) {
 	if p.over.Load() && (r.status == barrierWaiting || r.status == barrierLast) {
 		p.leaveLater(time.Time{})
@@ -141,7 +143,8 @@ func (p *party) broken(cause error) (Arrival, error) {
 // arrive tries until the party has arrived.
 func (p *party) arrive(ctx context.Context) error {
 	b := p.b
-	err := b.c.queue.Wait(ctx, wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Place: wait.Alone, Try: p.tryArrive})
+	err := b.c.queue.Wait(ctx,
+		wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Place: wait.Alone, Try: p.tryArrive})
 	if err == nil {
 		return nil
 	}
@@ -149,9 +152,10 @@ func (p *party) arrive(ctx context.Context) error {
 	if !p.unanswered.IsZero() {
 		p.leaveLater(p.unanswered)
 	}
-	return wait.Ending{Package: "rsemaphore", Name: b.name, Unsure: !p.unanswered.IsZero(), Contended: func(g *wait.GaveUp) error {
-		return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, ErrNotAcquired, g.Cause)
-	}}.Explain(err)
+	return wait.Ending{Package: "rsemaphore", Name: b.name, Unsure: !p.unanswered.IsZero(),
+		Contended: func(g *wait.GaveUp) error {
+			return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, ErrNotAcquired, g.Cause)
+		}}.Explain(err)
 }
 
 // tryArrive asks once.
@@ -184,9 +188,10 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 	return wait.Answer{}, malformed("arrive", b.key, r)
 }
 
-// askTime asks for the server's time if this client knows nothing of it. A request to arrive that names no instant may run whenever it
-// comes: after its party is gone, it would arrive for nobody, and the leave that takes it back would break the generation of those
-// who gather then (TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate).
+// askTime asks for the server's time if this client knows nothing of it. A request to arrive that names no instant may
+// run whenever it comes: after its party is gone, it would arrive for a party that left, and the leave that takes it
+// back would break the generation of those who gather then
+// (TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate).
 func (p *party) askTime(ctx context.Context) error {
 	c, key := p.b.c, p.b.key
 	if c.runner.Clock.At(key, time.Now()) != 0 {
@@ -208,7 +213,8 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 	if !p.unanswered.IsZero() && !sent.Before(p.sent.Add(p.term-lease.Margin(p.term))) {
 		// A request without a reply may have arrived, and from here on the server may forget that it did. Another
 		// request would then arrive a second time.
-		return rueidis.RedisMessage{}, wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, p.b.name))
+		return rueidis.RedisMessage{},
+			wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, p.b.name))
 	}
 	if p.unanswered.IsZero() {
 		p.sent = sent
@@ -226,8 +232,8 @@ func (p *party) line() string {
 	return "barrier:" + p.b.key + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10)
 }
 
-// watch waits until the generation is over, or this party is not in it any more, and returns the server's answer. ctx ends when
-// the caller's context, the lease or the client ends.
+// watch waits until the generation is over, or this party is not in it any more, and returns the server's answer. ctx
+// ends when the caller's context, the lease or the client ends.
 func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	c := p.b.c
 	began := time.Now()
@@ -248,8 +254,8 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 		}
 		return wait.Answer{Granted: true}, nil
 	}
-	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival has come
-	// (see barrier.lua). After that it is told by others' looks, and by the message of the generation's end.
+	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival
+	// has come (see barrier.lua). After that it is notified by others' looks, and by the message of the generation's end.
 	answer, err := look(ctx)
 	if err != nil || !answer.Granted {
 		told := func(payload string) bool {
@@ -260,20 +266,22 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			}
 			return ok && answered
 		}
-		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, Told: told, Try: func(ctx context.Context) (wait.Answer, error) {
-			if event, ok := shared.Load(began); ok && answered {
-				result = event.(barrierReply)
-				return wait.Answer{Granted: true, Unasked: true}, nil
-			}
-			return look(ctx)
-		}})
+		err = c.queue.Wait(ctx,
+			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, Told: told,
+				Try: func(ctx context.Context) (wait.Answer, error) {
+					if event, ok := shared.Load(began); ok && answered {
+						result = event.(barrierReply)
+						return wait.Answer{Granted: true, Unasked: true}, nil
+					}
+					return look(ctx)
+				}})
 	}
 	return result, err
 }
 
-// ended reads a message of the barrier's channel: how this party's generation ended, if it is about that one. It counts as the
-// answer to a look, whenever it comes, because a generation ends once and stays as it ended, and no id of a barrier's life is used
-// again:
+// ended reads a message of the barrier's channel: how this party's generation ended, if it is about that one. It counts
+// as the answer to a look, whenever it comes, because a generation ends once and stays as it ended, and no id of a
+// barrier's life is used again:
 //
 //	party                            another process           the channel
 //	arrives in generation 4
@@ -307,7 +315,8 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 		p.leaveLater(time.Now())
 		return p.broken(fmt.Errorf("%w: %w", ErrLost, err))
 	}
-	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good, for example because a right is missing
+	// the server refuses for good, for example because a right is missing
+	if err != nil && ctx.Err() == nil && !isGaveUp(err) {
 		return p.leave(ctx, err)
 	}
 	why := context.Cause(ctx)
@@ -331,8 +340,8 @@ func isGaveUp(err error) bool {
 	return errors.As(err, &g)
 }
 
-// outcome translates an answer about the party's generation into its result. cause is this party's own reason, if it broke the
-// generation.
+// outcome translates an answer about the party's generation into its result. cause is this party's own reason, if it
+// broke the generation.
 func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 	switch r.status {
 	case barrierTripped:
@@ -359,7 +368,8 @@ func (p *party) leave(ctx context.Context, cause error) (Arrival, error) {
 		p.leaveLater(time.Now())
 		// That the server could not be asked does not mean that nothing was done: the party has arrived, and the others may
 		// have gone on with it.
-		return Arrival{}, fmt.Errorf("rsemaphore: leave barrier %q: %w", p.b.name, errors.Join(script.Unsure(err), script.Unsure(cause)))
+		return Arrival{}, fmt.Errorf("rsemaphore: leave barrier %q: %w", p.b.name,
+			errors.Join(script.Unsure(err), script.Unsure(cause)))
 	}
 	return p.outcome(r, cause)
 }
@@ -377,10 +387,10 @@ func (p *party) end(ctx context.Context, verb string) (barrierReply, error) {
 // watched returns a child of ctx for the action. It ends when the generation breaks. stop ends the watching.
 //
 // The watchdog cannot tell that the generation broke: a party whose generation is over counts as renewed (see
-// barrier_renew.lua), because only a look says how it ended. A generation that broke before the first look is found by that
-// look. One that breaks later is found by the message or the poll for which every party waits. It trips only by the caller's
-// own request, after the action. If it breaks after the action has returned and before the trip, the answer to the trip says
-// so.
+// barrier_renew.lua), because only a look says how it ended. A generation that broke before the first look is found by
+// that look. One that breaks later is found by the message or the poll for which every party waits. It trips only by
+// the caller's own request, after the action. If it breaks after the action has returned and before the trip, the
+// answer to the trip says so.
 func (p *party) watched(ctx context.Context) (actx context.Context, stop func()) {
 	actx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -443,8 +453,8 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	return p.leave(ctx, err) // whose answer also says whether the trip ran
 }
 
-// leaveLater removes the party in the background, from whichever generation it may be in. It goes on until its lease is over.
-// The answer to what was sent before after is not final.
+// leaveLater removes the party in the background, from whichever generation it may be in. It goes on until its lease is
+// over. The answer to what was sent before after is not final.
 func (p *party) leaveLater(after time.Time) {
 	c := p.b.c
 	c.engine.Remove(&p.lease)

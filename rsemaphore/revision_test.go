@@ -81,7 +81,9 @@ func TestANewRevisionServesWhoWaits(t *testing.T) {
 	go func() {
 		got <- other.c.Semaphore("s", 2).WithRevision(1).Do(within(t), 2, func(context.Context) error { return nil })
 	}()
-	redistest.Eventually(t, 30*time.Second, "it waits", func() bool { return r.number(t, "ZCARD", "redlatch_queue:{s}") > 0 })
+	redistest.Eventually(t, 30*time.Second, "it waits", func() bool {
+		return r.number(t, "ZCARD", "redlatch_queue:{s}") > 0
+	})
 	require.NoError(t, r.c.Semaphore("s", 5).WithRevision(2).Do(within(t), 1, func(context.Context) error { return nil }))
 	require.NoError(t, <-got)
 	release(t, held)

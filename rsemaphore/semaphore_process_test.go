@@ -20,7 +20,8 @@ import (
 func init() { roles["permit user"] = bePermitUser }
 
 // bePermitUser takes permits and does with them what it is told: "take n", "weigh n", "check", "go"
-// (release). It answers "got", "held" or "over: …", and what Release said. It has the heartbeats that it is told, if any.
+// (release). It answers "got", "held" or "over: …", and what Release said. It has the heartbeats that it is told, if
+// any.
 func bePermitUser() error {
 	capacity, _ := strconv.Atoi(os.Args[3])
 	lease, err := time.ParseDuration(os.Args[4])

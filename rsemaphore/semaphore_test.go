@@ -150,7 +150,9 @@ func TestALostPermitsRestIsGivenBackByItsRelease(t *testing.T) {
 		require.ErrorIs(t, p.Err(), rsemaphore.ErrLost)
 		require.Equal(t, [3]int{3, 2, 5}, counts(t, sem))
 		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
-		redistest.Eventually(t, 10*time.Second, "long before their lease is over", func() bool { return counts(t, sem) == [3]int{5, 0, 5} })
+		redistest.Eventually(t, 10*time.Second, "long before their lease is over", func() bool {
+			return counts(t, sem) == [3]int{5, 0, 5}
+		})
 	})
 }
 
@@ -417,12 +419,16 @@ func TestDoRunsUnderThePermitAndJoinsErrors(t *testing.T) {
 		sem.Do(within(t), 1, func(context.Context) error { panic("oh") })
 	})
 	require.Equal(t, [3]int{2, 0, 2}, counts(t, sem))
-	require.ErrorIs(t, sem.Do(within(t), 3, func(context.Context) error { t.Error("ran"); return nil }), rsemaphore.ErrInvalidOption)
+	require.ErrorIs(t, sem.Do(within(t), 3, func(context.Context) error {
+		t.Error("ran")
+		return nil
+	}), rsemaphore.ErrInvalidOption)
 }
 
 func TestInspectSaysWhoHoldsWhatUntilWhen(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		a, b := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, KeyPrefix: "p:"}), newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, KeyPrefix: "p:"})
+		a, b := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, KeyPrefix: "p:"}), newRig(t, s,
+			rsemaphore.Options{CallTimeout: 10 * time.Second, KeyPrefix: "p:"})
 		sem := a.c.Semaphore("s", 6)
 		state, err := sem.Inspect(within(t))
 		require.NoError(t, err)
@@ -442,7 +448,8 @@ func TestInspectSaysWhoHoldsWhatUntilWhen(t *testing.T) {
 		first := state.Permits[0]
 		require.Equal(t, p.IDs()[0], first.ID)
 		require.Equal(t, "the büro", first.Label)
-		require.True(t, len(first.Client) == 18 && strings.HasPrefix(a.c.ID(), first.Client), "%q of %q", first.Client, a.c.ID())
+		require.True(t, len(first.Client) == 18 && strings.HasPrefix(a.c.ID(), first.Client), "%q of %q", first.Client,
+			a.c.ID())
 		require.Greater(t, first.Lease, 9*time.Minute)
 		require.LessOrEqual(t, first.Lease, 10*time.Minute)
 		for _, h := range state.Permits[1:3] {
@@ -534,14 +541,16 @@ func TestWithoutContentionAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing
 	release(t, kept)
 	after = redistest.CommandCalls(t, r.redis)
 	require.Equal(t, 200+2*21, after["evalsha"]-before["evalsha"])
-	require.Zero(t, after["client|caching"], "the keys of a semaphore change all the time; following them would be a call for each")
+	require.Zero(t, after["client|caching"],
+		"the keys of a semaphore change all the time; following them would be a call for each")
 }
 
 func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
 	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	s := redistest.Cluster(t)
-	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 4 * time.Second, PollCap: time.Minute})
+	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 4 * time.Second,
+		PollCap: time.Minute})
 	for _, name := range []string{"plain", "{tag}rest", "a{b}c", "日本語"} {
 		sem := r.c.Semaphore(name, 2).WithLabel("l")
 		p := acquire(t, sem, 2)
@@ -559,8 +568,8 @@ func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
 	}
 }
 
-// A semaphore without labels has a key that is not there, so from the first moment of a migration the server refuses its
-// scripts, though nothing has been moved.
+// A semaphore without labels has a key that is not there, so from the first moment of a migration the server refuses
+// its scripts, though nothing has been moved.
 func TestPermitsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
 	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
@@ -573,7 +582,8 @@ func TestPermitsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
 		owner++
 	}
 	node := func(i int) (c rueidis.Client, id string) {
-		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addrs[i%3]}, ForceSingleClient: true, DisableCache: true})
+		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addrs[i%3]}, ForceSingleClient: true,
+			DisableCache: true})
 		require.NoError(t, err)
 		t.Cleanup(c.Close)
 		id, err = c.Do(within(t), c.B().Arbitrary("CLUSTER", "MYID").Build()).ToString()
@@ -607,7 +617,8 @@ func TestPermitsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
 		}
 		kept("and with more and more moved")
 	}
-	left, err := from.Do(within(t), from.B().Arbitrary("CLUSTER", "COUNTKEYSINSLOT", strconv.Itoa(int(slot))).Build()).AsInt64()
+	left, err := from.Do(within(t),
+		from.B().Arbitrary("CLUSTER", "COUNTKEYSINSLOT", strconv.Itoa(int(slot))).Build()).AsInt64()
 	require.NoError(t, err)
 	require.Zero(t, left)
 	for _, c := range []rueidis.Client{to, from} {
@@ -693,7 +704,8 @@ func TestOfASharedSemaphoreTheServersCapacityCountsWhoeverSetIt(t *testing.T) {
 
 func TestAWaiterOfASharedSemaphoreIsWokenByPermitsThatJavaAdds(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Minute, WatchdogTimeout: time.Hour})
+		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Minute,
+			WatchdogTimeout: time.Hour})
 		javaSet(t, r, 1)
 		sem := r.c.Semaphore("s", 1).Shared()
 		p := acquire(t, sem, 1)
@@ -824,7 +836,8 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	host, port, err := net.SplitHostPort(s.Addr())
 	require.NoError(t, err)
 	replica := redistest.Start(t, "--replicaof", host, port)
-	r := newRig(t, s, rsemaphore.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second, WatchdogTimeout: 1800 * time.Millisecond})
+	r := newRig(t, s, rsemaphore.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond,
+		CallTimeout: 2 * time.Second, WatchdogTimeout: 1800 * time.Millisecond})
 	sem := r.c.Semaphore("s", 3)
 	redistest.Eventually(t, 20*time.Second, "granted with the replica", func() bool {
 		p, err := sem.TryAcquire(within(t), 1, 0, 0)
@@ -919,17 +932,19 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
 		"Close, and nobody releases": {rsemaphore.Options{}, func(t *testing.T, r *rig, _ *rsemaphore.Permit) {
 			require.Error(t, r.c.Close(gone))
 		}, rsemaphore.ErrClosed},
-		"Close, and the keys go": {rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond}, func(t *testing.T, r *rig, p *rsemaphore.Permit) {
-			closed := make(chan error, 1)
-			go func() { closed <- r.c.Close(within(t)) }()
-			<-p.Done()
-			require.NoError(t, r.do(t, "FLUSHALL").Error())
-			require.NoError(t, <-closed)
-		}, rsemaphore.ErrClosed},
-		"MaxHold, and Close": {rsemaphore.Options{MaxHold: 30 * time.Millisecond}, func(t *testing.T, r *rig, p *rsemaphore.Permit) {
-			<-p.Done()
-			r.c.Close(gone)
-		}, rsemaphore.ErrMaxHold},
+		"Close, and the keys go": {rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond},
+			func(t *testing.T, r *rig, p *rsemaphore.Permit) {
+				closed := make(chan error, 1)
+				go func() { closed <- r.c.Close(within(t)) }()
+				<-p.Done()
+				require.NoError(t, r.do(t, "FLUSHALL").Error())
+				require.NoError(t, <-closed)
+			}, rsemaphore.ErrClosed},
+		"MaxHold, and Close": {rsemaphore.Options{MaxHold: 30 * time.Millisecond},
+			func(t *testing.T, r *rig, p *rsemaphore.Permit) {
+				<-p.Done()
+				r.c.Close(gone)
+			}, rsemaphore.ErrMaxHold},
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan error, 10)
@@ -960,25 +975,27 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 			return slices.Contains(seen, s)
 		}
 		log := &redistest.Logbook{}
-		r := newRig(t, servers[0], rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.Logger(), Observer: func(_ context.Context, e rsemaphore.Event) context.Context {
-			switch e.Kind {
-			case rsemaphore.EventAcquired:
-				see("acquired %d of %s", e.N, e.Name)
-			case rsemaphore.EventNotAcquired:
-				see("not acquired %d of %s: %t", e.N, e.Name, e.Err != nil)
-			case rsemaphore.EventReleased:
-				see("released %d of %s: %v", e.N, e.Name, e.Err)
-			case rsemaphore.EventAwaited:
-				see("waited for %s: %v", e.Name, e.Err)
-			case rsemaphore.EventRenewed:
-				see("renewed %s: %v", e.Name, e.Err)
-			case rsemaphore.EventEnded:
-				see("ended %s: %v", e.Name, e.Err)
-			case rsemaphore.EventWoken:
-				see("woken %s: %t", e.Name, e.ByMessage)
-			}
-			return nil
-		}})
+		r := newRig(t, servers[0],
+			rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.Logger(),
+				Observer: func(_ context.Context, e rsemaphore.Event) context.Context {
+					switch e.Kind {
+					case rsemaphore.EventAcquired:
+						see("acquired %d of %s", e.N, e.Name)
+					case rsemaphore.EventNotAcquired:
+						see("not acquired %d of %s: %t", e.N, e.Name, e.Err != nil)
+					case rsemaphore.EventReleased:
+						see("released %d of %s: %v", e.N, e.Name, e.Err)
+					case rsemaphore.EventAwaited:
+						see("waited for %s: %v", e.Name, e.Err)
+					case rsemaphore.EventRenewed:
+						see("renewed %s: %v", e.Name, e.Err)
+					case rsemaphore.EventEnded:
+						see("ended %s: %v", e.Name, e.Err)
+					case rsemaphore.EventWoken:
+						see("woken %s: %t", e.Name, e.ByMessage)
+					}
+					return nil
+				}})
 		sem := r.c.Semaphore("s", 2)
 		p := acquire(t, sem, 2)
 		_, err := sem.TryAcquire(within(t), 1, 0, 0)
@@ -998,7 +1015,8 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 		q := forgo(t, <-got)
 		<-q.Done()
 		redistest.Eventually(t, 10*time.Second, "all told", func() bool {
-			return has("acquired 2 of s") && has("acquired 1 of s") && has("not acquired 1 of s: true") && has("released 2 of s: <nil>") && has("ended s: lost")
+			return has("acquired 2 of s") && has("acquired 1 of s") && has("not acquired 1 of s: true") &&
+				has("released 2 of s: <nil>") && has("ended s: lost")
 		})
 		require.True(t, has("woken s: true") || has("woken s: false"))
 
@@ -1070,5 +1088,7 @@ func TestAReleaseThatTheServerRefusesGoesOnInTheBackground(t *testing.T) {
 	require.ErrorContains(t, err, "NOPERM")
 	require.ErrorContains(t, err, "goes on in the background")
 	root.must(t, "ACL", "SETUSER", "app", "+@all")
-	redistest.Eventually(t, 10*time.Second, "given back", func() bool { return counts(t, root.c.Semaphore("s", 3))[0] == 3 })
+	redistest.Eventually(t, 10*time.Second, "given back", func() bool {
+		return counts(t, root.c.Semaphore("s", 3))[0] == 3
+	})
 }

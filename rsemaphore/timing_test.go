@@ -23,7 +23,8 @@ func bubble(t *testing.T, n int, o rsemaphore.Options, fn func(t *testing.T, s *
 	bubbleOn(t, n, o, func(c rueidis.Client) rueidis.Client { return c }, fn)
 }
 
-func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Client) rueidis.Client, fn func(t *testing.T, s *redistest.Server, rigs []*rig)) {
+func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Client) rueidis.Client,
+	fn func(t *testing.T, s *redistest.Server, rigs []*rig)) {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
 	redistest.InBubble(t, n, func(t *testing.T, s *redistest.Server, c rueidis.Client) (*rig, func()) {
@@ -116,7 +117,8 @@ func TestAWaiterForThreeIsServedAtTheThirdExpiry(t *testing.T) {
 	})
 }
 
-// A waiter that wants all permits is overtaken while it cannot be served, and by four times as many as it wants at most.
+// A waiter that wants all permits is overtaken while it cannot be served, and by four times as many as it wants at
+// most.
 func TestWaitersAreServedInOrderAndLargeOnesAreOvertakenByFourTimesWhatTheyWant(t *testing.T) {
 	bubble(t, 3, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		ctx, stop := context.WithCancel(context.Background())
@@ -261,7 +263,8 @@ func TestManyPermitsAreRenewedInFewCalls(t *testing.T) {
 	})
 }
 
-// A return before its Release must not turn the deferred Close(context.Background()) of a main into one that never returns.
+// A return before its Release must not turn the deferred Close(context.Background()) of a main into one that never
+// returns.
 func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotReleased(t *testing.T) {
 	bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		sem := rigs[0].c.Semaphore("s", 3)
@@ -277,7 +280,8 @@ func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotReleased(t *testing.T) 
 		began := time.Now()
 		err = rigs[0].c.Close(context.Background())
 		require.Equal(t, 10*time.Second, time.Since(began))
-		require.ErrorContains(t, err, "1 still held, left to their leases: s; 1 unconfirmed releases given up, left to their leases: s")
+		require.ErrorContains(t, err,
+			"1 still held, left to their leases: s; 1 unconfirmed releases given up, left to their leases: s")
 		require.ErrorIs(t, held.Err(), rsemaphore.ErrClosed)
 		require.ErrorIs(t, held.Release(context.Background()), rsemaphore.ErrLost)
 	})

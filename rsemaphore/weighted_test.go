@@ -157,7 +157,9 @@ func TestARenewedWeightOutlivesItsLease(t *testing.T) {
 		p := weigh(t, s, 4)
 		first := must1[rsemaphore.WeightedState](t)(s.Inspect(within(t)))
 		until := p.Until()
-		redistest.Eventually(t, 30*time.Second, "it is renewed", func() bool { return p.Until().After(until.Add(time.Second)) })
+		redistest.Eventually(t, 30*time.Second, "it is renewed", func() bool {
+			return p.Until().After(until.Add(time.Second))
+		})
 		again := must1[rsemaphore.WeightedState](t)(s.Inspect(within(t)))
 		require.Equal(t, first.Permits[0].ID, again.Permits[0].ID)
 		require.EqualValues(t, 4, again.Permits[0].Weight)
@@ -166,7 +168,8 @@ func TestARenewedWeightOutlivesItsLease(t *testing.T) {
 	})
 }
 
-// What is out follows from both keys, so where one is deleted all is free, and nobody is told that it holds what it does not.
+// What is out follows from both keys, so where one is deleted all is free, and nobody is told that it holds what it
+// does not.
 func TestAWeightedSemaphoreOfWhichAKeyIsDeletedHasAllFree(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -285,7 +288,9 @@ func TestALostReplyOfAnAcquisitionOfAWeightTakesItOnce(t *testing.T) {
 	}
 	// A semaphore of its own: what is sent later, because of the replies lost so far, is not to be caught here.
 	s, beside = r.c.WeightedSemaphore("other", 100), direct.c.WeightedSemaphore("other", 100)
-	proxy.Trap(&redistest.Trap{Match: func(words []string) bool { return strings.Contains(strings.Join(words, " "), "{other}") }, Fate: redistest.LoseReply})
+	proxy.Trap(&redistest.Trap{Match: func(words []string) bool {
+		return strings.Contains(strings.Join(words, " "), "{other}")
+	}, Fate: redistest.LoseReply})
 	_, err := s.TryAcquire(within(t), 60, 0, 0)
 	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
 	redistest.Eventually(t, 30*time.Second, "what it took is given back", func() bool {

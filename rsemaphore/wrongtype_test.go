@@ -44,12 +44,13 @@ func (r *rig) spoil(t testing.TB, command, key string) {
 	r.must(t, "EVAL", "redis.call('DEL', KEYS[1]) redis.call(ARGV[1], KEYS[1], 'a')", "1", key, command)
 }
 
-// A key beside a semaphore becomes one of another type: before anything is acquired, while permits are out, while somebody waits. Whatever
-// is refused then, no permit is lost, and none is there twice.
+// A key beside a semaphore becomes one of another type: before anything is acquired, while permits are out, while
+// somebody waits. Whatever is refused then, no permit is lost, and none is there twice.
 func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute, PollCap: 50 * time.Millisecond}
+		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,
+			PollCap: 50 * time.Millisecond}
 		r, other := newRig(t, s, o), newRig(t, s, o)
 		refused := 0
 		for kind, k := range spoiledKinds(t) {
@@ -75,7 +76,9 @@ func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 									done <- err
 								}()
 								if out > 0 {
-									redistest.Eventually(t, 20*time.Second, what+": it waits", func() bool { return r.number(t, "EXISTS", k.sides[len(k.sides)-1]) == 1 })
+									redistest.Eventually(t, 20*time.Second, what+": it waits", func() bool {
+										return r.number(t, "EXISTS", k.sides[len(k.sides)-1]) == 1
+									})
 								}
 							} else {
 								done <- nil
@@ -108,11 +111,13 @@ func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 	})
 }
 
-// What is held is gone with its key. Who waited when the key became one of another type is refused, or has what it wants when that is gone.
+// What is held is gone with its key. Who waited when the key became one of another type is refused, or has what it
+// wants when that is gone.
 func TestWhoWaitsWhileAKeyBecomesOneOfAnotherTypeIsServedOrRefused(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute, PollCap: 50 * time.Millisecond}
+		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,
+			PollCap: 50 * time.Millisecond}
 		r, other := newRig(t, s, o), newRig(t, s, o)
 		for kind, k := range spoiledKinds(t) {
 			for _, key := range k.whole {
@@ -129,7 +134,9 @@ func TestWhoWaitsWhileAKeyBecomesOneOfAnotherTypeIsServedOrRefused(t *testing.T)
 						}
 						done <- err
 					}()
-					redistest.Eventually(t, 20*time.Second, what+": it waits", func() bool { return r.number(t, "EXISTS", k.sides[len(k.sides)-1]) == 1 })
+					redistest.Eventually(t, 20*time.Second, what+": it waits", func() bool {
+						return r.number(t, "EXISTS", k.sides[len(k.sides)-1]) == 1
+					})
 					r.spoil(t, command, key)
 					require.Error(t, release(), what)
 					r.must(t, "DEL", k.whole[0], k.whole[1]) // as somebody does who mends it

@@ -87,7 +87,8 @@ func measure(ctx context.Context, red *redlatch.Client, length time.Duration) (a
 				}
 				return h.Unlock(ctx)
 			}, func(i int) error {
-				return errors.Join(smallest.Exec(ctx, client, names[i:i+1], nil).Error(), smallest.Exec(ctx, client, names[i:i+1], nil).Error())
+				return errors.Join(smallest.Exec(ctx, client, names[i:i+1], nil).Error(),
+					smallest.Exec(ctx, client, names[i:i+1], nil).Error())
 			}},
 			{"counter Incr", func(i int) error {
 				_, err := red.Counters().Counter(names[i]+":n", rcounter.CounterOptions{}).Incr(ctx)

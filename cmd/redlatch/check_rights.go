@@ -135,10 +135,12 @@ func (x *checkup) messages(ctx context.Context) {
 	x.ok("Pub/Sub", "a message takes %v", time.Since(began).Round(10*time.Microsecond))
 }
 
-// tracking takes a lock, has the key deleted behind its back, and waits for the hold to notice: at once where the server tracks keys,
-// at the next renewal, 10 s later, where it does not. A key is tracked from 50 ms after it was acquired.
+// tracking takes a lock, has the key deleted behind its back, and waits for the hold to notice: at once where the
+// server tracks keys, at the next renewal, 10 s later, where it does not. A key is tracked from 50 ms after it was
+// acquired.
 func (x *checkup) tracking(ctx context.Context) {
-	const do = "allow +client|caching and +client|tracking, without client_cache=0 in the URL: a lost lock is noticed at its next renewal only"
+	const do = "allow +client|caching and +client|tracking, without client_cache=0 in the URL: a lost lock is noticed " +
+		"at its next renewal only"
 	name := x.name + ":tracked"
 	h, err := x.red.Locks().Reentrant(name).TryLock(ctx, 0, 0)
 	if err != nil {

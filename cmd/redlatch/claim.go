@@ -70,7 +70,8 @@ func (j *job) acquire(ctx context.Context, red *redlatch.Client) (claim, error) 
 		if !j.bounded {
 			wait = forever
 		}
-		p, err := red.Semaphores().Semaphore(j.semaphore, j.capacity).WithLabel(j.label).TryAcquire(ctx, j.permits, wait, j.lease)
+		p, err := red.Semaphores().Semaphore(j.semaphore, j.capacity).WithLabel(j.label).TryAcquire(ctx, j.permits, wait,
+			j.lease)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +102,8 @@ func (j *job) acquire(ctx context.Context, red *redlatch.Client) (claim, error) 
 	}
 	h, err := lock.Lock(ctx)
 	if join && errors.Is(err, rlock.ErrLost) {
-		return nil, fmt.Errorf("%w: the hold that %s names, which this would join, is over; --no-join acquires the lock instead", err, heldEnv)
+		return nil, fmt.Errorf("%w: the hold that %s names, which this would join, is over; --no-join acquires the lock "+
+			"instead", err, heldEnv)
 	}
 	if err != nil {
 		return nil, err
@@ -164,7 +166,8 @@ func (j *job) what() string {
 func (j *job) refused(ctx context.Context, red *redlatch.Client, err error, waited time.Duration) error {
 	switch {
 	case errors.Is(err, rlock.ErrNotAcquired):
-		return coded{j.conflict, fmt.Errorf("%s is held%s; waited %v", j.what(), j.holders(ctx, red), waited.Round(time.Millisecond))}
+		return coded{j.conflict,
+			fmt.Errorf("%s is held%s; waited %v", j.what(), j.holders(ctx, red), waited.Round(time.Millisecond))}
 	case errors.Is(err, rsemaphore.ErrCapacityMismatch):
 		return fmt.Errorf("-c %d: %w", j.capacity, err)
 	}

@@ -32,8 +32,9 @@ func (t *tool) elect() *cobra.Command {
 	j := &job{tool: t, election: true}
 	var once, observe bool
 	c := &cobra.Command{
-		Use: "elect NAME [flags] [-- command [args...]]", Short: "run a command on the leader of many machines; show who leads",
-		Long: electHelp + "\n\n" + exitHelp,
+		Use:   "elect NAME [flags] [-- command [args...]]",
+		Short: "run a command on the leader of many machines; show who leads",
+		Long:  electHelp + "\n\n" + exitHelp,
 		Example: "  redlatch elect scheduler -- ./scheduler\n  redlatch elect scheduler\n" +
 			"  redlatch elect scheduler --value 10.0.0.7:8080 --once -- ./scheduler",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -69,7 +70,8 @@ func (t *tool) elect() *cobra.Command {
 	f := c.Flags()
 	f.SetInterspersed(true)
 	f.StringVar(&j.label, "value", defaultLabel(), "what is shown of this candidate while it leads")
-	f.DurationVar(&j.ttl, "ttl", 30*time.Second, "the lease: how long the leader's place is kept by those without heartbeats at most")
+	f.DurationVar(&j.ttl, "ttl", 30*time.Second,
+		"the lease: how long the leader's place is kept by those without heartbeats at most")
 	f.DurationVar(&j.grace, "grace", 5*time.Second, "the `time` between SIGTERM and SIGKILL when the command is stopped")
 	f.BoolVar(&once, "once", false, "exit with 125 when the leadership is lost, and do not campaign again")
 	f.BoolVar(&observe, "observe", false, "write who leads whenever it changes, until ctrl-c")

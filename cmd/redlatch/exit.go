@@ -16,8 +16,10 @@ import (
 
 // The exit codes, as flock(1), timeout(1) and sysexits.h have them.
 const (
-	exitConflict = 1   // flock -E: somebody else held it for as long as --wait; "no" where a command asks something
-	exitUsage    = 64  // EX_USAGE: a flag, an argument or a variable of the environment cannot be used, by itself or with this server; nothing was changed
+	exitConflict = 1 // flock -E: somebody else held it for as long as --wait; "no" where a command asks something
+	// EX_USAGE: a flag, an argument or a variable of the environment cannot be used, by itself or with this server;
+	// nothing was changed
+	exitUsage    = 64
 	exitData     = 65  // EX_DATAERR: what is on the server, or in a file, is not what the command needs
 	exitCommand  = 69  // EX_UNAVAILABLE: the command to run could not be started, as in flock
 	exitSoftware = 70  // EX_SOFTWARE: anything else
@@ -65,8 +67,8 @@ func usage(format string, args ...any) error {
 // silent is an answer by exit code alone.
 func silent(code int) error { return coded{code: code} }
 
-// codes tells the exit code of an error of the library; the first that matches counts. Errors may be joined, so what is worse
-// stands first.
+// codes tells the exit code of an error of the library; the first that matches counts. Errors may be joined, so what is
+// worse stands first.
 var codes = []struct {
 	err  error
 	code int

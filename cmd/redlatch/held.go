@@ -64,5 +64,6 @@ func (j *job) environ(c claim) (env []string) {
 	if mine.Token != 0 {
 		token = strconv.FormatInt(mine.Token, 10)
 	}
-	return append(env, "REDLATCH_LOCK="+j.lock, "REDLATCH_OWNER="+string(mine.Owner), "REDLATCH_TOKEN="+token, heldEnv+"="+string(text))
+	return append(env, "REDLATCH_LOCK="+j.lock, "REDLATCH_OWNER="+string(mine.Owner), "REDLATCH_TOKEN="+token,
+		heldEnv+"="+string(text))
 }

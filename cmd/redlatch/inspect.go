@@ -79,13 +79,15 @@ func look(ctx context.Context, red *redlatch.Client, prefix, name string) (statu
 	}
 	for _, h := range state.Holders {
 		s.Holders = append(s.Holders, holder{
-			Who: nameOf(h.Owner.Label(), h.Process, string(h.Owner)), Label: h.Owner.Label(), Process: h.Process, Owner: string(h.Owner),
+			Who: nameOf(h.Owner.Label(), h.Process, string(h.Owner)), Label: h.Owner.Label(), Process: h.Process,
+			Owner: string(h.Owner),
 			Count: h.Count, LeaseMS: millis(h.Lease), Write: h.Write,
 		})
 	}
 	for _, w := range state.Waiters {
 		s.Waiters = append(s.Waiters, holder{
-			Who: nameOf(w.Owner.Label(), w.Process, string(w.Owner)), Label: w.Owner.Label(), Process: w.Process, Owner: string(w.Owner),
+			Who: nameOf(w.Owner.Label(), w.Process, string(w.Owner)), Label: w.Owner.Label(), Process: w.Process,
+			Owner:     string(w.Owner),
 			WaitingMS: millis(w.Waiting), Write: w.Write,
 		})
 	}
@@ -100,7 +102,9 @@ func lookAtSemaphore(ctx context.Context, red *redlatch.Client, name string) (st
 	}
 	s.Capacity, s.Available, s.Held = state.Capacity, &state.Available, len(state.Permits) > 0
 	for _, h := range state.Permits {
-		s.Holders = append(s.Holders, holder{Who: nameOf(h.Label, h.Process, nameOf(h.Client, "", h.ID)), Label: h.Label, Process: h.Process, Owner: h.ID, LeaseMS: millis(h.Lease)})
+		s.Holders = append(s.Holders,
+			holder{Who: nameOf(h.Label, h.Process, nameOf(h.Client, "", h.ID)), Label: h.Label, Process: h.Process, Owner: h.ID,
+				LeaseMS: millis(h.Lease)})
 	}
 	return s, nil
 }

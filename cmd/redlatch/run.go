@@ -112,16 +112,21 @@ func (t *tool) run() *cobra.Command {
 	f.IntVar(&j.permits, "permits", 1, "take this `number` of permits")
 	f.BoolVarP(&j.atOnce, "nonblock", "n", false, "do not wait: --wait 0")
 	f.DurationVarP(&j.wait, "wait", "w", 0, "wait for at most this `time`; 0: ask once (default: for ever)")
-	f.DurationVar(&j.lease, "lease", 0, "hold for this `time` and do not renew: it stays taken for so long even if this machine dies")
+	f.DurationVar(&j.lease, "lease", 0,
+		"hold for this `time` and do not renew: it stays taken for so long even if this machine dies")
 	f.DurationVar(&j.maxHold, "max-hold", 0, "stop the command after this `time`")
-	f.DurationVar(&j.atLeast, "at-least", 0, "keep the lock taken until this `time` after it was acquired, however early the command ends")
-	f.DurationVar(&j.ttl, "ttl", 30*time.Second, "the lease that is renewed: for this `time` the lock stays taken after a crash")
-	f.BoolVar(&j.live, "liveness", false, "take a crashed holder's lock over after about 3 s; holder and waiter both need it, and a server "+
-		"that is away for 3 s ends the hold")
+	f.DurationVar(&j.atLeast, "at-least", 0,
+		"keep the lock taken until this `time` after it was acquired, however early the command ends")
+	f.DurationVar(&j.ttl, "ttl", 30*time.Second,
+		"the lease that is renewed: for this `time` the lock stays taken after a crash")
+	f.BoolVar(&j.live, "liveness", false,
+		"take a crashed holder's lock over after about 3 s; holder and waiter both need it, and a server "+
+			"that is away for 3 s ends the hold")
 	f.BoolVar(&j.fenced, "fenced", false, "give the command a fencing token")
 	f.StringVar(&j.label, "label", defaultLabel(), "what inspect shows of the holder, to everybody")
 	f.DurationVar(&j.grace, "grace", 5*time.Second, "the `time` between SIGTERM and SIGKILL when the command is stopped")
-	f.IntVarP(&j.conflict, "conflict-exit-code", "E", exitConflict, "exit with this `code` if it was not acquired within --wait")
+	f.IntVarP(&j.conflict, "conflict-exit-code", "E", exitConflict,
+		"exit with this `code` if it was not acquired within --wait")
 	f.BoolVar(&j.apart, "no-join", false, "do not join a hold of an ancestor")
 	return c
 }

@@ -56,7 +56,8 @@ func (j *job) hold(c claim, signals <-chan os.Signal) error {
 		j.say("the command has ended, and left processes in the background that %s does not cover", j.what())
 	}
 	if err := j.release(c); errors.Is(err, rlock.ErrLost) && why == nil {
-		why = coded{exitLost, fmt.Errorf("%w: %s, before the command had ended; somebody else may have had it", errLostHold, j.what())}
+		why = coded{exitLost,
+			fmt.Errorf("%w: %s, before the command had ended; somebody else may have had it", errLostHold, j.what())}
 	}
 	if why != nil {
 		return why
@@ -95,8 +96,8 @@ type supervisor struct {
 	kill    <-chan time.Time
 }
 
-// ahead is how long before the end of its lease the command is told: the grace, but at most a third of what the lease has left, so
-// that each renewal comes in time. A lock that was handed over has a lease of 4 s at first.
+// ahead is how long before the end of its lease the command is told: the grace, but at most a third of what the lease
+// has left, so that each renewal comes in time. A lock that was handed over has a lease of 4 s at first.
 func ahead(left, grace time.Duration) time.Duration { return min(grace, left/3) }
 
 // run returns why the command was stopped, when it has ended; nil if it ended by itself.

@@ -20,7 +20,8 @@ import (
 var served = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello")) })
 
 // limited is a handler behind the middleware, and what asks it.
-func limited(t *testing.T, c *ratelimit.Client, next http.Handler, o redlatchhttp.Options) func(user string, more ...string) *http.Response {
+func limited(t *testing.T, c *ratelimit.Client, next http.Handler,
+	o redlatchhttp.Options) func(user string, more ...string) *http.Response {
 	t.Helper()
 	wrap, err := redlatchhttp.New(c, o)
 	require.NoError(t, err)
@@ -43,7 +44,9 @@ func TestARequestTakesOfAllLimitsAndIsToldWhatIsLeft(t *testing.T) {
 		user := redlatchhttp.ByHeader("X-User")
 		ask := limited(t, c, served, redlatchhttp.Options{Limits: []redlatchhttp.Limit{
 			{Limiter: c.Limiter("second", ratelimit.LimiterOptions{Rate: 2, Burst: 4}), Key: user},
-			{Limiter: c.Limiter("day", ratelimit.LimiterOptions{Rate: 3, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}), Key: user, Name: "a day"},
+			{Limiter: c.Limiter("day",
+				ratelimit.LimiterOptions{Rate: 3, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}), Key: user,
+				Name: "a day"},
 		}})
 		r := ask("ann")
 		require.Equal(t, http.StatusOK, r.StatusCode)
@@ -151,7 +154,8 @@ func TestWhatClientsSendIsAKeyOrStandsForOne(t *testing.T) {
 		seen[k] = true
 	}
 	for addr, want := range map[string]string{
-		"192.0.2.7:1234": "192.0.2.7", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[::ffff:192.0.2.7]:80": "192.0.2.7", "[fe80::1%eth0]:80": "fe80::/64", "@": "@",
+		"192.0.2.7:1234": "192.0.2.7", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64",
+		"[::ffff:192.0.2.7]:80": "192.0.2.7", "[fe80::1%eth0]:80": "fe80::/64", "@": "@",
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = addr

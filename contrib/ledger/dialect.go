@@ -32,8 +32,8 @@ func invalid(field string, value any, must string) error {
 	return fmt.Errorf("redlatchledger: %w: %s is %v, must be %s", stock.ErrInvalidOption, field, value, must)
 }
 
-// Create runs the statements of Schema, one at a time, and changes nothing that is there. Several processes may call it when they start.
-// The error is the database's, or stock.ErrInvalidOption for a Dialect that is none.
+// Create runs the statements of Schema, one at a time, and changes nothing that is there. Several processes may call it
+// when they start. The error is the database's, or stock.ErrInvalidOption for a Dialect that is none.
 func (d Dialect) Create(ctx context.Context, db *sql.DB) error {
 	if err := d.check(); err != nil {
 		return err

@@ -50,7 +50,9 @@ var postgres = &server{
 		return s.must(initdb, "-D", s.file("data"), "-U", "test", "-A", "trust", "-N", "-E", "UTF8", "--no-locale")
 	},
 	run: func(s *server) (string, []string) {
-		return tool("postgres"), []string{"-D", s.file("data"), "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200"}
+		return tool("postgres"),
+			[]string{"-D", s.file("data"), "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c",
+				"synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200"}
 	},
 	dsn: func(s *server, database string) string {
 		return fmt.Sprintf("host=%s user=test dbname=%s", s.dir, database)
@@ -65,23 +67,29 @@ var mariadb = &server{
 	prepare: func(s *server) error {
 		program := tool("mariadbd", "mysqld")
 		if program == "" {
-			return errors.New("neither MariaDB nor MySQL is installed: the package mariadb-server has one (apt-get install mariadb-server)")
+			return errors.New("neither MariaDB nor MySQL is installed: the package mariadb-server has one (apt-get install " +
+				"mariadb-server)")
 		}
 		if install := tool("mariadb-install-db"); install != "" {
-			return s.must(install, append([]string{"--no-defaults", "--datadir=" + s.file("data"), "--auth-root-authentication-method=normal", "--skip-test-db"}, unsafely...)...)
+			return s.must(install,
+				append([]string{"--no-defaults", "--datadir=" + s.file("data"), "--auth-root-authentication-method=normal",
+					"--skip-test-db"}, unsafely...)...)
 		}
 		return s.must(program, "--no-defaults", "--initialize-insecure", "--datadir="+s.file("data"))
 	},
 	run: func(s *server) (string, []string) {
-		return tool("mariadbd", "mysqld"), append([]string{"--no-defaults", "--datadir=" + s.file("data"), "--socket=" + s.file("socket"), "--pid-file=" + s.file("pid"),
-			"--skip-networking", "--skip-log-bin", "--max-connections=200"}, unsafely...)
+		return tool("mariadbd", "mysqld"),
+			append([]string{"--no-defaults", "--datadir=" + s.file("data"), "--socket=" + s.file("socket"),
+				"--pid-file=" + s.file("pid"),
+				"--skip-networking", "--skip-log-bin", "--max-connections=200"}, unsafely...)
 	},
 	dsn: func(s *server, database string) string {
 		return fmt.Sprintf("root@unix(%s)/%s", s.file("socket"), database)
 	},
 }
 
-// tool is where a program is, by one of its names. Debian has most of PostgreSQL's in no path, and servers in that of root.
+// tool is where a program is, by one of its names. Debian has most of PostgreSQL's in no path, and servers in that of
+// root.
 func tool(names ...string) string {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {

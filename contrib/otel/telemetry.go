@@ -29,20 +29,21 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	// MeterProvider makes the meter. Defaults to the global one.
 	MeterProvider metric.MeterProvider
-	// Class makes the class of a name, such as the part before its first colon. kind is lock, election, semaphore, counter, stock,
-	// redpacket or limiter. It runs where the event happens, for every event, so it must return at once. "" counts as "other".
-	// Defaults to "all" for every name.
+	// Class makes the class of a name, such as the part before its first colon. kind is lock, election, semaphore,
+	// counter, stock, redpacket or limiter. It runs where the event happens, for every event, so it must return at once.
+	// "" counts as "other". Defaults to "all" for every name.
 	Class func(kind, name string) string
-	// MaxClasses is how many classes of each kind are told apart, the first that come; later ones count as "other". Defaults to 50,
-	// also if it is not positive.
+	// MaxClasses is how many classes of each kind are told apart, the first that come; later ones count as "other".
+	// Defaults to 50, also if it is not positive.
 	MaxClasses int
 	// Names puts the name of the lock or semaphore into the spans. Metrics never have it.
 	Names bool
-	// Links has the span of an acquisition that waits linked to its holders': see "Links to the holder" in the package comment. It
-	// costs a call to the server for an acquisition that waits, of each client that is watched, and needs the rights of Inspect.
+	// Links has the span of an acquisition that waits linked to its holders': see "Links to the holder" in the package
+	// comment. It costs a call to the server for an acquisition that waits, of each client that is watched, and needs the
+	// rights of Inspect.
 	Links bool
-	// WaitBounds and HoldBounds are the upper bounds, in seconds, of the histograms of waiting (and of calls) and of holding, where no
-	// View says something else. Default to 16 bounds from 250 us to 100 s, and from 1 ms to an hour.
+	// WaitBounds and HoldBounds are the upper bounds, in seconds, of the histograms of waiting (and of calls) and of
+	// holding, where no View says something else. Default to 16 bounds from 250 us to 100 s, and from 1 ms to an hour.
 	WaitBounds, HoldBounds []float64
 }
 
@@ -58,7 +59,8 @@ type Telemetry struct {
 	semaphores []*rsemaphore.Client
 }
 
-// New returns what observes nothing yet: see [Telemetry.Instrument]. The error is that of a MeterProvider which refuses an instrument.
+// New returns what observes nothing yet: see [Telemetry.Instrument]. The error is that of a MeterProvider which refuses
+// an instrument.
 func New(o Options) (*Telemetry, error) {
 	if o.TracerProvider == nil {
 		o.TracerProvider = otel.GetTracerProvider()
@@ -88,8 +90,8 @@ func (t *Telemetry) Instrument(o redlatch.Options) redlatch.Options {
 	return o
 }
 
-// Locks returns the Observer for rlock.Options. It and the next six are for programs that use the packages alone; for others
-// Instrument does.
+// Locks returns the Observer for rlock.Options. It and the next six are for programs that use the packages alone; for
+// others Instrument does.
 func (t *Telemetry) Locks() rlock.Observer {
 	return t.told.Locks(measure.Lock).And(t.spans.locks(measure.Lock))
 }
@@ -114,8 +116,8 @@ func (t *Telemetry) Limiters() ratelimit.Observer { return t.told.Limiters() }
 // Hub returns the Observer for pubsub.Options.
 func (t *Telemetry) Hub() pubsub.Observer { return t.told.Hub() }
 
-// Watch has the clients of red, and its hub, asked for their Stats whenever metrics are collected, and its locks and semaphores
-// for holders, if Options.Links is set. They are asked until Shutdown. Several clients are added up.
+// Watch has the clients of red, and its hub, asked for their Stats whenever metrics are collected, and its locks and
+// semaphores for holders, if Options.Links is set. They are asked until Shutdown. Several clients are added up.
 func (t *Telemetry) Watch(red *redlatch.Client) {
 	t.WatchHub(red.Hub())
 	t.WatchLocks(red.Locks())
@@ -164,8 +166,9 @@ func (t *Telemetry) clients() ([]*rlock.Client, []*rsemaphore.Client) {
 	return t.locks[:len(t.locks):len(t.locks)], t.semaphores[:len(t.semaphores):len(t.semaphores)]
 }
 
-// Shutdown has no client asked for its Stats any more, looks up no more holders, and waits until ctx ends for look-ups under way, at
-// most a second. Observers that clients still have go on telling the providers. Call it before the providers are shut down.
+// Shutdown has no client asked for its Stats any more, looks up no more holders, and waits until ctx ends for look-ups
+// under way, at most a second. Observers that clients still have go on telling the providers. Call it before the
+// providers are shut down.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	return errors.Join(t.meters.unregister(), t.spans.finder.close(ctx))
 }

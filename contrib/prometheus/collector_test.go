@@ -38,7 +38,8 @@ func first(_, name string) string {
 func open(t *testing.T) (*redlatchprom.Collector, *redlatch.Client) {
 	t.Helper()
 	c := redlatchprom.New(redlatchprom.Options{Class: first})
-	red, err := redlatch.Open(redistest.Embedded(t).Option(), c.Instrument(redlatch.Options{CallTimeout: 20 * time.Second}))
+	red, err := redlatch.Open(redistest.Embedded(t).Option(),
+		c.Instrument(redlatch.Options{CallTimeout: 20 * time.Second}))
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })
 	c.Watch(red)
@@ -92,13 +93,16 @@ func TestLocksAndPermitsAreCounted(t *testing.T) {
 
 	waiter := make(chan error)
 	go func() { waiter <- lock.Do(ctx, func(context.Context) error { return nil }) }()
-	require.Eventually(t, func() bool { return value(t, c, "redlatch_waiting", "kind=lock") == 1 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return value(t, c, "redlatch_waiting", "kind=lock") == 1
+	}, 30*time.Second, time.Millisecond)
 	require.NoError(t, hold.Unlock(ctx))
 	require.NoError(t, <-waiter)
 	require.EqualValues(t, 0, value(t, c, "redlatch_waiting", "kind=lock"))
 	require.EqualValues(t, 0, value(t, c, "redlatch_held", "kind=lock"))
 	require.EqualValues(t, 2, value(t, c, "redlatch_acquisitions_total", "class=order", "kind=lock", "result=acquired"))
-	require.EqualValues(t, 1, value(t, c, "redlatch_acquisitions_total", "class=order", "kind=lock", "result=not_acquired"))
+	require.EqualValues(t, 1,
+		value(t, c, "redlatch_acquisitions_total", "class=order", "kind=lock", "result=not_acquired"))
 	require.EqualValues(t, 1, value(t, c, "redlatch_acquisitions_total", "class=order", "kind=lock", "result=canceled"))
 	require.EqualValues(t, 2, value(t, c, "redlatch_acquire_seconds", "acquired=true", "class=order", "kind=lock"))
 	require.EqualValues(t, 2, value(t, c, "redlatch_acquire_seconds", "acquired=false", "class=order", "kind=lock"))
@@ -110,7 +114,8 @@ func TestLocksAndPermitsAreCounted(t *testing.T) {
 		require.EqualValues(t, 1, value(t, c, "redlatch_held", "kind=semaphore"))
 		return nil
 	}))
-	require.EqualValues(t, 1, value(t, c, "redlatch_acquisitions_total", "class=pool", "kind=semaphore", "result=acquired"))
+	require.EqualValues(t, 1,
+		value(t, c, "redlatch_acquisitions_total", "class=pool", "kind=semaphore", "result=acquired"))
 	require.EqualValues(t, 1, value(t, c, "redlatch_hold_seconds", "class=pool", "kind=semaphore"))
 	_, err = red.Semaphores().CyclicBarrier("barrier", 1).Await(ctx)
 	require.NoError(t, err)
@@ -200,7 +205,8 @@ func TestAnErrorIsCountedAsWhatItSaysOfTheOutcome(t *testing.T) {
 	} {
 		before := value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)
 		locks(context.Background(), rlock.Event{Kind: rlock.EventNotAcquired, Name: "l", Err: err})
-		require.EqualValues(t, 1, value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)-before, "%v", err)
+		require.EqualValues(t, 1,
+			value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)-before, "%v", err)
 	}
 }
 
@@ -254,7 +260,8 @@ func everything() *redlatchprom.Collector {
 	stocks(ctx, stock.Event{Kind: stock.EventClaimed, Name: "st", Outcome: stock.Granted, N: 1, Took: 1})
 	stocks(ctx, stock.Event{Kind: stock.EventAnsweredLocally, Name: "st", Outcome: stock.SoldOut})
 	stocks(ctx, stock.Event{Kind: stock.EventBackgroundFailed, Name: "st", Err: err})
-	c.RedPackets()(ctx, redpacket.Event{Kind: redpacket.EventClaimed, Name: "p", Outcome: redpacket.Granted, Cents: 1, Took: 1})
+	c.RedPackets()(ctx, redpacket.Event{Kind: redpacket.EventClaimed, Name: "p", Outcome: redpacket.Granted, Cents: 1,
+		Took: 1})
 	c.Counters()(ctx, rcounter.Event{Kind: rcounter.EventWritten, Name: "c", Took: 1})
 	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventBackgroundFailed, Name: "r", Err: err})
 	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventAdmitted, Name: "r", Allowed: true, Took: time.Second})

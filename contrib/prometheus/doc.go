@@ -11,19 +11,20 @@
 //	...
 //	collector.Watch(red)
 //
-// It sends nothing to the server. An event costs the update of one or two counters. A panic of the user's function is caught and
-// logged by the client that told the event.
+// It sends nothing to the server. An event costs the update of one or two counters. A panic of the user's function is
+// caught and logged by the client that told the event.
 //
 // # Labels
 //
-//   - kind is lock, election, semaphore, counter, stock, redpacket or limiter: the package that told it. Latches and barriers are
-//     semaphores.
-//   - class is what Options.Class makes of the name; "all" without that function. The name itself is never a label. There are at most
-//     Options.MaxClasses of each kind; names of further classes count under "other".
-//   - result, cause, outcome and by have the few values that their metric's help lists. An error's value is what redlatch.Reason
-//     returns.
+//   - kind is lock, election, semaphore, counter, stock, redpacket or limiter: the package that told it. Latches and
+//     barriers are semaphores.
+//   - class is what Options.Class makes of the name; "all" without that function. The name itself is never a label.
+//     There are at most Options.MaxClasses of each kind; names of further classes count under "other".
+//   - result, cause, outcome and by have the few values that their metric's help lists. An error's value is what
+//     redlatch.Reason returns.
 //
-// So the number of series of a process is bounded: some 70 for each class of locks that meets everything, of which 32 are buckets.
+// So the number of series of a process is bounded: some 70 for each class of locks that meets everything, of which 32
+// are buckets.
 //
 // The most common of them:
 //

@@ -15,8 +15,8 @@ import (
 // Instrument returns o with the Collector's Observers in every package, after those that o has already.
 func (c *Collector) Instrument(o redlatch.Options) redlatch.Options { return c.told.Instrument(o) }
 
-// Locks returns the Observer for rlock.Options. It and the next six are for programs that use the packages alone; for others
-// Instrument does.
+// Locks returns the Observer for rlock.Options. It and the next six are for programs that use the packages alone; for
+// others Instrument does.
 func (c *Collector) Locks() rlock.Observer { return c.told.Locks(measure.Lock) }
 
 // Semaphores returns the Observer for rsemaphore.Options.

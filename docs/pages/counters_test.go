@@ -81,7 +81,8 @@ func Mail(ctx context.Context, limiters *ratelimit.Client, send func(context.Con
 	return send(ctx)
 }
 
-// Throttle changes the rate of running programs within a second. Their limiters have LimiterOptions{Rate: 1000, Stored: true}.
+// Throttle changes the rate of running programs within a second. Their limiters have LimiterOptions{Rate: 1000, Stored:
+// true}.
 func Throttle(ctx context.Context, limiters *ratelimit.Client, name string, rate int64, who string) error {
 	return limiters.Limiter(name, ratelimit.LimiterOptions{Rate: rate}).Set(ctx, who)
 }

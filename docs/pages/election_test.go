@@ -13,7 +13,8 @@ import (
 )
 
 // Schedule runs in every process, and works in one of them.
-func Schedule(ctx context.Context, elections *election.Client, addr string, work func(ctx context.Context, token int64) error) error {
+func Schedule(ctx context.Context, elections *election.Client, addr string,
+	work func(ctx context.Context, token int64) error) error {
 	return elections.Election("scheduler").Run(ctx, addr, func(ctx context.Context, l *election.Leadership) error {
 		return work(ctx, l.Token()) // ctx ends with the leadership; then Run campaigns again
 	})

@@ -22,8 +22,8 @@ import (
 
 var errDead = errors.New("the process was killed")
 
-// process is a client whose process may be killed at any step: a request to the server, or a call of the bank. A process that was
-// killed does nothing any more: it sends nothing, hears nothing, and the bank does not hear of it.
+// process is a client whose process may be killed at any step: a request to the server, or a call of the bank. A
+// process that was killed does nothing any more: it sends nothing, hears nothing, and the bank does not hear of it.
 type process struct {
 	plan
 	red *redlatch.Client
@@ -121,8 +121,8 @@ type bank struct {
 	kept, refuses bool
 }
 
-// pay is what a process calls: how is "at once", "declined", "unheard" (the money is taken, and no answer comes) or "later" (the
-// money is taken after the caller has given up).
+// pay is what a process calls: how is "at once", "declined", "unheard" (the money is taken, and no answer comes) or
+// "later" (the money is taken after the caller has given up).
 func (b *bank) pay(p *process, how string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return p.step(func() error {
@@ -176,10 +176,11 @@ func (s *shop) rivalReturns() {
 	s.unit = 0
 }
 
-// Whenever a process is killed, however late the order is called again, and whoever calls at the same time: in the end the customer
-// has a unit and the bank the money, or neither.
+// Whenever a process is killed, however late the order is called again, and whoever calls at the same time: in the end
+// the customer has a unit and the bank the money, or neither.
 func TestAnOrderKilledAtAnyStepIsPaidAndSoldOrNeither(t *testing.T) {
-	for _, how := range redistest.Sized([]string{"unheard"}, []string{"at once", "unheard", "later"}, []string{"at once", "unheard", "later", "declined"}) {
+	for _, how := range redistest.Sized([]string{"unheard"}, []string{"at once", "unheard", "later"},
+		[]string{"at once", "unheard", "later", "declined"}) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			eachWayToDie(t, func(t *testing.T, s *shop, fate plan, late, rival, back bool) (reached bool) {
@@ -231,7 +232,8 @@ func TestAnOrderKilledAtAnyStepIsPaidAndSoldOrNeither(t *testing.T) {
 				require.Equal(t, sold, order(lives, how) == nil, "the last word")
 				g, err := s.sale.Lookup(t.Context(), stock.Units{Request: "1"})
 				require.NoError(t, err)
-				require.Equal(t, g.Outcome == stock.Replayed && g.Ordinal > 0, b.kept, "the customer has a unit, and the bank the money")
+				require.Equal(t, g.Outcome == stock.Replayed && g.Ordinal > 0, b.kept,
+					"the customer has a unit, and the bank the money")
 				require.Equal(t, sold, b.kept)
 				return met
 			})
@@ -239,8 +241,8 @@ func TestAnOrderKilledAtAnyStepIsPaidAndSoldOrNeither(t *testing.T) {
 	}
 }
 
-// The same for a cart that was paid. However often, and by however many processes, PayCart is called: each answer says of the same units
-// that their money goes back, and these are the ones that the order does not have.
+// The same for a cart that was paid. However often, and by however many processes, PayCart is called: each answer says
+// of the same units that their money goes back, and these are the ones that the order does not have.
 func TestACartKilledAtAnyStepIsSoldOrRefunded(t *testing.T) {
 	t.Parallel()
 	eachWayToDie(t, func(t *testing.T, s *shop, fate plan, late, rival, back bool) (reached bool) {
@@ -302,8 +304,8 @@ func TestACartKilledAtAnyStepIsSoldOrRefunded(t *testing.T) {
 	})
 }
 
-// eachWayToDie runs a story for each step at which a process can be killed, or met by another, and each thing that can happen meanwhile.
-// The story reports whether there was such a step.
+// eachWayToDie runs a story for each step at which a process can be killed, or met by another, and each thing that can
+// happen meanwhile. The story reports whether there was such a step.
 func eachWayToDie(t *testing.T, story func(t *testing.T, s *shop, fate plan, late, rival, back bool) (reached bool)) {
 	type event struct{ late, rival, back bool }
 	events := []event{{late: true, rival: true, back: true}, {late: true}, {}, {late: true, rival: true}}

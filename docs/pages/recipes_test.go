@@ -27,9 +27,10 @@ func Hourly(ctx context.Context, red *redlatch.Client, job func(context.Context)
 	return err
 }
 
-// Campaigning has fn run in one process at a time, for as long as ctx lasts. Run returns fn's error and stops campaigning: this goes on,
-// after a pause, in which another process may succeed.
-func Campaigning(ctx context.Context, e *election.Election, host string, fn func(context.Context, *election.Leadership) error) error {
+// Campaigning has fn run in one process at a time, for as long as ctx lasts. Run returns fn's error and stops
+// campaigning: this goes on, after a pause, in which another process may succeed.
+func Campaigning(ctx context.Context, e *election.Election, host string,
+	fn func(context.Context, *election.Leadership) error) error {
 	for {
 		err := e.Run(ctx, host, fn)
 		if err == nil || ctx.Err() != nil || errors.Is(err, election.ErrClosed) {
@@ -46,21 +47,23 @@ func Campaigning(ctx context.Context, e *election.Election, host string, fn func
 
 // Lead polls a partner's server from one process, as long as this program runs.
 func Lead(ctx context.Context, red *redlatch.Client, host string, poll func(context.Context) error) error {
-	return Campaigning(ctx, red.Elections().Election("poller"), host, func(ctx context.Context, _ *election.Leadership) error {
-		for {
-			if err := poll(ctx); err != nil {
-				return err // resigns
+	return Campaigning(ctx, red.Elections().Election("poller"), host,
+		func(ctx context.Context, _ *election.Leadership) error {
+			for {
+				if err := poll(ctx); err != nil {
+					return err // resigns
+				}
+				select {
+				case <-ctx.Done(): // lost, or the program ends
+					return nil
+				case <-time.After(10 * time.Second):
+				}
 			}
-			select {
-			case <-ctx.Done(): // lost, or the program ends
-				return nil
-			case <-time.After(10 * time.Second):
-			}
-		}
-	})
+		})
 }
 
-// An Outbox is a table of messages, and the greatest token that it was called with. Both methods run in one transaction that begins
+// An Outbox is a table of messages, and the greatest token that it was called with. Both methods run in one transaction
+// that begins
 //
 //	update relay set token = $1 where token <= $1
 //
@@ -73,26 +76,28 @@ type Outbox interface {
 var errStale = errors.New("a later relay is at work")
 
 // Relay publishes the messages of the outbox in their order, from one process at a time.
-func Relay(ctx context.Context, red *redlatch.Client, host string, box Outbox, publish func(context.Context, string) error) error {
-	return Campaigning(ctx, red.Elections().Election("outbox"), host, func(ctx context.Context, l *election.Leadership) error {
-		for ctx.Err() == nil {
-			id, message, err := box.Next(ctx, l.Token())
-			if err == nil && id == 0 {
-				time.Sleep(100 * time.Millisecond)
-				continue
+func Relay(ctx context.Context, red *redlatch.Client, host string, box Outbox,
+	publish func(context.Context, string) error) error {
+	return Campaigning(ctx, red.Elections().Election("outbox"), host,
+		func(ctx context.Context, l *election.Leadership) error {
+			for ctx.Err() == nil {
+				id, message, err := box.Next(ctx, l.Token())
+				if err == nil && id == 0 {
+					time.Sleep(100 * time.Millisecond)
+					continue
+				}
+				if err == nil {
+					err = publish(ctx, message)
+				}
+				if err == nil {
+					err = box.Sent(ctx, l.Token(), id)
+				}
+				if err != nil {
+					return err
+				}
 			}
-			if err == nil {
-				err = publish(ctx, message)
-			}
-			if err == nil {
-				err = box.Sent(ctx, l.Token(), id)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+			return nil
+		})
 }
 
 // Webhook handles an event once. The sender repeats an event until Webhook returns nil.
@@ -112,7 +117,8 @@ func Webhook(ctx context.Context, red *redlatch.Client, event string, handle fun
 }
 
 // Cached returns an expensive value. If it is missing, one process computes it and the others wait.
-func Cached(ctx context.Context, red *redlatch.Client, key string, compute func(context.Context) (string, error)) (value string, err error) {
+func Cached(ctx context.Context, red *redlatch.Client, key string,
+	compute func(context.Context) (string, error)) (value string, err error) {
 	redis := red.Hub().Client()
 	value, err = redis.DoCache(ctx, redis.B().Get().Key(key).Cache(), time.Minute).ToString()
 	if !rueidis.IsRedisNil(err) {
@@ -133,12 +139,14 @@ func Cached(ctx context.Context, red *redlatch.Client, key string, compute func(
 
 var errNotSold = errors.New("not sold, and nothing is paid")
 
-// Order reserves a unit for an order, has it paid, and sells it. Call it again with the same order until it returns nil or errNotSold:
-// after any other error, after a crash, and whenever the bank reports a payment.
+// Order reserves a unit for an order, has it paid, and sells it. Call it again with the same order until it returns nil
+// or errNotSold: after any other error, after a crash, and whenever the bank reports a payment.
 //
-// pay charges the order once, however often it is called: of an order that was paid before it returns nil. refund gives back what was
-// paid, once, and has the bank refuse the order from then on: pay fails, and a payment that is under way goes back when it arrives.
-func Order(ctx context.Context, red *redlatch.Client, order, user string, pay, refund func(context.Context) error) error {
+// pay charges the order once, however often it is called: of an order that was paid before it returns nil. refund gives
+// back what was paid, once, and has the bank refuse the order from then on: pay fails, and a payment that is under way
+// goes back when it arrives.
+func Order(ctx context.Context, red *redlatch.Client, order, user string,
+	pay, refund func(context.Context) error) error {
 	sale := red.Stocks().Stock("sale")
 	unit, err := sale.Reserve(ctx, user, stock.Request{ID: order, N: 1}, 10*time.Minute)
 	switch {

@@ -39,8 +39,10 @@ func Buy(ctx context.Context, stocks *stock.Client, user string) (int64, error) 
 	}
 }
 
-// HoldCart holds the units of a cart for a quarter of an hour, all or none. missing names the stocks that were in the way.
-func HoldCart(ctx context.Context, stocks *stock.Client, order, user string, cart []stock.Line) (missing []string, err error) {
+// HoldCart holds the units of a cart for a quarter of an hour, all or none. missing names the stocks that were in the
+// way.
+func HoldCart(ctx context.Context, stocks *stock.Client, order, user string,
+	cart []stock.Line) (missing []string, err error) {
 	held, err := stocks.Group("sale").Reserve(ctx, order, user, cart, 15*time.Minute)
 	if err != nil {
 		return nil, err // call again, with the same order
@@ -53,9 +55,11 @@ func HoldCart(ctx context.Context, stocks *stock.Client, order, user string, car
 	return missing, nil
 }
 
-// PayCart sells what an order has paid for. Call it until it returns no error, and again whenever the bank calls. refund is how many units
-// of each stock the order does not get: always the same answer, so give the money for them back once for each order and stock.
-func PayCart(ctx context.Context, stocks *stock.Client, order string, cart []stock.Line) (refund map[string]int64, err error) {
+// PayCart sells what an order has paid for. Call it until it returns no error, and again whenever the bank calls.
+// refund is how many units of each stock the order does not get: always the same answer, so give the money for them
+// back once for each order and stock.
+func PayCart(ctx context.Context, stocks *stock.Client, order string,
+	cart []stock.Line) (refund map[string]int64, err error) {
 	sold, err := stocks.Group("sale").Confirm(ctx, order, cart...)
 	switch {
 	case err != nil:
@@ -73,14 +77,15 @@ func PayCart(ctx context.Context, stocks *stock.Client, order string, cart []sto
 	return refund, nil
 }
 
-// Orders is the shop's table of orders. Decide writes what becomes of an order, unless that is decided, and returns what is decided. In
-// SQL: UPDATE orders SET fate = $2 WHERE id = $1 AND fate IS NULL, and then SELECT fate.
+// Orders is the shop's table of orders. Decide writes what becomes of an order, unless that is decided, and returns
+// what is decided. In SQL: UPDATE orders SET fate = $2 WHERE id = $1 AND fate IS NULL, and then SELECT fate.
 type Orders interface {
 	Decide(ctx context.Context, order, fate string) (string, error)
 }
 
-// HoldEach holds the units of an order in stocks that need not share a server, for a quarter of an hour. If one of them has too few, held is
-// false: what was held goes back in half a minute, unless another call of the order holds it all. The next try is another order.
+// HoldEach holds the units of an order in stocks that need not share a server, for a quarter of an hour. If one of them
+// has too few, held is false: what was held goes back in half a minute, unless another call of the order holds it all.
+// The next try is another order.
 func HoldEach(ctx context.Context, order, user string, cart map[*stock.Stock]int64) (held bool, err error) {
 	for sale, n := range cart {
 		unit, err := sale.Reserve(ctx, user, stock.Request{ID: order, N: n}, 30*time.Second)
@@ -97,9 +102,10 @@ func HoldEach(ctx context.Context, order, user string, cart map[*stock.Stock]int
 	return true, nil
 }
 
-// FinishEach sells what an order holds (fate "sold") or gives it back ("cancelled"), whichever was decided first. If it is sold, refund
-// is how many units of each stock came too late and are gone.
-func FinishEach(ctx context.Context, orders Orders, order, fate string, cart map[*stock.Stock]int64) (sold bool, refund map[*stock.Stock]int64, err error) {
+// FinishEach sells what an order holds (fate "sold") or gives it back ("cancelled"), whichever was decided first. If it
+// is sold, refund is how many units of each stock came too late and are gone.
+func FinishEach(ctx context.Context, orders Orders, order, fate string,
+	cart map[*stock.Stock]int64) (sold bool, refund map[*stock.Stock]int64, err error) {
 	if fate, err = orders.Decide(ctx, order, fate); err != nil {
 		return false, nil, err
 	}
@@ -129,7 +135,8 @@ func Settle(ctx context.Context, stocks *stock.Client, insert func(context.Conte
 	return stocks.Stock("sale").KeepLedger(ctx, time.Second, 500, insert)
 }
 
-// LivePage draws a page until ctx ends: news gets each entry that comes, and draw the stock as it is, at least every two seconds.
+// LivePage draws a page until ctx ends: news gets each entry that comes, and draw the stock as it is, at least every
+// two seconds.
 func LivePage(ctx context.Context, sale *stock.Stock, draw func(stock.Status), news func(stock.Entry)) error {
 	for e, err := range sale.Events(ctx, 2*time.Second) {
 		switch {
@@ -148,7 +155,8 @@ func LivePage(ctx context.Context, sale *stock.Stock, draw func(stock.Status), n
 
 // Give sends a red packet: 20.00 in 10 shares, of at least 0.50 each.
 func Give(ctx context.Context, packets *redpacket.Client) error {
-	_, err := packets.Packet("new-year").Send(ctx, redpacket.Spec{Total: 2000, Shares: 10, Min: 50, OpenFor: 24 * time.Hour, Ledger: true})
+	_, err := packets.Packet("new-year").Send(ctx,
+		redpacket.Spec{Total: 2000, Shares: 10, Min: 50, OpenFor: 24 * time.Hour, Ledger: true})
 	return err
 }
 
@@ -276,8 +284,8 @@ func TestACartOfTwoServersIsSoldOrGivenBackWhoeverDiesWhere(t *testing.T) {
 	})
 }
 
-// The first of two requests of one order is refused at b. Before its caller hears so, b has units again, and the second holds all: it is told
-// that it has them, and has.
+// The first of two requests of one order is refused at b. Before its caller hears so, b has units again, and the second
+// holds all: it is told that it has them, and has.
 func TestARefusedCopyOfAnOrderTakesNothingFromItsTwin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srvs, sales := servers(t)

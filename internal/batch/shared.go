@@ -6,8 +6,8 @@ import (
 	"weak"
 )
 
-// Shared has one V for each key, for as long as something refers to it: what all values that describe one object have in common, however
-// many of them a program makes. It is safe for concurrent use, and its zero value is ready.
+// Shared has one V for each key, for as long as something refers to it: what all values that describe one object have
+// in common, however many of them a program makes. It is safe for concurrent use, and its zero value is ready.
 type Shared[V any] struct {
 	all sync.Map // key -> weak.Pointer[V]
 }

@@ -45,9 +45,11 @@ func connect(o rueidis.ClientOption, poll, watchdog time.Duration) (*rig, func()
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	r := &rig{redis: hub.Client()}
-	r.locks, err = rlock.New(hub, rlock.Options{PollCap: poll, WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: quiet})
+	r.locks, err = rlock.New(hub,
+		rlock.Options{PollCap: poll, WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: quiet})
 	if err == nil {
-		r.sems, err = rsemaphore.New(hub, rsemaphore.Options{PollCap: poll, WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: quiet})
+		r.sems, err = rsemaphore.New(hub,
+			rsemaphore.Options{PollCap: poll, WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: quiet})
 	}
 	if err == nil {
 		r.counters, err = rcounter.New(hub, rcounter.Options{CallTimeout: 5 * time.Second})

@@ -161,7 +161,8 @@ func TestLeasedPermitsAreSharedWithJava(t *testing.T) {
 		c = waits()
 		require.Equal(t, "true", java.do(t, "permit.lease", name, id, 300))
 		require.Empty(t, c)
-		x := w.rigOf(t, 200*time.Millisecond, 0) // who looked before the lease was shortened does not know, and is first in line
+		// who looked before the lease was shortened does not know, and is first in line
+		x := w.rigOf(t, 200*time.Millisecond, 0)
 		behind := make(chan error, 1)
 		ctx := within(t)
 		go func() {

@@ -9,9 +9,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Extend asks at once for a lease of at least d, until it is answered or ctx or l ends. errs.ErrLost or errs.ErrOverwritten: the
-// server says that l is not held, which ends it. Neither confirmed nor an error: l was over before the answer could be noted;
-// Ended has been or is being called.
+// Extend asks at once for a lease of at least d, until it is answered or ctx or l ends. errs.ErrLost or
+// errs.ErrOverwritten: the server says that l is not held, which ends it. Neither confirmed nor an error: l was over
+// before the answer could be noted; Ended has been or is being called.
 func (e *Engine) Extend(ctx context.Context, l *Lease, d time.Duration) (confirmed bool, err error) {
 	ctx, cancel := context.WithDeadline(ctx, e.Until(l)) // no answer is worth waiting for once it is over
 	defer cancel()

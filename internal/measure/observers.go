@@ -199,7 +199,8 @@ func (o *Observers) gaveUp(ctx context.Context, kind, name string) {
 	o.sink.Add(ctx, BackgroundFailures, 1, kind, o.Class(kind, name))
 }
 
-func (o *Observers) claimed(ctx context.Context, kind, name, outcome string, n int64, granted bool, took time.Duration, err error) {
+func (o *Observers) claimed(ctx context.Context, kind, name, outcome string, n int64, granted bool, took time.Duration,
+	err error) {
 	class := o.Class(kind, name)
 	o.sink.Add(ctx, Claims, 1, kind, class, Result(err, word(outcome)))
 	o.sink.Record(ctx, ClaimTime, took.Seconds(), kind, class)

@@ -38,8 +38,8 @@ func Impatient(rnd *rand.Rand, take Take) (release func(), err error) {
 	return GiveUp[ways[rnd.IntN(len(ways))]](take, 1+time.Duration(rnd.Int64N(int64(5*time.Millisecond))))
 }
 
-// NotIdle has each of some processes take a thing, by one caller that is patient and by five that give up, in that way or in any if it
-// is empty, after up to 5 ms, and fails the test if it is idle for bound.
+// NotIdle has each of some processes take a thing, by one caller that is patient and by five that give up, in that way
+// or in any if it is empty, after up to 5 ms, and fails the test if it is idle for bound.
 func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 	t.Helper()
 	until := time.Now().Add(Sized(100*time.Millisecond, 200*time.Millisecond, 2*time.Second))
@@ -75,7 +75,8 @@ func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 	}
 	wg.Wait()
 	longest, total, taken := idle.Stop()
-	if t.Logf("taken %d times, %d calls gave up; idle for %v at most, %v in all", taken, gaveUp.Load(), longest, total); longest >= bound {
+	if t.Logf("taken %d times, %d calls gave up; idle for %v at most, %v in all", taken, gaveUp.Load(), longest,
+		total); longest >= bound {
 		t.Errorf("idle for %v while callers waited", longest)
 	}
 }
@@ -130,9 +131,10 @@ func (i *Idle) Stop() (longest, total time.Duration, taken int) {
 	return i.longest, i.total, i.taken
 }
 
-// Hurry has 16 callers of each of some processes take a thing for 100 µs, and give up, in that way, when they have waited for ten times as
-// long as it takes when nobody else wants it (thirty times, if they cancel), half to one and a half of that; and then again at once, until they have had it often
-// enough. look is called every 5 ms. It fails the test if that takes a minute.
+// Hurry has 16 callers of each of some processes take a thing for 100 µs, and give up, in that way, when they have
+// waited for ten times as long as it takes when nobody else wants it (thirty times, if they cancel), half to one and a
+// half of that; and then again at once, until they have had it often enough. look is called every 5 ms. It fails the
+// test if that takes a minute.
 func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take) {
 	t.Helper()
 	var alone []time.Duration
@@ -184,7 +186,8 @@ func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take)
 	}
 	close(over)
 	wg.Wait()
-	if t.Logf("taken %d times, %d calls gave up after %v, in %v", taken.Load(), gaveUp.Load(), patience, time.Since(began)); taken.Load() < int64(enough) {
+	if t.Logf("taken %d times, %d calls gave up after %v, in %v", taken.Load(), gaveUp.Load(), patience,
+		time.Since(began)); taken.Load() < int64(enough) {
 		t.Errorf("taken %d times in %v", taken.Load(), time.Since(began))
 	}
 }

@@ -127,8 +127,8 @@ func (r *run) start() error {
 	return fmt.Errorf("redis-server, process %d, does not answer on %s: %w", cmd.Process.Pid, r.addr, last)
 }
 
-// processOf asks the server at addr for its process id. A server that is still reading its data is not ready: it answers INFO, and LOADING
-// to most other commands.
+// processOf asks the server at addr for its process id. A server that is still reading its data is not ready: it
+// answers INFO, and LOADING to most other commands.
 func processOf(addr string) (int, error) {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

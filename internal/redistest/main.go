@@ -17,8 +17,8 @@ const RoleEnv = "REDLATCH_ROLE"
 // leases, polls and servers most of their time, so that one for each core, go test's default, leaves the cores idle.
 const waiters = 8
 
-// SideBySide runs fn as a test of each case, all at the same time, and in the one place that t has among those that -parallel allows. It
-// is for cases that wait nearly all the time; fn must not call t.Parallel.
+// SideBySide runs fn as a test of each case, all at the same time, and in the one place that t has among those that
+// -parallel allows. It is for cases that wait nearly all the time; fn must not call t.Parallel.
 func SideBySide[C any](t *testing.T, cases map[string]C, fn func(t *testing.T, name string, c C)) {
 	t.Helper()
 	var all sync.WaitGroup

@@ -56,8 +56,8 @@ func (s *Server) Kill(t testing.TB) {
 	s.run.end()
 }
 
-// Revive starts a killed server again, on the same address and with the same arguments: with what it had written to its directory, or
-// with nothing of that.
+// Revive starts a killed server again, on the same address and with the same arguments: with what it had written to its
+// directory, or with nothing of that.
 func (s *Server) Revive(t testing.TB, empty bool) {
 	t.Helper()
 	if empty {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Wire stands before an address and carries bytes there and back, whatever they mean. It is for what servers say to each other;
-// Proxy, which reads RESP, is for clients. It is safe for concurrent use and ends with the test.
+// Wire stands before an address and carries bytes there and back, whatever they mean. It is for what servers say to
+// each other; Proxy, which reads RESP, is for clients. It is safe for concurrent use and ends with the test.
 type Wire struct {
 	listen net.Listener
 

@@ -10,7 +10,8 @@ import (
 // tag makes the tags of the release, all or none, or prints them only.
 //
 // The root is the same in the release and in HEAD, so its tag is on HEAD: the branch has it, and the pseudo-versions of
-// later commits are higher. The nested modules differ in go.mod and go.sum, so theirs are on a commit after HEAD that is on no branch.
+// later commits are higher. The nested modules differ in go.mod and go.sum, so theirs are on a commit after HEAD that
+// is on no branch.
 func (r *release) tag(write bool, out io.Writer) error {
 	if err := r.ready(); err != nil {
 		return err

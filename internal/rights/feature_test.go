@@ -71,8 +71,8 @@ func one(o rueidis.ClientOption, prefix, feature string) (err error) {
 	return err
 }
 
-// What redlatch acl --only says is enough for each feature alone. That its commands are no more than its scripts call, and no less, is
-// tested in internal/acl.
+// What redlatch acl --only says is enough for each feature alone. That its commands are no more than its scripts call,
+// and no less, is tested in internal/acl.
 func TestTheRightsOfEachFeatureAreEnoughForIt(t *testing.T) {
 	t.Parallel()
 	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
@@ -81,7 +81,9 @@ func TestTheRightsOfEachFeatureAreEnoughForIt(t *testing.T) {
 				continue // of the command, which tries it
 			}
 			prefix := []string{"shop:", ""}[i%2]
-			enoughFor(t, s, admins, strings.Fields(acl.Line("redlatch", prefix, feature)), func(o rueidis.ClientOption) error { return one(o, prefix, feature) })
+			enoughFor(t, s, admins, strings.Fields(acl.Line("redlatch", prefix, feature)), func(o rueidis.ClientOption) error {
+				return one(o, prefix, feature)
+			})
 		}
 	})
 }
@@ -91,6 +93,7 @@ func TestTheRightsOfOneFeatureAreNotThoseOfAnother(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	admin := s.Client(t)
-	require.NoError(t, admin.Do(t.Context(), admin.B().Arbitrary(strings.Fields(acl.Line("redlatch", "", "limits"))...).Build()).Error())
+	require.NoError(t, admin.Do(t.Context(),
+		admin.B().Arbitrary(strings.Fields(acl.Line("redlatch", "", "limits"))...).Build()).Error())
 	require.ErrorIs(t, one(s.Option(), "", "locks"), rlock.ErrDenied)
 }

@@ -41,7 +41,8 @@ func kinds(ctx context.Context, locks *rlock.Client, must func(what string, e er
 	for _, name := range []string{"k", "m{1}"} {
 		rw := locks.ReadWrite(name + ":rw")
 		for kind, l := range map[string]*rlock.Lock{
-			"non-reentrant": locks.NonReentrant(name + ":n"), "fenced": locks.Fenced(name + ":f"), "spin": locks.Spin(name+":s", 0, 0),
+			"non-reentrant": locks.NonReentrant(name + ":n"), "fenced": locks.Fenced(name + ":f"),
+			"spin": locks.Spin(name+":s", 0, 0),
 			"fair": locks.Fair(name + ":q"), "plain": locks.Plain(name + ":p"), "read": rw.Read(), "write": rw.Write(),
 		} {
 			hold, e := l.Lock(ctx)

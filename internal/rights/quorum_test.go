@@ -32,7 +32,8 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 				hub, err := pubsub.Dial(o, pubsub.Options{})
 				require.NoError(t, err)
 				t.Cleanup(func() { hub.Close(context.Background()) })
-				c, err := rlock.New(hub, rlock.Options{KeyPrefix: prefix, WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+				c, err := rlock.New(hub,
+					rlock.Options{KeyPrefix: prefix, WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
 				t.Cleanup(func() { c.Close(context.Background()) })
 				return c
@@ -57,7 +58,9 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 				waited <- err
 			}()
 			until := hold.Until()
-			redistest.Eventually(t, 20*time.Second, "a renewal; the waiter subscribes meanwhile", func() bool { return hold.Until().After(until) })
+			redistest.Eventually(t, 20*time.Second, "a renewal; the waiter subscribes meanwhile", func() bool {
+				return hold.Until().After(until)
+			})
 			require.NoError(t, hold.Unlock(ctx))
 			require.NoError(t, <-waited)
 			for _, admin := range admins {

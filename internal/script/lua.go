@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// How Lua is laid out. A package keeps its scripts in lua/, one to a file, and the libraries that only its scripts use in
-// lua/lib/. Libraries of several packages are in this package's own lua/. The header of a script or library, the comment
-// with which it begins, has a line
+// How Lua is laid out. A package keeps its scripts in lua/, one to a file, and the libraries that only its scripts use
+// in lua/lib/. Libraries of several packages are in this package's own lua/. The header of a script or library, the
+// comment with which it begins, has a line
 //
 //	-- uses: clock, owners
 //
-// which names the libraries whose functions it calls. A library consists of local functions and local constants, each of which
-// begins in the first column. It may use other libraries.
+// which names the libraries whose functions it calls. A library consists of local functions and local constants, each
+// of which begins in the first column. It may use other libraries.
 //
-// What is sent is the script with those functions and constants of its libraries that it uses, directly or through others.
-// The server makes every function anew in each run, so only functions that are used are sent. They stand after the script's
-// header, or where the script has the line
+// What is sent is the script with those functions and constants of its libraries that it uses, directly or through
+// others. The server makes every function anew in each run, so only functions that are used are sent. They stand after
+// the script's header, or where the script has the line
 //
 //	-- libraries
 //
@@ -30,10 +30,10 @@ import (
 //go:embed lua
 var shared embed.FS
 
-// Load makes a script of the file lua/<file>.lua in files, with what it uses of its libraries. name stands in error texts. Load
-// panics if there is no such file. The text is put together when the script is first sent, so that a program pays at its start for
-// no script; that panics if a library is missing, or if one is not laid out as libraries are. No program gets there
-// (TestEveryScriptOfTheModuleDeclaresWhatItUses puts every file together).
+// Load makes a script of the file lua/<file>.lua in files, with what it uses of its libraries. name stands in error
+// texts. Load panics if there is no such file. The text is put together when the script is first sent, so that a
+// program pays at its start for no script; that panics if a library is missing, or if one is not laid out as libraries
+// are. No program gets there (TestEveryScriptOfTheModuleDeclaresWhatItUses puts every file together).
 func Load(name string, files fs.FS, file string) *Script {
 	if _, err := fs.Stat(files, "lua/"+file+".lua"); err != nil {
 		panic("script: " + err.Error())
@@ -167,8 +167,8 @@ func defined(line string) (names []string) {
 	return names
 }
 
-// pick returns the texts of the parts that a text uses, directly or through others, in their order. Two parts do not define the same
-// name.
+// pick returns the texts of the parts that a text uses, directly or through others, in their order. Two parts do not
+// define the same name.
 func pick(parts []part, text string) (texts []string) {
 	of := map[string]int{}
 	for i, p := range parts {
@@ -194,8 +194,8 @@ func pick(parts []part, text string) (texts []string) {
 	return texts
 }
 
-// identifiers are the names in a piece of Lua, but for fields and for what stands in comments and strings. It is written out because
-// a regular expression takes ten times as long, which the first call of each script would.
+// identifiers are the names in a piece of Lua, but for fields and for what stands in comments and strings. It is
+// written out because a regular expression takes ten times as long, which the first call of each script would.
 func identifiers(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := 0; i < len(text); {

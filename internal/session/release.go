@@ -29,8 +29,8 @@ func (o *Once) Unless(f func()) {
 	}
 }
 
-// Do runs f if it is the first call; otherwise it waits until ctx ends for the result of the first. ok is false if ctx ended
-// before that; err is then its cause.
+// Do runs f if it is the first call; otherwise it waits until ctx ends for the result of the first. ok is false if ctx
+// ended before that; err is then its cause.
 func (o *Once) Do(ctx context.Context, f func(context.Context) error) (err error, ok bool) {
 	o.mu.Lock()
 	first, settled := !o.begun, o.settled
@@ -70,11 +70,12 @@ func (o *Once) Close(ctx context.Context, f func(context.Context) error) error {
 	return err
 }
 
-// Release runs f, the release of a handle of that name with that life, for as long as ctx lasts. If ctx has ended, or ends with
-// this very handle, f has a second of its own. A caller whose context has ended releases last. And "defer hold.Unlock(ctx)"
-// inside the work has the context that Unlock ends first: it would never see its confirmation ("with its own context" in
-// TestHoldsAndPermitsAreReleasedAlike).
-func (c *Handles) Release(ctx context.Context, name string, life *Life, once *Once, f func(context.Context) error) error {
+// Release runs f, the release of a handle of that name with that life, for as long as ctx lasts. If ctx has ended, or
+// ends with this very handle, f has a second of its own. A caller whose context has ended releases last. And "defer
+// hold.Unlock(ctx)" inside the work has the context that Unlock ends first: it would never see its confirmation ("with
+// its own context" in TestHoldsAndPermitsAreReleasedAlike).
+func (c *Handles) Release(ctx context.Context, name string, life *Life, once *Once,
+	f func(context.Context) error) error {
 	if ctx.Err() != nil || life.ends(ctx) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -82,19 +83,20 @@ func (c *Handles) Release(ctx context.Context, name string, life *Life, once *On
 	}
 	err, ok := once.Do(ctx, f)
 	if !ok {
-		err = c.failed(name, fmt.Errorf("%w: another %s of this %s is still under way: %w", errs.ErrUnknownOutcome, c.Verb, c.Noun, err))
+		err = c.failed(name, fmt.Errorf("%w: another %s of this %s is still under way: %w", errs.ErrUnknownOutcome, c.Verb,
+			c.Noun, err))
 	}
 	return err
 }
 
-// Release ends the handle and, if it is its holding's last, gives that back; otherwise nothing is sent, because the server counts a holding
-// once.
+// Release ends the handle and, if it is its holding's last, gives that back; otherwise nothing is sent, because the
+// server counts a holding once.
 //
-// nil: confirmed by the server, or others stay. ErrLost: it was over before, or this is how that was found out. ErrUnavailable and
-// ErrUnknownOutcome: not confirmed while ctx lasted, see Handles.Release; any other refusal of the server comes at once. After
-// these the release of the last handle goes on in the background until the lease is over. Later calls return the first
-// one's result. The caller first stops the cleanup that would call Dropped. acquired is the context of the handle's acquisition, for
-// Handles.Releasing; nil: not known.
+// nil: confirmed by the server, or others stay. ErrLost: it was over before, or this is how that was found out.
+// ErrUnavailable and ErrUnknownOutcome: not confirmed while ctx lasted, see Handles.Release; any other refusal of the
+// server comes at once. After these the release of the last handle goes on in the background until the lease is over.
+// Later calls return the first one's result. The caller first stops the cleanup that would call Dropped. acquired is
+// the context of the handle's acquisition, for Handles.Releasing; nil: not known.
 func (h *Handle) Release(ctx, acquired context.Context) error {
 	o := h.Holding
 	return o.of.Release(ctx, o.Lease.Name, &h.Life, &h.Once, func(ctx context.Context) error {
@@ -126,15 +128,15 @@ func (h *Handle) release(ctx context.Context) error {
 	if over == errs.ErrMaxHold {      // the server still has it, only renewal and trust have ended
 		over, r.why, r.until = nil, errs.ErrMaxHold, time.Now().Add(o.Longest())
 	}
-	// A request of the acquisition may still be on its way, on another connection, and would acquire anew for an owner that
-	// has been released:
+	// A request of the acquisition may still be on its way, on another connection, and would acquire anew for an owner
+	// that has been released:
 	//
 	//	acquire, no reply ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ runs: takes it for an owner that is through
 	//	acquire again, granted … release, confirmed
 	//
 	// So this release, even if it is confirmed, is not the last
-	// (TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack), nor is there one that nobody sends, of what
-	// was lost (TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun).
+	// (TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack), nor is there one that nobody sends, of
+	// what was lost (TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun).
 	after := o.left().until
 	final := after.IsZero() || !time.Now().Before(script.LastRun(after))
 	var confirmed bool
@@ -162,7 +164,8 @@ func (r *release) stays(h *Handle) error {
 	return err
 }
 
-// leave counts out a handle whose release begins, and reports whether it is the last. Then the caller calls finish later.
+// leave counts out a handle whose release begins, and reports whether it is the last. Then the caller calls finish
+// later.
 func (o *Holding) leave(h *Handle) (last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -193,7 +196,8 @@ func (o *Holding) released() bool {
 	return o.ended == errs.ErrReleased
 }
 
-// finish ends the last release, and reports whether Late was told of a grant during it. Late gives later ones back itself.
+// finish ends the last release, and reports whether Late was told of a grant during it. Late gives later ones back
+// itself.
 func (o *Holding) finish() (again bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -202,12 +206,14 @@ func (o *Holding) finish() (again bool) {
 	return again
 }
 
-// releaseLater has it released in the background until its lease is over. The answer to what was sent before after is not final.
+// releaseLater has it released in the background until its lease is over. The answer to what was sent before after is
+// not final.
 func (o *Holding) releaseLater(after time.Time) {
-	p := Pending{Name: o.Lease.Name, Owner: cmp.Or(o.Granted, o.Lease.Owner), Of: o, Release: func(ctx context.Context) error {
-		_, err := o.Lease.Of.(Resource).Send(ctx, true)
-		return final(err)
-	}}
+	p := Pending{Name: o.Lease.Name, Owner: cmp.Or(o.Granted, o.Lease.Owner), Of: o,
+		Release: func(ctx context.Context) error {
+			_, err := o.Lease.Of.(Resource).Send(ctx, true)
+			return final(err)
+		}}
 	if several, ok := o.Lease.Of.(Several); ok {
 		if p.Beside = several.Beside(); p.Beside != nil {
 			p.ReleaseAll = func(ctx context.Context, all []*Holding) error { return final(several.SendAll(ctx, all)) }
@@ -216,9 +222,10 @@ func (o *Holding) releaseLater(after time.Time) {
 	o.of.releaseLater(p, after, o.Longest())
 }
 
-// Depart is Abandon for a caller that has waited. It returns when what is left behind has been asked back for the first time, or after
-// 10 ms. Callers that give up come back, and without that as soon as they like: a crowd of them would fill the queues on the server with
-// what nobody wants any more, and have the server answer callers that have left long ago. As it is each has one thing there at a time.
+// Depart is Abandon for a caller that has waited. It returns when what is left behind has been asked back for the first
+// time, or after 10 ms. Callers that give up come back, and without that as soon as they like: a crowd of them would
+// fill the queues on the server with what nobody wants any more, and have the server answer callers that have left long
+// ago. As it is each has one thing there at a time.
 func (o *Holding) Depart(until time.Time, entry string) {
 	o.Abandon(until, entry)
 	if !until.IsZero() {
@@ -226,13 +233,13 @@ func (o *Holding) Depart(until time.Time, entry string) {
 	}
 }
 
-// departure is how long after its patience a caller returns at most because of what it leaves behind. A server that is well answers
-// long before.
+// departure is how long after its patience a caller returns at most because of what it leaves behind. A server that is
+// well answers long before.
 const departure = 10 * time.Millisecond
 
-// ReleaseLater has send release, in the background, what the server has of a name, or until longest from now, when the lease there is
-// over. Requests that the server refuses after the instant after may still take it, so the first try that is sent when none of them
-// runs any more, and is answered, is the last.
+// ReleaseLater has send release, in the background, what the server has of a name, or until longest from now, when the
+// lease there is over. Requests that the server refuses after the instant after may still take it, so the first try
+// that is sent when none of them runs any more, and is answered, is the last.
 //
 //	waiter                            server
 //	names its end, 398.0
@@ -240,18 +247,21 @@ const departure = 10 * time.Millisecond
 //	                                  398.7, which is 398 in its clock: a request that named 398 takes it
 //	399.0: releases             --->  takes it back
 func (s *Session) ReleaseLater(name string, after time.Time, longest time.Duration, send func(context.Context) error) {
-	s.releaseLater(Pending{Name: name, Release: func(ctx context.Context) error { return final(send(ctx)) }}, after, longest)
+	s.releaseLater(Pending{Name: name, Release: func(ctx context.Context) error {
+		return final(send(ctx))
+	}}, after, longest)
 }
 
-// releaseLater is ReleaseLater of a release that has all but its times. What its owner has may turn out to be more: see Retrier.Kick.
+// releaseLater is ReleaseLater of a release that has all but its times. What its owner has may turn out to be more: see
+// Retrier.Kick.
 func (s *Session) releaseLater(p Pending, after time.Time, longest time.Duration) {
 	p.After = script.LastRun(after)
 	p.Until = time.Now().Add(max(longest, s.CallTimeout))
 	s.Retrier.Add(&p)
 }
 
-// final is the error of a release in the background after which it is to be sent again: also a refusal, because the right that is
-// missing may be given.
+// final is the error of a release in the background after which it is to be sent again: also a refusal, because the
+// right that is missing may be given.
 func final(err error) error {
 	if errors.Is(err, errs.ErrWrongType) {
 		return nil // nothing of the owner is left
@@ -267,8 +277,8 @@ type release struct {
 	unsure bool      // a try was sent and not answered
 }
 
-// lost is the outcome of a release of what is over by the local clock. The caller does not wait for the server. The server may
-// still have it for as long as the margin, so it is released in the background.
+// lost is the outcome of a release of what is over by the local clock. The caller does not wait for the server. The
+// server may still have it for as long as the margin, so it is released in the background.
 func (r *release) lost() (confirmed bool, err error) {
 	why := r.why
 	if !errors.Is(why, errs.ErrLost) {
@@ -277,7 +287,8 @@ func (r *release) lost() (confirmed bool, err error) {
 	return false, r.of.failed(r.Lease.Name, why)
 }
 
-// run sends the release until it is answered, ctx ends or the lease is over. confirmed: nothing of it is left on the server.
+// run sends the release until it is answered, ctx ends or the lease is over. confirmed: nothing of it is left on the
+// server.
 func (r *release) run(ctx context.Context) (confirmed bool, err error) {
 	resource := r.Lease.Of.(Resource)
 	for n := 0; ; n++ {
@@ -309,8 +320,8 @@ func (r *release) run(ctx context.Context) (confirmed bool, err error) {
 	}
 }
 
-// answered is the result of a release that the server has answered. If it was gone after a try of unknown outcome, that try
-// has released it: nobody else could have it before until.
+// answered is the result of a release that the server has answered. If it was gone after a try of unknown outcome, that
+// try has released it: nobody else could have it before until.
 func (r *release) answered(gone bool) error {
 	switch {
 	case !gone, r.unsure:

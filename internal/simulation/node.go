@@ -64,7 +64,8 @@ func (n *node) ready(time.Time) time.Time { return n.stalled }
 
 func (n *node) traced(l *link) { n.traces[l] = l.trace }
 
-// tick sets its clock. mu is not held meanwhile: a script that asks for INFO has the embedded server's mutex, and takes it.
+// tick sets its clock. mu is not held meanwhile: a script that asks for INFO has the embedded server's mutex, and takes
+// it.
 func (n *node) tick() {
 	n.mu.Lock()
 	d := time.Since(n.began)
@@ -73,8 +74,8 @@ func (n *node) tick() {
 	n.m.SetTime(now)
 }
 
-// step moves its clock by d. Back, what has an end lasts longer by d, as on a real server, which keeps ends and not durations. Nothing else
-// runs meanwhile.
+// step moves its clock by d. Back, what has an end lasts longer by d, as on a real server, which keeps ends and not
+// durations. Nothing else runs meanwhile.
 func (n *node) step(d time.Duration) {
 	n.tick()
 	n.m.Keys() // ends what has ended
@@ -96,7 +97,8 @@ func (n *node) before(c *server.Peer, cmd string, args ...string) bool {
 		n.mu.Lock()
 		up, life := time.Since(n.up), n.life
 		n.mu.Unlock()
-		c.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%x\r\nuptime_in_seconds:%d\r\n", sha1.Sum(fmt.Append(nil, n.name, life)), int(up.Seconds())))
+		c.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%x\r\nuptime_in_seconds:%d\r\n", sha1.Sum(fmt.Append(nil, n.name, life)),
+			int(up.Seconds())))
 	case strings.HasSuffix(cmd, "SUBSCRIBE") && n.mute:
 		c.WriteError("NOPERM this user has no permissions to access one of the channels used as arguments")
 	case cmd == "WAIT":
@@ -118,8 +120,8 @@ func (n *node) before(c *server.Peer, cmd string, args ...string) bool {
 	return true
 }
 
-// rewrite puts the mutant's text in place of a script's, and reports whether a script will run: of an EVALSHA that the server does not
-// know, the text follows.
+// rewrite puts the mutant's text in place of a script's, and reports whether a script will run: of an EVALSHA that the
+// server does not know, the text follows.
 func (n *node) rewrite(words []string, frame []byte) ([]byte, bool) {
 	if len(words) < 3 {
 		return frame, false

@@ -42,7 +42,8 @@ func (w *waiter) contend() error {
 	}
 }
 
-// waits tells that the waiter waits for others: it was refused, or its process holds what it asks for, or somebody is before it.
+// waits tells that the waiter waits for others: it was refused, or its process holds what it asks for, or somebody is
+// before it.
 func (w *waiter) waits() {
 	switch {
 	case w.r.Group == nil:
@@ -106,9 +107,10 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 		w.note(answer.Left, nil)
 	case script.NotAnswered(err):
 		// A try that the waiter's own patience cut short says nothing about the server. The server is told when the patience
-		// ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit in, either.
-		// What an earlier try has found out about the server stays.
-		if end, ok := ctx.Deadline(); !w.heard && (w.failure == nil || !errs.IsCut(err)) || ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
+		// ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit in,
+		// either. What an earlier try has found out about the server stays.
+		if end, ok := ctx.Deadline(); !w.heard && (w.failure == nil || !errs.IsCut(err)) ||
+			ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 			w.note(-1, err)
 		}
 		w.failures++
@@ -167,8 +169,8 @@ func (w *waiter) left() time.Duration {
 	return max(0, w.known-time.Since(w.asked))
 }
 
-// AfterLease returns how long to sleep for a lease that ends in left: until it has expired, and by a random time longer, because all
-// waiters of all processes know the same instant.
+// AfterLease returns how long to sleep for a lease that ends in left: until it has expired, and by a random time
+// longer, because all waiters of all processes know the same instant.
 func AfterLease(left time.Duration) time.Duration {
 	return script.Expiry(left) + rand.N(time.Millisecond+left/50)
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// Silence logs that a server does not answer those who wait, and that it answers again: one line each, however many wait, because
-// whoever waits without an end would otherwise wait through an outage, and nobody would know why.
+// Silence logs that a server does not answer those who wait, and that it answers again: one line each, however many
+// wait, because whoever waits without an end would otherwise wait through an outage, and nobody would know why.
 //
-// A server is silent from the first request of a waiter that it does not answer until one that it does. Of the nodes of a Cluster one
-// may be silent and the others not, so each slot counts by itself; there is one line for all:
+// A server is silent from the first request of a waiter that it does not answer until one that it does. Of the nodes of
+// a Cluster one may be silent and the others not, so each slot counts by itself; there is one line for all:
 //
 //	slot 1        slot 2        log
 //	no answer     no answer
@@ -51,10 +51,12 @@ const (
 
 // NewSilence returns a Silence that logs to log, of a client that gives a request callTimeout.
 func NewSilence(client rueidis.Client, callTimeout time.Duration, log *slog.Logger) *Silence {
-	return &Silence{log: log, limit: silentCalls * min(callTimeout, forever), cluster: client.Mode() == rueidis.ClientModeCluster, silent: map[string]span{}}
+	return &Silence{log: log, limit: silentCalls * min(callTimeout, forever),
+		cluster: client.Mode() == rueidis.ClientModeCluster, silent: map[string]span{}}
 }
 
-// place is what is silent or not by itself. several: the request asks several servers, of which this client's may be well.
+// place is what is silent or not by itself. several: the request asks several servers, of which this client's may be
+// well.
 func (s *Silence) place(key string, several bool) string {
 	switch {
 	case several:
@@ -88,7 +90,8 @@ func (s *Silence) failed(r *Request, began time.Time, err error) {
 	}
 	s.mu.Unlock()
 	if tell {
-		s.log.Warn("redlatch: the server does not answer those who wait; they go on asking", "name", r.Name, "silence", now.Sub(x.began), "error", err)
+		s.log.Warn("redlatch: the server does not answer those who wait; they go on asking", "name", r.Name, "silence",
+			now.Sub(x.began), "error", err)
 	}
 }
 

@@ -158,8 +158,8 @@ func (w *waiter) leave() {
 	w.exit()
 }
 
-// note keeps what the last try found, for the waiters behind this one too: the rest of the holder's lease, or why the server
-// could not be asked.
+// note keeps what the last try found, for the waiters behind this one too: the rest of the holder's lease, or why the
+// server could not be asked.
 func (w *waiter) note(left time.Duration, failure error) {
 	w.failure = failure
 	if failure == nil {

@@ -46,21 +46,27 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 		down bool
 	}
 	changes := make(chan change, 100)
-	c := on(t, srv.Client(t), ratelimit.Options{AllowTimeout: 100 * time.Millisecond, RefusalTrust: -1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Observer: func(_ context.Context, e ratelimit.Event) {
-			if e.Kind == ratelimit.EventDegraded {
-				changes <- change{e.Name, e.Policy, e.Err != nil}
-			}
-		}})
+	c := on(t, srv.Client(t),
+		ratelimit.Options{AllowTimeout: 100 * time.Millisecond, RefusalTrust: -1,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Observer: func(_ context.Context, e ratelimit.Event) {
+				if e.Kind == ratelimit.EventDegraded {
+					changes <- change{e.Name, e.Policy, e.Err != nil}
+				}
+			}})
 	o := ratelimit.LimiterOptions{Rate: 10, Per: time.Hour}
 	of := func(p ratelimit.Policy, share float64) *ratelimit.Limiter {
 		o := o
 		o.WhenDown, o.Share = p, share
 		return c.Limiter(p.String(), o)
 	}
-	fail, closed, open, local := of(ratelimit.Fail, 0), of(ratelimit.Closed, 0), of(ratelimit.Open, 0), of(ratelimit.Local, .5)
+	fail, closed, open, local := of(ratelimit.Fail, 0), of(ratelimit.Closed, 0), of(ratelimit.Open, 0),
+		of(ratelimit.Local, .5)
 	for _, l := range []*ratelimit.Limiter{fail, closed, open, local} {
-		redistest.Eventually(t, 20*time.Second, "an answer", func() bool { a, err := l.Allow(ctx, "k", 1); return err == nil && a.Down == nil })
+		redistest.Eventually(t, 20*time.Second, "an answer", func() bool {
+			a, err := l.Allow(ctx, "k", 1)
+			return err == nil && a.Down == nil
+		})
 	}
 	// On a busy machine policies have answered already. What they began to say they end, before the test begins.
 	redistest.Eventually(t, time.Minute, "no policy answers", func() bool {
@@ -100,7 +106,8 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 		}
 	}
 	require.Equal(t, 5, passed, "half of the burst")
-	require.Less(t, time.Since(began), 15*100*time.Millisecond+10*time.Second, "one of them asks, and the others do not wait")
+	require.Less(t, time.Since(began), 15*100*time.Millisecond+10*time.Second,
+		"one of them asks, and the others do not wait")
 	a, err := local.AllowAtMost(ctx, "other", 9)
 	require.NoError(t, err)
 	require.EqualValues(t, 5, a.N)
@@ -188,11 +195,13 @@ func TestLocalLimitersLetTheSumOfTheirSharesPass(t *testing.T) {
 	took := time.Since(began)
 	require.LessOrEqual(t, passed.Load(), int64(burst)+int64(took.Seconds()*rate)+processes)
 	require.Greater(t, passed.Load(), int64(burst))
-	t.Logf("%d passed in %v, where the server would have let %d pass", passed.Load(), took, int64(burst)+int64(took.Seconds()*rate))
+	t.Logf("%d passed in %v, where the server would have let %d pass", passed.Load(), took,
+		int64(burst)+int64(took.Seconds()*rate))
 }
 
-// An outage lets two bursts more pass under Local with shares that add up to one: one when it begins, because the limits of the processes are full
-// then, and one when it ends, because the server's has become so. Under Open all that is asked while it lasts passes.
+// An outage lets two bursts more pass under Local with shares that add up to one: one when it begins, because the
+// limits of the processes are full then, and one when it ends, because the server's has become so. Under Open all that
+// is asked while it lasts passes.
 func TestWhatAnOutageLetsPassUnderOpenAndLocal(t *testing.T) {
 	t.Parallel()
 	const processes, rate, burst, phase = 4, 400, 40, 700 * time.Millisecond
@@ -251,7 +260,8 @@ func TestWhatAnOutageLetsPassUnderOpenAndLocal(t *testing.T) {
 			wg.Wait()
 			all := passed[0].Load() + passed[1].Load()
 			promised := burst + int64(time.Since(began).Seconds()*rate)
-			t.Logf("%v: of %d requests %d passed, %d of them by the policy; the server alone would have let %d pass", policy, asked[0].Load()+asked[1].Load(), all, passed[1].Load(), promised)
+			t.Logf("%v: of %d requests %d passed, %d of them by the policy; the server alone would have let %d pass", policy,
+				asked[0].Load()+asked[1].Load(), all, passed[1].Load(), promised)
 			require.LessOrEqual(t, passed[0].Load(), promised, "what the server let pass is as promised")
 			if policy == ratelimit.Open {
 				require.Equal(t, asked[1].Load(), passed[1].Load(), "everything")
@@ -281,7 +291,8 @@ func TestTheObserverIsToldOfEachAdmission(t *testing.T) {
 		told[fmt.Sprint(e.Name, " ", e.Allowed, " ", errors.Is(e.Err, ratelimit.ErrWrongType))]++
 	}
 	c := on(t, srv.Client(t), o)
-	a, b := c.Limiter("a", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}), c.Limiter("b", ratelimit.LimiterOptions{Rate: 5, Per: time.Hour})
+	a, b := c.Limiter("a", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}), c.Limiter("b",
+		ratelimit.LimiterOptions{Rate: 5, Per: time.Hour})
 	for range 2 {
 		_, err := c.AllowAll(ctx, ratelimit.Take{Limiter: a, Key: "k", N: 1}, ratelimit.Take{Limiter: b, Key: "k", N: 1})
 		require.NoError(t, err)

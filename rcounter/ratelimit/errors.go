@@ -4,10 +4,11 @@ import "github.com/redlatch/redlatch/internal/errs"
 
 // The request did not run: nothing was taken.
 var (
-	// ErrInvalidName: the name of a limiter or a key cannot be used. A name is empty, longer than 64 KiB with its prefix, or has
-	// braces; a key is longer than 1024 bytes; or either is not UTF-8 or has a NUL byte. Nothing was sent.
+	// ErrInvalidName: the name of a limiter or a key cannot be used. A name is empty, longer than 64 KiB with its prefix,
+	// or has braces; a key is longer than 1024 bytes; or either is not UTF-8 or has a NUL byte. Nothing was sent.
 	ErrInvalidName = errs.ErrInvalidName
-	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value. Nothing was sent.
+	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value. Nothing was
+	// sent.
 	ErrInvalidOption = errs.ErrInvalidOption
 	// ErrClosed: the Client or its hub was closed. Nothing was sent.
 	ErrClosed = errs.ErrClosed
@@ -15,8 +16,8 @@ var (
 	ErrUnavailable = errs.ErrUnavailable
 )
 
-// ErrLimited: Wait would have to wait until after its context's deadline, or longer than LimiterOptions.MaxWait. Nothing was taken. The Admission returned with it
-// says how long.
+// ErrLimited: Wait would have to wait until after its context's deadline, or longer than LimiterOptions.MaxWait.
+// Nothing was taken. The Admission returned with it says how long.
 var ErrLimited = errs.Passing("limited", "rate limited")
 
 // The server refused, or its answer is not known.

@@ -27,7 +27,8 @@ func turned(r reply, err error) (Turn, error) {
 }
 
 // ReserveAs reserves units that pass within most; place is for CancelAs.
-func (l *Limiter) ReserveAs(ctx context.Context, id, key string, n int64, most time.Duration) (t Turn, place string, err error) {
+func (l *Limiter) ReserveAs(ctx context.Context, id, key string, n int64,
+	most time.Duration) (t Turn, place string, err error) {
 	r := &Reservation{l: l, t: l.terms, key: l.key(key), id: id, n: n}
 	t, err = turned(l.turn(ctx, r, most))
 	return t, r.place, err

@@ -15,7 +15,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
-// A key costs memory while its units count and nothing afterwards, and nobody waits long for the end of very many. In full, a million keys.
+// A key costs memory while its units count and nothing afterwards, and nobody waits long for the end of very many. In
+// full, a million keys.
 func TestVeryManyKeysCostMemoryOnlyWhileTheyCount(t *testing.T) {
 	redistest.SkipShort(t)
 	srv := redistest.Start(t)
@@ -61,7 +62,8 @@ repeat
   for _, k in ipairs(r[2]) do redis.call('PEXPIRE', k, 300) end
 until cursor == '0'`, "0")
 	worst := pingUntil(t, admin, func() bool { return number(t, admin, "DBSIZE") == 0 })
-	t.Logf("%d keys in %v, %d bytes each; while all expire a PING takes %v at most", count, took.Round(time.Millisecond), each, worst)
+	t.Logf("%d keys in %v, %d bytes each; while all expire a PING takes %v at most", count, took.Round(time.Millisecond),
+		each, worst)
 }
 
 // pingUntil pings until done says so, and returns the longest time that it took.

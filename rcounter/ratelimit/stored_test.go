@@ -34,7 +34,8 @@ func TestALimitThatIsSetOnTheServerCountsInAllProcessesWithoutADeploy(t *testing
 		_, err := users[0].Limiter("api", code).Allow(ctx, "ann", 2)
 		require.NoError(t, err)
 		all(3)
-		require.NoError(t, operator.Limiter("api", ratelimit.LimiterOptions{Rate: 50, Per: time.Hour}).Set(ctx, "ann; incident 7"))
+		require.NoError(t, operator.Limiter("api", ratelimit.LimiterOptions{Rate: 50, Per: time.Hour}).Set(ctx,
+			"ann; incident 7"))
 		all(48)
 		require.EqualValues(t, 5-2, func() int64 {
 			a, err := users[0].Limiter("api", ratelimit.LimiterOptions{Rate: 5, Per: time.Hour}).Peek(ctx, "ann")
@@ -84,7 +85,8 @@ func TestALimitOfTheServerThatCannotBeReadLeavesTheOneThatIsKnown(t *testing.T) 
 	raw := srv.Client(t)
 	o := ratelimit.LimiterOptions{Rate: 5, Per: time.Hour, Stored: true}
 	key := "rc:{api}:l3"
-	for _, make := range [][]string{{"RPUSH", key, "x"}, {"SET", key, "g,7"}, {"SET", key, "g,-7,1,1;1;x"}, {"SET", key, "f,7,d,Atlantis/Center;1;x"}} {
+	for _, make := range [][]string{{"RPUSH", key, "x"}, {"SET", key, "g,7"}, {"SET", key, "g,-7,1,1;1;x"},
+		{"SET", key, "f,7,d,Atlantis/Center;1;x"}} {
 		must(t, raw, "DEL", key)
 		must(t, raw, make...)
 		c := on(t, srv.Client(t), patient)
@@ -124,7 +126,9 @@ func TestWhatSetRefusesIsNotSent(t *testing.T) {
 	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1})
 	require.ErrorIs(t, l.Set(ctx, string(make([]byte, 257))), ratelimit.ErrInvalidOption)
 	require.ErrorIs(t, c.Limiter("l", ratelimit.LimiterOptions{}).Set(ctx, ""), ratelimit.ErrInvalidOption)
-	nowhere := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, Zone: time.FixedZone("here", 3600)})
+	nowhere := c.Limiter("l",
+		ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day,
+			Zone: time.FixedZone("here", 3600)})
 	require.ErrorContains(t, nowhere.Set(ctx, ""), `Zone is "here"`)
 	require.NoError(t, c.Close(ctx))
 	require.ErrorIs(t, l.Set(ctx, ""), ratelimit.ErrClosed)

@@ -18,13 +18,15 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--save", "")
 	admin := srv.Client(t)
-	c := on(t, srv.Client(t), redpacket.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
+	c := on(t, srv.Client(t),
+		redpacket.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
 	p := c.Packet("p")
 	packet := redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Hour, Retain: time.Hour, Ledger: true}
 	_, err := p.SendAs(ctx, "S", packet, []int64{3, 3, 4}, 0, 3)
 	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
 	brief := c.Packet("brief")
-	_, err = brief.SendAs(ctx, "S", redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Millisecond, Retain: time.Hour}, []int64{3, 3, 4}, 0, 3)
+	_, err = brief.SendAs(ctx, "S", redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Millisecond, Retain: time.Hour},
+		[]int64{3, 3, 4}, 0, 3)
 	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
 	for _, tc := range []struct {
 		name string

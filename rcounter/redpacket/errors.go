@@ -13,8 +13,9 @@ var (
 	// ErrAlreadyOpen: the packet exists, sent by another call of Send, and its retention is not over. The epoch returned
 	// with it is that of the existing packet. Nothing changed.
 	ErrAlreadyOpen = errs.ErrAlreadyOpen
-	// ErrCorrupt: the keys of a packet do not agree: records, shares or entries of its ledger are missing (evicted, deleted, trimmed, lost
-	// in a failover) or it has impossible numbers. No user gets anything more, because a user who has a share could get a second one.
+	// ErrCorrupt: the keys of a packet do not agree: records, shares or entries of its ledger are missing (evicted,
+	// deleted, trimmed, lost in a failover) or it has impossible numbers. No user gets anything more, because a user who
+	// has a share could get a second one.
 	ErrCorrupt = errs.ErrCorrupt
 	// ErrSending: another Send of that name is running, or was broken off within the last minute. Nothing changed.
 	// A while later the packet is there (ErrAlreadyOpen), or the name is free.
@@ -25,23 +26,25 @@ var (
 	// operation, as far as the server reports it. What a script wrote before the refused command stands: once the user has
 	// the right, every verb can be called again with the same arguments.
 	ErrDenied = errs.ErrDenied
-	// ErrNoPacket: there is no red packet of that name to refund: it was never sent, its retention is over, or it was lost.
+	// ErrNoPacket: there is no red packet of that name to refund: it was never sent, its retention is over, or it was
+	// lost.
 	ErrNoPacket = errs.New("no_packet", "no such red packet")
 )
 
 // The request did not run: nothing changed on the server.
 var (
-	// ErrInvalidName: the name of a packet or a user cannot be used. It is empty, too long (64 KiB for a name with its prefix,
-	// 1024 bytes for a user), not UTF-8, or has a NUL byte, or the name has braces. Every verb of the Packet returns the error of
-	// its name. Nothing was sent.
+	// ErrInvalidName: the name of a packet or a user cannot be used. It is empty, too long (64 KiB for a name with its
+	// prefix, 1024 bytes for a user), not UTF-8, or has a NUL byte, or the name has braces. Every verb of the Packet
+	// returns the error of its name. Nothing was sent.
 	ErrInvalidName = errs.ErrInvalidName
-	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value. Nothing was sent.
+	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value. Nothing was
+	// sent.
 	ErrInvalidOption = errs.ErrInvalidOption
 	// ErrClosed: the Client or its hub was closed. Nothing was sent.
 	ErrClosed = errs.ErrClosed
-	// ErrUnavailable: the server did not run the request. It wraps the cause: the error of rueidis, or of ctx. Of Send, also: the
-	// parts of a large packet that were stored before were gone when the next one came, because Send paused for too long or the
-	// server lost them. No packet was opened; call Send again.
+	// ErrUnavailable: the server did not run the request. It wraps the cause: the error of rueidis, or of ctx. Of Send,
+	// also: the parts of a large packet that were stored before were gone when the next one came, because Send paused for
+	// too long or the server lost them. No packet was opened; call Send again.
 	ErrUnavailable = errs.ErrUnavailable
 )
 
@@ -52,11 +55,11 @@ func edged(err error) error { return errs.Edge("redpacket", err) }
 
 // The outcome is not known, or not safe from a failover.
 var (
-	// ErrUnknownOutcome: the request was sent and no reply came; it may have run, or may still run. Every verb but Send can then
-	// be called again with the same arguments, and gives the one answer.
+	// ErrUnknownOutcome: the request was sent and no reply came; it may have run, or may still run. Every verb but Send
+	// can then be called again with the same arguments, and gives the one answer.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
-	// ErrNotReplicated: the request ran, but fewer than Options.MinReplicas replicas confirmed it in time, so a failover may
-	// forget it. Nothing is taken back: call the verb again with the same arguments, and it gives the same answer once
+	// ErrNotReplicated: the request ran, but fewer than Options.MinReplicas replicas confirmed it in time, so a failover
+	// may forget it. Nothing is taken back: call the verb again with the same arguments, and it gives the same answer once
 	// that is confirmed.
 	ErrNotReplicated = errs.ErrNotReplicated
 )

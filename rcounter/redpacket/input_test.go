@@ -17,7 +17,8 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	c := on(t, wire, patient)
 	wire.Sent.Store(0)
-	for what, id := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1025), "UTF-8": "a\xff", `"a\x00b" has a NUL`: "a\x00b"} {
+	for what, id := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1025), "UTF-8": "a\xff",
+		`"a\x00b" has a NUL`: "a\x00b"} {
 		_, err := c.Packet("p").Grab(ctx, id)
 		require.ErrorIs(t, err, redpacket.ErrInvalidName, what)
 		require.ErrorContains(t, err, what)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sending's requests stay in the network. The packet is sent by another copy of them, and is lost with all that it has; then
-// they arrive, after their caller has long had its answer. Nobody asked for what would be given out again.
+// A sending's requests stay in the network. The packet is sent by another copy of them, and is lost with all that it
+// has; then they arrive, after their caller has long had its answer. Nobody asked for what would be given out again.
 func TestALateCopyOfASendOpensNothing(t *testing.T) {
 	srv := redistest.Embedded(t)
 	at := time.Now()

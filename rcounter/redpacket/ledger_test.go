@@ -127,7 +127,8 @@ func TestLedgerTable(t *testing.T) {
 				for _, e := range entries {
 					require.Equal(t, epoch, e.Epoch)
 					require.False(t, e.At.IsZero())
-					got = append(got, strings.TrimSpace(fmt.Sprintln(fmt.Sprint(e.Serial)+":", e.Kind, e.Ordinal, e.N, e.Cents, e.User)))
+					got = append(got, strings.TrimSpace(fmt.Sprintln(fmt.Sprint(e.Serial)+":", e.Kind, e.Ordinal, e.N, e.Cents,
+						e.User)))
 				}
 				return nil
 			})
@@ -181,8 +182,8 @@ func TestTheLedgerOfAPacketHasEveryShareOnce(t *testing.T) {
 	require.Zero(t, number(t, raw, "XLEN", "rc:{p}:e"))
 }
 
-// Whatever takes entries out of the stream, or puts some in, or takes shares without an entry, every verb of the packet says so and gives
-// nothing. The numbers are in the error.
+// Whatever takes entries out of the stream, or puts some in, or takes shares without an entry, every verb of the packet
+// says so and gives nothing. The numbers are in the error.
 func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -195,7 +196,8 @@ func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
 		"trimmed": {[][]string{{"XTRIM", "rc:{p}:e", "MAXLEN", "1"}}, 2, 1},
 		"one out": {[][]string{{"XDEL", "rc:{p}:e", "2-0"}}, 2, 1},
 		"two in":  {[][]string{{"XADD", "rc:{p}:e", "8-0", "k", "grant"}, {"XADD", "rc:{p}:e", "9-0", "k", "grant"}}, 2, 4},
-		"a grab by a version without ledgers": {[][]string{{"HINCRBY", "rc:{p}:p", "taken", "1"}, {"HINCRBY", "rc:{p}:p", "given", "40"}, {"LPOP", "rc:{p}:a"},
+		"a grab by a version without ledgers": {[][]string{{"HINCRBY", "rc:{p}:p", "taken", "1"},
+			{"HINCRBY", "rc:{p}:p", "given", "40"}, {"LPOP", "rc:{p}:a"},
 			{"HSET", "rc:{p}:g", "old", "4;40;O"}}, 3, 2},
 	} {
 		for _, refunded := range []bool{false, true} {
@@ -222,7 +224,9 @@ func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
 			for verb, call := range verbs {
 				err := call()
 				require.ErrorIs(t, err, redpacket.ErrCorrupt, "%s: %s", what, verb)
-				require.EqualError(t, err, fmt.Sprintf(`redpacket: corrupt: the ledger "rc:{p}:e" should have %d entries, and has %d`, tc.should, tc.found), "%s: %s", what, verb)
+				require.EqualError(t, err,
+					fmt.Sprintf(`redpacket: corrupt: the ledger "rc:{p}:e" should have %d entries, and has %d`, tc.should, tc.found),
+					"%s: %s", what, verb)
 			}
 			end(t, raw)
 			_, err = p.Refund(ctx)
@@ -258,8 +262,8 @@ func TestTheLedgerOfALostPacketIsReadAllTheSame(t *testing.T) {
 	}
 }
 
-// A run may be broken off between any two of its writes. Then the ledger tells what the packet knows, or every next call says that it
-// does not.
+// A run may be broken off between any two of its writes. Then the ledger tells what the packet knows, or every next
+// call says that it does not.
 func TestAGrabThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -324,7 +328,8 @@ end}
 			}
 			require.Equal(t, strings.Join(want, ", "), b.text(), "%s, before write %d", name, k)
 			if whole {
-				require.Equal(t, map[string]bool{"grab": st.Taken == 3, "refund": st.State == redpacket.StateRefunded, "moved": true}[name], true)
+				require.Equal(t, map[string]bool{"grab": st.Taken == 3, "refund": st.State == redpacket.StateRefunded,
+					"moved": true}[name], true)
 				break
 			}
 		}
@@ -332,7 +337,8 @@ end}
 	}
 }
 
-// A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and gives its place to another.
+// A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and gives its place
+// to another.
 func TestAMoverRemovesNoEntryThatAFailoverHasPutInThePlaceOfWhatItRead(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

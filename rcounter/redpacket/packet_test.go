@@ -51,7 +51,8 @@ func (p *purse) record(s redpacket.Share) {
 	old, known := p.byUser[s.User]
 	switch {
 	case known && (!s.Won() || s.Ordinal != old.Ordinal || s.Cents != old.Cents):
-		p.wrong = append(p.wrong, fmt.Sprintf("%s was told %d: %d and %v %d: %d", s.User, old.Ordinal, old.Cents, s.Outcome, s.Ordinal, s.Cents))
+		p.wrong = append(p.wrong,
+			fmt.Sprintf("%s was told %d: %d and %v %d: %d", s.User, old.Ordinal, old.Cents, s.Outcome, s.Ordinal, s.Cents))
 	case s.Won():
 		if u, ok := p.places[s.Ordinal]; ok && u != s.User {
 			p.wrong = append(p.wrong, fmt.Sprintf("place %d went to %s and %s", s.Ordinal, u, s.User))
@@ -82,7 +83,8 @@ func TestACrowdTakesExactlyTheSharesOfAPacket(t *testing.T) {
 			each = 10
 		}
 		c := srv.Client(t)
-		packets := []*redpacket.Packet{sent(t, on(t, c, patient), "p", packet(total, n)), on(t, srv.Client(t), patient).Packet("p")}
+		packets := []*redpacket.Packet{sent(t, on(t, c, patient), "p", packet(total, n)),
+			on(t, srv.Client(t), patient).Packet("p")}
 		got := newPurse()
 		var wg sync.WaitGroup
 		for i := range callers {
@@ -336,7 +338,8 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 				require.ErrorIs(t, err, redpacket.ErrAlreadyOpen)
 			default:
 				require.NoError(t, err)
-				*m = packetModel{now: m.now, there: true, epoch: epoch, total: o.Total, n: n, end: m.now + o.OpenFor, gone: m.now + o.OpenFor + o.Retain}
+				*m = packetModel{now: m.now, there: true, epoch: epoch, total: o.Total, n: n, end: m.now + o.OpenFor,
+					gone: m.now + o.OpenFor + o.Retain}
 			}
 		case op < 65:
 			got, err := p.Grab(ctx, u)
@@ -355,7 +358,8 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			require.Equal(t, want, got)
 		case op < 75:
 			got, err := p.Refund(ctx)
-			want, wantErr := redpacket.Share{Outcome: redpacket.Granted, Cents: m.total - m.given, Left: m.n - int64(len(m.taken)), Epoch: m.epoch}, error(nil)
+			want, wantErr := redpacket.Share{Outcome: redpacket.Granted, Cents: m.total - m.given,
+				Left: m.n - int64(len(m.taken)), Epoch: m.epoch}, error(nil)
 			if m.refunded {
 				want.Outcome = redpacket.Replayed
 			}
@@ -380,8 +384,9 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			}
 			want := redpacket.Status{}
 			if m.there {
-				want = redpacket.Status{State: redpacket.StateOpen, Shares: m.n, Taken: int64(len(m.taken)), Total: m.total, TakenCents: m.given,
-					Epoch: m.epoch, UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
+				want = redpacket.Status{State: redpacket.StateOpen, Shares: m.n, Taken: int64(len(m.taken)), Total: m.total,
+					TakenCents: m.given,
+					Epoch:      m.epoch, UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
 				switch {
 				case m.refunded:
 					want.State = redpacket.StateRefunded
@@ -406,7 +411,8 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			require.NoError(t, err)
 			require.Len(t, got, len(m.taken))
 			for i, s := range got {
-				require.Equal(t, redpacket.Share{User: m.taken[i].User, Outcome: redpacket.Replayed, Ordinal: int64(i + 1), Cents: m.taken[i].Cents, Epoch: m.epoch}, s)
+				require.Equal(t, redpacket.Share{User: m.taken[i].User, Outcome: redpacket.Replayed, Ordinal: int64(i + 1),
+					Cents: m.taken[i].Cents, Epoch: m.epoch}, s)
 			}
 		case op < 98:
 			m.now += time.Duration(rnd.IntN(4000)) * time.Millisecond
@@ -445,7 +451,8 @@ func TestARedPacketsBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	c := on(t, wire, patient)
 	wire.Sent.Store(0)
-	for what, name := range map[string]string{"empty": "", "braces": "a{b}", "not UTF-8": "a\xff", "too long": strings.Repeat("x", 64<<10+1)} {
+	for what, name := range map[string]string{"empty": "", "braces": "a{b}", "not UTF-8": "a\xff",
+		"too long": strings.Repeat("x", 64<<10+1)} {
 		for verb, call := range packetVerbs(c.Packet(name)) {
 			require.ErrorIs(t, call(), redpacket.ErrInvalidName, what+" "+verb)
 		}
@@ -585,7 +592,8 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	calm := on(t, srv.Client(t), patient)
-	c := on(t, srv.Client(t), redpacket.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
+	c := on(t, srv.Client(t),
+		redpacket.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
 	o := packet(10, 1)
 	_, err := c.Packet("q").Send(ctx, o)
 	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
@@ -614,7 +622,8 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "a replica", func() bool {
 		return strings.Contains(text(t, control, "INFO", "replication"), "state=online")
 	})
-	c = on(t, srv.Client(t), redpacket.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 5 * time.Second})
+	c = on(t, srv.Client(t),
+		redpacket.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 5 * time.Second})
 	s, err = c.Packet("p").Grab(ctx, "ann")
 	require.NoError(t, err)
 	require.Equal(t, redpacket.Replayed, s.Outcome)
@@ -624,7 +633,8 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	epoch, err := c.Packet("r").Send(ctx, o)
 	require.NoError(t, err)
 
-	// a replica that has stopped: what others wrote meanwhile is not confirmed to those who come by a connection of their own
+	// a replica that has stopped: what others wrote meanwhile is not confirmed to those who come by a connection of their
+	// own
 	replica.Stop(t)
 	_, err = calm.Packet("r").Grab(ctx, "ann")
 	require.NoError(t, err)
@@ -654,7 +664,8 @@ func BenchmarkGrab(b *testing.B) {
 	}
 }
 
-// A Packet value made for each request shares calls with the others of its name: losers of an empty packet do not cost a script each.
+// A Packet value made for each request shares calls with the others of its name: losers of an empty packet do not cost
+// a script each.
 func TestGrabsShareCallsThoughEachHasAPacketValueOfItsOwn(t *testing.T) {
 	t.Parallel()
 	c := on(t, redistest.Start(t).Client(t), patient)

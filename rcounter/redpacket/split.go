@@ -26,8 +26,8 @@ const (
 	// so that no place is better than another. Users of red packets know it: up to about the mean all amounts are equally
 	// likely, few are above twice the mean, and the largest is about that. The default.
 	DoubleMean Method = iota
-	// LineCutting cuts the total at random points, and shuffles the shares: the spread is wider than DoubleMean's, the largest share about
-	// ln(n) times the mean.
+	// LineCutting cuts the total at random points, and shuffles the shares: the spread is wider than DoubleMean's, the
+	// largest share about ln(n) times the mean.
 	LineCutting
 	// Equal gives everybody the same, to the cent: the first total mod n shares have one more.
 	Equal
@@ -37,12 +37,12 @@ func (m Method) String() string {
 	return session.Word(m, "method", "double mean", "line cutting", "equal")
 }
 
-// Split splits total cents into n shares whose sum is exactly total. Each share is at least min and at most max; max 0 means no
-// upper limit. The same r in the same state gives the same shares; a nil r stands for an unpredictable generator. With
-// DoubleMean and LineCutting every place has the same distribution.
+// Split splits total cents into n shares whose sum is exactly total. Each share is at least min and at most max; max 0
+// means no upper limit. The same r in the same state gives the same shares; a nil r stands for an unpredictable
+// generator. With DoubleMean and LineCutting every place has the same distribution.
 //
-// The error is ErrInvalidOption if total is outside 1 to 2^53-1, n is outside 1 to 1,000,000, min is below 0, max is below min,
-// n shares of such sizes cannot add up to total, or the method is unknown.
+// The error is ErrInvalidOption if total is outside 1 to 2^53-1, n is outside 1 to 1,000,000, min is below 0, max is
+// below min, n shares of such sizes cannot add up to total, or the method is unknown.
 func Split(total, n, min, max int64, m Method, r *rand.Rand) (_ []int64, err error) {
 	defer edge(&err)
 	max, err = checkSplit(total, n, min, max, m, [...]string{"total", "n", "min", "max", "method"})
@@ -94,9 +94,11 @@ func checkSplit(total, n, min, max int64, m Method, name [5]string) (int64, erro
 	case max < min:
 		return 0, errs.InvalidOption(name[3], max, fmt.Sprintf("at least %s, which is %d, or 0 for none", name[2], min))
 	case lessThanProduct(total, n, min):
-		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("at least %s * %s, which is %d * %d", name[1], name[2], n, min))
+		return 0, errs.InvalidOption(name[0], total,
+			fmt.Sprintf("at least %s * %s, which is %d * %d", name[1], name[2], n, min))
 	case !lessThanProduct(total, n, max) && total != n*max:
-		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("at most %s * %s, which is %d * %d", name[1], name[3], n, max))
+		return 0, errs.InvalidOption(name[0], total,
+			fmt.Sprintf("at most %s * %s, which is %d * %d", name[1], name[3], n, max))
 	case m > Equal:
 		return 0, errs.InvalidOption(name[4], m, "DoubleMean, LineCutting or Equal")
 	}

@@ -196,8 +196,8 @@ func TestACartThatIsCancelledOrPaidBeforeItIsMadeNeverIs(t *testing.T) {
 	require.Equal(t, [][2]int64{{0, 0}, {0, 0}}, sums(t, stocks...))
 }
 
-// A cart is its lines, and nothing else: one that is extended or sold is known for as long as they are, also if the sale goes on for longer
-// than it was to.
+// A cart is its lines, and nothing else: one that is extended or sold is known for as long as they are, also if the
+// sale goes on for longer than it was to.
 func TestACartIsKnownAsLongAsItsLines(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -293,7 +293,8 @@ func TestStocksOfOneNameInTwoGroupsAreTwo(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
 	c := on(t, raw, exact)
-	names := map[string]*stock.Stock{"alone": c.Stock("a"), "the tag": c.Stock("sale"), "one": c.Group("sale").Stock("a"), "another": c.Group("sale 2").Stock("a"),
+	names := map[string]*stock.Stock{"alone": c.Stock("a"), "the tag": c.Stock("sale"), "one": c.Group("sale").Stock("a"),
+		"another":    c.Group("sale 2").Stock("a"),
 		"like a key": c.Group("sale").Stock("u"), "with a colon": c.Group("sale").Stock("a:u")}
 	for name, s := range names {
 		_, err := s.Open(ctx, spec(10))
@@ -389,7 +390,8 @@ func TestACartThatIsConfirmedLateNamesWhatIsMissing(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, stock.Expired, got.Outcome)
 		require.Equal(t, []stock.Outcome{won, won, stock.Expired}, outcomes(got), "time %d", i+1)
-		require.EqualValues(t, []int64{0, 1, 3}, []int64{got.Lines[0].Grant.Missing, got.Lines[1].Grant.Missing, got.Lines[2].Grant.Missing})
+		require.EqualValues(t, []int64{0, 1, 3},
+			[]int64{got.Lines[0].Grant.Missing, got.Lines[1].Grant.Missing, got.Lines[2].Grant.Missing})
 	}
 	require.Equal(t, [][2]int64{{3, 0}, {3, 0}, {3, 0}}, sums(t, stocks...))
 }
@@ -436,7 +438,8 @@ func TestACartOfASoldOutStockIsAnsweredWithoutTheServer(t *testing.T) {
 	require.Equal(t, []stock.Outcome{stock.Cancelled, stock.Replayed}, outcomes(c))
 	mu.Lock()
 	defer mu.Unlock()
-	for what, n := range map[string]int{"sale/a granted": 1, "sale/b granted": 1, "sale/a cancelled": 1, "sale/b replayed": 1} {
+	for what, n := range map[string]int{"sale/a granted": 1, "sale/b granted": 1, "sale/a cancelled": 1,
+		"sale/b replayed": 1} {
 		require.Equal(t, n, heard[what], what)
 	}
 	require.Positive(t, heard["sale/b sold out"])

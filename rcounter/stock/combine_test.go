@@ -119,7 +119,8 @@ func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
 		for name, lose := range map[string]func() bool{
 			"replies arrive":        func() bool { return false },
 			"some replies are lost": func() bool { return rand.IntN(10) == 0 },
-			"by itself":             func() bool { return rand.IntN(10) == 0 }, // not combined: the caller leaves a flight of its own
+			// not combined: the caller leaves a flight of its own
+			"by itself": func() bool { return rand.IntN(10) == 0 },
 		} {
 			t.Run(name, func(t *testing.T) {
 				calm := on(t, srv.Client(t), exact).Stock(name)

@@ -6,14 +6,14 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// The errors of the package. The first three refuse a call before anything is sent. The last four say that there is no answer.
-// All others are answers of the server, by which nothing was changed there.
+// The errors of the package. The first three refuse a call before anything is sent. The last four say that there is no
+// answer. All others are answers of the server, by which nothing was changed there.
 var (
 	// ErrClosed: the Client was closed, or its hub.
 	ErrClosed = errs.ErrClosed
-	// ErrInvalidName: the name of a stock, a claimant or an id cannot be used. It is empty, too long (64 KiB, or 1024 bytes for
-	// a claimant or an id), not UTF-8, has a NUL byte, or, if it is the name of a stock, has braces. If it is the stock's name,
-	// every verb of the Stock returns this error.
+	// ErrInvalidName: the name of a stock, a claimant or an id cannot be used. It is empty, too long (64 KiB, or 1024
+	// bytes for a claimant or an id), not UTF-8, has a NUL byte, or, if it is the name of a stock, has braces. If it is
+	// the stock's name, every verb of the Stock returns this error.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.
 	ErrInvalidOption = errs.ErrInvalidOption
@@ -30,8 +30,9 @@ var (
 	// given a second one. Restore repairs it from the caller's own records of the sale; deleting the stock's keys
 	// makes the name free.
 	ErrCorrupt = errs.ErrCorrupt
-	// ErrRestoring: of Restore, another call of it began later; that one goes on, this one has ended. Of other calls: a Restore is
-	// writing the records at this moment, or was broken off less than a minute ago. Nothing was changed, so the call can be made again.
+	// ErrRestoring: of Restore, another call of it began later; that one goes on, this one has ended. Of other calls: a
+	// Restore is writing the records at this moment, or was broken off less than a minute ago. Nothing was changed, so the
+	// call can be made again.
 	ErrRestoring = errs.New("restoring", "restored by another call")
 	// ErrOutOfRange: a limit below what is sold and held, or more than 1024 returned parts of one grant.
 	ErrOutOfRange = errs.ErrOutOfRange
@@ -41,8 +42,8 @@ var (
 	// ErrNotFound: the stock has no reservation of that id, or there is no stock.
 	ErrNotFound = errs.New("not_found", "no such reservation")
 	// ErrMismatch: the id of a request or reservation has been used before with another claimant, another number of
-	// units, or for the other of the two: a new request needs a new id. Of OpenOrJoin: the stock that stands was opened with
-	// another Spec, and the text says in what.
+	// units, or for the other of the two: a new request needs a new id. Of OpenOrJoin: the stock that stands was opened
+	// with another Spec, and the text says in what.
 	ErrMismatch = errs.ErrMismatch
 
 	// ErrUnavailable: the server did not run the request; nothing changed there. It wraps the cause: what rueidis

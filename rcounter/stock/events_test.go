@@ -20,7 +20,9 @@ import (
 // sold are entries of an opening, with these serials.
 func sold(epoch int64, serials ...int64) (entries []stock.Entry) {
 	for _, n := range serials {
-		entries = append(entries, stock.Entry{Serial: n, Kind: stock.KindGrant, Epoch: epoch, Ordinal: n, N: 1, Claimant: "ann", At: time.UnixMicro(n).UTC()})
+		entries = append(entries,
+			stock.Entry{Serial: n, Kind: stock.KindGrant, Epoch: epoch, Ordinal: n, N: 1, Claimant: "ann",
+				At: time.UnixMicro(n).UTC()})
 	}
 	return entries
 }
@@ -117,7 +119,9 @@ func TestManyEntriesGoInMessagesOfBoundedSizeAndComeAsTheyWere(t *testing.T) {
 	p.says("gap")
 	var entries []stock.Entry
 	for i := range int64(10_000) {
-		entries = append(entries, stock.Entry{Serial: i + 1, Kind: stock.KindReturn, Epoch: 1 << 52, Ordinal: i, N: 3, Claimant: "ünï", Request: "<&>\"", At: time.UnixMicro(i).UTC()})
+		entries = append(entries,
+			stock.Entry{Serial: i + 1, Kind: stock.KindReturn, Epoch: 1 << 52, Ordinal: i, N: 3, Claimant: "ünï",
+				Request: "<&>\"", At: time.UnixMicro(i).UTC()})
 	}
 	long := strings.Repeat("\x01", 1024)
 	for _, i := range []int{0, 17, 5000, 9998, 9999} {

@@ -19,7 +19,8 @@ func demo() (h *pubsub.Hub, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -121,7 +122,8 @@ func ExampleStock_Open() {
 	noon := time.Now().Add(3 * time.Hour)
 
 	sale := c.Stock("tickets")
-	sale.Open(ctx, stock.Spec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour, Retain: 7 * 24 * time.Hour})
+	sale.Open(ctx, stock.Spec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour,
+		Retain: 7 * 24 * time.Hour})
 	g, _ := sale.Claim(ctx, "ann")
 	fmt.Println(g.Outcome)
 	_, err := sale.Open(ctx, stock.Spec{Limit: 5, OpenFor: time.Hour}) // a second server of the fleet starts

@@ -99,7 +99,8 @@ func TestConfirmsLeaveASoldOutStocksFlagAsItIs(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		admin := srv.Client(t)
 		s := opened(t, on(t, admin, exact), "s", 4)
-		for id, ttl := range map[string]time.Duration{"soon": 20 * time.Minute, "later": 30 * time.Minute, "last": 40 * time.Minute, "lasting": 2 * time.Hour} {
+		for id, ttl := range map[string]time.Duration{"soon": 20 * time.Minute, "later": 30 * time.Minute,
+			"last": 40 * time.Minute, "lasting": 2 * time.Hour} {
 			_, err := s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, ttl)
 			require.NoError(t, err)
 		}

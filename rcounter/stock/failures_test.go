@@ -58,8 +58,11 @@ func TestLosingAnyKeyStopsTheSale(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		client := on(t, c, exact)
-		for key, want := range map[string]error{"rc:{s}": nil, "rc:{s}:u": stock.ErrCorrupt, "rc:{s}:r": stock.ErrCorrupt, "rc:{s}:h": stock.ErrCorrupt} {
-			for how, lose := range map[string]func(){"deleted": func() { must(t, c, "DEL", key) }, "expired": func() { expire(t, srv, c, key) }} {
+		for key, want := range map[string]error{"rc:{s}": nil, "rc:{s}:u": stock.ErrCorrupt, "rc:{s}:r": stock.ErrCorrupt,
+			"rc:{s}:h": stock.ErrCorrupt} {
+			for how, lose := range map[string]func(){"deleted": func() {
+				must(t, c, "DEL", key)
+			}, "expired": func() { expire(t, srv, c, key) }} {
 				must(t, c, "FLUSHALL")
 				s := client.Stock("s")
 				o := spec(100)

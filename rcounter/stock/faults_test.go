@@ -133,7 +133,8 @@ func TestLostRepliesChangeNoAnswer(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, epoch, g.Epoch)
 			if i < 20 {
-				require.Equal(t, stock.Grant{Outcome: stock.Granted, Ordinal: int64(i + 1), N: 1, Remaining: int64(19 - i), Epoch: epoch}, g, "a resend is the same claim")
+				require.Equal(t, stock.Grant{Outcome: stock.Granted, Ordinal: int64(i + 1), N: 1, Remaining: int64(19 - i),
+					Epoch: epoch}, g, "a resend is the same claim")
 			} else {
 				require.Equal(t, stock.SoldOut, g.Outcome)
 			}
@@ -255,7 +256,9 @@ func TestEveryVerbIsOneRoundTrip(t *testing.T) {
 	s := opened(t, c, "s", 5)
 	all := func() map[string]func() error {
 		verbs := stockVerbs(s)
-		for _, more := range []string{"Open", "OpenOrJoin", "Resize", "Pause", "Resume", "SetEnd", "Units", "Holders", "Ledger", "Restore", "EndSale"} { // opens; ask first; closes, which changes what the others do
+		// opens; ask first; closes, which changes what the others do
+		for _, more := range []string{"Open", "OpenOrJoin", "Resize", "Pause", "Resume", "SetEnd", "Units", "Holders",
+			"Ledger", "Restore", "EndSale"} {
 			delete(verbs, more)
 		}
 		return verbs
@@ -273,7 +276,8 @@ func TestEveryVerbIsOneRoundTrip(t *testing.T) {
 	_, err := s.Open(ctx, spec(1))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, wire.Sent.Load(), "Open")
-	for name, want := range map[string]int64{"Resize": 2, "Pause": 2, "Resume": 2, "SetEnd": 2, "Ledger": 1, "EndSale": 2} {
+	for name, want := range map[string]int64{"Resize": 2, "Pause": 2, "Resume": 2, "SetEnd": 2, "Ledger": 1,
+		"EndSale": 2} {
 		verb := stockVerbs(s)[name]
 		wire.Sent.Store(0)
 		require.NoError(t, verb(), name)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server whose memory is full refuses new sales. A winner has its answer all the same, though a hold is over and ends in the same script,
-// and what gives units back works.
+// A server whose memory is full refuses new sales. A winner has its answer all the same, though a hold is over and ends
+// in the same script, and what gives units back works.
 func TestAFullServerAnswersWinnersAndTakesUnitsBack(t *testing.T) {
 	t.Parallel()
 	for name, ledger := range map[string]bool{"with a ledger": true, "without": false} {
@@ -44,7 +44,8 @@ func TestAFullServerAnswersWinnersAndTakesUnitsBack(t *testing.T) {
 				require.Error(t, err)
 				return errors.Is(err, stock.ErrUnavailable)
 			})
-			for _, u := range []stock.Units{{Claimant: "ann", Ordinal: unit.Ordinal}, {Request: any.Request, Ordinal: any.Ordinal, N: 1}, {Request: "sold"}} {
+			for _, u := range []stock.Units{{Claimant: "ann", Ordinal: unit.Ordinal},
+				{Request: any.Request, Ordinal: any.Ordinal, N: 1}, {Request: "sold"}} {
 				n, err := s.Return(ctx, u)
 				require.NoError(t, err)
 				require.EqualValues(t, 1, n)

@@ -108,7 +108,8 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	}
 	long := strings.Repeat("x", 64<<10+1)
 
-	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "a NUL byte": "a\x00b", "open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
+	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "a NUL byte": "a\x00b",
+		"open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
 		for verb, call := range stockVerbs(c.Stock(name)) {
 			refused(what+" "+verb, call(), stock.ErrInvalidName)
 		}
@@ -145,7 +146,8 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		_, err := s.Open(ctx, tc.o)
 		refused("Open", err, stock.ErrInvalidOption, tc.says...)
 	}
-	for what, tag := range map[string]string{"empty": "", "too long": long, "open brace": "a{b", "closing brace": "a}b", "a NUL byte": "a\x00b"} {
+	for what, tag := range map[string]string{"empty": "", "too long": long, "open brace": "a{b", "closing brace": "a}b",
+		"a NUL byte": "a\x00b"} {
 		for verb, call := range stockVerbs(c.Group(tag).Stock("a")) {
 			refused(what+" "+verb, call(), stock.ErrInvalidName)
 		}
@@ -181,7 +183,8 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		refused(what, err, stock.ErrInvalidOption, strings.Split(what, " is ")...)
 	}
 	refused("claimant", second(g.Reserve(ctx, "id", "", lines(1, "a"), time.Minute)), stock.ErrInvalidName, "claimant")
-	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1024+1), "UTF-8": "a\xff", `claimant "a\x00b" has a NUL`: "a\x00b"} {
+	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1024+1), "UTF-8": "a\xff",
+		`claimant "a\x00b" has a NUL`: "a\x00b"} {
 		_, err := s.Claim(ctx, claimant)
 		refused(what, err, stock.ErrInvalidName, what)
 		_, _, err = lookup(s, claimant)
@@ -195,11 +198,20 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 			"ClaimOnce":            func() error { _, err := s.Claim(ctx, "u", stock.Request{ID: id, N: 1}); return err },
 			"ClaimOnce's claimant": func() error { _, err := s.Claim(ctx, id, stock.Request{ID: "r", N: 1}); return err },
 			"ReturnOnce":           func() error { _, err := s.Return(ctx, stock.Units{Request: id}); return err },
-			"Reserve":              func() error { _, err := s.Reserve(ctx, "u", stock.Request{ID: id, N: 1}, time.Minute); return err },
-			"Reserve's claimant":   func() error { _, err := s.Reserve(ctx, id, stock.Request{ID: "h", N: 1}, time.Minute); return err },
-			"LookupID":             func() error { _, err := s.Lookup(ctx, stock.Units{Request: id}); return err },
-			"Units":                func() error { _, err := unitsOf(s, id); return err },
-			"ClaimUpTo":            func() error { _, err := s.Claim(ctx, "u", stock.Request{ID: id, N: 1, UpTo: true}); return err },
+			"Reserve": func() error {
+				_, err := s.Reserve(ctx, "u", stock.Request{ID: id, N: 1}, time.Minute)
+				return err
+			},
+			"Reserve's claimant": func() error {
+				_, err := s.Reserve(ctx, id, stock.Request{ID: "h", N: 1}, time.Minute)
+				return err
+			},
+			"LookupID": func() error { _, err := s.Lookup(ctx, stock.Units{Request: id}); return err },
+			"Units":    func() error { _, err := unitsOf(s, id); return err },
+			"ClaimUpTo": func() error {
+				_, err := s.Claim(ctx, "u", stock.Request{ID: id, N: 1, UpTo: true})
+				return err
+			},
 			"ReserveUpTo": func() error {
 				_, err := s.Reserve(ctx, "u", stock.Request{ID: id, N: 1, UpTo: true}, time.Minute)
 				return err
@@ -269,7 +281,8 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	}
 	for _, in := range []time.Duration{-1, lifetime + 1} {
 		refused("Change", s.Change(ctx, stock.Change{EndIn: stock.In(in)}), stock.ErrInvalidOption, "EndIn is", in.String())
-		refused("Change", s.Change(ctx, stock.Change{StartIn: stock.In(in)}), stock.ErrInvalidOption, "StartIn is", in.String())
+		refused("Change", s.Change(ctx, stock.Change{StartIn: stock.In(in)}), stock.ErrInvalidOption, "StartIn is",
+			in.String())
 	}
 	_, err = s.OpenOrJoin(ctx, stock.Spec{OpenFor: time.Hour})
 	refused("OpenOrJoin", err, stock.ErrInvalidOption, "Limit", "0")
@@ -289,11 +302,14 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		`Kind is ""`:    {Epoch: 1, Serial: 1},
 		`Kind is "odd"`: {Epoch: 1, Serial: 1, Kind: "odd"},
 	} {
-		refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant}, e}), stock.ErrInvalidOption, field, "entry 1")
+		refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant}, e}),
+			stock.ErrInvalidOption, field, "entry 1")
 	}
 	refused("Publish", s.Publish(ctx, make([]stock.Entry, 10_001)), stock.ErrInvalidOption, "entries is 10001")
-	refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Claimant: "\xff"}}), stock.ErrInvalidName, "claimant")
-	refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Request: "\x00"}}), stock.ErrInvalidName, "request")
+	refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Claimant: "\xff"}}),
+		stock.ErrInvalidName, "claimant")
+	refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Request: "\x00"}}),
+		stock.ErrInvalidName, "request")
 	for _, err := range s.Events(ctx, 0) {
 		refused("Events", err, stock.ErrInvalidOption, "every", "0s")
 	}
@@ -344,7 +360,8 @@ func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
 	}
 	_, err := c.Stock("none").Confirm(ctx, "r")
 	requirePrefix(t, err)
-	sure := on(t, srv.Client(t), stock.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
+	sure := on(t, srv.Client(t),
+		stock.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
 	_, err = opened(t, sure, "unsure", 1).Claim(ctx, "ann")
 	require.ErrorIs(t, err, stock.ErrNotReplicated)
 	requirePrefix(t, err)

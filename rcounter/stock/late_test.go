@@ -105,12 +105,14 @@ func TestALateActIsNotDoneAndItsCompanionsAre(t *testing.T) {
 		s := on(t, c, exact).Stock(verb)
 		_, err := s.Open(ctx, stock.Spec{Limit: 20, PerUser: 5, OpenFor: time.Hour})
 		require.NoError(t, err)
-		_, err = s.ActsAs(ctx, "before", stock.Deed{Verb: "R", ID: "held", Claimant: "a", N: 2, TTL: time.Hour}, stock.Deed{Verb: "O", ID: "sold", Claimant: "b", N: 1})
+		_, err = s.ActsAs(ctx, "before", stock.Deed{Verb: "R", ID: "held", Claimant: "a", N: 2, TTL: time.Hour},
+			stock.Deed{Verb: "O", ID: "sold", Claimant: "b", N: 1})
 		require.NoError(t, err)
 		before := hash(t, c, "rc:{"+verb+"}:r")
 		deed.Until = time.Now().Add(-time.Second)
 		for range 2 { // as a script that runs twice
-			got, err := s.ActsAs(ctx, "call", stock.Deed{Verb: "O", ID: "one", Claimant: "x", N: 1}, deed, stock.Deed{Verb: "O", ID: "two", Claimant: "y", N: 1})
+			got, err := s.ActsAs(ctx, "call", stock.Deed{Verb: "O", ID: "one", Claimant: "x", N: 1}, deed,
+				stock.Deed{Verb: "O", ID: "two", Claimant: "y", N: 1})
 			require.NoError(t, err, verb)
 			require.ErrorIs(t, got[1].Err, stock.ErrUnknownOutcome, verb)
 			require.Equal(t, stock.Granted, got[0].Grant.Outcome, verb)

@@ -43,7 +43,8 @@ func (m *model) open(o stock.Spec, epoch int64) error {
 	case len(m.known) > 0 && m.records && m.now < m.gone-100*time.Millisecond: // see stray in ends.lua
 		return stock.ErrCorrupt
 	}
-	*m = model{now: m.now, there: true, records: true, epoch: epoch, limit: o.Limit, held: map[string]int64{}, known: map[string]bool{},
+	*m = model{now: m.now, there: true, records: true, epoch: epoch, limit: o.Limit, held: map[string]int64{},
+		known: map[string]bool{},
 		start: m.now + o.StartIn, end: m.now + o.StartIn + o.OpenFor, gone: m.now + o.StartIn + o.OpenFor + o.Retain}
 	return nil
 }
@@ -101,7 +102,8 @@ func (m *model) status() (stock.Status, error) {
 	if !m.there {
 		return stock.Status{}, nil
 	}
-	st := stock.Status{State: stock.StateOpen, Limit: m.limit, Sold: int64(len(m.held)), Remaining: m.limit - int64(len(m.held)), Seq: m.seq, Epoch: m.epoch,
+	st := stock.Status{State: stock.StateOpen, Limit: m.limit, Sold: int64(len(m.held)),
+		Remaining: m.limit - int64(len(m.held)), Seq: m.seq, Epoch: m.epoch,
 		UntilStart: max(0, m.start-m.now), UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
 	switch {
 	case m.closed:

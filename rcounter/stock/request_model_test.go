@@ -116,7 +116,8 @@ func (a *act) has(o stock.Outcome, id string) stock.Grant {
 
 // over is the answer if a is, else nothing.
 func (a *act) over() stock.Outcome {
-	return map[string]stock.Outcome{"returned": stock.Returned, "cancelled": stock.Cancelled, "expired": stock.Expired}[a.state]
+	return map[string]stock.Outcome{"returned": stock.Returned, "cancelled": stock.Cancelled,
+		"expired": stock.Expired}[a.state]
 }
 
 func (m *requestModel) once(id, claimant string, n int64, part bool) (stock.Grant, error) {
@@ -156,7 +157,8 @@ func (m *requestModel) reserve(id, claimant string, n int64, ttl time.Duration, 
 	if got == 0 {
 		return refused, nil
 	}
-	m.acts[id] = &act{state: "held", kind: "reserve", claimant: claimant, asked: n, n: got, held: got, deadline: m.now + ttl}
+	m.acts[id] = &act{state: "held", kind: "reserve", claimant: claimant, asked: n, n: got, held: got,
+		deadline: m.now + ttl}
 	return m.acts[id].has(stock.Granted, id), nil
 }
 
@@ -321,7 +323,8 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 	}
 	raw := srv.Client(t)
 	s := c.Stock("s")
-	m := &requestModel{limit: 1 + rnd.Int64N(8), per: 1 + rnd.Int64N(4), acts: map[string]*act{}, single: map[string]int64{}, parts: map[int64][2]int64{}}
+	m := &requestModel{limit: 1 + rnd.Int64N(8), per: 1 + rnd.Int64N(4), acts: map[string]*act{},
+		single: map[string]int64{}, parts: map[int64][2]int64{}}
 	epoch, err := s.Open(ctx, stock.Spec{Limit: m.limit, PerUser: m.per, OpenFor: 1000 * time.Hour, Ledger: true})
 	require.NoError(t, err)
 	var trace []string

@@ -115,7 +115,8 @@ func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
 			return stock.Entry{Kind: kind, Epoch: epoch, Ordinal: ordinal, N: n, Claimant: claimant, Request: request}
 		}
 		require.Equal(t, []stock.Entry{
-			e(false, 1, 3, "ann", "r1"), e(false, 4, 1, "ann", "r2"), e(false, 5, 5, "", anon.Request), e(false, 10, 1, "bob", "r4"),
+			e(false, 1, 3, "ann", "r1"), e(false, 4, 1, "ann", "r2"), e(false, 5, 5, "", anon.Request),
+			e(false, 10, 1, "bob", "r4"),
 			e(true, 6, 2, "", anon.Request), e(true, 8, 2, "", anon.Request), e(true, 1, 3, "ann", "r1"),
 			e(false, 11, 3, "ann", "r6"), e(false, 14, 2, "cid", "r7"),
 		}, got)

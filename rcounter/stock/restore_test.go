@@ -99,7 +99,8 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
-	for name, wire := range map[string]rueidis.Client{"calm": raw, "twice": twice{Client: raw}, "lossy": newLossy(t, srv, func() bool { return rand.IntN(5) == 0 })} {
+	for name, wire := range map[string]rueidis.Client{"calm": raw, "twice": twice{Client: raw},
+		"lossy": newLossy(t, srv, func() bool { return rand.IntN(5) == 0 })} {
 		for _, loss := range []string{"rolled back", "claimants", "records", "holds", "all"} {
 			t.Run(name+"/"+loss, func(t *testing.T) {
 				must(t, raw, "FLUSHALL")
@@ -194,7 +195,8 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 				db.move(t, s)
 				told, err := s.Inspect(ctx)
 				require.NoError(t, err)
-				require.EqualValues(t, told.Sold-out.Unaccounted, len(db.rows), "the ledger has told the database what that did not know")
+				require.EqualValues(t, told.Sold-out.Unaccounted, len(db.rows),
+					"the ledger has told the database what that did not know")
 				require.Len(t, out.Displaced, len(strangers))
 				for _, e := range out.Displaced {
 					require.Equal(t, strangers[e.Claimant], e.Ordinal)
@@ -263,8 +265,10 @@ func TestRestoreThatFailsLeavesTheStockSuspended(t *testing.T) {
 			"the database fails": {func(yield func(stock.Entry, error) bool) { yield(stock.Entry{}, boom) }, boom},
 			"nobody's":           {sequence(stock.Entry{Ordinal: 1}), stock.ErrInvalidOption},
 			"no ordinal":         {sequence(stock.Entry{Claimant: "x"}), stock.ErrInvalidOption},
-			"one unit, two":      {sequence(stock.Entry{Claimant: "x", Ordinal: 1}, stock.Entry{Claimant: "y", Ordinal: 1}), stock.ErrCorrupt},
-			"two units, one":     {sequence(stock.Entry{Claimant: "x", Ordinal: 1}, stock.Entry{Claimant: "x", Ordinal: 2}), stock.ErrInvalidOption},
+			"one unit, two": {sequence(stock.Entry{Claimant: "x", Ordinal: 1}, stock.Entry{Claimant: "y", Ordinal: 1}),
+				stock.ErrCorrupt},
+			"two units, one": {sequence(stock.Entry{Claimant: "x", Ordinal: 1}, stock.Entry{Claimant: "x", Ordinal: 2}),
+				stock.ErrInvalidOption},
 		} {
 			_, err := s.Restore(ctx, tc.winners)
 			require.ErrorIs(t, err, tc.err, what)
@@ -276,7 +280,9 @@ func TestRestoreThatFailsLeavesTheStockSuspended(t *testing.T) {
 		_, err = on(t, srv.Client(t), exact).Stock("none").Restore(ctx, sequence())
 		require.ErrorIs(t, err, stock.ErrNotOpen)
 
-		out, err := s.Restore(ctx, sequence(stock.Entry{Claimant: "cid", Ordinal: 7}, stock.Entry{Claimant: "dan", Ordinal: 8}, stock.Entry{Claimant: "ann", Ordinal: 1}))
+		out, err := s.Restore(ctx,
+			sequence(stock.Entry{Claimant: "cid", Ordinal: 7}, stock.Entry{Claimant: "dan", Ordinal: 8},
+				stock.Entry{Claimant: "ann", Ordinal: 1}))
 		require.NoError(t, err)
 		require.Equal(t, stock.Restored{Added: 2}, out)
 		st, err := s.Inspect(ctx)

@@ -11,13 +11,14 @@ import (
 
 var hscanScript = script.Plain("hscan")
 
-// scan reads all of a hash in parts, so that the server can do other work in between. The hash must not change while it is
-// read. each may get a field more than once.
+// scan reads all of a hash in parts, so that the server can do other work in between. The hash must not change while it
+// is read. each may get a field more than once.
 func (c *Client) scan(ctx context.Context, key string, each func(field, value string) error) error {
 	for cursor := uint64(0); ; {
-		m, err := c.calls.Do(ctx, script.Call{Script: hscanScript, Keys: []string{key}, Command: func(b rueidis.Builder) rueidis.Completed {
-			return b.Hscan().Key(key).Cursor(cursor).Count(1000).Build()
-		}})
+		m, err := c.calls.Do(ctx,
+			script.Call{Script: hscanScript, Keys: []string{key}, Command: func(b rueidis.Builder) rueidis.Completed {
+				return b.Hscan().Key(key).Cursor(cursor).Count(1000).Build()
+			}})
 		if err != nil {
 			return err
 		}

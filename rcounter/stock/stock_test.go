@@ -313,12 +313,14 @@ func TestWindowAndRetentionAreInServerTime(t *testing.T) {
 	require.Equal(t, stock.NotStarted, claim("ann"))
 	st := state()
 	require.Equal(t, stock.StatePending, st.State)
-	require.Equal(t, []time.Duration{time.Minute, 61 * time.Minute, 25*time.Hour + time.Minute}, []time.Duration{st.UntilStart, st.UntilEnd, st.UntilGone})
+	require.Equal(t, []time.Duration{time.Minute, 61 * time.Minute, 25*time.Hour + time.Minute},
+		[]time.Duration{st.UntilStart, st.UntilEnd, st.UntilGone})
 	forward(time.Minute - time.Millisecond)
 	require.Equal(t, stock.NotStarted, claim("ann"))
 	forward(time.Millisecond)
 	require.Equal(t, stock.Granted, claim("ann"))
-	require.Equal(t, number(t, raw, "PTTL", "rc:{s}")+hour, number(t, raw, "PTTL", "rc:{s}:u"), "the claimants outlive the stock")
+	require.Equal(t, number(t, raw, "PTTL", "rc:{s}")+hour, number(t, raw, "PTTL", "rc:{s}:u"),
+		"the claimants outlive the stock")
 	require.EqualValues(t, 25*hour, number(t, raw, "PTTL", "rc:{s}"))
 	forward(time.Hour - time.Millisecond)
 	require.Equal(t, stock.Granted, claim("bob"))
@@ -355,7 +357,8 @@ func TestFractionsOfAMillisecondAreRoundedUp(t *testing.T) {
 	srv := redistest.Embedded(t)
 	s := on(t, srv.Client(t), patient).Stock("s")
 	srv.Embedded.SetTime(time.Now())
-	_, err := s.Open(ctx, stock.Spec{Limit: 1, StartIn: time.Nanosecond, OpenFor: 1500 * time.Microsecond, Retain: time.Hour})
+	_, err := s.Open(ctx, stock.Spec{Limit: 1, StartIn: time.Nanosecond, OpenFor: 1500 * time.Microsecond,
+		Retain: time.Hour})
 	require.NoError(t, err)
 	st, err := s.Inspect(ctx)
 	require.NoError(t, err)
@@ -638,7 +641,8 @@ func TestOutcomesAndStatesHaveNames(t *testing.T) {
 	for o := range stock.Paused + 2 {
 		names = append(names, o.String())
 	}
-	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, expired, cancelled, paused, outcome 13", strings.Join(names, ", "))
+	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, "+
+		"expired, cancelled, paused, outcome 13", strings.Join(names, ", "))
 	names = nil
 	for s := range stock.StatePaused + 2 {
 		names = append(names, s.String())

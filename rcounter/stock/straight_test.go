@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// at is what stands before a script that is to find the given time on the server. The script notes in a list which commands it ran.
+// at is what stands before a script that is to find the given time on the server. The script notes in a list which
+// commands it ran.
 func at(now time.Duration) string {
 	return fmt.Sprintf(`local real = redis
 local redis = {error_reply = real.error_reply, call = function(...)
@@ -27,8 +28,9 @@ end}
 `, now/time.Second, now%time.Second/time.Microsecond)
 }
 
-// TestTheStraightLineDoesWhatTheRestDoes runs the same calls of acts on two stocks, once by the whole script, and once without the
-// straight line before its libraries. The replies are the same, and so is everything that is on the server afterwards.
+// TestTheStraightLineDoesWhatTheRestDoes runs the same calls of acts on two stocks, once by the whole script, and once
+// without the straight line before its libraries. The replies are the same, and so is everything that is on the server
+// afterwards.
 func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -48,7 +50,8 @@ func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
 		must(t, raw, "FLUSHALL")
 		c := on(t, raw, exact)
 		for _, name := range []string{"whole", "rest"} {
-			_, err := c.Stock(name).Open(ctx, stock.Spec{Limit: 5 + 24*int64(seed%3), PerUser: 4, OpenFor: time.Hour, Ledger: ledger, Remember: remember})
+			_, err := c.Stock(name).Open(ctx,
+				stock.Spec{Limit: 5 + 24*int64(seed%3), PerUser: 4, OpenFor: time.Hour, Ledger: ledger, Remember: remember})
 			require.NoError(t, err)
 		}
 		began, err := strconv.ParseInt(hash(t, raw, "rc:{whole}")["start"], 10, 64)
@@ -66,7 +69,8 @@ func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
 			args := deeds(rng, i, now, held)
 			run := func(name, text string) ([]int64, []string) {
 				must(t, raw, "DEL", "commands")
-				v, err := raw.Do(ctx, raw.B().Eval().Script(at(now)+text).Numkeys(7).Key(keysOf("rc:{"+name+"}")...).Arg(args...).Build()).AsIntSlice()
+				v, err := raw.Do(ctx,
+					raw.B().Eval().Script(at(now)+text).Numkeys(7).Key(keysOf("rc:{"+name+"}")...).Arg(args...).Build()).AsIntSlice()
 				require.NoError(t, err, "seed %d, call %d: %q", seed, i, args)
 				ran, err := raw.Do(ctx, raw.B().Lrange().Key("commands").Start(0).Stop(-1).Build()).AsStrSlice()
 				require.NoError(t, err)
@@ -78,7 +82,8 @@ func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
 			calls++
 			if n := len(fast) - len(slow); n < 0 || !slices.Equal(fast[n:], slow) { // else it was left to the rest
 				straight++
-				require.Equal(t, everything(t, raw, "rc:{rest}"), everything(t, raw, "rc:{whole}"), "seed %d, call %d: %q", seed, i, args)
+				require.Equal(t, everything(t, raw, "rc:{rest}"), everything(t, raw, "rc:{whole}"), "seed %d, call %d: %q", seed,
+					i, args)
 				for _, verb := range strings.Split("ROVUCX", "") {
 					if slices.Contains(args, verb) {
 						verbs[verb]++
@@ -100,7 +105,8 @@ func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
 
 // deeds are the arguments of the random call with the number i, or of the one before it, once more.
 func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
-	args := []string{fmt.Sprint("call", i-rng.IntN(2)), fmt.Sprint(rng.IntN(2)), fmt.Sprint((now + time.Minute).Milliseconds())}
+	args := []string{fmt.Sprint("call", i-rng.IntN(2)), fmt.Sprint(rng.IntN(2)),
+		fmt.Sprint((now + time.Minute).Milliseconds())}
 	if rng.IntN(20) == 0 {
 		args[2] = fmt.Sprint((now - time.Millisecond).Milliseconds()) // it comes late
 	}
@@ -111,7 +117,8 @@ func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
 	used, last := map[string]bool{}, args[2]
 	for range 1 + rng.IntN(4) {
 		verb := string(verbs[rng.IntN(len(verbs))])
-		id, claimant, n := fmt.Sprint("id", max(0, i-rng.IntN(12)), ".", rng.IntN(3)), fmt.Sprint("u", rng.IntN(30)), fmt.Sprint(1+rng.IntN(3))
+		id, claimant, n := fmt.Sprint("id", max(0, i-rng.IntN(12)), ".", rng.IntN(3)), fmt.Sprint("u", rng.IntN(30)),
+			fmt.Sprint(1+rng.IntN(3))
 		if strings.Contains("ROVU", verb) && rng.IntN(8) > 0 {
 			id = fmt.Sprint("id", i, ".", rng.IntN(3)) // a new one
 		}
@@ -124,7 +131,8 @@ func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
 		used[id] = true
 		own := last
 		if rng.IntN(20) == 0 {
-			own = fmt.Sprint((now - time.Duration(rng.IntN(2))*time.Millisecond).Milliseconds()) // this one comes late, or just in time
+			// this one comes late, or just in time
+			own = fmt.Sprint((now - time.Duration(rng.IntN(2))*time.Millisecond).Milliseconds())
 		}
 		switch verb {
 		case "R", "V":

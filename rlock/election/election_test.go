@@ -434,7 +434,8 @@ func TestWhoMayNotAnnounceItselfIsNotElected(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	root := s.Client(t)
-	rig.Must(t, root, "ACL", "SETUSER", "modest", "on", "nopass", "~boss", "~redlatch_queue:*", "~redisson_lock_token:*", "~redlatch_alive:*", "&*", "+@all")
+	rig.Must(t, root, "ACL", "SETUSER", "modest", "on", "nopass", "~boss", "~redlatch_queue:*", "~redisson_lock_token:*",
+		"~redlatch_alive:*", "&*", "+@all")
 	p, other := start(t, s, patient, user("modest")), start(t, s, patient)
 	e := p.elections.Election("boss")
 	_, err := e.Campaign(within(t), "ann")

@@ -9,14 +9,15 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// Observe returns a channel of leaders: first the present leader, then each later one, and the zero Leader whenever there is
-// none. The channel is closed when ctx ends or the client is closed.
+// Observe returns a channel of leaders: first the present leader, then each later one, and the zero Leader whenever
+// there is none. The channel is closed when ctx ends or the client is closed.
 //
-// The observer asks the server after each message and every PollCap. Where the user may not subscribe, or the leaders may not
-// publish, it only polls. While the server cannot be asked nothing is sent, and the last leader sent may be gone.
+// The observer asks the server after each message and every PollCap. Where the user may not subscribe, or the leaders
+// may not publish, it only polls. While the server cannot be asked nothing is sent, and the last leader sent may be
+// gone.
 //
-// The channel has the latest state only: a caller that reads slowly misses leaders in between. It may get the same leader
-// twice. The goroutine behind the channel never waits for the caller.
+// The channel has the latest state only: a caller that reads slowly misses leaders in between. It may get the same
+// leader twice. The goroutine behind the channel never waits for the caller.
 //
 // The error is that of the first request: see [Election.Leader].
 func (e *Election) Observe(ctx context.Context) (<-chan Leader, error) {
@@ -61,8 +62,8 @@ func (e *Election) observe(ctx context.Context, last Leader, told chan Leader) {
 	}
 }
 
-// change waits until another than last leads. It is a wait like that for a lock: look, subscribe and have it confirmed, look
-// again, and sleep until a message or PollCap.
+// change waits until another than last leads. It is a wait like that for a lock: look, subscribe and have it confirmed,
+// look again, and sleep until a message or PollCap.
 func (e *Election) change(ctx context.Context, last Leader) (now Leader, err error) {
 	err = e.c.queue.Wait(ctx, wait.Request{
 		Name: e.name, Channel: e.announced, Place: wait.Alone,

@@ -20,7 +20,8 @@ import (
 )
 
 // The heartbeat of living is short, and three of them are still long for a busy machine.
-var living = election.Options{Heartbeat: 700 * time.Millisecond, WatchdogTimeout: 5 * time.Minute, CallTimeout: 10 * time.Second}
+var living = election.Options{Heartbeat: 700 * time.Millisecond, WatchdogTimeout: 5 * time.Minute,
+	CallTimeout: 10 * time.Second}
 
 // beCandidate leads whenever it can, and says so.
 func beCandidate() error {
@@ -32,11 +33,12 @@ func beCandidate() error {
 	if err != nil {
 		return err
 	}
-	go elections.Election("boss").Run(context.Background(), "child", func(ctx context.Context, l *election.Leadership) error {
-		fmt.Println("leads", l.Token())
-		<-ctx.Done()
-		return nil
-	})
+	go elections.Election("boss").Run(context.Background(), "child",
+		func(ctx context.Context, l *election.Leadership) error {
+			fmt.Println("leads", l.Token())
+			<-ctx.Done()
+			return nil
+		})
 	io.Copy(io.Discard, os.Stdin)
 	return nil
 }
@@ -148,11 +150,12 @@ func TestRunEndsWithItsContextAndWithTheClient(t *testing.T) {
 		ran := make(chan error, 1)
 		elected := make(chan struct{})
 		go func() {
-			ran <- all[0].elections.Election("boss").Run(t.Context(), "ann", func(ctx context.Context, l *election.Leadership) error {
-				close(elected)
-				<-ctx.Done()
-				return nil
-			})
+			ran <- all[0].elections.Election("boss").Run(t.Context(), "ann",
+				func(ctx context.Context, l *election.Leadership) error {
+					close(elected)
+					<-ctx.Done()
+					return nil
+				})
 		}()
 		<-elected
 		require.NoError(t, all[0].elections.Close(t.Context()))
@@ -168,7 +171,8 @@ func TestRunOutlastsAServerThatCannotBeAsked(t *testing.T) {
 			s.Embedded.SetError("")
 		}()
 		ran := 0
-		require.NoError(t, all[0].elections.Election("boss").Run(t.Context(), "ann", func(context.Context, *election.Leadership) error { ran++; return nil }))
+		require.NoError(t, all[0].elections.Election("boss").Run(t.Context(), "ann",
+			func(context.Context, *election.Leadership) error { ran++; return nil }))
 		require.Equal(t, 1, ran)
 		s.Embedded.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
 		require.ErrorIs(t, all[0].elections.Election("boss").Run(t.Context(), "ann", nil), election.ErrDenied)
@@ -179,7 +183,9 @@ func TestRunOutlastsAServerThatCannotBeAsked(t *testing.T) {
 func TestAPanicOfTheWorkResigns(t *testing.T) {
 	bubble(t, 2, election.Options{MaxHold: 10 * time.Minute}, func(t *testing.T, s *redistest.Server, all []*process) {
 		require.PanicsWithValue(t, "at the work", func() {
-			all[0].elections.Election("boss").Run(t.Context(), "ann", func(context.Context, *election.Leadership) error { panic("at the work") })
+			all[0].elections.Election("boss").Run(t.Context(), "ann", func(context.Context, *election.Leadership) error {
+				panic("at the work")
+			})
 		})
 		at := time.Now()
 		e := all[1].elections.Election("boss")

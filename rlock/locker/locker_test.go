@@ -58,7 +58,8 @@ func TestLockersOfSeveralProcessesExclude(t *testing.T) {
 		n := 0 // not atomic: the race detector and the sum tell
 		var wg sync.WaitGroup
 		for range 3 {
-			var x sync.Locker = locker.New(context.Background(), locks(t, s, rlock.Options{PollCap: 50 * time.Millisecond}).Reentrant("l"), never(t))
+			var x sync.Locker = locker.New(context.Background(),
+				locks(t, s, rlock.Options{PollCap: 50 * time.Millisecond}).Reentrant("l"), never(t))
 			for range 4 {
 				wg.Go(func() {
 					for range 10 {
@@ -166,7 +167,8 @@ func ExampleLocker_TryLock() {
 		panic(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -194,7 +196,8 @@ func Example() {
 		panic(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		panic(err)
 	}

@@ -8,7 +8,7 @@
 -- ARGV[8] first lease of a hand-over, ms, of a waiter that hears grants; ''  ARGV[9] server ms from which on it is handed nothing,
 --   because it gives up; '' or none: not known
 -- Reply {status, ms, server ms, …}, as acquire. Where others are first, ms is until the first of them counts as dead. After
---   the ticket: 1 if the waiter may be told on its own channel that it is next: it has no place, or the holder, the
+--   the ticket: 1 if the waiter may be notified on its own channel when it is next: it has no place, or the holder, the
 --   first in line or the one before it is Redisson's
 -- Twice: as acquire; an owner in line keeps its place and its ticket.
 local key, queue, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -1,5 +1,5 @@
-// Command example is a program with metrics: locks that are contended, a pool of permits, a sale that sells out, a counter, over and
-// over, with a Redis of its own inside the process. /metrics is what Prometheus scrapes.
+// Command example is a program with metrics: locks that are contended, a pool of permits, a sale that sells out, a
+// counter, over and over, with a Redis of its own inside the process. /metrics is what Prometheus scrapes.
 //
 //	go -C contrib/prometheus run ./example -listen 127.0.0.1:9464
 package main
@@ -166,7 +166,8 @@ func sale(ctx context.Context, red *redlatch.Client) error {
 
 func packet(ctx context.Context, red *redlatch.Client) error {
 	p := red.RedPackets().Packet(fmt.Sprintf("packet:%d", time.Now().UnixNano()))
-	if _, err := p.Send(ctx, redpacket.Spec{Total: 5000, Shares: 50, OpenFor: time.Minute, Retain: time.Minute}); err != nil {
+	if _, err := p.Send(ctx,
+		redpacket.Spec{Total: 5000, Shares: 50, OpenFor: time.Minute, Retain: time.Minute}); err != nil {
 		return err
 	}
 	var users sync.WaitGroup

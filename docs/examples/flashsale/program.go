@@ -163,10 +163,12 @@ func (s *sale) prepare() (sh *shop, status int, end func()) {
 	case st.State == stock.StateAbsent:
 		return sh, exitOK, end
 	case st.State != stock.StateOpen:
-		s.console.say("-name %q: this stock is there and %v; Redis keeps it for another %v, choose another name", s.name, st.State, st.UntilGone.Round(time.Minute))
+		s.console.say("-name %q: this stock is there and %v; Redis keeps it for another %v, choose another name", s.name,
+			st.State, st.UntilGone.Round(time.Minute))
 		return nil, exitUsage, end
 	case s.unitsGiven && st.Limit != s.units:
-		s.console.say("-stock %d: stock %q was opened with %s; leave -stock out to go on with it, or choose another -name", s.units, s.name, plural(st.Limit, "unit"))
+		s.console.say("-stock %d: stock %q was opened with %s; leave -stock out to go on with it, or choose another -name",
+			s.units, s.name, plural(st.Limit, "unit"))
 		return nil, exitUsage, end
 	}
 	s.units = st.Limit

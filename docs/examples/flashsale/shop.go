@@ -115,7 +115,8 @@ func (s *shop) claim(ctx context.Context, user string, epoch int64) answer {
 		return answer{outcome: failed, err: err.Error(), asked: unanswered(err)}
 	}
 	if g.outcome != stock.NotOpen && g.epoch != epoch {
-		return answer{outcome: failed, err: fmt.Sprintf("the stock was opened anew during the run (opening %d, now %d)", epoch, g.epoch)}
+		return answer{outcome: failed,
+			err: fmt.Sprintf("the stock was opened anew during the run (opening %d, now %d)", epoch, g.epoch)}
 	}
 	switch g.outcome {
 	case stock.Granted:
@@ -132,7 +133,8 @@ func (s *shop) claim(ctx context.Context, user string, epoch int64) answer {
 
 // unanswered reports whether err means that the server could not be asked, as opposed to what it said.
 func unanswered(err error) bool {
-	return errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) || errors.Is(err, rlock.ErrNotAcquired)
+	return errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) ||
+		errors.Is(err, rlock.ErrNotAcquired)
 }
 
 // lookup returns what user has, ordinal 0 for nothing.

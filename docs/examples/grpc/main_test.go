@@ -111,7 +111,8 @@ func TestEveryErrorHasItsCode(t *testing.T) {
 }
 
 // start has the service run, and a client of it.
-func start(t *testing.T, work func(ctx context.Context, order string) error) (*redlatchtest.Server, client, context.Context) {
+func start(t *testing.T,
+	work func(ctx context.Context, order string) error) (*redlatchtest.Server, client, context.Context) {
 	t.Helper()
 	srv := redlatchtest.New(t)
 	red := srv.Open()

@@ -42,9 +42,9 @@ func work(ctx context.Context, c config) error {
 	return errors.Join(errs...)
 }
 
-// callOnce calls the service under one slot. ctx bounds only the waiting for the slot. The call itself ends if the slot is
-// lost. It does not end when the worker is asked to stop: the service would still be at work, and the slot would be free too
-// early.
+// callOnce calls the service under one slot. ctx bounds only the waiting for the slot. The call itself ends if the slot
+// is lost. It does not end when the worker is asked to stop: the service would still be at work, and the slot would be
+// free too early.
 func callOnce(ctx context.Context, slots *rsemaphore.Semaphore, url string) error {
 	slot, err := slots.Acquire(ctx, 1)
 	if err != nil {

@@ -38,7 +38,8 @@ type party struct {
 	faults []string
 }
 
-// hold sends a packet and lets all users tap. It waits for the end of the packet if anything is left, and checks the result.
+// hold sends a packet and lets all users tap. It waits for the end of the packet if anything is left, and checks the
+// result.
 func hold(ctx context.Context, o options) (p *party, status int, err error) {
 	if o.seed != nil {
 		o.packet.Rand = mrand.New(mrand.NewPCG(*o.seed, 0))
@@ -57,7 +58,9 @@ func hold(ctx context.Context, o options) (p *party, status int, err error) {
 	epoch, err := packet.Send(ctx, o.packet)
 	switch {
 	case errors.Is(err, redpacket.ErrAlreadyOpen):
-		return nil, exitUsage, fmt.Errorf("-name %s: there is such a packet already; Redis keeps it until an hour after its end, choose another name", o.name)
+		return nil, exitUsage,
+			fmt.Errorf("-name %s: there is such a packet already; Redis keeps it until an hour after its end, choose "+
+				"another name", o.name)
 	case errors.Is(err, redpacket.ErrInvalidName):
 		return nil, exitUsage, fmt.Errorf("-name %s: %w", o.name, err)
 	case err != nil:

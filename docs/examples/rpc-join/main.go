@@ -1,6 +1,6 @@
-// Command rpc-join lets another process join a held lock. A shop holds the lock of an order and calls a billing service in
-// another process. It sends its owner along in an HTTP header. The service joins the hold instead of waiting for it, and may
-// finish after the shop has released. The order is free for others when both have released.
+// Command rpc-join lets another process join a held lock. A shop holds the lock of an order and calls a billing service
+// in another process. It sends its owner along in an HTTP header. The service joins the hold instead of waiting for it,
+// and may finish after the shop has released. The order is free for others when both have released.
 //
 //	go -C docs/examples run ./rpc-join                      embedded server, nothing else needed
 //	go -C docs/examples run ./rpc-join -redis 127.0.0.1:6379

@@ -34,7 +34,8 @@ func carts() primitive {
 		name: "cart", pace: 40, works: answered("reserve"),
 		setUp: func(ctx context.Context, red *redlatch.Client) error {
 			for _, line := range cartStocks {
-				if _, err := shopping(red).Stock(line).Open(ctx, stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute}); err != nil {
+				if _, err := shopping(red).Stock(line).Open(ctx,
+					stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute}); err != nil {
 					return err
 				}
 			}
@@ -137,7 +138,8 @@ func answerOf(cart stock.Cart, err error, line string) event {
 	return event{Out: reason(err)}
 }
 
-// whole: each line keeps to what holds for a reservation, and of a cart all lines are sold or none, unless it was paid late.
+// whole: each line keeps to what holds for a reservation, and of a cart all lines are sold or none, unless it was paid
+// late.
 func whole(h record, v *verdict) {
 	lines, sold, until := map[string][]string{}, map[string]map[string]bool{}, map[string]int64{}
 	late := map[string]bool{}
@@ -180,8 +182,8 @@ func whole(h record, v *verdict) {
 	}
 }
 
-// booked claims a unit of a stock with a ledger, returns it or keeps it; or moves entries of the ledger out of the process: an entry
-// that was said has been moved, whoever is killed then.
+// booked claims a unit of a stock with a ledger, returns it or keeps it; or moves entries of the ledger out of the
+// process: an entry that was said has been moved, whoever is killed then.
 func booked(ctx context.Context, c *client, rnd *rand.Rand) {
 	s := c.red[0].Stocks().Stock("ledger")
 	if rnd.IntN(4) == 0 {
@@ -231,8 +233,8 @@ func moveAll(ctx context.Context, red *redlatch.Client, say func(event)) (map[st
 	}
 }
 
-// ledgers: each number is that of one entry, and none is missing; an ordinal is granted once, and returned at most once by who has it; what
-// clients were told is in the ledger, and what is in it is what the server has sold.
+// ledgers: each number is that of one entry, and none is missing; an ordinal is granted once, and returned at most once
+// by who has it; what clients were told is in the ledger, and what is in it is what the server has sold.
 func ledgers(h record, v *verdict) {
 	entries, tried := map[int64]event{}, map[string]bool{}
 	for _, e := range h.all("try") {

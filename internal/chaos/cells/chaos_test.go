@@ -40,8 +40,8 @@ func run(t *testing.T, args ...string) (said string, err error) {
 	return progress.String(), err
 }
 
-// Every fault but a split brain, which takes longest, befalls some deployment, and every deployment some faults: all of them in full, by the
-// command.
+// Every fault but a split brain, which takes longest, befalls some deployment, and every deployment some faults: all of
+// them in full, by the command.
 func TestEachFaultOnceAndEachDeploymentOnce(t *testing.T) {
 	redistest.NeedServer(t)
 	redistest.SkipShort(t)
@@ -61,10 +61,12 @@ func TestEachFaultOnceAndEachDeploymentOnce(t *testing.T) {
 func TestAClientThatBreaksTheRulesIsFound(t *testing.T) {
 	redistest.NeedServer(t)
 	t.Parallel()
-	for broken, primitive := range map[string]string{"late": "fair", "steal": "reentrant", "newid": "stock", "uncounted": "counter", "twice": "counting", "part": "cart"} {
+	for broken, primitive := range map[string]string{"late": "fair", "steal": "reentrant", "newid": "stock",
+		"uncounted": "counter", "twice": "counting", "part": "cart"} {
 		t.Run(broken, func(t *testing.T) {
 			t.Parallel()
-			said, err := run(t, "-deployments", one, "-faults", "none", "-primitives", primitive, "-duration", "2s", "-quiet", "0", "-break", broken)
+			said, err := run(t, "-deployments", one, "-faults", "none", "-primitives", primitive, "-duration", "2s", "-quiet",
+				"0", "-break", broken)
 			require.ErrorContains(t, err, "1 of 1 cells failed")
 			require.Contains(t, said, "FAILED: "+primitive)
 		})
@@ -75,8 +77,10 @@ func TestARunIsResumedAndReported(t *testing.T) {
 	redistest.NeedServer(t)
 	t.Parallel()
 	dir := t.TempDir()
-	file, markdown, page := filepath.Join(dir, "cells.jsonl"), filepath.Join(dir, "new", "chaos.md"), filepath.Join(dir, "chaos.html")
-	args := []string{"-deployments", one, "-primitives", "fenced,counter", "-duration", "100ms", "-quiet", "0", "-resume", file, "-markdown", markdown, "-html", page}
+	file, markdown, page := filepath.Join(dir, "cells.jsonl"), filepath.Join(dir, "new", "chaos.md"), filepath.Join(dir,
+		"chaos.html")
+	args := []string{"-deployments", one, "-primitives", "fenced,counter", "-duration", "100ms", "-quiet", "0", "-resume",
+		file, "-markdown", markdown, "-html", page}
 	said, err := run(t, append(args, "-faults", "reset")...)
 	require.NoError(t, err)
 	require.Contains(t, said, "one node: reset")
@@ -84,7 +88,8 @@ func TestARunIsResumedAndReported(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, said, "one node: none")
 	require.NotContains(t, said, "one node: reset", "it was run before")
-	for name, want := range map[string]string{markdown: "2 combinations of a fault", page: "2 combinations of a fault", details(markdown): "all connections of a client are reset"} {
+	for name, want := range map[string]string{markdown: "2 combinations of a fault", page: "2 combinations of a fault",
+		details(markdown): "all connections of a client are reset"} {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		require.Contains(t, string(text), want)

@@ -123,19 +123,24 @@ func matrix(libraries []Library, rounds []round) string {
 		title, text string
 		show        func(r round) string
 	}{
-		{"Violations", "Holds of which the library still said that they were held when another worker had got the lock; and for how long it went " +
+		{"Violations", "Holds of which the library still said that they were held when another worker had got the lock; " +
+			"and for how long it went " +
 			"on saying so, at most, from the holder's first look after that to its last.", round.mark},
-		{"Losses without a report", "Holds that were gone before their release without a word of the library: found by the answer to the release, " +
-			"or never. A release that was sent again, as its answer was lost, is answered so as well. Losses that were reported in time are in the " +
-			"last table.", round.losses},
-		{"Stalls", "The longest time in which no worker had the lock while one waited for it, a lease (the time that the dead hold it) subtracted. " +
+		{"Losses without a report",
+			"Holds that were gone before their release without a word of the library: found by the answer to the release, " +
+				"or never. A release that was sent again, as its answer was lost, is answered so as well. Losses that were " +
+				"reported in time are in the " +
+				"last table.", round.losses},
+		{"Stalls", "The longest time in which no worker had the lock while one waited for it, a lease (the time that the " +
+			"dead hold it) subtracted. " +
 			"What the servers themselves are away for is in it.", round.stalls},
-		{"Acquisitions", "One in sixteen holders keeps the lock for 0.3 to 2.5 leases: that is most of the time.", func(r round) string {
-			if r.NotRun != "" {
-				return "not run"
-			}
-			return fmt.Sprint(r.Acquired)
-		}},
+		{"Acquisitions", "One in sixteen holders keeps the lock for 0.3 to 2.5 leases: that is most of the time.",
+			func(r round) string {
+				if r.NotRun != "" {
+					return "not run"
+				}
+				return fmt.Sprint(r.Acquired)
+			}},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", t.title, t.text)
 		head := []string{"fault"}
@@ -204,14 +209,17 @@ the lock, porcupine looks for an order of the calls that a lock can have given.
 	for _, f := range strikes {
 		fmt.Fprintf(&b, "| %s | %s |\n", f.name, f.what)
 	}
-	b.WriteString("\n`failover` and `split brain` are on Sentinel, `-quorum` on five servers of which faults strike two, all else on one server. " +
+	b.WriteString("\n`failover` and `split brain` are on Sentinel, `-quorum` on five servers of which faults strike " +
+		"two, all else on one server. " +
 		"–: the library has no such cell.\n")
 	b.WriteString(matrix(libraries, rounds))
-	b.WriteString("\n## What documents claim\n\n| library | its document | claim, in short | in these cells |\n|---|---|---|---|\n")
+	b.WriteString("\n## What documents claim\n\n| library | its document | claim, in short | in these cells " +
+		"|\n|---|---|---|---|\n")
 	for _, c := range claims {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Library, c.Doc, c.Text, c.verdict(rounds))
 	}
-	b.WriteString("\n## Histories of violations\n\nThe operations of the first two holders at the same time, of one cell for each library, as `-edn` writes " +
+	b.WriteString("\n## Histories of violations\n\nThe operations of the first two holders at the same time, of one " +
+		"cell for each library, as `-edn` writes " +
 		"them. `:info` is a release that nobody answered: the holder acted for the last time just before it was invoked.\n")
 	for _, l := range libraries {
 		for _, r := range rounds {
@@ -224,7 +232,8 @@ the lock, porcupine looks for an order of the calls that a lock can have given.
 			break
 		}
 	}
-	b.WriteString("\n## All cells\n\n| cell | times | acquired | violations | longest | losses reported, at release, never | stall | longest wait | " +
+	b.WriteString("\n## All cells\n\n| cell | times | acquired | violations | longest | losses reported, at release, " +
+		"never | stall | longest wait | " +
 		"works again after | notes |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range rounds {
 		cell := r.Library + "/" + hyphened(r.Fault)
@@ -239,7 +248,8 @@ the lock, porcupine looks for an order of the calls that a lock can have given.
 		if r.Undecided {
 			notes = append(notes, "porcupine did not decide in time")
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %s | %d, %d, %d | %s | %s | %s | %s |\n", cell, r.Injected, r.Acquired, r.Violations, short(r.Longest),
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %s | %d, %d, %d | %s | %s | %s | %s |\n", cell, r.Injected, r.Acquired,
+			r.Violations, short(r.Longest),
 			r.Reported, r.Late, r.Never, short(r.Stall), short(r.Wait), short(r.Again),
 			strings.ReplaceAll(strings.ReplaceAll(strings.Join(notes, "; "), "\n", " "), "|", "/"))
 	}

@@ -23,30 +23,34 @@ const (
 	backAgain = 15 * time.Second
 )
 
-// strikes are the faults of a contest. Those that befall a holder are of their own: who is struck must hold the lock. In place of a
-// primary, foreign befalls a server that is not Redis.
+// strikes are the faults of a contest. Those that befall a holder are of their own: who is struck must hold the lock.
+// In place of a primary, foreign befalls a server that is not Redis.
 var strikes = slices.Concat([]fault{
 	named("none"),
-	{name: "holder killed", what: "the client that holds the lock is killed (SIGKILL), another takes its place", inflict: func(s *scene, rnd *rand.Rand) {
-		s.replace(s.holder(rnd))
-	}},
-	{name: "holder paused", what: "the client that holds the lock is stopped (SIGSTOP) for 1.5 leases and goes on", inflict: func(s *scene, rnd *rand.Rand) {
-		k := s.places[s.holder(rnd)]
-		k.signal(syscall.SIGSTOP)
-		time.Sleep(lease * 3 / 2)
-		k.signal(syscall.SIGCONT)
-	}},
+	{name: "holder killed", what: "the client that holds the lock is killed (SIGKILL), another takes its place",
+		inflict: func(s *scene, rnd *rand.Rand) {
+			s.replace(s.holder(rnd))
+		}},
+	{name: "holder paused", what: "the client that holds the lock is stopped (SIGSTOP) for 1.5 leases and goes on",
+		inflict: func(s *scene, rnd *rand.Rand) {
+			k := s.places[s.holder(rnd)]
+			k.signal(syscall.SIGSTOP)
+			time.Sleep(lease * 3 / 2)
+			k.signal(syscall.SIGCONT)
+		}},
 	silenced("requests lost", "nothing that the holder's client sends arrives, for 1.5 leases", redistest.Up),
 	silenced("replies lost", "nothing that is sent to the holder's client arrives, for 1.5 leases", redistest.Down),
 	silenced("network lost", "both", redistest.Up, redistest.Down),
-	{name: "lost reply", what: "a client's connection is cut when the server has run its call and before it answers", inflict: func(s *scene, rnd *rand.Rand) {
-		s.proxied(rnd, 400*time.Millisecond, func(p *redistest.Proxy) {
-			for range 3 {
-				p.Trap(&redistest.Trap{Match: writes, Fate: redistest.LoseReply})
-			}
-		})
-	}},
-}, some("server paused", "server stalls", "server killed", "restart empty", "FLUSHALL", "clock forward", "clock back", "failover",
+	{name: "lost reply", what: "a client's connection is cut when the server has run its call and before it answers",
+		inflict: func(s *scene, rnd *rand.Rand) {
+			s.proxied(rnd, 400*time.Millisecond, func(p *redistest.Proxy) {
+				for range 3 {
+					p.Trap(&redistest.Trap{Match: writes, Fate: redistest.LoseReply})
+				}
+			})
+		}},
+}, some("server paused", "server stalls", "server killed", "restart empty", "FLUSHALL", "clock forward", "clock back",
+	"failover",
 	"failover that forgets", "split brain"))
 
 // foreign are faults of servers that are not Redis.
@@ -113,7 +117,8 @@ func silenced(name, what string, lost ...redistest.Direction) fault {
 	}}
 }
 
-// holder is the place of the client that has held the lock for some time and looks at it still, or, if none comes in three leases, any.
+// holder is the place of the client that has held the lock for some time and looks at it still, or, if none comes in
+// three leases, any.
 func (s *scene) holder(rnd *rand.Rand) int {
 	for end := time.Now().Add(3 * lease); time.Now().Before(end); time.Sleep(lookEvery) {
 		s.mu.Lock()
@@ -166,10 +171,10 @@ func (c *client) contend(ctx context.Context, libraries []Library) error {
 	return nil
 }
 
-// hold waits for the lock, keeps it for some time, for longer than its lease now and then, and gives it back. As long as it holds it, it
-// looks again and again what the library says of it, and writes down when it looked: that is when it may have acted as the holder. The
-// instant is from before the look. A client that is stopped in between and finds the lock lost when it goes on has not acted in the
-// meantime; one whose library then says that it holds the lock has.
+// hold waits for the lock, keeps it for some time, for longer than its lease now and then, and gives it back. As long
+// as it holds it, it looks again and again what the library says of it, and writes down when it looked: that is when it
+// may have acted as the holder. The instant is from before the look. A client that is stopped in between and finds the
+// lock lost when it goes on has not acted in the meantime; one whose library then says that it holds the lock has.
 func (c *client) hold(ctx context.Context, rnd *rand.Rand) {
 	e := event{Of: contended, Do: "take", ID: c.next(), N: 1, Call: now(), Patience: time.Minute}
 	h, err := c.locker.Lock(ctx, c.Prefix+contended)
@@ -233,14 +238,14 @@ type round struct {
 	Release                    string `json:",omitempty"`
 	NotRun                     string `json:",omitempty"` // why
 	Injected, Acquired         int
-	// Violations are holds of which the library still said that they were held when another worker had got the lock. Longest is for how
-	// long it went on saying so, from the first look after that to the last.
+	// Violations are holds of which the library still said that they were held when another worker had got the lock.
+	// Longest is for how long it went on saying so, from the first look after that to the last.
 	Violations int
 	Longest    time.Duration
 	Shown      []string `json:",omitempty"` // the first of them, and what porcupine says where there is none
 	Undecided  bool     `json:",omitempty"`
-	// Reported are losses of which the library let the holder know, Late those that the answer to the release brought, Never those that
-	// nothing brought: another client had got the lock, or all keys had been deleted.
+	// Reported are losses of which the library let the holder know, Late those that the answer to the release brought,
+	// Never those that nothing brought: another client had got the lock, or all keys had been deleted.
 	Reported, Late, Never int
 	Stall                 time.Duration // nobody had it though it was waited for, beyond a lease
 	Wait                  time.Duration // the longest
@@ -320,8 +325,10 @@ func (r *round) judge(h record, judged span, wipes bool) {
 		}
 		r.Longest = max(r.Longest, time.Duration(u.to-first))
 		if len(r.Shown) < 5 {
-			r.Shown = append(r.Shown, fmt.Sprintf("%s of client %d got it %s after %s of client %d, which held it still at %s, and at %s for the last time",
-				o.id, o.client, ms(o.from-u.from), u.id, u.client, ms(first-u.from), ms(u.to-u.from)))
+			r.Shown = append(r.Shown,
+				fmt.Sprintf("%s of client %d got it %s after %s of client %d, which held it still at %s, and at %s for the "+
+					"last time",
+					o.id, o.client, ms(o.from-u.from), u.id, u.client, ms(first-u.from), ms(u.to-u.from)))
 		}
 	}
 	if r.Violations == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// held is a hold of what a worker noted: got at from, looked at until to, given back with an answer. Times are in milliseconds.
+// held is a hold of what a worker noted: got at from, looked at until to, given back with an answer. Times are in
+// milliseconds.
 func heldFor(client int, id string, from, to int64, out string) (list []event) {
 	const ms = int64(time.Millisecond)
 	e := event{Client: client, Of: contended, ID: id, N: 1}
@@ -41,7 +42,8 @@ func judged(events ...[]event) (r round, edn string) {
 }
 
 func TestAContestCountsWhatIsPlanted(t *testing.T) {
-	waits := event{Client: 9, Of: contended, Do: "take", ID: "w", Call: 1, Return: int64(100 * time.Millisecond), Out: "canceled"}
+	waits := event{Client: 9, Of: contended, Do: "take", ID: "w", Call: 1, Return: int64(100 * time.Millisecond),
+		Out: "canceled"}
 	wiped := event{Do: "wiped", Call: int64(15 * time.Millisecond), Return: int64(16 * time.Millisecond)}
 	for name, c := range map[string]struct {
 		events                         [][]event
@@ -49,7 +51,8 @@ func TestAContestCountsWhatIsPlanted(t *testing.T) {
 		longest, stall                 time.Duration
 	}{
 		"one after the other": {events: [][]event{heldFor(1, "a", 10, 20, "ok"), heldFor(2, "b", 22, 30, "ok")}},
-		"two at once":         {events: [][]event{heldFor(1, "a", 10, 30, "ok"), heldFor(2, "b", 20, 25, "ok")}, violations: 1, no: 1, longest: 9 * time.Millisecond},
+		"two at once": {events: [][]event{heldFor(1, "a", 10, 30, "ok"), heldFor(2, "b", 20, 25, "ok")},
+			violations: 1, no: 1, longest: 9 * time.Millisecond},
 		"one hold, others twice": {
 			events:     [][]event{heldFor(1, "a", 10, 30, "gone"), heldFor(2, "b", 20, 22, "ok"), heldFor(2, "c", 24, 26, "ok")},
 			violations: 1, late: 1, longest: 9 * time.Millisecond,
@@ -57,7 +60,8 @@ func TestAContestCountsWhatIsPlanted(t *testing.T) {
 		"reported":         {events: [][]event{heldFor(1, "a", 10, 20, "lost"), heldFor(2, "b", 22, 30, "ok")}, reported: 1},
 		"killed":           {events: [][]event{heldFor(1, "a", 10, 20, ""), heldFor(2, "b", 32, 40, "ok")}},
 		"wiped and silent": {events: [][]event{heldFor(1, "a", 10, 20, "ok"), {wiped}}, no: 1},
-		"a stall":          {events: [][]event{heldFor(1, "a", 10, 20, "ok"), heldFor(2, "b", 70, 100, "ok"), {waits}}, stall: 40 * time.Millisecond},
+		"a stall": {events: [][]event{heldFor(1, "a", 10, 20, "ok"), heldFor(2, "b", 70, 100, "ok"), {waits}},
+			stall: 40 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, edn := judged(c.events...)
@@ -66,12 +70,14 @@ func TestAContestCountsWhatIsPlanted(t *testing.T) {
 			require.Equal(t, c.longest, r.Longest)
 			require.InDelta(t, float64(c.stall), float64(r.Stall), float64(time.Microsecond))
 			require.Equal(t, c.violations > 0, len(r.around) > 0)
-			require.Equal(t, strings.Count(edn, ":type :invoke"), strings.Count(edn, ":type :ok")+strings.Count(edn, ":type :info"))
+			require.Equal(t, strings.Count(edn, ":type :invoke"),
+				strings.Count(edn, ":type :ok")+strings.Count(edn, ":type :info"))
 		})
 	}
 }
 
-// In the history of two holders at once the first one's release is invoked when the second one has acquired it: no mutex has that.
+// In the history of two holders at once the first one's release is invoked when the second one has acquired it: no
+// mutex has that.
 func TestAHistoryOfTwoHoldersIsWrittenSo(t *testing.T) {
 	_, edn := judged(heldFor(1, "a", 10, 30, "gone"), heldFor(2, "b", 20, 25, "ok"))
 	got := strings.Index(edn, `:type :ok, :f :acquire, :value nil, :time 20000000, :hold "b"`)
@@ -82,9 +88,12 @@ func TestAHistoryOfTwoHoldersIsWrittenSo(t *testing.T) {
 }
 
 func TestCellsOfAContestAreChosen(t *testing.T) {
-	libraries := []Library{{Name: "a"}, {Name: "b", Servers: five}, {Name: "c", Start: func(testing.TB) Server { return nil }}}
+	libraries := []Library{{Name: "a"}, {Name: "b", Servers: five}, {Name: "c", Start: func(testing.TB) Server {
+		return nil
+	}}}
 	all := places(libraries)
-	for only, want := range map[string]int{"": len(all), "a": len(strikes), "a/holder-paused": 1, "*/FLUSHALL": 3, "b/none,c/none": 2} {
+	for only, want := range map[string]int{"": len(all), "a": len(strikes), "a/holder-paused": 1, "*/FLUSHALL": 3,
+		"b/none,c/none": 2} {
 		list, err := picked(all, only, "")
 		require.NoError(t, err)
 		require.Len(t, list, want, only)
@@ -97,5 +106,6 @@ func TestCellsOfAContestAreChosen(t *testing.T) {
 		require.ErrorContains(t, err, bad)
 	}
 	var out bytes.Buffer
-	require.ErrorContains(t, Play(context.Background(), libraries, nil, []string{"-duration", "0s"}, &out, &out), "must be positive")
+	require.ErrorContains(t, Play(context.Background(), libraries, nil, []string{"-duration", "0s"}, &out, &out),
+		"must be positive")
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
-// A CountingSemaphore has no leases: what a client that is killed had is gone. So there is a new one every countingRound.
+// A CountingSemaphore has no leases: what a client that is killed had is gone. So there is a new one every
+// countingRound.
 const (
 	countingRound  = 2 * time.Second
 	countingRounds = 300
@@ -122,8 +123,8 @@ type leading struct{ *election.Leadership }
 
 func (l leading) Release(ctx context.Context) error { return l.Resign(ctx) }
 
-// elected: leaders exclude each other, as holders of a lock with tokens; who looks is shown a value with its own token, and nobody who
-// resigned before.
+// elected: leaders exclude each other, as holders of a lock with tokens; who looks is shown a value with its own token,
+// and nobody who resigned before.
 func elected(h record, v *verdict) {
 	v.exclusion(h)
 	of, tried, resigned := map[int64]string{}, map[string]bool{}, map[int64]int64{}

@@ -33,12 +33,14 @@ var deployments = []struct {
 		s := redistest.Start(st, persistent...)
 		return &deployment{nodes: []*redistest.Server{s}, entry: order{Addrs: s.Addrs}}
 	}},
-	{sentinel, "a primary, its replica and three sentinels, which replace the primary after a second of silence", func(st *stage.Stage) *deployment {
-		return replicated(redistest.SentinelWith(st, persistent...))
-	}},
-	{cluster, "three primaries with a replica each, which replaces its primary after a second of silence", func(st *stage.Stage) *deployment {
-		return replicated(redistest.ReplicatedClusterWith(st, persistent...))
-	}},
+	{sentinel, "a primary, its replica and three sentinels, which replace the primary after a second of silence",
+		func(st *stage.Stage) *deployment {
+			return replicated(redistest.SentinelWith(st, persistent...))
+		}},
+	{cluster, "three primaries with a replica each, which replaces its primary after a second of silence",
+		func(st *stage.Stage) *deployment {
+			return replicated(redistest.ReplicatedClusterWith(st, persistent...))
+		}},
 	{five, "five servers that know nothing of each other", func(st *stage.Stage) *deployment {
 		d := &deployment{entry: order{Each: true}}
 		for range 5 {
@@ -57,9 +59,10 @@ const (
 	five     = "Quorum of five"
 )
 
-// persistent has a server write each command to its file before it answers; the file is the system's then, which a killed process does
-// not take with it. Its users are in its arguments, so that it has them when it starts again.
-var persistent = []string{"--appendonly", "yes", "--appendfsync", "no", "--user", user, "on", "nopass", "~*", "&*", "+@all"}
+// persistent has a server write each command to its file before it answers; the file is the system's then, which a
+// killed process does not take with it. Its users are in its arguments, so that it has them when it starts again.
+var persistent = []string{"--appendonly", "yes", "--appendfsync", "no", "--user", user, "on", "nopass", "~*", "&*",
+	"+@all"}
 
 func replicated(r *redistest.Replicated) *deployment {
 	o := r.Option()
@@ -171,7 +174,8 @@ func (d *deployment) ill() string {
 		host, port, _ := net.SplitHostPort(d.seenAs(now[0]))
 		for _, a := range d.entry.Addrs {
 			s := redistest.Server{Addrs: []string{a}}
-			if at, err := s.TryAsk(d.st, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", d.entry.Set); err != nil || !strings.Contains(at, host) || !strings.Contains(at, port) {
+			if at, err := s.TryAsk(d.st, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", d.entry.Set); err != nil ||
+				!strings.Contains(at, host) || !strings.Contains(at, port) {
 				return "a sentinel does not know the primary"
 			}
 		}

@@ -20,12 +20,14 @@ type op struct {
 }
 
 func (o op) String() string {
-	return fmt.Sprintf("{:process %d, :type :%s, :f :%s, :value nil, :time %d, :hold %q}", o.process, o.typ, o.f, o.at, o.value)
+	return fmt.Sprintf("{:process %d, :type :%s, :f :%s, :value nil, :time %d, :hold %q}", o.process, o.typ, o.f, o.at,
+		o.value)
 }
 
-// ops are the history for a mutex that knows of no leases. A hold that its library reports as lost, or whose client is killed, is released
-// at some time after its holder last acted: by a call without an answer. One that is released is released by that call, whatever it says.
-// A process has one call at a time, and none after one without an answer, as Knossos has it.
+// ops are the history for a mutex that knows of no leases. A hold that its library reports as lost, or whose client is
+// killed, is released at some time after its holder last acted: by a call without an answer. One that is released is
+// released by that call, whatever it says. A process has one call at a time, and none after one without an answer, as
+// Knossos has it.
 func (h record) ops() (list []op) {
 	left := map[string]event{}
 	for _, e := range h.events {

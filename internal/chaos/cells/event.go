@@ -8,7 +8,8 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// event is what a client did, or is about to do, with one primitive. Times are of the machine's monotonic clock, in nanoseconds.
+// event is what a client did, or is about to do, with one primitive. Times are of the machine's monotonic clock, in
+// nanoseconds.
 type event struct {
 	Client int    `json:"c"` // a process; one that takes the place of a killed one has a number of its own
 	Of     string `json:"of"`
@@ -34,7 +35,8 @@ func reason(err error) string {
 
 // open reports that a call has no outcome: it did not run, or nobody knows.
 func open(out string) bool {
-	return slices.Contains([]string{"", "unknown_outcome", "unavailable", "timeout", "canceled", "denied", "closed", "not_replicated", "other"}, out)
+	return slices.Contains([]string{"", "unknown_outcome", "unavailable", "timeout", "canceled", "denied", "closed",
+		"not_replicated", "other"}, out)
 }
 
 // until is t on the machine's monotonic clock, or a little earlier.
@@ -70,8 +72,8 @@ type use struct {
 	call        int64
 }
 
-// uses are those of the history. What a client had not begun to give back when it was killed, it could use until then, but no longer
-// than it was told in the beginning.
+// uses are those of the history. What a client had not begun to give back when it was killed, it could use until then,
+// but no longer than it was told in the beginning.
 func (h record) uses() (list []use) {
 	left := map[string]int64{}
 	for _, e := range h.all("look") {

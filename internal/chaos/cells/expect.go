@@ -6,20 +6,29 @@ import "slices"
 const (
 	survives = "survives" // nothing wrong, and it works again
 	refuses  = "refuses"  // nothing wrong; it may answer errors for good, as what it is made of is gone
-	token    = "token"    // more may act than promised, for a lease at most; a resource that checks tokens refuses the late one
-	wrongly  = "open"     // a count or a record may be wrong, and nothing refuses
+	// more may act than promised, for a lease at most; a resource that checks tokens refuses the late one
+	token   = "token"
+	wrongly = "open" // a count or a record may be wrong, and nothing refuses
 )
 
-// What lost keys, keys that are older than they were, and a clock that was set forward mean. Whatever is not named survives.
+// What lost keys, keys that are older than they were, and a clock that was set forward mean. Whatever is not named
+// survives.
 var (
-	tokens = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "election", "multi", "quorum", "readwrite", "semaphore", "weighted"}
+	tokens = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "election", "multi", "quorum",
+		"readwrite", "semaphore", "weighted"}
 
-	afterLoss  = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": refuses, "stock": refuses, "reservation": refuses, "cart": refuses, "ledger": refuses, "redpacket": refuses, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
-	afterOlder = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": wrongly, "stock": wrongly, "reservation": wrongly, "cart": wrongly, "ledger": wrongly, "redpacket": wrongly, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
-	afterShift = map[string]string{"latch": refuses, "barrier": refuses, "counting": wrongly, "reservation": wrongly, "cart": wrongly, "limiter": wrongly}
+	afterLoss = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": refuses, "stock": refuses,
+		"reservation": refuses, "cart": refuses, "ledger": refuses, "redpacket": refuses, "counter": wrongly,
+		"addonce": wrongly, "limiter": wrongly}
+	afterOlder = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": wrongly, "stock": wrongly,
+		"reservation": wrongly, "cart": wrongly, "ledger": wrongly, "redpacket": wrongly, "counter": wrongly,
+		"addonce": wrongly, "limiter": wrongly}
+	afterShift = map[string]string{"latch": refuses, "barrier": refuses, "counting": wrongly, "reservation": wrongly,
+		"cart": wrongly, "limiter": wrongly}
 
 	// confirmed are those whose grants replicas confirm, with MinReplicas.
-	confirmed = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "election", "multi", "readwrite", "semaphore", "weighted", "stock", "reservation", "cart", "ledger", "redpacket"}
+	confirmed = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "election", "multi", "readwrite",
+		"semaphore", "weighted", "stock", "reservation", "cart", "ledger", "redpacket"}
 )
 
 // promised is what is promised of a primitive under a fault on a deployment.

@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
-// shortest is the patience of a caller that the oracle of idle times reckons with; those with less give up soon, in one of three ways.
+// shortest is the patience of a caller that the oracle of idle times reckons with; those with less give up soon, in one
+// of three ways.
 const shortest = 300 * time.Millisecond
 
-// impatient makes half of the calls give up after 0 to 5 ms, seldom after up to 50: by their waitTime, the deadline of their context, or
-// its cancellation.
-func impatient(ctx context.Context, rnd *rand.Rand, wait time.Duration) (context.Context, context.CancelFunc, time.Duration) {
+// impatient makes half of the calls give up after 0 to 5 ms, seldom after up to 50: by their waitTime, the deadline of
+// their context, or its cancellation.
+func impatient(ctx context.Context, rnd *rand.Rand,
+	wait time.Duration) (context.Context, context.CancelFunc, time.Duration) {
 	if rnd.IntN(2) == 0 {
 		return ctx, func() {}, wait
 	}
@@ -34,24 +36,26 @@ func impatient(ctx context.Context, rnd *rand.Rand, wait time.Duration) (context
 }
 
 const (
-	// measurable is the shortest span in which idle times are looked for. What a busy machine leaves of a shorter one, just after the
-	// clients have connected, says nothing.
+	// measurable is the shortest span in which idle times are looked for. What a busy machine leaves of a shorter one,
+	// just after the clients have connected, says nothing.
 	measurable = time.Second
 	// startUp is how long after its beginning a cell is not judged: its clients connect.
 	startUp = time.Second
 	// settling is what may be left of a fault: a lease, a call, and a poll.
 	settling = lease + 2*callTimeout + pollCap
-	// longestIdle is how long something may be free while somebody waits for it and nothing is wrong. The machine may be busy: see awake.
+	// longestIdle is how long something may be free while somebody waits for it and nothing is wrong. The machine may be
+	// busy: see awake.
 	longestIdle = 200 * time.Millisecond
-	// awake is how much of the time between two events of all clients counts: in the rest the machine may have been busy with others.
+	// awake is how much of the time between two events of all clients counts: in the rest the machine may have been busy
+	// with others.
 	awake = 10 * time.Millisecond
 )
 
 // span is a time in which nothing is wrong.
 type span struct{ from, to int64 }
 
-// idle is how long something was had by nobody while one who was patient waited for it, at most, within a span. beats are the times at
-// which any client said anything, in order: what counts of the time between two of them is awake.
+// idle is how long something was had by nobody while one who was patient waited for it, at most, within a span. beats
+// are the times at which any client said anything, in order: what counts of the time between two of them is awake.
 func (h record) idle(beats []int64, calm span) (most time.Duration, who string) {
 	uses := h.uses()
 	released := map[string]int64{} // when a release was answered

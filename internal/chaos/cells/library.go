@@ -10,19 +10,20 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Library is a lock that works in place of our primitives: the seam between the cells and what is tested in them. It is used as its
-// documents say; what can be chosen there is in How.
+// Library is a lock that works in place of our primitives: the seam between the cells and what is tested in them. It is
+// used as its documents say; what can be chosen there is in How.
 type Library struct {
 	Name    string // as in -only
 	Module  string // of which a release is used; of a library that is not Go's, where it is from
 	How     string // used as its documents say
 	Reports string // how a holder learns that the lock is lost
-	// Servers is the deployment of all its cells. Without one they are on one node, and with Sentinel where a replica takes over.
+	// Servers is the deployment of all its cells. Without one they are on one node, and with Sentinel where a replica
+	// takes over.
 	Servers string
 	// Start starts a server of the library's own, one that is not Redis. It ends with the test.
 	Start func(t testing.TB) Server
-	// Version, if set, asks for the release, and says what is missing to run the library at all. Without it the release is that of
-	// Module in the program.
+	// Version, if set, asks for the release, and says what is missing to run the library at all. Without it the release is
+	// that of Module in the program.
 	Version func(ctx context.Context) (string, error)
 	// Open connects one process of it, or fails: the servers may be away, and then it is called again.
 	Open func(ctx context.Context, s Setup) (Locker, error)
@@ -30,7 +31,8 @@ type Library struct {
 
 // Setup is where a process of a library finds its servers.
 type Setup struct {
-	Addrs []string // of the server; of sentinels, if Set is their primary; of servers that know nothing of each other, if Each
+	// of the server; of sentinels, if Set is their primary; of servers that know nothing of each other, if Each
+	Addrs []string
 	Set   string
 	Each  bool
 	Lease time.Duration // of every hold, and the period of a watchdog that renews it
@@ -38,7 +40,8 @@ type Setup struct {
 	Through map[string]string
 }
 
-// By is the address by which a process reaches one that servers say of themselves: that of its proxy, where there is one.
+// By is the address by which a process reaches one that servers say of themselves: that of its proxy, where there is
+// one.
 func (s Setup) By(addr string) string {
 	if p, ok := s.Through[addr]; ok {
 		return p
@@ -54,15 +57,16 @@ func (s Setup) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Locker is one process of a library. It is safe for concurrent use.
 type Locker interface {
-	// Lock waits until it holds the lock of that name, until ctx ends, or for as long as the library's documents have it wait; then it
-	// returns ErrBusy.
+	// Lock waits until it holds the lock of that name, until ctx ends, or for as long as the library's documents have it
+	// wait; then it returns ErrBusy.
 	Lock(ctx context.Context, name string) (Held, error)
 	Close()
 }
 
 // Held is a lock that was acquired, as its library shows it.
 type Held interface {
-	// Held is false once the library has reported that the lock is lost: by a deadline that has passed, or by a signal. It asks no server.
+	// Held is false once the library has reported that the lock is lost: by a deadline that has passed, or by a signal. It
+	// asks no server.
 	Held() bool
 	// Lost is closed when the library reports it, if it has a signal for that.
 	Lost() <-chan struct{}

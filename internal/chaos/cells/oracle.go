@@ -72,12 +72,13 @@ func (v *verdict) capacity(h record, limit int64) {
 			v.Longest = max(v.Longest, time.Duration(byEnd[i].to-u.from))
 		}
 		o := in[0]
-		v.wrong("%d of %d in use at %s: %s of client %d until %s, %s of client %d from then on", most, limit, ms(u.from), o.id, o.client, ms(o.to), u.id, u.client)
+		v.wrong("%d of %d in use at %s: %s of client %d until %s, %s of client %d from then on", most, limit, ms(u.from),
+			o.id, o.client, ms(o.to), u.id, u.client)
 	}
 }
 
-// tokens: a later grant has a higher one, whatever the servers forgot. The resource that takes no write with a token below the highest it
-// has seen takes every write of who holds the lock.
+// tokens: a later grant has a higher one, whatever the servers forgot. The resource that takes no write with a token
+// below the highest it has seen takes every write of who holds the lock.
 func (v *verdict) tokens(h record) {
 	var granted []event
 	for _, e := range h.all("take") {
@@ -113,13 +114,14 @@ func (v *verdict) tokens(h record) {
 		}
 		v.Refused++
 		if u, ok := valid[w.ID]; ok && w.Call >= u.from && w.Call < u.to {
-			v.wrong("the resource had to refuse %s, which held the lock with token %d, because it had seen %d", w.ID, w.V, highest)
+			v.wrong("the resource had to refuse %s, which held the lock with token %d, because it had seen %d", w.ID, w.V,
+				highest)
 		}
 	}
 }
 
-// linear has porcupine look for an order of the calls in which a lock with leases can have given these answers. Refusals are not
-// noted: a lock may be left to somebody whom no client knows of.
+// linear has porcupine look for an order of the calls in which a lock with leases can have given these answers.
+// Refusals are not noted: a lock may be left to somebody whom no client knows of.
 func linear(h record) error {
 	log := history.New()
 	base, at := time.Now(), int64(0)
@@ -131,9 +133,11 @@ func linear(h record) error {
 		left[e.ID] = e
 	}
 	for i, e := range h.all("take") {
-		op := history.Op{Client: i, Lock: e.Of, Owner: log.Owner(), Kind: history.Acquire, Outcome: history.Unknown, Lease: h.lease, Renewed: true}
+		op := history.Op{Client: i, Lock: e.Of, Owner: log.Owner(), Kind: history.Acquire, Outcome: history.Unknown,
+			Lease: h.lease, Renewed: true}
 		op.Call, op.Return = time.Duration(e.Call-at), time.Duration(e.Return-at)
-		if e.Out == "not_acquired" || e.Out != "ok" && e.Patience == 0 { // who left soon had nothing that another one's answer rests on
+		// who left soon had nothing that another one's answer rests on
+		if e.Out == "not_acquired" || e.Out != "ok" && e.Patience == 0 {
 			continue
 		}
 		if e.Out == "ok" {
@@ -161,7 +165,8 @@ func linear(h record) error {
 		}
 		log.Add(op)
 	}
-	model := history.LockModel{Slack: 5 * time.Millisecond, LateAcquire: time.Minute, LateGrant: time.Minute, Late: time.Minute, Timeout: 10 * time.Second}
+	model := history.LockModel{Slack: 5 * time.Millisecond, LateAcquire: time.Minute, LateGrant: time.Minute,
+		Late: time.Minute, Timeout: 10 * time.Second}
 	return model.Check(log)
 }
 

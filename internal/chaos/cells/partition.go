@@ -27,9 +27,11 @@ func (d *deployment) rewire() {
 		} else {
 			at := n.Ask(d.st, "CONFIG", "GET", "cluster-port")
 			fields := strings.FieldsFunc(at, func(r rune) bool { return r < '0' || r > '9' })
-			x.bus, x.source = redistest.NewWire(d.st, net.JoinHostPort(host, fields[len(fields)-1])), fmt.Sprint("127.255.255.", i+1)
+			x.bus, x.source = redistest.NewWire(d.st, net.JoinHostPort(host, fields[len(fields)-1])), fmt.Sprint("127.255.255.",
+				i+1)
 			_, bus, _ := net.SplitHostPort(x.bus.Addr())
-			n.Ask(d.st, "CONFIG", "SET", "bind-source-addr", x.source, "cluster-announce-port", port, "cluster-announce-bus-port", bus)
+			n.Ask(d.st, "CONFIG", "SET", "bind-source-addr", x.source, "cluster-announce-port", port,
+				"cluster-announce-bus-port", bus)
 		}
 		d.wires[n] = x
 	}
@@ -69,7 +71,8 @@ func (d *deployment) known() bool {
 	for _, p := range d.pairs {
 		info, err := p.Replica.TryAsk(d.st, "INFO", "replication")
 		_, port, _ := net.SplitHostPort(d.wires[p.Primary].port.Addr())
-		if err != nil || !strings.Contains(info, "master_port:"+port+"\r") || !strings.Contains(info, "master_link_status:up") {
+		if err != nil || !strings.Contains(info, "master_port:"+port+"\r") ||
+			!strings.Contains(info, "master_link_status:up") {
 			return false
 		}
 	}
@@ -93,8 +96,8 @@ func (d *deployment) seenAs(n *redistest.Server) string {
 	return n.Addr()
 }
 
-// partition cuts a primary and one client off from everything else, until its replica has taken its place and for two leases more, in
-// which clients go on on either side.
+// partition cuts a primary and one client off from everything else, until its replica has taken its place and for two
+// leases more, in which clients go on on either side.
 func (s *scene) partition(n *redistest.Server) {
 	heir := s.d.other(n)
 	time.Sleep(600 * time.Millisecond)

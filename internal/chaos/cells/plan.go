@@ -1,5 +1,5 @@
-// Package cells is the commands chaos and rivals: processes use primitives of this library, or locks of other ones, on real servers while one
-// fault befalls them, and what they write down is judged.
+// Package cells is the commands chaos and rivals: processes use primitives of this library, or locks of other ones, on
+// real servers while one fault befalls them, and what they write down is judged.
 package cells
 
 import (
@@ -67,14 +67,18 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	on := flags.String("deployments", "", "some of them; default: all")
 	befalls := flags.String("faults", "", "some of them; default: all")
 	used := flags.String("primitives", "", "some of them; default: all")
-	flags.DurationVar(&p.quiet, "quiet", 2*time.Second, "how long nothing is wrong before the fault; from 1 s on, also after it has settled, and idle times are judged in both")
+	flags.DurationVar(&p.quiet, "quiet", 2*time.Second,
+		"how long nothing is wrong before the fault; from 1 s on, also after it has settled, and idle times are judged "+
+			"in both")
 	flags.DurationVar(&p.duration, "duration", 3*time.Second, "how long a fault befalls a cell")
 	flags.Uint64Var(&p.seed, "seed", 1, "of what is drawn")
 	flags.StringVar(&p.broken, "break", "", "what clients do wrong: late, steal, newid, uncounted, twice, part")
 	flags.StringVar(&p.failures, "failures", "chaos-failures", "the directory for histories of cells that fail")
 	resume := flags.String("resume", "", "the file of cells that were run, to which more are added")
 	markdown := flags.String("markdown", "", "the report to write; its tables go into cells.md in a folder of its name")
-	length := flags.Duration("soak", 0, "in place of cells: steady work for so long on the first deployment, with faults in the background; what is used must not grow")
+	length := flags.Duration("soak", 0,
+		"in place of cells: steady work for so long on the first deployment, with faults in the background; what is used "+
+			"must not grow")
 	chart := flags.String("chart", "", "the chart of a soak to write (SVG)")
 	page := flags.String("html", "", "the same as a page")
 	if err := flags.Parse(args); err != nil {

@@ -23,10 +23,12 @@ type primitive struct {
 	pace    int  // milliseconds between two turns, on average
 	setUp   func(ctx context.Context, red *redlatch.Client) error
 	turn    func(ctx context.Context, c *client, rnd *rand.Rand)
-	final   func(ctx context.Context, red *redlatch.Client, say func(event)) (map[string]int64, error) // what the server says in the end
-	works   func(e event) bool                                                                         // e is an answer, or a grant
-	judge   func(h record, v *verdict)
-	handed  bool // it is had by one caller after the other, and must not be idle
+	// what the server says in the end
+	final func(ctx context.Context, red *redlatch.Client, say func(event)) (map[string]int64, error)
+	// e is an answer, or a grant
+	works  func(e event) bool
+	judge  func(h record, v *verdict)
+	handed bool // it is had by one caller after the other, and must not be idle
 }
 
 // What there is of everything.
@@ -44,7 +46,9 @@ const (
 
 var primitives = []primitive{
 	exclusive("reentrant", func(c *client, _ *rand.Rand) *rlock.Lock { return c.red[0].Locks().Reentrant("reentrant") }),
-	exclusive("nonreentrant", func(c *client, _ *rand.Rand) *rlock.Lock { return c.red[0].Locks().NonReentrant("nonreentrant") }),
+	exclusive("nonreentrant", func(c *client, _ *rand.Rand) *rlock.Lock {
+		return c.red[0].Locks().NonReentrant("nonreentrant")
+	}),
 	exclusive("spin", func(c *client, _ *rand.Rand) *rlock.Lock {
 		return c.red[0].Locks().Spin("spin", 5*time.Millisecond, 50*time.Millisecond)
 	}),
@@ -64,14 +68,21 @@ var primitives = []primitive{
 	}),
 	{name: "election", handed: true, pace: 20, turn: elect, works: took, judge: elected},
 	quorum(),
-	{name: "readwrite", handed: true, workers: 2, pace: 6, turn: readWrite, works: took, judge: func(h record, v *verdict) { v.capacity(h, writer) }},
-	{name: "semaphore", handed: true, workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) { v.capacity(h, permits) }, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
+	{name: "readwrite", handed: true, workers: 2, pace: 6, turn: readWrite, works: took,
+		judge: func(h record, v *verdict) {
+			v.capacity(h, writer)
+		}},
+	{name: "semaphore", handed: true, workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) {
+		v.capacity(h, permits)
+	}, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
 		n := 1 + rnd.IntN(permits)
 		c.use(ctx, "semaphore", int64(n), rnd, func(ctx context.Context, wait, lease time.Duration) (holding, error) {
 			return c.red[0].Semaphores().Semaphore("semaphore", permits).TryAcquire(ctx, n, wait, lease)
 		})
 	}},
-	{name: "weighted", handed: true, workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) { v.capacity(h, weight) }, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
+	{name: "weighted", handed: true, workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) {
+		v.capacity(h, weight)
+	}, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
 		n := 1 + rnd.Int64N(weight*2/3)
 		c.use(ctx, "weighted", n, rnd, func(ctx context.Context, wait, lease time.Duration) (holding, error) {
 			return c.red[0].Semaphores().WeightedSemaphore("weighted", weight).TryAcquire(ctx, n, wait, lease)
@@ -87,14 +98,16 @@ var primitives = []primitive{
 		return sold(ctx, red, "stock")
 	}, works: answered("claim"), judge: claims},
 	{name: "reservation", pace: 20, setUp: func(ctx context.Context, red *redlatch.Client) error {
-		_, err := red.Stocks().Stock("reservation").Open(ctx, stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute})
+		_, err := red.Stocks().Stock("reservation").Open(ctx,
+			stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute})
 		return err
 	}, turn: reserve, final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
 		return sold(ctx, red, "reservation")
 	}, works: answered("reserve"), judge: reservations},
 	carts(),
 	{name: "ledger", pace: 25, setUp: func(ctx context.Context, red *redlatch.Client) error {
-		_, err := red.Stocks().Stock("ledger").Open(ctx, stock.Spec{Limit: units, OpenFor: 24 * time.Hour, Retain: time.Hour, Ledger: true})
+		_, err := red.Stocks().Stock("ledger").Open(ctx,
+			stock.Spec{Limit: units, OpenFor: 24 * time.Hour, Retain: time.Hour, Ledger: true})
 		return err
 	}, turn: booked, final: moveAll, works: answered("claim"), judge: ledgers},
 	{name: "counter", pace: 15, turn: func(ctx context.Context, c *client, _ *rand.Rand) {
@@ -114,7 +127,8 @@ var primitives = []primitive{
 		c.try(e)
 		e.Do, e.Call = "count", now()
 		for range 5 { // it may be called again
-			v, _, err := c.red[0].Counters().Counter("addonce", rcounter.CounterOptions{TTL: time.Hour, Remember: 10 * time.Second}).AddOnce(ctx, e.ID, 1)
+			v, _, err := c.red[0].Counters().Counter("addonce",
+				rcounter.CounterOptions{TTL: time.Hour, Remember: 10 * time.Second}).AddOnce(ctx, e.ID, 1)
 			e.V, e.Out = v, reason(err)
 			if !open(e.Out) {
 				break
@@ -133,7 +147,8 @@ var primitives = []primitive{
 		c.say(e)
 	}, works: answered("pass"), judge: rates},
 	{name: "redpacket", pace: 20, setUp: func(ctx context.Context, red *redlatch.Client) error {
-		_, err := red.RedPackets().Packet("redpacket").Send(ctx, redpacket.Spec{Total: cents, Shares: shares, OpenFor: 24 * time.Hour, Retain: time.Hour})
+		_, err := red.RedPackets().Packet("redpacket").Send(ctx,
+			redpacket.Spec{Total: cents, Shares: shares, OpenFor: 24 * time.Hour, Retain: time.Hour})
 		return err
 	}, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
 		e := event{Of: "redpacket", ID: fmt.Sprint("u", rnd.IntN(customers))}
@@ -222,7 +237,8 @@ func (c *client) use(ctx context.Context, of string, n int64, rnd *rand.Rand, ta
 	c.say(e)
 }
 
-// stop says that what e gives back is not used any more. If the client is killed before the server has answered, nothing else says so.
+// stop says that what e gives back is not used any more. If the client is killed before the server has answered,
+// nothing else says so.
 func (c *client) stop(e event) {
 	c.say(event{Of: e.Of, Do: "stop", ID: e.ID, Call: e.Call, To: e.To})
 }
@@ -270,8 +286,8 @@ func readWrite(ctx context.Context, c *client, rnd *rand.Rand) {
 	c.lock(ctx, "readwrite", 1, rnd, l.Read())
 }
 
-// roundAt is how long a round of latches and barriers is that begins so long after the cell. Where a short one never works, because the
-// machine is busy, a longer one does.
+// roundAt is how long a round of latches and barriers is that begins so long after the cell. Where a short one never
+// works, because the machine is busy, a longer one does.
 func roundAt(after time.Duration) time.Duration {
 	switch {
 	case after < 15*time.Second:
@@ -282,7 +298,8 @@ func roundAt(after time.Duration) time.Duration {
 	return 3 * time.Second
 }
 
-// nextRound waits until the next round begins, and returns its name and how long it takes. Rounds begin at the same time in all clients.
+// nextRound waits until the next round begins, and returns its name and how long it takes. Rounds begin at the same
+// time in all clients.
 func (c *client) nextRound(ctx context.Context) (string, time.Duration) {
 	gone := time.Duration(now() - c.Began)
 	length := roundAt(gone)

@@ -28,7 +28,8 @@ func (c cell) summary() string {
 		return "FAILED: " + strings.Join(c.Failed, "; ")
 	}
 	answers, worst, excused := c.sums()
-	text := fmt.Sprintf("%d answers, %d times, worst wait %v, works again after %v", answers, c.Injected, short(worst), short(c.Recovered))
+	text := fmt.Sprintf("%d answers, %d times, worst wait %v, works again after %v", answers, c.Injected, short(worst),
+		short(c.Recovered))
 	if len(excused) > 0 {
 		text += "; wrong where it may be: " + strings.Join(excused, ", ")
 	}
@@ -95,7 +96,9 @@ func tables(cells []cell) (list []table) {
 	}
 	list = append(list, seen, promises(cells))
 	for _, d := range deployments {
-		t := table{title: d.name, text: strings.ToUpper(d.what[:1]) + d.what[1:] + ".", rows: [][]string{{"fault", "times", "answers", "no answer", "holds lost", "worst wait", "works again after", "what the oracle counted"}}}
+		t := table{title: d.name, text: strings.ToUpper(d.what[:1]) + d.what[1:] + ".",
+			rows: [][]string{{"fault", "times", "answers", "no answer", "holds lost", "worst wait", "works again after",
+				"what the oracle counted"}}}
 		for _, c := range cells {
 			if c.Deployment == d.name {
 				t.rows = append(t.rows, c.line())
@@ -131,13 +134,18 @@ func (c cell) line() []string {
 	if c.Stalled {
 		notes = append(notes, "the machine stood still for a second: a replica took over")
 	}
-	return []string{c.Fault, fmt.Sprint(c.Injected), fmt.Sprint(answers), fmt.Sprint(unanswered), fmt.Sprint(lost), short(worst), short(c.Recovered), strings.Join(notes, "; ")}
+	return []string{c.Fault, fmt.Sprint(c.Injected), fmt.Sprint(answers), fmt.Sprint(unanswered), fmt.Sprint(lost),
+		short(worst), short(c.Recovered), strings.Join(notes, "; ")}
 }
 
 // promises is what may happen where, as far as it was run.
 func promises(cells []cell) table {
-	t := table{title: "What may happen", text: "\"survives\": no promise is broken, and it works again. \"refuses\": no promise is broken, but it may return errors from then on, because its keys are gone. " +
-		"\"token\": more may act than promised, until the holder learns of it; a resource that checks the token of a Fenced lock rejects the stale one. \"open\": a count or a record may be wrong. Primitives that are not named survive."}
+	t := table{title: "What may happen",
+		text: "\"survives\": no promise is broken, and it works again. \"refuses\": no promise is broken, but it may " +
+			"return errors from then on, because its keys are gone. " +
+			"\"token\": more may act than promised, until the holder learns of it; a resource that checks the token of a " +
+			"Fenced lock rejects the stale one. \"open\": a count or a record may be wrong. Primitives that are not named " +
+			"survive."}
 	t.rows = [][]string{{"fault", "deployment", token, refuses, wrongly}}
 	for _, f := range faults {
 		for _, c := range cells {
@@ -149,7 +157,9 @@ func promises(cells []cell) table {
 				by[promised(f, c.Deployment, r.Primitive)] = append(by[promised(f, c.Deployment, r.Primitive)], r.Primitive)
 			}
 			if len(by[survives]) < len(c.Rows) {
-				t.rows = append(t.rows, []string{f.name, c.Deployment, strings.Join(by[token], ", "), strings.Join(by[refuses], ", "), strings.Join(by[wrongly], ", ")})
+				t.rows = append(t.rows,
+					[]string{f.name, c.Deployment, strings.Join(by[token], ", "), strings.Join(by[refuses], ", "),
+						strings.Join(by[wrongly], ", ")})
 			}
 		}
 	}
@@ -176,17 +186,22 @@ func head(cells []cell) []string {
 		}
 	}
 	return []string{
-		fmt.Sprintf("%d combinations of a fault and a deployment ran in %v; %d failed. Clients got %d answers under %d faults. %s, %s, %d processors. Written by `go -C internal/chaos run . -markdown ../../docs/chaos.md`.",
+		fmt.Sprintf("%d combinations of a fault and a deployment ran in %v; %d failed. Clients got %d answers under %d "+
+			"faults. %s, %s, %d processors. Written by `go -C internal/chaos run . -markdown ../../docs/chaos.md`.",
 			ran, took.Round(time.Second), failed, answers, injected, server, runtime.Version(), runtime.NumCPU()),
 		fmt.Sprintf("Three client processes use every primitive concurrently, with leases of %v and calls of at most %v. "+
-			"Half of the callers of locks, elections and permits give up after 0 to 50 ms, by a waitTime, a deadline or a cancellation. "+
-			"One fault strikes the servers, the network or a client, repeatedly. Then it heals, and every primitive must work three times again.", lease, callTimeout),
+			"Half of the callers of locks, elections and permits give up after 0 to 50 ms, by a waitTime, a deadline or a "+
+			"cancellation. "+
+			"One fault strikes the servers, the network or a client, repeatedly. Then it heals, and every primitive must work "+
+			"three times again.", lease, callTimeout),
 		"A run fails if a client observes a broken promise:\n\n" +
-			"- More owners or permits at once than allowed, up to each holder's own deadline. For locks, porcupine must also accept the history.\n" +
+			"- More owners or permits at once than allowed, up to each holder's own deadline. For locks, porcupine must also " +
+			"accept the history.\n" +
 			"- A unit of a stock with two owners, or a claimant with two answers.\n" +
 			"- A wrong count, unanswered calls aside.\n" +
 			"- A fencing token that does not grow, or a key without an expiry.\n" +
-			"- A lock or permit that no client has for 200 ms while a patient caller waits, before the fault or from 2 s after it healed. Quorum is exempt.\n\n" +
+			"- A lock or permit that no client has for 200 ms while a patient caller waits, before the fault or from 2 s " +
+			"after it healed. Quorum is exempt.\n\n" +
 			"A primitive may break its promise only where [safety.md](safety.md) says so.",
 	}
 }
@@ -201,7 +216,8 @@ func details(markdown string) string {
 
 // report writes the files, where a name is given.
 func report(cells []cell, markdown, page string) error {
-	for name, text := range map[string]func([]cell) []byte{markdown: asMarkdown, details(markdown): asDetails, page: asPage} {
+	for name, text := range map[string]func([]cell) []byte{markdown: asMarkdown, details(markdown): asDetails,
+		page: asPage} {
 		if name == "" {
 			continue
 		}
@@ -220,7 +236,8 @@ func asMarkdown(cells []cell) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Chaos\n\n%s\n", strings.Join(head(cells), "\n\n"))
 	seen := tables(cells)[0]
-	b.WriteString("\n## What was seen\n\n\"ok\": no promise was broken. \"allowed\": a promise was broken where safety.md says it may be. " +
+	b.WriteString("\n## What was seen\n\n\"ok\": no promise was broken. \"allowed\": a promise was broken where " +
+		"safety.md says it may be. " +
 		"[cells.md](chaos/cells.md) describes each fault, and has what broke and all counts.\n\n")
 	for i, r := range seen.rows {
 		marks := []string{r[0]}
@@ -258,7 +275,8 @@ func summaryOf(cells []cell, name, what string) string {
 	if ran == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s. %d faults, %d answers. The longest wait was %v; after a fault had healed, all primitives worked again within %v.",
+	return fmt.Sprintf("%s. %d faults, %d answers. The longest wait was %v; after a fault had healed, all primitives "+
+		"worked again within %v.",
 		strings.ToUpper(what[:1])+what[1:], ran, total, short(longest), short(recovered))
 }
 
@@ -272,7 +290,8 @@ func tableLine(b *bytes.Buffer, i int, r []string) {
 // asDetails are the tables.
 func asDetails(cells []cell) []byte {
 	var b bytes.Buffer
-	b.WriteString("# Chaos: all cells\n\nOne cell is one fault on one deployment. [chaos.md](../chaos.md) says what the clients do, and when a cell fails.\n")
+	b.WriteString("# Chaos: all cells\n\nOne cell is one fault on one deployment. [chaos.md](../chaos.md) says what the " +
+		"clients do, and when a cell fails.\n")
 	for _, t := range tables(cells) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", t.title, t.text)
 		for i, r := range t.rows {
@@ -295,7 +314,9 @@ chart's axis shows how long its run was.
 
 func asPage(cells []cell) []byte {
 	var b bytes.Buffer
-	b.WriteString("<!doctype html>\n<meta charset=\"utf-8\">\n<title>Chaos</title>\n<style>body{font:14px sans-serif;margin:2em;max-width:80em}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:3px 8px;text-align:left;vertical-align:top}</style>\n<h1>Chaos</h1>\n")
+	b.WriteString("<!doctype html>\n<meta charset=\"utf-8\">\n<title>Chaos</title>\n<style>body{font:14px " +
+		"sans-serif;margin:2em;max-width:80em}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:3px " +
+		"8px;text-align:left;vertical-align:top}</style>\n<h1>Chaos</h1>\n")
 	for _, p := range head(cells) {
 		fmt.Fprintf(&b, "<p>%s</p>\n", html.EscapeString(p))
 	}
@@ -337,7 +358,8 @@ func write(out io.Writer, cells []cell) {
 			}
 		}
 		if sum.Answers > 0 {
-			fmt.Fprintf(out, "%-13s %9d %9d %6d %12v  %s\n", p.name, sum.Answers, sum.Unanswered, sum.Lost, short(sum.Worst), cmp.Or(in, "-"))
+			fmt.Fprintf(out, "%-13s %9d %9d %6d %12v  %s\n", p.name, sum.Answers, sum.Unanswered, sum.Lost, short(sum.Worst),
+				cmp.Or(in, "-"))
 		}
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest/stage"
 )
 
-// Contest is the command that has each library's lock contended for under each fault, and each of its clients. It ends the process.
+// Contest is the command that has each library's lock contended for under each fault, and each of its clients. It ends
+// the process.
 func Contest(libraries []Library, claims []Claim) {
 	if Role() {
 		exit("", serve(os.Stdin, os.Stdout, libraries))
@@ -41,7 +42,8 @@ func contest(ctx context.Context, libraries []Library, claims []Claim, args []st
 	flags.SetOutput(progress)
 	only := flags.String("only", "", "some libraries, or cells: redsync,etcd/holder-paused,*/FLUSHALL; default: all")
 	without := flags.String("without", "", "libraries to leave out")
-	flags.DurationVar(&p.quiet, "quiet", time.Second, "how long nothing is wrong before the fault, and after it has healed")
+	flags.DurationVar(&p.quiet, "quiet", time.Second,
+		"how long nothing is wrong before the fault, and after it has healed")
 	flags.DurationVar(&p.duration, "duration", 6*time.Second, "how long a fault befalls a cell, again and again")
 	flags.Uint64Var(&p.seed, "seed", 1, "of what is drawn in each cell")
 	edn := flags.String("edn", "", "the directory for the history of each cell, as Knossos reads it")
@@ -89,7 +91,9 @@ func contest(ctx context.Context, libraries []Library, claims []Claim, args []st
 		}
 	}
 	slices.SortStableFunc(rounds, func(a, b round) int {
-		return slices.IndexFunc(all, func(x place) bool { return x.is(a) }) - slices.IndexFunc(all, func(x place) bool { return x.is(b) })
+		return slices.IndexFunc(all, func(x place) bool {
+			return x.is(a)
+		}) - slices.IndexFunc(all, func(x place) bool { return x.is(b) })
 	})
 	if err := writeContest(*markdown, libraries, claims, rounds, out); err != nil {
 		return err
@@ -140,12 +144,15 @@ func picked(all []place, only, without string) (list []place, err error) {
 	}
 	fits := func(patterns string) func(place) bool {
 		return func(x place) bool {
-			return slices.ContainsFunc(strings.Split(patterns, ","), func(s string) bool { return matches(x, strings.TrimSpace(s)) })
+			return slices.ContainsFunc(strings.Split(patterns, ","), func(s string) bool {
+				return matches(x, strings.TrimSpace(s))
+			})
 		}
 	}
 	for _, s := range strings.Split(only+","+without, ",") {
 		if s != "" && !slices.ContainsFunc(all, fits(s)) {
-			return nil, fmt.Errorf("no cell %q; a cell is LIBRARY/FAULT, such as %s/%s", s, all[0].lib.Name, hyphened(all[1].f.name))
+			return nil, fmt.Errorf("no cell %q; a cell is LIBRARY/FAULT, such as %s/%s", s, all[0].lib.Name,
+				hyphened(all[1].f.name))
 		}
 	}
 	for _, x := range all {
@@ -219,7 +226,8 @@ func (r round) line() string {
 	if r.Violations > 0 {
 		text += " (longest " + short(r.Longest) + ")"
 	}
-	text += fmt.Sprintf(", stalled for %v, lost %d with a report, %d found at release, %d never, longest wait %v, again after %v",
+	text += fmt.Sprintf(", stalled for %v, lost %d with a report, %d found at release, %d never, longest wait %v, again "+
+		"after %v",
 		short(r.Stall), r.Reported, r.Late, r.Never, short(r.Wait), short(r.Again))
 	for _, n := range slices.Concat(r.Shown[:min(1, len(r.Shown))], r.Notes) {
 		text += "\n\t" + n
@@ -269,5 +277,6 @@ func machine() string {
 			server = name + " " + version
 		}
 	}
-	return fmt.Sprintf("%s, %s, %d processors, %s", server, runtime.Version(), runtime.NumCPU(), time.Now().UTC().Format("2 January 2006"))
+	return fmt.Sprintf("%s, %s, %d processors, %s", server, runtime.Version(), runtime.NumCPU(),
+		time.Now().UTC().Format("2 January 2006"))
 }

@@ -31,12 +31,13 @@ type cell struct {
 	Deployment, Fault string
 	Seed              uint64
 	NotRun            string `json:",omitempty"` // why
-	Stalled           bool   `json:",omitempty"` // a replica took over though nobody asked: the machine stood still for a second
-	Took              time.Duration
-	Injected          int
-	Recovered         time.Duration // from the last fault until every primitive worked again
-	Rows              []row
-	Failed            []string `json:",omitempty"`
+	// a replica took over though nobody asked: the machine stood still for a second
+	Stalled   bool `json:",omitempty"`
+	Took      time.Duration
+	Injected  int
+	Recovered time.Duration // from the last fault until every primitive worked again
+	Rows      []row
+	Failed    []string `json:",omitempty"`
 }
 
 // row is one primitive in a cell.
@@ -137,7 +138,8 @@ func (s *scene) start(place int) error {
 		}
 	}()
 	o := s.d.entry
-	o.Client, o.Place, o.Places, o.Prefix, o.Seed, o.Began, o.Break = p.number, place, parties, s.prefix, s.seed, s.began, s.broken
+	o.Client, o.Place, o.Places, o.Prefix, o.Seed, o.Began, o.Break = p.number, place, parties, s.prefix, s.seed, s.began,
+		s.broken
 	o.Soak, o.Library = s.long, s.library
 	o.Through = map[string]string{}
 	for addr, through := range p.proxies {
@@ -201,7 +203,9 @@ func (s *scene) working(from, often int, limit time.Duration) error {
 		s.mu.Lock()
 		for ; from < len(s.events); from++ {
 			e := s.events[from]
-			if i := slices.IndexFunc(s.chosen, func(p primitive) bool { return p.name == e.Of }); i >= 0 && s.chosen[i].works(e) {
+			if i := slices.IndexFunc(s.chosen, func(p primitive) bool {
+				return p.name == e.Of
+			}); i >= 0 && s.chosen[i].works(e) {
 				n[e.Of]++
 			}
 		}
@@ -280,7 +284,8 @@ func (s *scene) judged(p primitive, final map[string]int64) row {
 			d, id := h.idle(beats, calm)
 			r.Idle = max(r.Idle, d)
 			if d > longestIdle {
-				r.Wrong = append(r.Wrong, fmt.Sprintf("nobody had it for %v while %s waited and nothing was wrong", d.Round(time.Millisecond), id))
+				r.Wrong = append(r.Wrong,
+					fmt.Sprintf("nobody had it for %v while %s waited and nothing was wrong", d.Round(time.Millisecond), id))
 			}
 		}
 	}

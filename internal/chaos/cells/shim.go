@@ -72,7 +72,8 @@ time_t time(time_t *t) {
 }
 `
 
-// shim has every server that is started from now on read its wall clock from a file of its own. why says what is missing for that.
+// shim has every server that is started from now on read its wall clock from a file of its own. why says what is
+// missing for that.
 var shim = sync.OnceValue(func() (why string) {
 	dir, err := os.MkdirTemp("", "chaos-clock-")
 	if err != nil {

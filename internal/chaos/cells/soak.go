@@ -18,10 +18,12 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest/stage"
 )
 
-// A soak is steady work for a long time, with something going wrong now and then. What the processes and the servers use must not grow.
+// A soak is steady work for a long time, with something going wrong now and then. What the processes and the servers
+// use must not grow.
 
 // background are the faults of a soak: none takes anything from anybody for good.
-var background = []string{"client paused", "server stalls", "delay", "lost reply", "lost request", "reset", "lost messages", "SCRIPT FLUSH", "CLIENT KILL"}
+var background = []string{"client paused", "server stalls", "delay", "lost reply", "lost request", "reset",
+	"lost messages", "SCRIPT FLUSH", "CLIENT KILL"}
 
 // series is one measure over the time of a soak.
 type series struct {
@@ -51,7 +53,8 @@ func (p plan) soak(ctx context.Context, length time.Duration, chart string, out,
 		return err
 	}
 	defer d.st.Clear()
-	s := &scene{plan: p, d: d, st: &stage.Stage{}, prefix: "soak:", long: true, seed: p.seed, ended: map[int]int64{}, began: now()}
+	s := &scene{plan: p, d: d, st: &stage.Stage{}, prefix: "soak:", long: true, seed: p.seed, ended: map[int]int64{},
+		began: now()}
 	defer s.st.Clear()
 	s.chosen = p.on(d.name)
 	var all []*series
@@ -96,8 +99,10 @@ func (s *scene) steady(ctx context.Context, length time.Duration, progress io.Wr
 	s.stage(ctx)
 	all := []*series{
 		{name: "heap of a client", unit: "MiB", level: true}, {name: "goroutines of a client", unit: "number", level: true},
-		{name: "connections of a server", unit: "number", level: true}, {name: "memory of a server", unit: "MiB", level: true},
-		{name: "keys of a server", unit: "number", level: true}, {name: "answers", unit: "per second"}, {name: "longest wait, 99 of 100", unit: "ms"},
+		{name: "connections of a server", unit: "number", level: true},
+		{name: "memory of a server", unit: "MiB", level: true},
+		{name: "keys of a server", unit: "number", level: true}, {name: "answers", unit: "per second"},
+		{name: "longest wait, 99 of 100", unit: "ms"},
 	}
 	rnd := rand.New(rand.NewPCG(s.seed, 2))
 	faulty, stop := context.WithCancel(ctx)
@@ -174,7 +179,8 @@ func (s *scene) look(seconds float64) []float64 {
 		keys += v
 	}
 	of, servers := max(samples, 1), max(float64(len(list)), 1)
-	return []float64{heap / of, routines / of, connections / servers, memory / servers, keys / servers, answers / seconds, p99}
+	return []float64{heap / of, routines / of, connections / servers, memory / servers, keys / servers, answers / seconds,
+		p99}
 }
 
 func figure(s *scene, n *redistest.Server, section, field string) float64 {
@@ -198,10 +204,12 @@ func drawn(all []*series, length time.Duration) string {
 		fmt.Fprintf(&b, `<text x="8" y="%.0f">%s</text><text x="8" y="%.0f">up to %.1f %s</text><path class="a" d="M%d %.0fV%.0fH%d"/><polyline class="l" points="`,
 			top+18, x.name, top+36, most, x.unit, left, top, bottom, width-8)
 		for k, v := range x.values {
-			fmt.Fprintf(&b, "%.1f,%.1f ", left+float64(k)*float64(width-8-left)/float64(max(len(x.values)-1, 1)), bottom-v/most*(bottom-top))
+			fmt.Fprintf(&b, "%.1f,%.1f ", left+float64(k)*float64(width-8-left)/float64(max(len(x.values)-1, 1)),
+				bottom-v/most*(bottom-top))
 		}
 		b.WriteString("\"/>\n")
 	}
-	fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\">0</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%v</text>\n</svg>\n", left, height*len(all)+14, width-8, height*len(all)+14, length)
+	fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\">0</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%v</text>\n</svg>\n",
+		left, height*len(all)+14, width-8, height*len(all)+14, length)
 	return b.String()
 }

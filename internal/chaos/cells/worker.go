@@ -24,8 +24,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// roleEnv makes this program, or its test binary, a client. It reads one order from standard input, works until that ends, and
-// writes its events to standard output.
+// roleEnv makes this program, or its test binary, a client. It reads one order from standard input, works until that
+// ends, and writes its events to standard output.
 const roleEnv = "REDLATCH_CHAOS_ROLE"
 
 // The options of every client. Leases are so short that faults outlast them.

@@ -3,7 +3,8 @@ package main
 import "github.com/redlatch/redlatch/internal/chaos/cells"
 
 var (
-	ofClients = []string{"none", "holder killed", "holder paused", "requests lost", "replies lost", "network lost", "lost reply"}
+	ofClients = []string{"none", "holder killed", "holder paused", "requests lost", "replies lost", "network lost",
+		"lost reply"}
 	ofServers = []string{"server paused", "server stalls", "server killed"}
 	// exempt are the faults in which docs/safety.md allows two holders on one server, or behind Sentinel.
 	exempt = []string{"restart empty", "FLUSHALL", "clock forward", "failover", "failover that forgets", "split brain"}
@@ -38,11 +39,13 @@ var claims = []cells.Claim{
 		Text: "an acquired lock is valid until `Until`",
 	},
 	{
-		Library: "redsync-quorum", Doc: "Redis's page on distributed locks, to which redsync's README refers", Faults: kept, Shows: cells.TwoHolders,
-		Text: "with a majority of independent servers at most one client holds the lock",
+		Library: "redsync-quorum", Doc: "Redis's page on distributed locks, to which redsync's README refers", Faults: kept,
+		Shows: cells.TwoHolders,
+		Text:  "with a majority of independent servers at most one client holds the lock",
 	},
 	{
-		Library: "redsync-quorum", Doc: "Redis's page on distributed locks", Faults: []string{"restart empty"}, Shows: cells.TwoHolders, Warns: true,
+		Library: "redsync-quorum", Doc: "Redis's page on distributed locks", Faults: []string{"restart empty"},
+		Shows: cells.TwoHolders, Warns: true,
 		Text: "a server that restarts without its data too soon can let a second client in",
 	},
 	{
@@ -54,7 +57,8 @@ var claims = []cells.Claim{
 		Text: "a lost lock shows in the error of `Refresh`",
 	},
 	{
-		Library: "rueidislock", Doc: "rueidislock's README", Faults: append([]string{"FLUSHALL", "restart empty"}, ofServers...), Shows: cells.TwoHolders,
+		Library: "rueidislock", Doc: "rueidislock's README",
+		Faults: append([]string{"FLUSHALL", "restart empty"}, ofServers...), Shows: cells.TwoHolders,
 		Text: "the context ends at once when Redis is down or the key was deleted",
 	},
 	{
@@ -78,11 +82,13 @@ var claims = []cells.Claim{
 		Text: "one holder at a time",
 	},
 	{
-		Library: "etcd", Doc: "etcd's comparison of key-value stores (locks and leases)", Faults: ofClients, Shows: cells.TwoHolders, Warns: true,
+		Library: "etcd", Doc: "etcd's comparison of key-value stores (locks and leases)", Faults: ofClients,
+		Shows: cells.TwoHolders, Warns: true,
 		Text: "a lock by a lease alone does not exclude a holder that stood still; a revision must be checked",
 	},
 	{
-		Library: "etcd", Doc: "etcd's reference (`Session.Done`)", Faults: append([]string{"none"}, ofServers...), Shows: cells.TwoHolders,
-		Text: "`Done` is closed when the lease is orphaned, has run out, or is not refreshed",
+		Library: "etcd", Doc: "etcd's reference (`Session.Done`)", Faults: append([]string{"none"}, ofServers...),
+		Shows: cells.TwoHolders,
+		Text:  "`Done` is closed when the lease is orphaned, has run out, or is not refreshed",
 	},
 }

@@ -39,7 +39,8 @@ type etcdLocker struct {
 }
 
 func dialEtcd(addr string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	return clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addr}, DialTimeout: 5 * time.Second,
+		Logger: zap.NewNop()})
 }
 
 func openEtcd(_ context.Context, s cells.Setup) (cells.Locker, error) {

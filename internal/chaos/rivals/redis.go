@@ -23,7 +23,8 @@ import (
 var redisLibraries = []cells.Library{
 	{
 		Name: "redsync", Module: "github.com/go-redsync/redsync/v4",
-		How:     "go-redis pool, `NewMutex(WithExpiry)`, `Lock` with its default tries and delays, `Extend` at each third of the lease, `Unlock`",
+		How: "go-redis pool, `NewMutex(WithExpiry)`, `Lock` with its default tries and delays, `Extend` at each third " +
+			"of the lease, `Unlock`",
 		Reports: "`Until`",
 		Open:    openRedsync,
 	},
@@ -35,7 +36,8 @@ var redisLibraries = []cells.Library{
 	},
 	{
 		Name: "redislock", Module: "github.com/bsm/redislock",
-		How: "go-redis client, `Obtain` with `LinearBackoff(50ms)`, the README's watchdog: `Refresh` at each third of the lease, whose first " +
+		How: "go-redis client, `Obtain` with `LinearBackoff(50ms)`, the README's watchdog: `Refresh` at each third of the " +
+			"lease, whose first " +
 			"error cancels the work; `Release`",
 		Reports: "the watchdog's context",
 		Open:    openRedislock,
@@ -150,7 +152,8 @@ func openRedislock(_ context.Context, s cells.Setup) (cells.Locker, error) {
 func (l *redislockLocker) Close() { l.client.Close() }
 
 func (l *redislockLocker) Lock(ctx context.Context, name string) (cells.Held, error) {
-	k, err := l.locks.Obtain(ctx, name, l.lease, &redislock.Options{RetryStrategy: redislock.LinearBackoff(50 * time.Millisecond)})
+	k, err := l.locks.Obtain(ctx, name, l.lease,
+		&redislock.Options{RetryStrategy: redislock.LinearBackoff(50 * time.Millisecond)})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -192,13 +195,15 @@ func (h *redislockHold) Release(ctx context.Context) error {
 type rueidislockLocker struct{ rueidislock.Locker }
 
 func openRueidislock(_ context.Context, s cells.Setup) (cells.Locker, error) {
-	o := rueidis.ClientOption{InitAddress: s.Addrs[:1], DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		return d.DialContext(ctx, "tcp", s.By(addr))
-	}}
+	o := rueidis.ClientOption{InitAddress: s.Addrs[:1],
+		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return d.DialContext(ctx, "tcp", s.By(addr))
+		}}
 	if s.Set != "" {
 		o.InitAddress, o.Sentinel.MasterSet = s.Addrs, s.Set
 	}
-	l, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: o, KeyMajority: 1, NoLoopTracking: true, KeyValidity: s.Lease})
+	l, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: o, KeyMajority: 1, NoLoopTracking: true,
+		KeyValidity: s.Lease})
 	if err != nil {
 		return nil, err
 	}

@@ -39,18 +39,21 @@ func play(t *testing.T, args ...string) (said string) {
 	return progress.String()
 }
 
-// A part of the contest works: two libraries, a fault of a client and one of a server. What comes of it is no matter of tests but of the page.
+// A part of the contest works: two libraries, a fault of a client and one of a server. What comes of it is no matter of
+// tests but of the page.
 func TestRivalsContend(t *testing.T) {
 	redistest.NeedServer(t)
 	redistest.SkipShort(t)
 	dir := t.TempDir()
 	page := filepath.Join(dir, "new", "rivals.md")
-	said := play(t, "-only", "redsync/holder-killed,etcd/server-stalls", "-duration", "100ms", "-quiet", "100ms", "-edn", dir, "-markdown", page,
+	said := play(t, "-only", "redsync/holder-killed,etcd/server-stalls", "-duration", "100ms", "-quiet", "100ms", "-edn",
+		dir, "-markdown", page,
 		"-resume", filepath.Join(dir, "rivals.jsonl"))
 	require.NotContains(t, said, "not run")
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
-	for _, want := range []string{"| redsync/holder-killed | 1 |", "| etcd/server-stalls | 1 |", "## What documents claim"} {
+	for _, want := range []string{"| redsync/holder-killed | 1 |", "| etcd/server-stalls | 1 |",
+		"## What documents claim"} {
 		require.Contains(t, string(text), want)
 	}
 	for _, name := range []string{"redsync-holder-killed.edn", "etcd-server-stalls.edn"} {
@@ -76,7 +79,8 @@ func asMutex(t *testing.T, edn string) porcupine.CheckResult {
 		var index, process int
 		var typ, f string
 		var at int64
-		_, err := fmt.Sscanf(strings.ReplaceAll(line, ",", ""), "{:index %d :process %d :type :%s :f :%s :value nil :time %d", &index, &process, &typ, &f, &at)
+		_, err := fmt.Sscanf(strings.ReplaceAll(line, ",", ""),
+			"{:index %d :process %d :type :%s :f :%s :value nil :time %d", &index, &process, &typ, &f, &at)
 		require.NoError(t, err, line)
 		if typ == "invoke" {
 			require.NotContains(t, open, process, "a process has one call at a time")

@@ -1,5 +1,5 @@
-// Command larger prints the regular expression of the module's tests that do more with REDLATCH_LONG=1, for go test -run. All others
-// are the same in full, and need not run twice. Run it in the module's root.
+// Command larger prints the regular expression of the module's tests that do more with REDLATCH_LONG=1, for go test
+// -run. All others are the same in full, and need not run twice. Run it in the module's root.
 package main
 
 import (
@@ -34,8 +34,8 @@ func ofModule(root string) (map[string][]string, error) {
 	return reach.Tests(root, asked)
 }
 
-// switches returns what a test may use to ask how much it should do. With -short SkipShort skips, which has nothing to do with how much
-// is done in full.
+// switches returns what a test may use to ask how much it should do. With -short SkipShort skips, which has nothing to
+// do with how much is done in full.
 func switches(root string) (map[string]bool, error) {
 	return reach.Kit(root, map[string]bool{"LongEnv": true}, "SkipShort")
 }

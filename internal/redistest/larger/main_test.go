@@ -48,11 +48,12 @@ func BenchmarkNot(b *testing.B)  { helper() }
 			found = append(found, name)
 		}
 	}
-	require.ElementsMatch(t, []string{"TestItself", "TestByAHelper", "TestByAMethod", "TestByAVariable", "TestByTheKit"}, found)
+	require.ElementsMatch(t, []string{"TestItself", "TestByAHelper", "TestByAMethod", "TestByAVariable", "TestByTheKit"},
+		found)
 }
 
-// What asks is used by a test that is found, as far as anything in its package uses it; and nothing asks in a way that is not seen.
-// Modules of their own are left out: CI runs their tests once, as they are.
+// What asks is used by a test that is found, as far as anything in its package uses it; and nothing asks in a way that
+// is not seen. Modules of their own are left out: CI runs their tests once, as they are.
 func TestNoTestThatIsLargerInFullIsMissed(t *testing.T) {
 	asked, err := switches(root)
 	require.NoError(t, err)
@@ -123,10 +124,12 @@ func TestWhatRunsInFullOnlyIsShownInLittle(t *testing.T) {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
 			calls := call.FindAllSubmatch(text, -1)
-			require.Len(t, calls, strings.Count(string(text), "redistest.InFull"), "%s: a literal names a test of the package", file)
+			require.Len(t, calls, strings.Count(string(text), "redistest.InFull"), "%s: a literal names a test of the package",
+				file)
 			for _, m := range calls {
 				shown := string(m[1])
-				require.True(t, p[shown] != nil && p[shown].Func && !full[shown], "%s: %s, which is to show it in little, is no test that runs by default", file, shown)
+				require.True(t, p[shown] != nil && p[shown].Func && !full[shown],
+					"%s: %s, which is to show it in little, is no test that runs by default", file, shown)
 			}
 		}
 		return nil

@@ -27,11 +27,12 @@ func Evicting(t *testing.T) map[string]rueidis.Client {
 	denied, err := rueidis.NewClient(o)
 	require.NoError(t, err)
 	t.Cleanup(denied.Close)
-	return map[string]rueidis.Client{"may ask": admin, "may not": denied, "has nothing to fear": redistest.Start(t).Client(t)}
+	return map[string]rueidis.Client{"may ask": admin, "may not": denied,
+		"has nothing to fear": redistest.Start(t).Client(t)}
 }
 
-// Warned fails unless what is logged until the end of close is one line, of eviction, where client may ask and has something to
-// fear. The question ends at close, so the line is waited for before.
+// Warned fails unless what is logged until the end of close is one line, of eviction, where client may ask and has
+// something to fear. The question ends at close, so the line is waited for before.
 func Warned(t *testing.T, client string, logged func() string, close func() error) {
 	t.Helper()
 	want := 0

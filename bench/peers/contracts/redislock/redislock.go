@@ -67,7 +67,8 @@ func Obtain(ctx context.Context, client RedisClient, key string, ttl time.Durati
 }
 
 // ObtainMulti is the peer's.
-func ObtainMulti(ctx context.Context, client RedisClient, keys []string, ttl time.Duration, opt *Options) (*Lock, error) {
+func ObtainMulti(ctx context.Context, client RedisClient, keys []string, ttl time.Duration,
+	opt *Options) (*Lock, error) {
 	return New(client).ObtainMulti(ctx, keys, ttl, opt)
 }
 
@@ -76,8 +77,8 @@ func (c *Client) Obtain(ctx context.Context, key string, ttl time.Duration, opt 
 	return c.ObtainMulti(ctx, []string{key}, ttl, opt)
 }
 
-// ObtainMulti is the peer's. The token is the label of the owner, whose text is longer. A token that holds the lock already
-// joins its hold. A ttl of less than 10 ms, which is refused, is taken for 10 ms.
+// ObtainMulti is the peer's. The token is the label of the owner, whose text is longer. A token that holds the lock
+// already joins its hold. A ttl of less than 10 ms, which is refused, is taken for 10 ms.
 func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Duration, opt *Options) (*Lock, error) {
 	in, err := locks(c.client)
 	if err != nil {

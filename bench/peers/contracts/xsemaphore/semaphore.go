@@ -25,7 +25,8 @@ func NewWeighted(n int64) *Weighted {
 	return &Weighted{in: rig.Shared().Semaphores().WeightedSemaphore(rig.Name(), n), size: n}
 }
 
-// Acquire is the peer's: a ctx that has ended is its error alone, nothing is acquired at once, and too much is waited for.
+// Acquire is the peer's: a ctx that has ended is its error alone, nothing is acquired at once, and too much is waited
+// for.
 func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	switch {
 	case n == 0:

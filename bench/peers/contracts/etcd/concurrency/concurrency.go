@@ -38,7 +38,8 @@ func NewSession(*clientv3.Client) (*Session, error) {
 	return &Session{Red: red, holds: map[string]*rlock.Hold{}, leads: map[string]*election.Leadership{}}, err
 }
 
-// Close ends it. Of what it holds it must say that nobody works under it any more: a Client that is closed waits for that.
+// Close ends it. Of what it holds it must say that nobody works under it any more: a Client that is closed waits for
+// that.
 func (s *Session) Close() error {
 	ctx := context.Background()
 	s.mu.Lock()
