@@ -177,24 +177,7 @@ func contestPage(libraries []Library, claims []Claim, rounds []round) string {
 			ran++
 		}
 	}
-	fmt.Fprintf(&b, `# Rivals in the same chaos
-
-Locks of other libraries in the cells of [chaos.md](../chaos.md), used as their own documents say: %d cells of a library and a fault. %s.
-Written by `+"`go -C internal/chaos/rivals run . -markdown ../../../docs/chaos/rivals.md`"+`; a part of it is run again by, say,
-
-`+"```sh"+`
-go -C internal/chaos/rivals run . -only redsync/holder-paused -seed 1 -edn /tmp/histories
-`+"```"+`
-
-`+"`-edn`"+` writes the history of each cell for [Knossos](https://github.com/jepsen-io/knossos) and its model of a mutex. A seed draws the same
-plan; when it meets the processes is up to the machine, so counts differ from run to run.
-
-Three client processes of three workers each want one lock, with a lease of %v. As long as a worker holds it, it asks its library every %v
-whether it still does (a deadline that the library names, or its signal; no question to a server), and writes down when it asked. A violation
-is a hold of which the answer is yes at an instant at which another worker had already got the lock. So a process that was stopped is
-not blamed for the time in which it could not act, only for what its library says when it goes on. Servers, proxies, faults, recorder and checker are those of chaos.md. Where no two held
-the lock, porcupine looks for an order of the calls that a lock can have given.
-`, ran, machine(), lease, lookEvery)
+	fmt.Fprintf(&b, contestHead, ran, machine(), lease, lookEvery)
 	b.WriteString("\n## Libraries\n\n| library | release | used | a holder learns of a loss by |\n|---|---|---|---|\n")
 	for _, l := range libraries {
 		release := "this checkout"
@@ -209,32 +192,20 @@ the lock, porcupine looks for an order of the calls that a lock can have given.
 	for _, f := range strikes {
 		fmt.Fprintf(&b, "| %s | %s |\n", f.name, f.what)
 	}
-	b.WriteString("\n`failover` and `split brain` are on Sentinel, `-quorum` on five servers of which faults strike " +
-		"two, all else on one server. " +
-		"–: the library has no such cell.\n")
+	b.WriteString("\nFailovers and the split brain are on Sentinel, `-quorum` is on five servers, of which faults " +
+		"strike two, " +
+		"all else is on one server. –: the library has no such cell.\n")
 	b.WriteString(matrix(libraries, rounds))
+	b.WriteString(better(libraries, rounds))
 	b.WriteString("\n## What documents claim\n\n| library | its document | claim, in short | in these cells " +
 		"|\n|---|---|---|---|\n")
 	for _, c := range claims {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Library, c.Doc, c.Text, c.verdict(rounds))
 	}
-	b.WriteString("\n## Histories of violations\n\nThe operations of the first two holders at the same time, of one " +
-		"cell for each library, as `-edn` writes " +
-		"them. `:info` is a release that nobody answered: the holder acted for the last time just before it was invoked.\n")
-	for _, l := range libraries {
-		for _, r := range rounds {
-			if r.Library != l.Name || len(r.around) == 0 {
-				continue
-			}
-			fmt.Fprintf(&b, "\n%s/%s: %s.\n\n```clojure\n", r.Library, hyphened(r.Fault), r.Shown[0])
-			printOps(&b, record{events: r.around}.ops())
-			b.WriteString("```\n")
-			break
-		}
-	}
+	b.WriteString(histories(claims, rounds))
 	b.WriteString("\n## All cells\n\n| cell | times | acquired | violations | longest | losses reported, at release, " +
-		"never | stall | longest wait | " +
-		"works again after | notes |\n|---|---|---|---|---|---|---|---|---|---|\n")
+		"never | stall | " +
+		"longest wait | works again after | notes |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range rounds {
 		cell := r.Library + "/" + hyphened(r.Fault)
 		if r.NotRun != "" {
@@ -249,9 +220,98 @@ the lock, porcupine looks for an order of the calls that a lock can have given.
 			notes = append(notes, "porcupine did not decide in time")
 		}
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %s | %d, %d, %d | %s | %s | %s | %s |\n", cell, r.Injected, r.Acquired,
-			r.Violations, short(r.Longest),
-			r.Reported, r.Late, r.Never, short(r.Stall), short(r.Wait), short(r.Again),
-			strings.ReplaceAll(strings.ReplaceAll(strings.Join(notes, "; "), "\n", " "), "|", "/"))
+			r.Violations, short(r.Longest), r.Reported, r.Late, r.Never, short(r.Stall), short(r.Wait), short(r.Again),
+			strings.NewReplacer("\n", " ", "|", "/").Replace(strings.Join(notes, "; ")))
+	}
+	return b.String()
+}
+
+const contestHead = `# Rivals in the same chaos
+
+Locks of other libraries, used as their own documents say, and ours, under the faults of
+[chaos.md](../chaos.md): %d cells of a library and a fault. %s. Written by
+
+` + "```sh" + `
+go -C internal/chaos/rivals run . -markdown ../../../docs/chaos/rivals.md
+go -C internal/chaos/rivals run . -only redsync/holder-paused -seed 1 -edn /tmp/histories   # one cell again
+` + "```" + `
+
+` + "`-edn`" + ` writes the history of each cell for [Knossos](https://github.com/jepsen-io/knossos) and
+its model of a mutex. A seed draws the same plan. When that meets the processes is up to the machine, so counts differ
+from run to run.
+
+Three client processes of three workers each want one lock, with a lease of %v. As long as a worker holds it, the
+worker asks its library every %v whether it still does, and writes down when it asked. What it asks is a deadline or a
+signal of the library in its own process, never a server. A violation is a hold of which the answer is yes at an instant
+at which another worker had already got the lock. So a process that was stopped is not blamed for the time in which it
+could not act, only for what its library says when it goes on. Servers, proxies, faults, recorder and checker are those
+of chaos.md. Where no two held the lock, porcupine looks for an order of the calls that a lock can have given.
+`
+
+// histories are those of the claims that cells break: of one cell for each.
+func histories(claims []Claim, rounds []round) string {
+	var b strings.Builder
+	b.WriteString("\n## Histories\n\nOf each claim about two holders that was broken or confirmed, the first two " +
+		"holders at the same time in one " +
+		"of its cells, as `-edn` writes them. `:info` is a release without an answer: its holder acted for the last " +
+		"time just " +
+		"before it was invoked.\n")
+	shown := map[string]bool{}
+	for _, c := range claims {
+		for _, r := range rounds {
+			cell := r.Library + "/" + hyphened(r.Fault)
+			if c.Shows != TwoHolders || r.Library != c.Library || len(r.around) == 0 ||
+				c.Faults != nil && !slices.Contains(c.Faults, r.Fault) {
+				continue
+			}
+			if !shown[cell] {
+				fmt.Fprintf(&b, "\n%s: %s.\n\n```clojure\n", cell, r.Shown[0])
+				printOps(&b, record{events: r.around}.ops())
+				b.WriteString("```\n")
+			}
+			shown[cell] = true
+			break
+		}
+	}
+	return b.String()
+}
+
+// better are the cells in which another library on the same servers did better than the first one, which is ours.
+func better(libraries []Library, rounds []round) string {
+	var b strings.Builder
+	b.WriteString("\n## Where another library did better than redlatch\n\nFewer violations, fewer losses without a " +
+		"report, a stall that is shorter by " +
+		"200 ms, or twice the acquisitions, under the same fault.\n\n| fault | redlatch | better |\n|---|---|---|\n")
+	for _, ours := range rounds {
+		if ours.Library != libraries[0].Name || ours.NotRun != "" {
+			continue
+		}
+		var all []string
+		for _, r := range rounds {
+			if r.Library == ours.Library || r.Deployment == five || r.NotRun != "" || r.Fault != ours.Fault {
+				continue
+			}
+			var in []string
+			if r.Violations < ours.Violations {
+				in = append(in, fmt.Sprintf("%d violations", r.Violations))
+			}
+			if r.Late+r.Never < ours.Late+ours.Never {
+				in = append(in, fmt.Sprintf("%d losses", r.Late+r.Never))
+			}
+			if r.Stall < ours.Stall-200*time.Millisecond {
+				in = append(in, "stall "+short(r.Stall))
+			}
+			if r.Acquired > 2*ours.Acquired {
+				in = append(in, fmt.Sprintf("%d acquisitions", r.Acquired))
+			}
+			if in != nil {
+				all = append(all, r.Library+": "+strings.Join(in, ", "))
+			}
+		}
+		if all != nil {
+			fmt.Fprintf(&b, "| %s | %d violations, %d losses, stall %s, %d acquisitions | %s |\n", ours.Fault, ours.Violations,
+				ours.Late+ours.Never, short(ours.Stall), ours.Acquired, strings.Join(all, "; "))
+		}
 	}
 	return b.String()
 }

@@ -247,7 +247,7 @@ type round struct {
 	// Reported are losses of which the library let the holder know, Late those that the answer to the release brought,
 	// Never those that nothing brought: another client had got the lock, or all keys had been deleted.
 	Reported, Late, Never int
-	Stall                 time.Duration // nobody had it though it was waited for, beyond a lease
+	Stall                 time.Duration // the longest time in which it was free though waited for, beyond a lease
 	Wait                  time.Duration // the longest
 	Again                 time.Duration // from the last fault until it had been acquired three times
 	Notes                 []string      `json:",omitempty"`
@@ -278,13 +278,20 @@ func (s *scene) fight(ctx context.Context, r *round) (judged span) {
 	rest(ctx, s.quiet)
 	rnd := rand.New(rand.NewPCG(s.seed, 1))
 	for end := time.Now().Add(s.duration); ; {
+		if s.f.on == nil {
+			s.holder(rnd) // it is held, for some time
+		}
 		if strike := foreign[s.f.name]; strike != nil && s.d.foreign != nil {
 			strike(s)
 		} else {
 			s.f.inflict(s, rnd)
 		}
 		r.Injected++
-		if s.f.once || ctx.Err() != nil || time.Now().After(end) {
+		over := time.Now().After(end)
+		if s.f.once {
+			over = s.f.on != nil || r.Injected == 3
+		}
+		if over || ctx.Err() != nil {
 			break
 		}
 		rest(ctx, time.Duration(100+rnd.IntN(300))*time.Millisecond)
@@ -364,7 +371,7 @@ func (r *round) judge(h record, judged span, wipes bool) {
 	r.Stall = max(0, h.unheld(judged)-h.lease)
 }
 
-// unheld is the longest time in which nobody had the lock, as the holders were answered, while a worker waited for it.
+// unheld is the longest time in which no worker had the lock, as the holders were answered, while one waited for it.
 func (h record) unheld(in span) (most time.Duration) {
 	type edge struct {
 		at         int64

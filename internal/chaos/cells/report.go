@@ -303,6 +303,12 @@ func asDetails(cells []cell) []byte {
 
 // soaked is the end of the page.
 const soaked = `
+## Rivals
+
+Under the same faults the locks of redsync, redislock, rueidislock, Redisson and etcd contend, and ours.
+[rivals.md](chaos/rivals.md) has violations, stalls and losses by library and fault, what confirms or breaks claims of their
+documents, and where one of them did better.
+
 ## Soak
 
 ` + "`go -C internal/chaos run . -soak 1h -chart ../../docs/chaos/soak.svg`" + ` runs the three clients on one node for an hour, with a

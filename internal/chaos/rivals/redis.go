@@ -44,7 +44,7 @@ var redisLibraries = []cells.Library{
 	},
 	{
 		Name: "rueidislock", Module: "github.com/redis/rueidis",
-		How:     "the README's options (`KeyMajority` 1, `NoLoopTracking`), `KeyValidity`, `WithContext`, its cancel function",
+		How:     "the README's options (`KeyMajority` 1, `NoLoopTracking`), `KeyValidity`, `WithContext`, its `cancel`",
 		Reports: "the context of `WithContext`",
 		Open:    openRueidislock,
 	},
