@@ -23,9 +23,9 @@ const (
 	backAgain = 15 * time.Second
 )
 
-// strikes are the faults of a contest. Those that befall a holder are of their own: who is struck must hold the lock.
+// rivalFaults are the faults of a contest. Those that befall a holder are of their own: who is struck must hold the lock.
 // In place of a primary, foreign befalls a server that is not Redis.
-var strikes = slices.Concat([]fault{
+var rivalFaults = slices.Concat([]fault{
 	named("none"),
 	{name: "holder killed", what: "the client that holds the lock is killed (SIGKILL), another takes its place",
 		inflict: func(s *scene, rnd *rand.Rand) {
@@ -252,7 +252,7 @@ type round struct {
 	Again                 time.Duration // from the last fault until it had been acquired three times
 	Notes                 []string      `json:",omitempty"`
 
-	around []event // the first violation
+	evidence map[Kind][]event // of the first of each
 }
 
 // compete plays a round.
@@ -261,7 +261,7 @@ func (s *scene) compete(ctx context.Context, r *round) {
 	s.chosen = []primitive{{name: contended, works: took}}
 	defer s.st.Clear()
 	var judged span
-	if err := s.st.Try(func() { judged = s.fight(ctx, r) }); err != nil {
+	if err := s.st.Try(func() { judged = s.perform(ctx, r) }); err != nil {
 		r.Notes = append(r.Notes, err.Error())
 	}
 	s.mu.Lock()
@@ -271,7 +271,7 @@ func (s *scene) compete(ctx context.Context, r *round) {
 	r.judge(record{events: s.events, ended: s.ended, lease: lease}, judged, s.d.name != five)
 }
 
-func (s *scene) fight(ctx context.Context, r *round) (judged span) {
+func (s *scene) perform(ctx context.Context, r *round) (judged span) {
 	s.clients()
 	s.must(wrapped("before the fault", s.working(0, parties, patience)))
 	judged.from = now()
@@ -281,8 +281,8 @@ func (s *scene) fight(ctx context.Context, r *round) (judged span) {
 		if s.f.on == nil {
 			s.holder(rnd) // it is held, for some time
 		}
-		if strike := foreign[s.f.name]; strike != nil && s.d.foreign != nil {
-			strike(s)
+		if befall := foreign[s.f.name]; befall != nil && s.d.foreign != nil {
+			befall(s)
 		} else {
 			s.f.inflict(s, rnd)
 		}
@@ -327,9 +327,8 @@ func (r *round) judge(h record, judged span, wipes bool) {
 				first = min(first, at)
 			}
 		}
-		if r.Violations++; r.Violations == 1 {
-			r.around = h.of(u.id, o.id)
-		}
+		r.Violations++
+		r.show(TwoHolders, h.of(u.id, o.id))
 		r.Longest = max(r.Longest, time.Duration(u.to-first))
 		if len(r.Shown) < 5 {
 			r.Shown = append(r.Shown,
@@ -356,23 +355,68 @@ func (r *round) judge(h record, judged span, wipes bool) {
 		}
 		r.Acquired++
 		l, ok := left[e.ID]
+		if !ok || l.Call > judged.to { // killed, or ended with its client
+			continue
+		}
+		got := slices.IndexFunc(uses, func(u use) bool { return u.id != e.ID && u.from > e.Return && u.from < l.Call })
+		all := []string{e.ID}
+		if got >= 0 {
+			all = append(all, uses[got].id)
+		}
+		gone := wipes && slices.ContainsFunc(h.all("wiped"), func(w event) bool {
+			return w.Call > e.Return && w.Return < l.Call
+		})
 		switch {
-		case !ok: // killed
-		case l.Call > judged.to: // as the clients end
 		case l.Out == "lost":
 			r.Reported++
 		case l.Out == "gone":
 			r.Late++
-		case slices.ContainsFunc(uses, func(u use) bool { return u.id != e.ID && u.from > e.Return && u.from < l.Call }),
-			wipes && slices.ContainsFunc(h.all("wiped"), func(w event) bool { return w.Call > e.Return && w.Return < l.Call }):
+		case got >= 0 || gone:
 			r.Never++
+		default:
+			continue
+		}
+		r.show(AnyLoss, h.of(all...))
+		if l.Out != "lost" {
+			r.show(Unreported, h.of(all...))
 		}
 	}
-	r.Stall = max(0, h.unheld(judged)-h.lease)
+	free := h.unheld(judged)
+	if r.Stall = max(0, time.Duration(free.to-free.from)-h.lease); r.Stall > noticeable {
+		r.show(Stalls, h.near(free))
+	}
+}
+
+// show keeps what shows something, once.
+func (r *round) show(k Kind, events []event) {
+	if r.evidence == nil {
+		r.evidence = map[Kind][]event{}
+	}
+	if r.evidence[k] == nil {
+		r.evidence[k] = events
+	}
+}
+
+// near are the last hold before a time in which no worker had the lock, a wait for it, and the first hold after it.
+func (h record) near(free span) (list []event) {
+	before, after, wait := use{}, use{}, event{}
+	for _, u := range h.uses() {
+		if u.from < free.from {
+			before = u
+		} else if after.id == "" && u.from >= free.to {
+			after = u
+		}
+	}
+	for _, e := range h.all("take") {
+		if e.Call < free.to && e.Return > free.from && e.Return-e.Call > wait.Return-wait.Call {
+			wait = e
+		}
+	}
+	return h.of(before.id, wait.ID, after.id)
 }
 
 // unheld is the longest time in which no worker had the lock, as the holders were answered, while one waited for it.
-func (h record) unheld(in span) (most time.Duration) {
+func (h record) unheld(in span) (most span) {
 	type edge struct {
 		at         int64
 		held, wait int
@@ -407,7 +451,10 @@ func (h record) unheld(in span) (most time.Duration) {
 		case idle && free < 0:
 			free = e.at
 		case !idle && free >= 0:
-			most, free = max(most, time.Duration(e.at-free)), -1
+			if e.at-free > most.to-most.from {
+				most = span{free, e.at}
+			}
+			free = -1
 		}
 	}
 	return most

@@ -69,7 +69,7 @@ func TestAContestCountsWhatIsPlanted(t *testing.T) {
 			require.Equal(t, [3]int{c.reported, c.late, c.no}, [3]int{r.Reported, r.Late, r.Never})
 			require.Equal(t, c.longest, r.Longest)
 			require.InDelta(t, float64(c.stall), float64(r.Stall), float64(time.Microsecond))
-			require.Equal(t, c.violations > 0, len(r.around) > 0)
+			require.Equal(t, c.violations > 0, len(r.evidence[TwoHolders]) > 0)
 			require.Equal(t, strings.Count(edn, ":type :invoke"),
 				strings.Count(edn, ":type :ok")+strings.Count(edn, ":type :info"))
 		})
@@ -92,7 +92,7 @@ func TestCellsOfAContestAreChosen(t *testing.T) {
 		return nil
 	}}}
 	all := places(libraries)
-	for only, want := range map[string]int{"": len(all), "a": len(strikes), "a/holder-paused": 1, "*/FLUSHALL": 3,
+	for only, want := range map[string]int{"": len(all), "a": len(rivalFaults), "a/holder-paused": 1, "*/FLUSHALL": 3,
 		"b/none,c/none": 2} {
 		list, err := picked(all, only, "")
 		require.NoError(t, err)

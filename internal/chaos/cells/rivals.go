@@ -116,7 +116,7 @@ func (x place) is(r round) bool { return r.Library == x.lib.Name && r.Fault == x
 // places are all rounds.
 func places(libraries []Library) (list []place) {
 	for _, l := range libraries {
-		for _, f := range strikes {
+		for _, f := range rivalFaults {
 			x := place{l, f, one}
 			switch {
 			case l.Start != nil:
@@ -250,7 +250,7 @@ func readRounds(file string) (rounds []round, err error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		k.around = k.Around
+		k.evidence = k.Evidence
 		rounds = append(rounds, k.round)
 	}
 }
@@ -258,7 +258,7 @@ func readRounds(file string) (rounds []round, err error) {
 // noted is a round in a file.
 type noted struct {
 	round
-	Around []event `json:",omitempty"`
+	Evidence map[Kind][]event `json:",omitempty"`
 }
 
 func addRound(file string, r round) error {
@@ -266,7 +266,7 @@ func addRound(file string, r round) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(json.NewEncoder(f).Encode(noted{r, r.around}), f.Close())
+	return errors.Join(json.NewEncoder(f).Encode(noted{r, r.evidence}), f.Close())
 }
 
 // machine is what the rounds ran on.
