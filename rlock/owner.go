@@ -147,18 +147,18 @@ func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	return status == releaseGone, err
 }
 
-// beside is what is the same for all that one call can release.
-type beside struct {
+// batchKey is what is the same for all that one call can release.
+type batchKey struct {
 	client *Client
 	key    string
 }
 
-// Beside implements session.Several: those that leave the line of a Fair lock, in which each waiter has a place.
-func (o *owner) Beside() any {
+// BatchKey implements session.Several: those that leave the line of a Fair lock, in which each waiter has a place.
+func (o *owner) BatchKey() any {
 	if !o.lock.kind.leaves || o.keep.Load() != 0 {
 		return nil
 	}
-	return beside{o.lock.c, o.lock.key}
+	return batchKey{o.lock.c, o.lock.key}
 }
 
 // SendAll implements session.Several.

@@ -27,7 +27,7 @@ var rwRead = &kind{
 	queue:   2,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.beside)}
+		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.joined)}
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.readKeys(r.owner), r, "0") },
 	renew:   load("renew reads", "rw_read_renew"),
@@ -48,7 +48,7 @@ var rwRead = &kind{
 	manner:  "read",
 	stand:   standInQueue,
 	// It queues behind no one, and no one behind it: readers do not keep each other out.
-	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Place = "read each", wait.Beside },
+	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Place = "read each", wait.Each },
 	tenures:  func(c *Client, t terms) bool { return t.lease == 0 && t.label == "" && c.opts.MaxHold == 0 },
 	together: true,
 }

@@ -77,7 +77,7 @@ func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.An
 }
 
 // askUnder is ask, for a reader whose process may have a tenure already: it asks whether that does for this one, too.
-func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, beside *owner) (wait.Answer, error) {
+func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, joined *owner) (wait.Answer, error) {
 	c, placeless := a.l.c, false
 	timed := script.Timed[acquireReply]{
 		Key: a.l.key,
@@ -86,7 +86,7 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, bes
 			if a.since.IsZero() {
 				a.since = sent
 			}
-			call := a.call(notAfter, standing, beside)
+			call := a.call(notAfter, standing, joined)
 			call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
 			m, err := c.queued(ctx, &call)
 			placeless = len(call.Keys) == 1
@@ -122,10 +122,10 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, bes
 		}
 		return answer, err
 	case acquireShared:
-		if !c.tenancies.enter(beside) { // its last reader has left meanwhile
+		if !c.tenancies.enter(joined) { // its last reader has left meanwhile
 			return a.ask(ctx, standing)
 		}
-		a.joined = beside
+		a.joined = joined
 		a.window(true, received)
 		return wait.Answer{Granted: true}, nil
 	case acquireLost:
@@ -304,7 +304,7 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 	return err
 }
 
-func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owner) script.Call {
+func (a *acquisition) call(notAfter int64, standing *wait.Standing, joined *owner) script.Call {
 	if a.join != "" {
 		call := joinCall(a.l, string(a.join), a.own.Lease.Owner, a.lease, notAfter)
 		call.Late = a.late(standing)
@@ -329,8 +329,8 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 	if a.l.kind.leaves && standing != nil {
 		r.leaves = a.l.c.runner.Clock.Leaves(a.l.key, a.leaves)
 	}
-	if beside != nil {
-		r.beside = beside.Lease.Owner
+	if joined != nil {
+		r.joined = joined.Lease.Owner
 	}
 	call := a.l.kind.acquire(a.l, r)
 	call.Late = a.late(standing)

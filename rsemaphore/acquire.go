@@ -164,8 +164,8 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	a.mayRun(after)
 }
 
-// reply is what the server said about one acquisition.
-type told struct {
+// timedReply is what the server said about one acquisition.
+type timedReply struct {
 	acquireReply
 	sent, received time.Time
 	asked          int64
@@ -284,10 +284,10 @@ func (c *Client) confirmed(ctx context.Context, call script.Call) (rueidis.Redis
 }
 
 // run makes the call of one or several acquisitions. sent is when it was last sent.
-func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], sent *time.Time) (t told, err error) {
+func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], sent *time.Time) (t timedReply, err error) {
 	c := s.c
 	r, err := timed.Run(ctx, c.runner)
-	t = told{acquireReply: r, sent: *sent, received: time.Now()}
+	t = timedReply{acquireReply: r, sent: *sent, received: time.Now()}
 	switch {
 	case errors.Is(err, ErrNotReplicated) && r.status == acquireDone:
 		t.unmet = err
@@ -302,8 +302,8 @@ func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], 
 	return t, nil
 }
 
-// Told implements wait.Batcher.
-func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
+// Reply implements wait.Batcher.
+func (a *acquisition) Reply(reply any, err error) (wait.Answer, error) {
 	if err != nil {
 		var u *unansweredError
 		if errors.As(err, &u) {
@@ -313,13 +313,13 @@ func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
 		}
 		return wait.Answer{}, err
 	}
-	r := *reply.(*told)
+	r := *reply.(*timedReply)
 	a.asks(r.sent)
 	return a.answer(r)
 }
 
 // answer takes in what the server said.
-func (a *acquisition) answer(r told) (wait.Answer, error) {
+func (a *acquisition) answer(r timedReply) (wait.Answer, error) {
 	s := a.s
 	switch {
 	case r.status == acquireMismatch:

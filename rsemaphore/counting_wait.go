@@ -35,12 +35,12 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	began := time.Now()
 	t := &taker{s: s, n: n, free: unheard}
 	r := wait.Request{Name: s.name, Of: s, Began: began, Line: s.line(), Manner: strconv.Itoa(n), Channel: s.channel,
-		Until: until, Try: t.try, Told: t.told}
+		Until: until, Try: t.try, OnMessage: t.onMessage}
 	refused := !once && s.c.queue.Members(r.Line) > 0
 	var err error
 	if !refused {
 		alone := r
-		alone.Place, alone.Until, alone.Told = wait.Alone, began, nil
+		alone.Place, alone.Until, alone.OnMessage = wait.Alone, began, nil
 		err = s.c.queue.Wait(ctx, alone)
 		if g := (*wait.GaveUp)(nil); !once && errors.As(err, &g) {
 			if ended := context.Cause(ctx); ended != nil { // it ended after the refusal, and the caller is to hear of both
@@ -86,8 +86,8 @@ type taker struct {
 
 const unheard int64 = -1
 
-// told reads a message, which is the number of permits that are free. Nothing is granted by it.
-func (t *taker) told(payload string) bool {
+// onMessage reads a message, which is the number of permits that are free. Nothing is granted by it.
+func (t *taker) onMessage(payload string) bool {
 	if n, err := strconv.ParseInt(payload, 10, 64); err == nil {
 		t.free = max(t.free, n)
 	}

@@ -258,7 +258,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	// has come (see barrier.lua). After that it is notified by others' looks, and by the message of the generation's end.
 	answer, err := look(ctx)
 	if err != nil || !answer.Granted {
-		told := func(payload string) bool {
+		onMessage := func(payload string) bool {
 			end, ok := p.ended(payload)
 			if ok {
 				result = end
@@ -267,7 +267,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			return ok && answered
 		}
 		err = c.queue.Wait(ctx,
-			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, Told: told,
+			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, OnMessage: onMessage,
 				Try: func(ctx context.Context) (wait.Answer, error) {
 					if event, ok := shared.Load(began); ok && answered {
 						result = event.(barrierReply)

@@ -106,7 +106,7 @@ func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done b
 		err = fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
 		a.unheard(err, end)
 	case done:
-		answer, err = a.answer(told{acquireReply: acquireReply{status: acquireDone}, sent: sent, received: time.Now(),
+		answer, err = a.answer(timedReply{acquireReply: acquireReply{status: acquireDone}, sent: sent, received: time.Now(),
 			asked: askedGranted})
 	}
 	return answer, done, err

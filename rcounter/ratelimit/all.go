@@ -58,7 +58,7 @@ func (c *Client) AllowAll(ctx context.Context, takes ...Take) (_ Decision, err e
 		if err == nil {
 			a = d.Each[i]
 		}
-		c.told(ctx, p.l, a, began, err)
+		c.report(ctx, p.l, a, began, err)
 	}
 	return d, err
 }

@@ -68,12 +68,12 @@ func (c *Client) admit(ctx context.Context, r request) (Admission, error) {
 	}
 	began := time.Now()
 	a, err := c.judge(ctx, r)
-	c.told(ctx, r.l, a, began, err)
+	c.report(ctx, r.l, a, began, err)
 	return a, err
 }
 
-// told tells the observer, if there is one.
-func (c *Client) told(ctx context.Context, l *Limiter, a Admission, began time.Time, err error) {
+// report tells the observer, if there is one.
+func (c *Client) report(ctx context.Context, l *Limiter, a Admission, began time.Time, err error) {
 	edge(&err)
 	session.Tell(ctx, c.calls, c.observer,
 		Event{Kind: EventAdmitted, Name: l.name, Allowed: a.Allowed, Took: time.Since(began), Err: err})

@@ -102,8 +102,8 @@ func message(entries []Entry) (text string, rest []Entry, err error) {
 	return b.String() + "]", nil, nil
 }
 
-// told is what a message tells; ok is false if it is none of Publish.
-func told(text string) (entries []Entry, ok bool) {
+// published is what a message has; ok is false if it is none of Publish.
+func published(text string) (entries []Entry, ok bool) {
 	var all []news
 	if json.Unmarshal([]byte(text), &all) != nil {
 		return nil, false
@@ -251,7 +251,7 @@ func (f *feed) gap() bool {
 }
 
 func (f *feed) take(m pubsub.Message) bool {
-	entries, ok := told(m.Payload)
+	entries, ok := published(m.Payload)
 	if m.Gap || !ok {
 		// What comes may begin anywhere, also before the last one: a failover has forgotten that one, and its number goes to
 		// another.

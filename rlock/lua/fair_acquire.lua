@@ -1,7 +1,7 @@
 -- Take a fair lock: see acquire.
 -- uses: owners, acquire, fair, clock
--- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) nobody
---   queues and the first to ask is the next  KEYS[4] places of those that can be handed the lock; without it nobody is
+-- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) no one
+--   queues and the first to ask is the next  KEYS[4] places of those that can be handed the lock; without it none is
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channel, without ":" and the owner  ARGV[6] patience, ms: stand in line, and be
 --   taken for dead after so long without asking; '': do not stand in line  ARGV[7] grant channels, without the connection id

@@ -1,6 +1,6 @@
 -- Take an owner out of a fair lock, and hand the lock to the first in line or wake it: see release.
 -- uses: owners, fair, clock
--- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) nobody is
+-- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) no one is
 --   served  KEYS[4] places of those that can be handed the lock; without it none can
 -- ARGV[1] owner  ARGV[2] channel, without ":" and the owner  ARGV[3] PUBLISH or SPUBLISH
 -- ARGV[4] '' or not: this owner may stand in line, and leaves it  ARGV[5] grant channels, without the connection id

@@ -206,8 +206,7 @@ func contestPage(libraries []Library, claims []Claim, rounds []round) string {
 		fmt.Fprintf(&b, "| %s | %s |\n", f.name, f.what)
 	}
 	b.WriteString("\nFailovers and the split brain are on Sentinel, `-quorum` is on five servers, of which faults " +
-		"strike two, " +
-		"all else is on one server. –: the library has no such cell.\n")
+		"strike two, all else is on one server. –: the library has no such cell.\n")
 	b.WriteString(matrix(libraries, rounds))
 	b.WriteString(better(libraries, rounds))
 	b.WriteString("\n## What documents claim\n\n| library | its document | claim, in short | in these cells " +
@@ -276,7 +275,8 @@ func histories(claims []Claim, rounds []round) string {
 	shown := map[string]bool{}
 	for _, c := range claims {
 		for _, r := range rounds {
-			if r.Library != c.Library || c.Faults != nil && !slices.Contains(c.Faults, r.Fault) || c.Shows.in(r) == "" || c.allows(r) ||
+			if r.Library != c.Library || c.Faults != nil && !slices.Contains(c.Faults, r.Fault) ||
+				c.Shows.in(r) == "" || c.allows(r) ||
 				len(r.evidence[c.Shows]) == 0 {
 				continue
 			}

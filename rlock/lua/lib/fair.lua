@@ -8,7 +8,7 @@
 -- (TestFairScoresOutlastRedissonsSubtractions, TestDeadFairWaitersCostTheirPatienceTogether).
 --
 -- Waiters of ours that hear grants have a place, too: a field of the hash "places", owner -> "<ticket> <first lease, ms>
--- <patience, ms>", then perhaps " <server ms from which on it is handed nothing>". Whoever finds the lock free makes the first in
+-- <patience, ms>", then perhaps " <server ms from which on it is handed nothing>". A script that finds the lock free makes the first in
 -- line its holder, in the same script, and publishes the ticket: the protocol and the rules of trust are those of the reentrant
 -- lock's queue (handover.lua). A first in line without a place is notified on a channel of its own, as Redisson does, and the lock is
 -- left to it: Redisson's waiters, and ours that hear no grants. So no one is served past them.
