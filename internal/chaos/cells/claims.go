@@ -138,7 +138,7 @@ func matrix(libraries []Library, rounds []round) string {
 	}{
 		{"Violations", "Holds of which the library still said that they were held when another worker had got the lock; " +
 			"and for how long it went " +
-			"on saying so, at most, from the holder's first look after that to its last.", round.mark},
+			"on saying so, at most, from the holder's first look after that to its last. 0s: it looked once, and ended its work.", round.mark},
 		{"Losses without a report",
 			"Holds that were gone before their release without a word of the library: found by the answer to the release, " +
 				"or never. A release that was sent again, as its answer was lost, is answered so as well. Losses that were " +
@@ -313,23 +313,26 @@ func better(libraries []Library, rounds []round) string {
 			}
 			var in []string
 			if r.Violations < ours.Violations {
-				in = append(in, fmt.Sprintf("%d violations", r.Violations))
+				in = append(in, fmt.Sprintf("violations %d", r.Violations))
 			}
 			if r.Late+r.Never < ours.Late+ours.Never {
-				in = append(in, fmt.Sprintf("%d losses", r.Late+r.Never))
+				in = append(in, fmt.Sprintf("losses %d", r.Late+r.Never))
 			}
 			if r.Stall < ours.Stall-200*time.Millisecond {
 				in = append(in, "stall "+short(r.Stall))
 			}
 			if r.Acquired > 2*ours.Acquired {
-				in = append(in, fmt.Sprintf("%d acquisitions", r.Acquired))
+				in = append(in, fmt.Sprintf("acquisitions %d", r.Acquired))
+			}
+			if in != nil && r.Stall > noticeable {
+				in = append(in, "though with a stall of "+short(r.Stall))
 			}
 			if in != nil {
 				all = append(all, r.Library+": "+strings.Join(in, ", "))
 			}
 		}
 		if all != nil {
-			fmt.Fprintf(&b, "| %s | %d violations, %d losses, stall %s, %d acquisitions | %s |\n", ours.Fault, ours.Violations,
+			fmt.Fprintf(&b, "| %s | violations %d, losses %d, stall %s, acquisitions %d | %s |\n", ours.Fault, ours.Violations,
 				ours.Late+ours.Never, short(ours.Stall), ours.Acquired, strings.Join(all, "; "))
 		}
 	}

@@ -23,8 +23,8 @@ const (
 	backAgain = 15 * time.Second
 )
 
-// rivalFaults are the faults of a contest. Those that befall a holder are of their own: who is struck must hold the lock.
-// In place of a primary, foreign befalls a server that is not Redis.
+// rivalFaults are the faults of a contest. Those that befall a holder are of their own: who is struck must hold the
+// lock. In place of a primary, foreign befalls a server that is not Redis.
 var rivalFaults = slices.Concat([]fault{
 	named("none"),
 	{name: "holder killed", what: "the client that holds the lock is killed (SIGKILL), another takes its place",
@@ -147,11 +147,14 @@ func (c *client) contend(ctx context.Context, libraries []Library) error {
 		return fmt.Errorf("no library %q", c.Library)
 	}
 	s := Setup{Addrs: c.Addrs, Set: c.Set, Each: c.Each, Through: c.Through, Lease: lease}
-	for err := error(nil); c.locker == nil; rest(ctx, 50*time.Millisecond) {
-		if ctx.Err() != nil {
-			return err
+	for c.locker == nil {
+		if ctx.Err() != nil { // the servers are away until the end
+			return nil
 		}
-		c.locker, err = libraries[i].Open(ctx, s)
+		var err error
+		if c.locker, err = libraries[i].Open(ctx, s); err != nil {
+			rest(ctx, 50*time.Millisecond)
+		}
 	}
 	defer c.locker.Close()
 	done := make(chan struct{}, workers)

@@ -36,37 +36,45 @@ func (h record) ops() (list []op) {
 		}
 	}
 	type call struct {
-		f, typ, id string
-		from, to   int64
+		f, typ   string
+		from, to int64
 	}
-	var calls []call
+	type turn struct {
+		id    string
+		calls []call
+	}
+	var turns []turn
 	for _, e := range h.all("take") {
+		t := turn{id: e.ID}
+		add := func(f, typ string, from, to int64) { t.calls = append(t.calls, call{f, typ, from, to}) }
 		switch e.Out {
 		case "ok":
-			calls = append(calls, call{"acquire", "ok", e.ID, e.Call, e.Return})
-			l := left[e.ID]
-			if l.Do == "leave" && l.Out == "ok" {
-				calls = append(calls, call{"release", "ok", e.ID, l.Call, l.Return})
+			add("acquire", "ok", e.Call, e.Return)
+			if l := left[e.ID]; l.Do == "leave" && l.Out == "ok" {
+				add("release", "ok", l.Call, l.Return)
 			} else {
-				calls = append(calls, call{"release", "info", e.ID, max(l.To, e.Return) + 1, max(l.To, l.Return, e.Return) + 2})
+				add("release", "info", max(l.To, e.Return)+1, max(l.To, l.Return, e.Return)+2)
 			}
 		case "not_acquired":
-			calls = append(calls, call{"acquire", "fail", e.ID, e.Call, e.Return})
+			add("acquire", "fail", e.Call, e.Return)
 		default:
-			calls = append(calls, call{"acquire", "info", e.ID, e.Call, e.Return})
+			add("acquire", "info", e.Call, e.Return)
 		}
+		turns = append(turns, t)
 	}
-	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Compare(a.from, b.from) })
-	var free []int64 // from when on a process has no call
-	for _, c := range calls {
-		p := slices.IndexFunc(free, func(from int64) bool { return from >= 0 && from < c.from })
+	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.calls[0].from, b.calls[0].from) })
+	var free []int64 // from when on a process has no turn; -1: never again
+	for _, t := range turns {
+		p := slices.IndexFunc(free, func(from int64) bool { return from >= 0 && from < t.calls[0].from })
 		if p < 0 {
 			p = len(free)
 			free = append(free, 0)
 		}
-		list = append(list, op{p, "invoke", c.f, c.from, c.id}, op{p, c.typ, c.f, c.to, c.id})
-		if free[p] = c.to; c.typ == "info" {
-			free[p] = -1
+		for _, c := range t.calls {
+			list = append(list, op{p, "invoke", c.f, c.from, t.id}, op{p, c.typ, c.f, c.to, t.id})
+			if free[p] = c.to; c.typ == "info" {
+				free[p] = -1
+			}
 		}
 	}
 	slices.SortStableFunc(list, func(a, b op) int { return cmp.Compare(a.at, b.at) })

@@ -9,6 +9,9 @@ import (
 // atOnce is what "at once" may take on a busy machine.
 const atOnce = 50 * time.Millisecond
 
+// aThird is of a lease.
+const aThird = time.Second / 3
+
 var (
 	ofClients = []string{"none", "holder killed", "holder paused", "requests lost", "replies lost", "network lost",
 		"lost reply"}
@@ -57,15 +60,13 @@ var claims = []cells.Claim{
 	},
 	{
 		Library: "redislock", Doc: "redislock's README (watchdog)", Shows: cells.TwoHolders,
-		Text: "work under the watchdog's context stops when the lock cannot be refreshed",
-	},
-	{
-		Library: "redislock", Doc: "redislock's README (watchdog)", Shows: cells.Unreported,
-		Text: "a lost lock shows in the error of `Refresh`",
+		Faults: append([]string{"FLUSHALL", "restart empty", "clock forward"}, kept...), Within: aThird + atOnce,
+		Text: "work under the watchdog's context stops when the lock cannot be refreshed, which is tried at each third of " +
+			"a lease",
 	},
 	{
 		Library: "rueidislock", Doc: "rueidislock's README",
-		Faults: append([]string{"FLUSHALL", "restart empty"}, ofServers...), Shows: cells.TwoHolders,
+		Faults: append([]string{"FLUSHALL", "restart empty"}, ofServers...), Shows: cells.TwoHolders, Within: atOnce,
 		Text: "the context ends at once when Redis is down or the key was deleted",
 	},
 	{
@@ -77,8 +78,9 @@ var claims = []cells.Claim{
 		Text: "a waiting `WithContext` tries again at once when the lock was released",
 	},
 	{
-		Library: "redisson", Doc: "Redisson's reference (locks)", Faults: ofClients, Shows: cells.AnyLoss,
-		Text: "the watchdog prolongs the lock as long as its holder is alive",
+		Library: "redisson", Doc: "Redisson's reference (locks)", Shows: cells.AnyLoss,
+		Faults: []string{"none", "requests lost", "replies lost", "network lost", "lost reply"},
+		Text:   "the watchdog prolongs the lock as long as its holder is alive",
 	},
 	{
 		Library: "redisson", Doc: "Redisson's reference (locks)", Faults: []string{"holder killed"}, Shows: cells.Stalls,
