@@ -181,9 +181,9 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 	}
 	p.giveBack(ctx, t.until)
 	switch {
-	case why == ErrClosed:
+	case errors.Is(why, ErrClosed):
 		return nil, false, fmt.Errorf("rlock: %q: %w", name, ErrClosed)
-	case why == ErrMaxHold:
+	case errors.Is(why, ErrMaxHold):
 		return nil, false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, ErrMaxHold, t.q.name)
 	case why == nil && err != nil:
 		return nil, false, err
@@ -367,7 +367,7 @@ func (t *together) renew(ctx context.Context) {
 func (t *together) drop(why error) {
 	for _, own := range t.owners {
 		own.End(why)
-		t.c.engine.Remove(&own.Lease)
+		_ = t.c.engine.Remove(&own.Lease) // it has ended already, just above
 	}
 	t.abandon(time.Now())
 }

@@ -104,7 +104,7 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 			var err error
 			if free, err = t.s.get(ctx, t.s.c.runner.Attempt); err != nil && !errors.Is(err, ErrWrongType) {
 				if errors.Is(err, ErrUnknownOutcome) { // nothing was asked for but the number
-					err = fmt.Errorf("%w: %q: %v", ErrUnavailable, t.s.name, err)
+					err = fmt.Errorf("%w: %q: %s", ErrUnavailable, t.s.name, err.Error())
 				}
 				return refused, err
 			} else if err != nil {

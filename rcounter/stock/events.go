@@ -165,7 +165,7 @@ func (s *Stock) Events(ctx context.Context, every time.Duration) iter.Seq2[Ledge
 		if err == nil {
 			err = (&feed{s: s, every: every, yield: yield}).run(ctx)
 		}
-		if err != errEnough {
+		if !errors.Is(err, errEnough) {
 			yield(LedgerEvent{}, edged(err))
 		}
 	}

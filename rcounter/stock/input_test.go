@@ -287,9 +287,9 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	_, err = s.OpenOrJoin(ctx, stock.Spec{OpenFor: time.Hour})
 	refused("OpenOrJoin", err, stock.ErrInvalidOption, "Limit", "0")
 	nothing := func(context.Context, []stock.Entry) error { return nil }
-	for _, max := range []int{0, -1, 10_000 + 1} {
-		_, err = s.Ledger(ctx, max, nothing)
-		refused("Ledger", err, stock.ErrInvalidOption, "max", strconv.Itoa(max))
+	for _, n := range []int{0, -1, 10_000 + 1} {
+		_, err = s.Ledger(ctx, n, nothing)
+		refused("Ledger", err, stock.ErrInvalidOption, "n", strconv.Itoa(n))
 	}
 	_, err = s.Ledger(ctx, 1, nil)
 	refused("Ledger", err, stock.ErrInvalidOption, "fn")
