@@ -34,13 +34,13 @@ func (c *Client) newAdds() *batch.Batcher[addition, int64] {
 }
 
 // sum is several additions to one counter under the same options, all of which rise or all of which fall. They are
-// added at once, and each is told what a call of its own would have told it, in their order:
+// added at once, and each gets the answer that a call of its own would have got, in their order:
 //
 //	Add(1)  Add(1)  Add(5)
 //	   one Add(7) -> 107
 //	 101     102     107
 //
-// On the server they are one step. So they are as calls between which nobody else's came, which is one of the orders in
+// On the server they are one step. So they are as calls between which no other came, which is one of the orders in
 // which those calls could have run. If none passes the bound with the sum, none does alone, since they all move the
 // same way.
 //
@@ -103,7 +103,7 @@ func (c *Client) addSums(ctx context.Context, sums []*sum) {
 	if len(sums) == 1 {
 		s := sums[0]
 		v, err := s.of.addAlone(ctx, s.total)
-		s.told(v, err)
+		s.answer(v, err)
 		return
 	}
 	call := script.Call{Script: addManyScript, Once: true}
@@ -120,10 +120,10 @@ func (c *Client) addSums(ctx context.Context, sums []*sum) {
 	}
 	for i, s := range sums {
 		if err != nil {
-			s.told(0, err)
+			s.answer(0, err)
 			continue
 		}
-		s.told(s.read(v[2*i], v[2*i+1]))
+		s.answer(s.read(v[2*i], v[2*i+1]))
 	}
 }
 
@@ -151,8 +151,8 @@ func (s *sum) read(code, text string) (int64, error) {
 	return s.of.added(s.total, r)
 }
 
-// told gives each addition its answer, where v and err are those of the sum.
-func (s *sum) told(v int64, err error) {
+// answer gives each addition its answer, where v and err are those of the sum.
+func (s *sum) answer(v int64, err error) {
 	for i := len(s.requests) - 1; i >= 0; i-- {
 		r := s.requests[i]
 		if r.Answer, r.Err = v, err; err == nil {

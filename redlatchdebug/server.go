@@ -120,7 +120,7 @@ func looked[S any](inspect func(context.Context) (S, error),
 }
 
 // ask asks the server about the first of what is shown, all at the same time, and for one CallTimeout in all: a server
-// that does not answer must not keep the page back, for it is then that somebody looks.
+// that does not answer must not keep the page back, for it is then that a person looks.
 func (p *page) ask(ctx context.Context, clients []*client) {
 	if !p.Ask || p.Closed {
 		return

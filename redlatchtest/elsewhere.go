@@ -141,7 +141,7 @@ func (s *Server) Lose(name string) {
 	defer cancel()
 	switch red := s.other(); s.what(name) {
 	case nothing:
-		s.nobody(name)
+		s.notHeld(name)
 	case aSemaphore:
 		free, err := s.m.Get(name)
 		s.check("Lose", name, err)
@@ -163,7 +163,7 @@ func (s *Server) Lose(name string) {
 		was, err := s.lock(name, s.kind(name)).ForceUnlock(ctx)
 		s.check("Lose", name, err)
 		if !was {
-			s.nobody(name)
+			s.notHeld(name)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (s *Server) Expire(name string) {
 	s.t.Helper()
 	switch s.what(name) {
 	case nothing:
-		s.nobody(name)
+		s.notHeld(name)
 	case aSemaphore:
 		s.overdue(keyname.Suffix(name, "timeout"))
 	case aWeighted:
@@ -242,9 +242,9 @@ func (s *Server) what(name string) object {
 	return nothing
 }
 
-func (s *Server) nobody(name string) {
+func (s *Server) notHeld(name string) {
 	s.t.Helper()
-	s.t.Fatalf("redlatchtest: nobody holds %q (names are given with their KeyPrefix)", name)
+	s.t.Fatalf("redlatchtest: no one holds %q (names are given with their KeyPrefix)", name)
 }
 
 // kind says which kind of lock is held under a name.

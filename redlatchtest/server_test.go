@@ -198,8 +198,8 @@ func TestAMistakeOfATestEndsItAndSaysWhatWasWrong(t *testing.T) {
 			srv.HoldElsewhere("a")
 		},
 		"kind is [9]":      func(srv *redlatchtest.Server) { srv.HoldElsewhere("a", 9) },
-		`nobody holds "a"`: func(srv *redlatchtest.Server) { srv.Lose("a") },
-		`nobody holds "visits"`: func(srv *redlatchtest.Server) {
+		`no one holds "a"`: func(srv *redlatchtest.Server) { srv.Lose("a") },
+		`no one holds "visits"`: func(srv *redlatchtest.Server) {
 			srv.Redis().Set("visits", "7")
 			srv.Expire("visits")
 		},

@@ -241,7 +241,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 
 // reenter acquires for an owner that holds the lock. The server counts it once, however often it is re-entered, so a
 // re-entry is a count in this process. Only one with a lease of its own asks: the server is to confirm that lease. It
-// waits for nobody, because its own owner has what others wait for (TestAReentryIsNotBehindALocalWaiter).
+// never waits, because its own owner has what others wait for (TestAReentryIsNotBehindALocalWaiter).
 func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool, d time.Duration) (*Hold, error) {
 	if !l.kind.entry.reenters() {
 		return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)

@@ -26,7 +26,7 @@ type acquireRequest struct {
 	entry    string   // to queue with; "": do not
 	leaves   int64    // of a Fair lock: when the caller gives up, server ms; 0: not known, or not soon
 	under    string   // owner of a write hold under which it reads
-	beside   string   // owner of this process whose read hold would do as well; "": none
+	joined   string   // owner of this process whose read hold would do as well; "": none
 	room     []string // for the arguments; nil: they get their own
 }
 
@@ -58,8 +58,8 @@ type acquireReply struct {
 	foreign bool          // the holder is not one of ours
 	token   int64         // fencing token of a new hold; 0: none
 	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
-	clear   bool          // of a reader that was granted: no writer waits; of a writer: nobody does
-	alone   bool          // granted, and nobody queued
+	clear   bool          // of a reader that was granted: no writer waits; of a writer: no one waits
+	alone   bool          // granted, and the queue was empty
 	// listeners are how many connections hear of the holder's release; 0: not said.
 	listeners int
 }
@@ -131,7 +131,7 @@ func (l *single) fencedKeys() []string {
 	return slices.Concat(l.keys, []string{keyname.Prefix("redisson_lock_token", l.key)})
 }
 
-// voteCall asks a member of a Quorum for its vote. Nobody queues for one.
+// voteCall asks a member of a Quorum for its vote. It has no queue.
 //
 // The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may
 // be that of another process, with the longer lease (TestAVoteThatWasForgottenIsNotGivenTwice).

@@ -363,7 +363,7 @@ func (p *parts) begin(ctx context.Context, d time.Duration) error {
 func (p *parts) unlock(ctx context.Context) error {
 	return p.handles().Release(ctx, p.of.name, &p.b.life, &p.once, func(ctx context.Context) error {
 		p.b.stopReacquiring()
-		p.b.life.End(ErrReleased) // before anything is sent: nobody may work under the hold while it is being given away
+		p.b.life.End(ErrReleased) // before anything is sent: no work may go on under a hold that is being released
 		return p.release(ctx, p.b.life.Err())
 	})
 }

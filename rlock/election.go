@@ -28,11 +28,11 @@ import (
 //     member whose server has never answered is waited for once, so that two members of one server are found.
 //  3. Without a majority all is given back. Waiters stand in one line, of the first member's client. The first in it
 //     listens to the channels of all members, and asks again when so many of those that refused it may have been
-//     released that a majority may be free: what other waiters take of the remaining votes, and give back, wakes nobody
-//     (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). It draws a turn first, as those do that wait for a
-//     Plain lock (wait/turn.go), from how many listen at the members (TestAReleasedQuorumIsNotAskedForByAll). After a
-//     split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is half a
-//     second past. The losers' own releases would otherwise wake all of them at the same instant
+//     released that a majority may be free: what other waiters take of the remaining votes, and give back, wakes no
+//     waiter (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). It draws a turn first, as those do that wait
+//     for a Plain lock (wait/turn.go), from how many listen at the members (TestAReleasedQuorumIsNotAskedForByAll).
+//     After a split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is
+//     half a second past. The losers' own releases would otherwise wake all of them at the same instant
 //     (TestCrossingVotesMakeProgress).
 //  4. Each vote is renewed by its own client. A missing vote is asked for again (win).
 //  5. Unlock returns when a majority has released. The other releases have four call timeouts, and then are pending.
@@ -45,7 +45,7 @@ type election struct {
 	lease   time.Duration // 0: that of each client's watchdog
 	until   time.Time     // of the waiting; zero: only ctx says
 	won     *parts
-	unsure  bool // a vote may have been given that no reply told of
+	unsure  bool // a vote may have been given of which no reply came
 
 	rounds
 	mu sync.Mutex
@@ -169,7 +169,7 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 	}
 	n := len(e.members)
 	round := e.begin()
-	votes := make(chan vote, n) // so that nobody waits to tell a round that is over
+	votes := make(chan vote, n) // so that no vote blocks when its round is over
 	for i, m := range e.members {
 		go func() {
 			own, cancel := context.WithTimeout(ctx, e.limit(m))
@@ -201,7 +201,7 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 	return t
 }
 
-// splitOver is how long after a split round the next one needs no pause: nobody else comes from that split any more.
+// splitOver is how long after a split round the next one needs no pause: no other waiter of that split comes any more.
 const splitOver = 500 * time.Millisecond
 
 // begin begins a round, and returns its number.
@@ -241,7 +241,7 @@ func (e *election) mayBeFree(i int) {
 	}
 }
 
-// look wakes the line in which this waiter stands if a majority may be free now. While somebody holds a majority,
+// look wakes the line in which this waiter stands if a majority may be free now. While a majority is held,
 // waiters take the remaining votes and give them back; if each asked again when another has given back, they would keep
 // each other busy. Called with mu held.
 //

@@ -62,7 +62,7 @@ func (l *single) runBegin(ctx context.Context, owner string, least time.Duration
 //	asks: held, 200 ms left
 //	sleeps until then
 //
-// A waiter that asks between the two is told the end, and once more to look.
+// A waiter that asks between the two gets the end, and one more message to look.
 func (l *single) runLook(ctx context.Context) {
 	_, _ = l.c.runner.Attempt(ctx, // if it fails, waiters poll
 		script.Call{Script: lookScript, Keys: []string{l.keys[l.kind.queue]},

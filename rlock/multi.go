@@ -142,7 +142,7 @@ func (q *composite) collect(ctx context.Context, terms terms) (*Hold, error) {
 // assemble acquires the members one after the other. lost: one was lost while others were acquired.
 //
 // They are renewed meanwhile, even if a lease was asked for. Otherwise, if the wait is longer than that lease, the
-// first ones are free again, and somebody else's, when the last is granted
+// first ones are free again, and another's, when the last is granted
 // (TestALeaseShorterThanTheWaitMakesNoSecondHolder).
 func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *parts, lost bool, err error) {
 	p = newParts(t.q)

@@ -78,7 +78,7 @@ func (p *parts) reacquire(members []member) {
 			if !p.add(i, x) {
 				x.discard(ctx)
 			} else if old != nil {
-				old.discard(ctx) // lost, which asks nobody
+				old.discard(ctx) // lost, which sends nothing
 			}
 		})
 	}

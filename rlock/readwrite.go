@@ -27,11 +27,11 @@ var rwRead = &kind{
 	queue:   2,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.beside)}
+		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.joined)}
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.readKeys(r.owner), r, "0") },
 	renew:   load("renew reads", "rw_read_renew"),
-	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
+	// The lock's own key is written by every reader that comes or goes. Only this owner writes its timeout key.
 	leaseKey: func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
 	more:     func(l *single, _ string) []string { return l.holdKeys() },
 	keep:     rwKeepScript,
@@ -47,8 +47,8 @@ var rwRead = &kind{
 	entry:   entryInside,
 	manner:  "read",
 	stand:   standInQueue,
-	// It stands behind nobody, and nobody behind it: readers do not keep each other out.
-	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Place = "read each", wait.Beside },
+	// It queues behind no one, and no one behind it: readers do not keep each other out.
+	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Place = "read each", wait.Each },
 	tenures:  func(c *Client, t terms) bool { return t.lease == 0 && t.label == "" && c.opts.MaxHold == 0 },
 	together: true,
 }

@@ -34,7 +34,7 @@ func (c *Client) single(name string, k *kind) (s single, bad error) {
 	return s, bad
 }
 
-// rare is what few locks have: a lock that nobody waits for must cost little.
+// rare is what few locks have: a lock without waiters must cost little.
 type rare struct {
 	backoff *backoff      // of a lock that spins
 	linger  time.Duration // for how long the lock stays with the process after Unlock

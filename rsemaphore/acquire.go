@@ -110,8 +110,8 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 // standing is how the server knows the waiter.
 func (a *acquisition) standing() wait.Standing {
 	if c := a.s.c; a.text == "" {
-		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from nobody for
-		// long. It leaves time for a renewal that gets no answer, and another.
+		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from others only
+		// for long. It leaves time for a renewal that gets no answer, and another.
 		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
 		var room [128]byte
 		text := append(append(room[:0], a.p.base()...), ' ')
@@ -164,8 +164,8 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	a.mayRun(after)
 }
 
-// told is what the server said about one acquisition.
-type told struct {
+// timedReply is what the server said about one acquisition.
+type timedReply struct {
 	acquireReply
 	sent, received time.Time
 	asked          int64
@@ -284,17 +284,17 @@ func (c *Client) confirmed(ctx context.Context, call script.Call) (rueidis.Redis
 }
 
 // run makes the call of one or several acquisitions. sent is when it was last sent.
-func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], sent *time.Time) (t told, err error) {
+func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], sent *time.Time) (t timedReply, err error) {
 	c := s.c
 	r, err := timed.Run(ctx, c.runner)
-	t = told{acquireReply: r, sent: *sent, received: time.Now()}
+	t = timedReply{acquireReply: r, sent: *sent, received: time.Now()}
 	switch {
 	case errors.Is(err, ErrNotReplicated) && r.status == acquireDone:
 		t.unmet = err
 	case errors.Is(err, ErrNotReplicated): // nothing that replicas need have
 	case err != nil:
 		if ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
-			c.queue.AskAgain(s.made.line) // it may have served others of this process, whom nobody tells
+			c.queue.AskAgain(s.made.line) // it may have served others of this process, which get no message
 		}
 		return t, err
 	}
@@ -302,8 +302,8 @@ func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], 
 	return t, nil
 }
 
-// Told implements wait.Batcher.
-func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
+// Reply implements wait.Batcher.
+func (a *acquisition) Reply(reply any, err error) (wait.Answer, error) {
 	if err != nil {
 		var u *unansweredError
 		if errors.As(err, &u) {
@@ -313,13 +313,13 @@ func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
 		}
 		return wait.Answer{}, err
 	}
-	r := *reply.(*told)
+	r := *reply.(*timedReply)
 	a.asks(r.sent)
 	return a.answer(r)
 }
 
 // answer takes in what the server said.
-func (a *acquisition) answer(r told) (wait.Answer, error) {
+func (a *acquisition) answer(r timedReply) (wait.Answer, error) {
 	s := a.s
 	switch {
 	case r.status == acquireMismatch:
@@ -341,8 +341,8 @@ func (a *acquisition) answer(r told) (wait.Answer, error) {
 	case r.asked == askedAgain:
 		return wait.Answer{Left: -1, Again: true}, nil
 	case !a.trusted(a.since):
-		// Since its last answer it may have been served, and whoever saw that for long enough may have taken it over, or is
-		// about to. It must not see the same ids again.
+		// Since its last answer it may have been served, and another that saw that for long enough may have taken it over, or
+		// is about to. It must not see the same ids again.
 		return a.renamed(r.received),
 			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, s.name)
 	case r.asked == askedGranted:

@@ -15,14 +15,14 @@ import (
 )
 
 // line is where the process's waiters of this semaphore stand. Those that want the same number stand behind each other,
-// and one of them contends. Waiters for different numbers do not: nobody knows how many permits there are in all, so
+// and one of them contends. Waiters for different numbers do not: no one knows how many permits there are in all, so
 // the one in front may want more than there will ever be.
 func (s *CountingSemaphore) line() string { return "counting:" + s.key }
 
 // acquire takes n permits, waiting until until; zero: only ctx bounds the wait. once: it does not wait.
 //
-// While nobody of the process waits, requests go out in parallel. From the first that is refused on, newcomers that may
-// wait go into the line.
+// While no caller of the process waits, requests go out in parallel. From the first that is refused on, newcomers that
+// may wait go into the line.
 func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time, once bool) error {
 	if err := cmp.Or(s.bad, checkRange("permits", int64(n), 1, maxPermits)); err != nil {
 		return s.c.session.Error(err)
@@ -35,12 +35,12 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	began := time.Now()
 	t := &taker{s: s, n: n, free: unheard}
 	r := wait.Request{Name: s.name, Of: s, Began: began, Line: s.line(), Manner: strconv.Itoa(n), Channel: s.channel,
-		Until: until, Try: t.try, Told: t.told}
+		Until: until, Try: t.try, OnMessage: t.onMessage}
 	refused := !once && s.c.queue.Members(r.Line) > 0
 	var err error
 	if !refused {
 		alone := r
-		alone.Place, alone.Until, alone.Told = wait.Alone, began, nil
+		alone.Place, alone.Until, alone.OnMessage = wait.Alone, began, nil
 		err = s.c.queue.Wait(ctx, alone)
 		if g := (*wait.GaveUp)(nil); !once && errors.As(err, &g) {
 			if ended := context.Cause(ctx); ended != nil { // it ended after the refusal, and the caller is to hear of both
@@ -86,8 +86,8 @@ type taker struct {
 
 const unheard int64 = -1
 
-// told reads a message, which is the number of permits that are free. Nothing is granted by it.
-func (t *taker) told(payload string) bool {
+// onMessage reads a message, which is the number of permits that are free. Nothing is granted by it.
+func (t *taker) onMessage(payload string) bool {
 	if n, err := strconv.ParseInt(payload, 10, 64); err == nil {
 		t.free = max(t.free, n)
 	}

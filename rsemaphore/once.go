@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// attemptOnce is Runner.Attempt for a request of which nobody can find out afterwards whether it ran. So it awaits the
-// reply for a moment after ctx has ended; a reply that comes later still goes to Call.Late.
+// attemptOnce is Runner.Attempt for a request of which it cannot be found out afterwards whether it ran. So it awaits
+// the reply for a moment after ctx has ended; a reply that comes later still goes to Call.Late.
 func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
 		return c.runner.Attempt(ctx, call) // says so, and sends nothing

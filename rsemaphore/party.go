@@ -189,8 +189,9 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 }
 
 // askTime asks for the server's time if this client knows nothing of it. A request to arrive that names no instant may
-// run whenever it comes: after its party is gone, it would arrive for nobody, and the leave that takes it back would
-// break the generation of those who gather then (TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate).
+// run whenever it comes: after its party is gone, it would arrive for a party that left, and the leave that takes it
+// back would break the generation of those who gather then
+// (TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate).
 func (p *party) askTime(ctx context.Context) error {
 	c, key := p.b.c, p.b.key
 	if c.runner.Clock.At(key, time.Now()) != 0 {
@@ -254,10 +255,10 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 		return wait.Answer{Granted: true}, nil
 	}
 	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival
-	// has come (see barrier.lua). After that it is told by others' looks, and by the message of the generation's end.
+	// has come (see barrier.lua). After that it is notified by others' looks, and by the message of the generation's end.
 	answer, err := look(ctx)
 	if err != nil || !answer.Granted {
-		told := func(payload string) bool {
+		onMessage := func(payload string) bool {
 			end, ok := p.ended(payload)
 			if ok {
 				result = end
@@ -266,7 +267,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			return ok && answered
 		}
 		err = c.queue.Wait(ctx,
-			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, Told: told,
+			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, OnMessage: onMessage,
 				Try: func(ctx context.Context) (wait.Answer, error) {
 					if event, ok := shared.Load(began); ok && answered {
 						result = event.(barrierReply)

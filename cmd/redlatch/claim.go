@@ -125,7 +125,7 @@ func (j *job) await(ctx context.Context, red *redlatch.Client, signals <-chan os
 		done <- result{c, err}
 	}()
 	var by os.Signal
-	began, told := time.Now(), time.After(time.Second)
+	began, notice := time.Now(), time.After(time.Second)
 	for {
 		select {
 		case r := <-done:
@@ -144,7 +144,7 @@ func (j *job) await(ctx context.Context, red *redlatch.Client, signals <-chan os
 				by = s
 				cancel()
 			}
-		case <-told:
+		case <-notice:
 			if j.server.verbose {
 				j.say("waiting for %s, held%s", j.what(), j.holders(ctx, red))
 			}

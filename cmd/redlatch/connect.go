@@ -158,7 +158,7 @@ func (s *server) place(o rueidis.ClientOption) string {
 	return fmt.Sprintf("%s/%d %s %s", strings.Join(slices.Compact(addrs), ","), o.SelectDB, o.Sentinel.MasterSet, s.prefix)
 }
 
-// retries is for how many call timeouts a call of a command is repeated that does not wait: nobody waits for it as for
+// retries is for how many call timeouts a call of a command is repeated that does not wait: no one waits for it as for
 // a web page.
 const retries = 5
 

@@ -16,7 +16,7 @@ import (
 
 // The exit codes, as flock(1), timeout(1) and sysexits.h have them.
 const (
-	exitConflict = 1 // flock -E: somebody else held it for as long as --wait; "no" where a command asks something
+	exitConflict = 1 // flock -E: another held it for as long as --wait; "no" where a command asks something
 	// EX_USAGE: a flag, an argument or a variable of the environment cannot be used, by itself or with this server;
 	// nothing was changed
 	exitUsage    = 64

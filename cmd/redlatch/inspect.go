@@ -58,7 +58,7 @@ type holder struct {
 
 // nameOf is how a holder is called for people.
 func nameOf(label, process, owner string) string {
-	return cmp.Or(label, process, owner, "somebody")
+	return cmp.Or(label, process, owner, "a client")
 }
 
 // look asks for one name.

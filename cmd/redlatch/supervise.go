@@ -57,7 +57,7 @@ func (j *job) hold(c claim, signals <-chan os.Signal) error {
 	}
 	if err := j.release(c); errors.Is(err, rlock.ErrLost) && why == nil {
 		why = coded{exitLost,
-			fmt.Errorf("%w: %s, before the command had ended; somebody else may have had it", errLostHold, j.what())}
+			fmt.Errorf("%w: %s, before the command had ended; another may have had it", errLostHold, j.what())}
 	}
 	if why != nil {
 		return why
@@ -83,7 +83,7 @@ func (j *job) release(c claim) error {
 // supervisor stops the command when its hold ends.
 //
 //	renewed in time                     nothing happens
-//	no renewal, and the lease runs out  SIGTERM ahead of the end, SIGKILL at the end: nobody else can have it before
+//	no renewal, and the lease runs out  SIGTERM ahead of the end, SIGKILL at the end: no one else can have it before
 //	lost at once (DEL, unlock --force)  SIGTERM, and SIGKILL after the grace
 //	--max-hold is over                  the same, while the lease is renewed
 type supervisor struct {
@@ -96,7 +96,7 @@ type supervisor struct {
 	kill    <-chan time.Time
 }
 
-// ahead is how long before the end of its lease the command is told: the grace, but at most a third of what the lease
+// ahead is how long before the end of its lease the command is notified: the grace, but at most a third of what the lease
 // has left, so that each renewal comes in time. A lock that was handed over has a lease of 4 s at first.
 func ahead(left, grace time.Duration) time.Duration { return min(grace, left/3) }
 
@@ -155,16 +155,16 @@ func (s *supervisor) ending() {
 	}
 }
 
-// lost: the hold is over, and the command was not told before.
+// lost: the hold is over, and the command was not notified before.
 func (s *supervisor) lost() {
 	if s.lease > 0 && !time.Now().Before(s.until) {
 		s.ending() // with a --grace of 0 both are due at once
 	} else {
-		s.stop(exitLost, fmt.Errorf("%w: %s; somebody else may have it", errLostHold, s.what()))
+		s.stop(exitLost, fmt.Errorf("%w: %s; another may have it", errLostHold, s.what()))
 	}
 }
 
-// moved takes the new end of the lease, tells the guard, and returns when the command is to be told of it.
+// moved takes the new end of the lease, tells the guard, and returns when the command is to be notified.
 func (s *supervisor) moved() time.Duration {
 	s.until = s.claim.Until()
 	left := time.Until(s.until)

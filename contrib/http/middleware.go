@@ -41,7 +41,7 @@ type Options struct {
 	// Unavailable answers a request that could not be judged, or found no permit; Retry-After is set. Defaults to a text,
 	// with status 503.
 	Unavailable http.Handler
-	// Failed is told why a request could not be judged. Defaults to nil: nobody is.
+	// Failed is called with the reason why a request could not be judged. nil, the default: it is not reported.
 	Failed func(r *http.Request, err error)
 	// NoHeaders leaves RateLimit and RateLimit-Policy out.
 	NoHeaders bool

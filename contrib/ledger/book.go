@@ -16,7 +16,7 @@ import (
 // batch is how many entries Keep moves in one transaction.
 const batch = 500
 
-// announcing is how many times Keep asks whether an opening is known before it ends with ErrUnknownOpening: whoever
+// announcing is how many times Keep asks whether an opening is known before it ends with ErrUnknownOpening: the program that
 // opens a stock tells the database of it a moment later, and a unit may be sold in between.
 const announcing = 10
 
@@ -352,7 +352,7 @@ func (b *book[E]) open(ctx context.Context, epoch int64, another bool, columns s
 			return nil
 		case len(known) > 0 && !another:
 			return b.unknown(epoch, known)
-		case nth == tried: // nobody was faster
+		case nth == tried: // no one was faster
 			return refused
 		}
 		if _, refused = b.db.ExecContext(ctx, insert, append([]any{b.name, epoch, nth + 1}, values...)...); refused == nil {

@@ -15,7 +15,7 @@ type state struct {
 func (s *state) Error() string { return s.text }
 
 const (
-	rankLost     = iota // the work may have run beside another's: nothing else that went wrong matters as much
+	rankLost     = iota // the work may have run at the same time as another's: nothing else that went wrong matters as much
 	rankMaxHold         //
 	rankCanceled        // the caller has gone: what that interrupted says nothing
 	rankState           // all others, the outermost first

@@ -25,7 +25,7 @@ const (
 	Total                // Watched.Each: a count that only rises
 )
 
-// Sink takes in what the observers are told. ctx is the observer's, and labels are the values of the instrument's
+// Sink takes in what the observers get. ctx is the observer's, and labels are the values of the instrument's
 // Labels.
 type Sink interface {
 	Add(ctx context.Context, i *Instrument, n float64, labels ...string)

@@ -28,7 +28,7 @@ const (
 	Limiter   = "limiter"
 )
 
-// Observers are told by the clients, and tell a Sink.
+// Observers get events from the clients, and give them to a Sink.
 type Observers struct {
 	sink  Sink
 	class *Classes

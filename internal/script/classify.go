@@ -67,7 +67,7 @@ func classify(err error) fate {
 		return notRun
 	}
 	// rueidis.ErrClosing, EOF, resets, time-outs: the bytes may have left. A deadline error here may be rueidis' own,
-	// because a new connection's HELLO has a timeout even if the caller has none; it cannot be told from that of a call
+	// because a new connection's HELLO has a timeout even if the caller has none; it cannot be distinguished from that of a call
 	// under way.
 	return unknown
 }

@@ -16,7 +16,7 @@ import (
 type Once struct {
 	mu             sync.Mutex
 	result         error
-	done           chan struct{} // closed when there is a result; made when somebody waits for it
+	done           chan struct{} // closed when there is a result; made when a caller waits for it
 	begun, settled bool
 }
 
@@ -116,7 +116,7 @@ func (h *Handle) Release(ctx, acquired context.Context) error {
 func (h *Handle) release(ctx context.Context) error {
 	o, c := h.Holding, h.Holding.of
 	defer h.uncount()       // last: a Close that waits for it then waits for what is pending
-	h.end(errs.ErrReleased) // before anything is sent: nobody may work under it while it is being given away
+	h.end(errs.ErrReleased) // before anything is sent: no work may go on under it while it is being released
 	if o.pass(h) {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (h *Handle) release(ctx context.Context) error {
 	//	acquire again, granted … release, confirmed
 	//
 	// So this release, even if it is confirmed, is not the last
-	// (TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack), nor is there one that nobody sends, of
+	// (TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack), nor is there one that is not sent, of
 	// what was lost (TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun).
 	after := o.left().until
 	final := after.IsZero() || !time.Now().Before(script.LastRun(after))
@@ -153,7 +153,7 @@ func (h *Handle) release(ctx context.Context) error {
 	return err
 }
 
-// stays is the release of a handle beside which others stay.
+// stays is the release of a handle when others stay.
 func (r *release) stays(h *Handle) error {
 	over := r.of.Engine.Over(&r.Lease)
 	h.Manual()
@@ -181,9 +181,9 @@ func (o *Holding) leave(h *Handle) (last bool) {
 
 // unlink is called with mu held.
 func (o *Holding) unlink(h *Handle) {
-	for at := &o.handles; *at != nil; at = &(*at).beside {
+	for at := &o.handles; *at != nil; at = &(*at).next {
 		if *at == h {
-			*at = h.beside
+			*at = h.next
 			return
 		}
 	}
@@ -196,7 +196,7 @@ func (o *Holding) released() bool {
 	return errors.Is(o.ended, errs.ErrReleased)
 }
 
-// finish ends the last release, and reports whether Late was told of a grant during it. Late gives later ones back
+// finish ends the last release, and reports whether Late heard of a grant during it. Late gives later ones back
 // itself.
 func (o *Holding) finish() (again bool) {
 	o.mu.Lock()
@@ -215,7 +215,7 @@ func (o *Holding) releaseLater(after time.Time) {
 			return final(err)
 		}}
 	if several, ok := o.Lease.Of.(Several); ok {
-		if p.Beside = several.Beside(); p.Beside != nil {
+		if p.BatchKey = several.BatchKey(); p.BatchKey != nil {
 			p.ReleaseAll = func(ctx context.Context, all []*Holding) error { return final(several.SendAll(ctx, all)) }
 		}
 	}
@@ -224,7 +224,7 @@ func (o *Holding) releaseLater(after time.Time) {
 
 // Depart is Abandon for a caller that has waited. It returns when what is left behind has been asked back for the first
 // time, or after 10 ms. Callers that give up come back, and without that as soon as they like: a crowd of them would
-// fill the queues on the server with what nobody wants any more, and have the server answer callers that have left long
+// fill the queues on the server with what is not wanted any more, and have the server answer callers that have left long
 // ago. As it is each has one thing there at a time.
 func (o *Holding) Depart(until time.Time, entry string) {
 	o.Abandon(until, entry)
@@ -273,7 +273,7 @@ func final(err error) error {
 type release struct {
 	*Holding
 	why    error     // the handle is over
-	until  time.Time // nobody else can have it before
+	until  time.Time // no one else can have it before
 	unsure bool      // a try was sent and not answered
 }
 
@@ -321,7 +321,7 @@ func (r *release) run(ctx context.Context) (confirmed bool, err error) {
 }
 
 // answered is the result of a release that the server has answered. If it was gone after a try of unknown outcome, that
-// try has released it: nobody else could have it before until.
+// try has released it: no one else could have it before until.
 func (r *release) answered(gone bool) error {
 	switch {
 	case !gone, r.unsure:

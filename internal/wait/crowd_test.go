@@ -65,12 +65,12 @@ var errDown = fmt.Errorf("%w: down", errs.ErrUnavailable)
 func (b *buyer) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
 	replies, err := b.AskAll(ctx, []wait.Standing{{Owner: b.owner}}, standing != nil)
 	if err != nil {
-		return b.Told(nil, err)
+		return b.Reply(nil, err)
 	}
-	return b.Told(replies[0], nil)
+	return b.Reply(replies[0], nil)
 }
 
-func (b *buyer) Told(reply any, err error) (wait.Answer, error) {
+func (b *buyer) Reply(reply any, err error) (wait.Answer, error) {
 	if err != nil {
 		return wait.Answer{}, err
 	}

@@ -58,7 +58,7 @@ func (c *Client) AllowAll(ctx context.Context, takes ...Take) (_ Decision, err e
 		if err == nil {
 			a = d.Each[i]
 		}
-		c.told(ctx, p.l, a, began, err)
+		c.report(ctx, p.l, a, began, err)
 	}
 	return d, err
 }
@@ -127,7 +127,7 @@ func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
 	return request{part: parts[0], all: parts}, nil
 }
 
-// decide is what the caller is told.
+// decide makes the caller's answer.
 func decide(all []reply) Decision {
 	d := Decision{Allowed: true, Each: make([]Admission, len(all))}
 	for i, r := range all {

@@ -63,7 +63,7 @@ func (r reply) refused(key string) error {
 	return nil
 }
 
-// admission is what the caller is told; upTo: it asked for as many as there are.
+// admission makes the caller's answer; upTo: it asked for as many as there are.
 func (r reply) admission(upTo bool) Admission {
 	a := Admission{Allowed: r.taken >= 0, N: max(0, r.taken), Remaining: r.free, ResetAfter: r.empty}
 	if upTo && r.taken == 0 {

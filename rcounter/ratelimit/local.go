@@ -251,7 +251,7 @@ func (k *localLimit) turn(n int64) (position, hole int64, here bool) {
 	return k.level + need - k.full, 0, false
 }
 
-// wait is how long until n units could pass if nobody else came, us.
+// wait is how long until n units could pass if no other request came, us.
 func (k *localLimit) wait(n, now int64) int64 {
 	room := k.room()
 	switch {

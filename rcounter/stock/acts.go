@@ -116,7 +116,7 @@ func (s *Stock) runActs(ctx context.Context, requests []*batch.Request[act, done
 				acts, seats[r.Ask.id], untils = append(acts, r.Ask), at, append(untils, r.Until)
 			case acts[at] != r.Ask:
 				at, rest = -1, append(rest, r)
-			case r.Until.After(untils[at]): // whoever of them waits longest still wants it
+			case r.Until.After(untils[at]): // the one that waits longest still wants it
 				untils[at] = r.Until
 			}
 			took[i] = at

@@ -63,14 +63,14 @@
 //     its records (ErrCorrupt). Both stop the sale.
 //   - Claims that were given up. A request whose reply the caller did not see may be served later, and so may a copy of
 //     it that the network held back, for as long as the stock sells. The claimant then has a unit. The next Claim or
-//     Lookup tells which, and nobody else gets it until it is returned. (The library itself returns units of a ClaimAny
-//     that was given up, if it can ask the server within five call timeouts.) An act by an id (a request, Reserve,
-//     Confirm, Cancel, Return) is not served later than its caller's patience, by the server's clock: the request names
-//     that instant, for each act of a shared call its own.
+//     Lookup tells which, and no other claimant gets it until it is returned. (The library itself returns units of a
+//     ClaimAny that was given up, if it can ask the server within five call timeouts.) An act by an id (a request,
+//     Reserve, Confirm, Cancel, Return) is not served later than its caller's patience, by the server's clock: the
+//     request names that instant, for each act of a shared call its own.
 //   - That a unit which came back is sold at once. The process that returned it sells it at once. Other processes do
 //     when the server's message arrives, within milliseconds; if the message is lost, within Options.SoldOutTrust.
 //     Until then another process may still answer SoldOut to ClaimAny and under Fresh. No process says by itself that
-//     somebody has a unit.
+//     a claimant has a unit.
 //   - Requests that arrive after a stock's retention. They meet the next opening of the name.
 //
 // # A claim

@@ -58,7 +58,7 @@ type Entry struct {
 // nil. It returns how many entries fn took: 0 if the ledger is empty or the stock keeps none (Spec.Ledger). fn gets the
 // entries in the order of their serials, without a hole. Two round trips.
 //
-// The error is fn's, unchanged; ErrCorrupt if entries were lost, or somebody removed them, which names the ledger's
+// The error is fn's, unchanged; ErrCorrupt if entries were lost, or removed by hand, which names the ledger's
 // key, how many should be there and how many are (every verb of the stock says so, and nothing is sold until Restore
 // has run); or the server's.
 //
@@ -82,7 +82,7 @@ type Entry struct {
 // A stock that was lost and opened again has another Epoch, and earlier units are returned under the new one. So before
 // Restore copy their rows from the old Epoch to the new one.
 //
-// Nothing bounds a ledger that nobody moves: it grows by about 55 bytes and the names of each entry until the stock's
+// Nothing bounds a ledger without a mover: it grows by about 55 bytes and the names of each entry until the stock's
 // retention is over, and what is not moved then is gone.
 func (s *Stock) Ledger(ctx context.Context, n int,
 	fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Units names units that somebody has, for Return and Lookup: those of a claimant by Claim, those of a request or
+// Units names units that a claimant has, for Return and Lookup: those of a claimant by Claim, those of a request or
 // reservation, or some of a ClaimAny.
 type Units struct {
 	// Claimant is who has a unit by Claim. Return wants its Ordinal too.
@@ -26,9 +26,9 @@ type Units struct {
 }
 
 // Return gives units back, and returns how many came back by this call: 0, without an error, if they had come back
-// before, or nobody has them. They can then be claimed again, by the same claimant too, and get new ordinals; the old
-// ones are never given out again. Return works until the retention is over. One round trip, repeated until answered.
-// There are three kinds:
+// before, or no claimant has them. They can then be claimed again, by the same claimant too, and get new ordinals; the
+// old ones are never given out again. Return works until the retention is over. One round trip, repeated until
+// answered. There are three kinds:
 //
 //   - Units{Claimant: c, Ordinal: o}: the unit that c has by Claim. The ordinal says which is meant, so a Return can be
 //     repeated at any time, by this library or by a queue that delivers a cancellation twice. Claimant has unit 5 and

@@ -93,7 +93,7 @@ func (l *Leadership) announceFirst(ctx context.Context) error {
 			_, err := s.Runner.Do(limit, call)
 			cancel()
 			if again = false; err != nil && ctx.Err() == nil {
-				s.Complain("a leader could not announce itself: observers see nobody until it can", name, err)
+				s.Complain("a leader could not announce itself: observers see no leader until it can", name, err)
 			}
 		}
 	})

@@ -127,7 +127,7 @@ func orders(ctx context.Context, red *redlatch.Client) error {
 		return nil
 	})
 	if errors.Is(err, rlock.ErrNotAcquired) {
-		return nil // somebody else works on that order
+		return nil // another works on that order
 	}
 	return err
 }

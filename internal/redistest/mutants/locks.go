@@ -10,7 +10,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "an acquire that goes past the queue", file: "rlock/lua/acquire.lua", pkg: "rlock",
-		old: "if there == 0 then -- free, and nobody", new: "if there < 2 then -- free, and nobody",
+		old: "if there == 0 then -- free, and no waiters", new: "if there < 2 then -- free, and no waiters",
 		breaks: "who comes goes past nobody that queues", tests: "TestAcquireScriptWithAQueue",
 	},
 	{
@@ -76,7 +76,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a grant that is told before it is written", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
-		old: "      redis.call('PEXPIRE', lock, lease)\n      local told", new: "      local told",
+		old: "      redis.call('PEXPIRE', lock, lease)\n      local sent", new: "      local sent",
 		breaks: "a lock that was handed over has a lease", tests: "TestReleaseScriptWithAQueue",
 	},
 	{

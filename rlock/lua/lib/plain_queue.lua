@@ -1,11 +1,11 @@
--- The line of waiters beside a plain mutex: a sorted set, member = "<owner> <its reservation, ms>". Nothing is handed over: a
+-- The line of a plain mutex's waiters: a sorted set, member = "<owner> <its reservation, ms>". Nothing is handed over: a
 -- release deletes the key, as the pattern has it, so that other programs can take it at any moment. It tells the first in line to
 -- ask. There is one entry for each process: the other waiters stand in line inside the process.
 -- A score is one of
 --   * the server's µs when the waiter came: it stands in line;
---   * the server's ms until which the free lock is left to it, counted from when it was told: less than any µs, so it stays
+--   * the server's ms until which the free lock is left to it, counted from its message: less than any µs, so it stays
 --     the first;
---   * 1: it was told, asked, and found that another had been quicker. It stays the first.
+--   * 1: it was notified, asked, and found that another had been quicker. It stays the first.
 --
 --   waiter B                                     holder A
 --   acquire: held; stands in line  ------------->  works
@@ -15,18 +15,18 @@
 --   acquire: it is the first, granted; out of the line
 --                                                acquire: free, but left to B: stands in line, behind
 --
--- * B has died: nobody hears the message, so B is taken out, and the next is told, in the same call.
--- * B's process is stopped, or the message is lost: the lock is left to B for its reservation. Whoever of ours asks meanwhile is
---   told how long that lasts, and whoever asks later takes the lock. The next release finds that B has not come,
---   takes it out, and tells the next; if B is alive it stands in line anew when it asks. If nobody asks, because all sleep,
+-- * B has died: the message has no receiver, so B is taken out, and the next is notified, in the same call.
+-- * B's process is stopped, or the message is lost: the lock is left to B for its reservation. A client of ours that asks meanwhile
+--   learns how long that lasts, and one that asks later takes the lock. The next release finds that B has not come,
+--   takes it out, and notifies the next; if B is alive it stands in line anew when it asks. If none asks, because all sleep,
 --   the lock is idle until one of them polls, a PollCap at most.
--- * Another program takes the lock before B asks: B keeps its place, and is told again. That program's release tells nobody;
+-- * Another program takes the lock before B asks: B keeps its place, and is notified again. That program's release notifies no one;
 --   waiters poll. So do waiters of a lock whose lease has ended, when it has ended by their last answer.
 -- * A process that has not yet heard of any queue asks without a place. It has a place when it asks again; a waitTime of 0
 --   never has one. It does not get what is left to B: A, that is nearer to the server than B, would release, ask and have the
 --   lock again before B's request is there, every time (TestAPlainLockDoesNotStarveAProcessThatIsFarther).
 -- * A message that is on its way is not sent again: a lock that changes hands quickly does not have B ask twice.
--- * B leaves while it is told: its release, which takes it out of the line, finds the lock free and tells the next.
+-- * B leaves after it was notified: its release, which takes it out of the line, finds the lock free and notifies the next.
 -- uses: clock
 
 local RESERVED = 200 -- at most
