@@ -265,7 +265,7 @@ func beCanceller() error {
 	time.Sleep(300 * time.Millisecond) // its key is tracked by now
 	if _, err := locks.Reentrant("held").TryLock(context.Background(), 50*time.Millisecond, 0); !errors.Is(err,
 		rlock.ErrNotAcquired) {
-		return fmt.Errorf("taken twice: %v", err)
+		return fmt.Errorf("taken twice: %w", err)
 	}
 	base := runtime.NumGoroutine()
 	var wg sync.WaitGroup

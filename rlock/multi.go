@@ -348,7 +348,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 	p := newParts(t.q)
 	for i, own := range t.owners {
 		x := newHold(own.First(t.auto, t.unanswered, ""))
-		x.follow(own.Lease.Ctx, c)
+		x.follow(own.Lease.Ctx, c) //nolint:contextcheck // each hold has the context of its own lease
 		p.add(i, x)
 	}
 	p.began = time.Now()

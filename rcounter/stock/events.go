@@ -187,6 +187,7 @@ var errDue = errors.New("nothing came")
 func (f *feed) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	//nolint:contextcheck // that of the client: its Close ends the feed
 	stop := context.AfterFunc(f.s.c.calls.Context(), func() { cancel(ErrClosed) })
 	defer stop()
 	for {
