@@ -34,6 +34,7 @@ import (
 //     After a split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is
 //     half a second past. The losers' own releases would otherwise wake all of them at the same instant
 //     (TestCrossingVotesMakeProgress).
+//     Fenced members then keep a token (mint).
 //  4. Each vote is renewed by its own client. A missing vote is asked for again (win).
 //  5. Unlock returns when a majority has released. The other releases have four call timeouts, and then are pending.
 //
@@ -106,7 +107,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 		e.split = 0
 	}
 	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
-		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
+		return wait.Answer{}, fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
 	}
 	if e.made++; e.made == 1 {
 		e.overhear(ctx)
@@ -115,7 +116,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	}
 	for _, m := range e.members {
 		if m.c.session.Closed() {
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errs.ErrClosed)
 		}
 	}
 	p, sent := newParts(e.q), time.Now()
@@ -125,12 +126,18 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	}
 	err := e.twins()
 	if err == nil && t.granted >= e.q.need {
-		if p.b.require(e.q.need) && time.Now().Before(p.until()) {
+		kept := p.b.require(e.q.need)
+		if kept && e.fenced() {
+			err = e.mint(ctx, p)
+		}
+		if err == nil && kept && time.Now().Before(p.until()) {
 			e.win(p, t.granted == len(e.members))
 			return wait.Answer{Granted: true}, nil
 		}
-		err = fmt.Errorf("%w: %q: the votes took longer than their lease", ErrUnavailable, e.q.name)
-		if why := p.b.life.Err(); why != nil && !errors.Is(why, ErrLost) {
+		if err == nil {
+			err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, e.q.name)
+		}
+		if why := p.b.life.Err(); why != nil && !errors.Is(why, errs.ErrLost) {
 			err = why
 		}
 	}
@@ -183,6 +190,9 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 				return
 			}
 			votes <- vote{i, err}
+			if err == nil {
+				e.joined(own, p, i, x)
+			}
 		}()
 	}
 	t := tally{answered: make([]bool, n), results: make([]error, n)}
@@ -324,8 +334,8 @@ func (e *election) count(t tally) (wait.Answer, error) {
 		case !t.answered[i]:
 			lefts = append(lefts, 0)
 		case err == nil:
-		case errors.Is(err, ErrClosed):
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
+		case errors.Is(err, errs.ErrClosed):
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errs.ErrClosed)
 		case errors.As(err, &contended) && contended.cause == nil:
 			held++
 			if contended.Lease >= 0 {
@@ -334,9 +344,9 @@ func (e *election) count(t tally) (wait.Answer, error) {
 		case script.NotAnswered(err), errors.As(err, &contended):
 			away++
 			if contended != nil && contended.unheard { // of the server: the round was over before it answered
-				err = fmt.Errorf("%w: %q: %w", ErrUnknownOutcome, contended.Name, contended.cause)
+				err = fmt.Errorf("%w: %q: %w", errs.ErrUnknownOutcome, contended.Name, contended.cause)
 			}
-			e.unsure = e.unsure || errors.Is(err, ErrUnknownOutcome)
+			e.unsure = e.unsure || errors.Is(err, errs.ErrUnknownOutcome)
 			problems = append(problems, err)
 		default:
 			fatal = append(fatal, err)
@@ -359,9 +369,9 @@ func (e *election) count(t tally) (wait.Answer, error) {
 			problems[i] = script.Unsure(err)
 		}
 	}
-	kind := ErrUnavailable
+	kind := errs.ErrUnavailable
 	if e.unsure {
-		kind = ErrUnknownOutcome
+		kind = errs.ErrUnknownOutcome
 	}
 	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, e.q.name, len(problems), n,
 		errors.Join(problems...))

@@ -188,7 +188,7 @@ func (f *feed) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	//nolint:contextcheck // that of the client: its Close ends the feed
-	stop := context.AfterFunc(f.s.c.calls.Context(), func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(f.s.c.calls.Context(), func() { cancel(errs.ErrClosed) })
 	defer stop()
 	for {
 		sub, err := f.subscribe(ctx)

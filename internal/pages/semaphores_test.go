@@ -9,11 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Convert converts a video; at most five are converted at a time, in all processes together.
+// Convert converts a video. All processes together convert at most five at a time.
 func Convert(ctx context.Context, semaphores *rsemaphore.Client, convert func(context.Context) error) error {
 	return semaphores.Semaphore("converters", 5).Do(ctx, 1, convert) // convert's ctx ends if the permit is lost
 }
@@ -21,7 +22,7 @@ func Convert(ctx context.Context, semaphores *rsemaphore.Client, convert func(co
 // Query asks a fragile service, or gives up after 200 ms.
 func Query(ctx context.Context, semaphores *rsemaphore.Client, ask func(context.Context) error) error {
 	permit, err := semaphores.Semaphore("legacy-api", 20).TryAcquire(ctx, 1, 200*time.Millisecond, 0)
-	if errors.Is(err, rsemaphore.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return errBusy
 	}
 	if err != nil {
@@ -61,7 +62,7 @@ func Split(ctx context.Context, semaphores *rsemaphore.Client, parts []string, s
 	return done.Await(ctx)
 }
 
-// Done is for each part, in whatever process. It may be repeated: a part counts once.
+// Done reports that a part is done, from any process. It may be repeated: a part counts once.
 func Done(ctx context.Context, semaphores *rsemaphore.Client, part string) error {
 	_, err := semaphores.CountDownLatch("job:7").CountDownBy(ctx, part)
 	return err

@@ -1,4 +1,4 @@
-package docs_test
+package pages_test
 
 import (
 	"context"
@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
-	"os"
-	"regexp"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -58,7 +54,7 @@ func Example_fromRedisson() {
 	defer end()
 
 	hold, err := locks.Reentrant("order:1").TryLock(ctx, 3*time.Second, 10*time.Second)
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return // another owner has it
 	}
 	if err != nil {
@@ -105,7 +101,7 @@ func Example_fromRedsync() {
 	err := order.WithWait(3*time.Second).Do(ctx, func(ctx context.Context) error {
 		return work(ctx) // renewed until it returns; ctx ends if the lock is lost
 	})
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return // not within three seconds
 	}
 	fmt.Println("released:", err == nil)
@@ -134,7 +130,7 @@ func Example_fromRedislock() {
 
 	order := locks.Reentrant("order:1") // while redislock still runs: locks.Plain("order:1")
 	hold, err := order.TryLock(ctx, 0, 10*time.Second)
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return // another owner has it
 	}
 	if err != nil {
@@ -143,23 +139,4 @@ func Example_fromRedislock() {
 	defer hold.Unlock(ctx)
 	work(hold.Context(ctx))
 	// Output: working: true
-}
-
-// The "after" code of every migration is the body of the Example that is named above it.
-func TestTheCodeOfTheMigrationsIsTheExamples(t *testing.T) {
-	src, err := os.ReadFile("migration_test.go")
-	require.NoError(t, err)
-	after := regexp.MustCompile("(?s)After \\(`(Example_\\w+)`\\):\n\n```go\n(.*?)```")
-	found := after.FindAllStringSubmatch(read(t, "redisson.md"), -1)
-	require.Len(t, found, strings.Count(string(src), "\nfunc Example_"), "each Example is shown once")
-	for _, m := range found {
-		_, example, ok := strings.Cut(body(t, string(src), m[1]), "\tdefer end()\n\n")
-		require.True(t, ok, m[1])
-		example, _, _ = strings.Cut(example, "\t// Output:")
-		want := ""
-		for line := range strings.Lines(example) {
-			want += strings.TrimPrefix(line, "\t")
-		}
-		require.Equal(t, strings.TrimSpace(want), strings.TrimSpace(m[2]), m[1])
-	}
 }
