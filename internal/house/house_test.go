@@ -49,7 +49,8 @@ var layers = map[string][]string{
 	"internal/acl": {},
 
 	// the modules in contrib import it
-	"internal/measure": {"internal/errs", "", "pubsub", "rcounter", "rcounter/stock", "rcounter/redpacket",
+	"internal/measure": {"internal/errs", "", "pubsub", "rlock/election", "rcounter", "rcounter/stock",
+		"rcounter/redpacket",
 		"rcounter/ratelimit", "rlock",
 		"rsemaphore"},
 
