@@ -21,7 +21,6 @@ import (
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 const patience = 30 * time.Second

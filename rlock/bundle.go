@@ -130,10 +130,11 @@ type parts struct {
 	b     *bundle
 	began time.Time // when all were there
 
-	mu    sync.Mutex
-	holds []*Hold // by member; nil: not held
-	given bool    // given back, or about to be: a part that comes now is not wanted
-	once  session.Once
+	mu     sync.Mutex
+	holds  []*Hold // by member; nil: not held
+	given  bool    // given back, or about to be: a part that comes now is not wanted
+	minted int64   // of a Quorum of Fenced members: its token
+	once   session.Once
 }
 
 func newParts(q *composite) *parts {
@@ -203,8 +204,13 @@ func (p *parts) owners() Owner {
 	return Owner(strings.Join(all, ","))
 }
 
-// token is that of the only Fenced member.
+// token is that of a Quorum of Fenced members, or of the only Fenced member of a Multi.
 func (p *parts) token() (token int64, ok bool) {
+	if p.of.quorum {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.minted, p.minted != 0
+	}
 	for _, x := range p.all() {
 		if x == nil {
 			continue

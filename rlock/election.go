@@ -34,6 +34,7 @@ import (
 //     After a split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is
 //     half a second past. The losers' own releases would otherwise wake all of them at the same instant
 //     (TestCrossingVotesMakeProgress).
+//     Fenced members then keep a token (mint).
 //  4. Each vote is renewed by its own client. A missing vote is asked for again (win).
 //  5. Unlock returns when a majority has released. The other releases have four call timeouts, and then are pending.
 //
@@ -125,11 +126,17 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	}
 	err := e.twins()
 	if err == nil && t.granted >= e.q.need {
-		if p.b.require(e.q.need) && time.Now().Before(p.until()) {
+		kept := p.b.require(e.q.need)
+		if kept && e.fenced() {
+			err = e.mint(ctx, p)
+		}
+		if err == nil && kept && time.Now().Before(p.until()) {
 			e.win(p, t.granted == len(e.members))
 			return wait.Answer{Granted: true}, nil
 		}
-		err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, e.q.name)
+		if err == nil {
+			err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, e.q.name)
+		}
 		if why := p.b.life.Err(); why != nil && !errors.Is(why, errs.ErrLost) {
 			err = why
 		}
@@ -183,6 +190,9 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 				return
 			}
 			votes <- vote{i, err}
+			if err == nil {
+				e.joined(own, p, i, x)
+			}
 		}()
 	}
 	t := tally{answered: make([]bool, n), results: make([]error, n)}

@@ -257,7 +257,7 @@ func (t *together) possible(ctx context.Context) bool {
 	t.c = first.c
 	slot := keyname.Slot(first.key)
 	for _, m := range t.members {
-		if m.c != t.c || votingKinds[m.kind] == nil {
+		if m.c != t.c || votingKinds[m.kind] == nil || m.kind == fencing {
 			return false
 		}
 		if t.c.session.Hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(m.key) != slot {

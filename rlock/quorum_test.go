@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/history"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -165,15 +166,18 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 		is    error
 		says  string
 	}{
-		{"two", []*rlock.Lock{r(a), r(b)}, errs.ErrInvalidOption, "2 locks, must be 3 or more"},
-		{"nil", []*rlock.Lock{r(a), r(b), nil}, errs.ErrInvalidOption, "lock 3 is nil"},
-		{"a bad name", []*rlock.Lock{r(a), r(b), c.Reentrant("}")}, errs.ErrInvalidName, "}"},
-		{"a kind that has more than a vote", []*rlock.Lock{r(a), b.Fenced("q"), r(c)}, errs.ErrInvalidOption,
-			`lock 2, "q", is Fenced`},
-		{"one client twice", []*rlock.Lock{r(a), r(b), a.Reentrant("other")}, errs.ErrInvalidOption, "locks 1 and 3"},
-		{"one rueidis client twice", []*rlock.Lock{r(a), r(twin), r(c)}, errs.ErrInvalidOption, "locks 1 and 2"},
-		{"a Cluster", []*rlock.Lock{r(a), r(b), r(cluster.locks)}, errs.ErrInvalidOption, "of a cluster"},
-		{"a Multi", []*rlock.Lock{r(a), r(b), multi(t, r(c))}, errs.ErrInvalidOption, "must not be made of several"},
+		{"two", []*rlock.Lock{r(a), r(b)}, redlatch.ErrInvalidOption, "2 locks, must be 3 or more"},
+		{"nil", []*rlock.Lock{r(a), r(b), nil}, redlatch.ErrInvalidOption, "lock 3 is nil"},
+		{"a bad name", []*rlock.Lock{r(a), r(b), c.Reentrant("}")}, redlatch.ErrInvalidName, "}"},
+		{"a kind that has more than a vote", []*rlock.Lock{r(a), b.Fair("q"), r(c)}, redlatch.ErrInvalidOption,
+			`lock 2, "q", is Fair`},
+		{"one Fenced", []*rlock.Lock{r(a), b.Fenced("q"), r(c)}, redlatch.ErrInvalidOption,
+			`locks 1 and 2, "q" and "q": all or none must be Fenced`},
+		{"the first Fenced", []*rlock.Lock{a.Fenced("q"), r(b), r(c)}, redlatch.ErrInvalidOption, "all or none"},
+		{"one client twice", []*rlock.Lock{r(a), r(b), a.Reentrant("other")}, redlatch.ErrInvalidOption, "locks 1 and 3"},
+		{"one rueidis client twice", []*rlock.Lock{r(a), r(twin), r(c)}, redlatch.ErrInvalidOption, "locks 1 and 2"},
+		{"a Cluster", []*rlock.Lock{r(a), r(b), r(cluster.locks)}, redlatch.ErrInvalidOption, "of a cluster"},
+		{"a Multi", []*rlock.Lock{r(a), r(b), multi(t, r(c))}, redlatch.ErrInvalidOption, "must not be made of several"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			_, err := rlock.Quorum(x.locks...)

@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
-// Schedule runs in every process, and works in one of them.
+// Schedule is called by every process; work runs in one of them.
 func Schedule(ctx context.Context, elections *election.Client, addr string,
 	work func(ctx context.Context, token int64) error) error {
 	return elections.Election("scheduler").Run(ctx, addr, func(ctx context.Context, l *election.Leadership) error {
@@ -26,14 +26,14 @@ func Where(ctx context.Context, elections *election.Client) (string, error) {
 	return leader.Value, err
 }
 
-// Follow tells of every change of the leader until ctx ends.
-func Follow(ctx context.Context, elections *election.Client, told func(addr string)) error {
+// Follow calls changed after every change of the leader, until ctx ends.
+func Follow(ctx context.Context, elections *election.Client, changed func(addr string)) error {
 	leaders, err := elections.Election("scheduler").Observe(ctx)
 	if err != nil {
 		return err
 	}
 	for leader := range leaders {
-		told(leader.Value)
+		changed(leader.Value)
 	}
 	return ctx.Err()
 }

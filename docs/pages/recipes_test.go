@@ -27,8 +27,8 @@ func Hourly(ctx context.Context, red *redlatch.Client, job func(context.Context)
 	return err
 }
 
-// Campaigning has fn run in one process at a time, for as long as ctx lasts. Run returns fn's error and stops
-// campaigning: this goes on, after a pause, in which another process may succeed.
+// Campaigning runs fn in one process at a time until ctx ends. Election.Run stops campaigning when fn fails;
+// Campaigning continues after a pause, in which another process may be elected.
 func Campaigning(ctx context.Context, e *election.Election, host string,
 	fn func(context.Context, *election.Leadership) error) error {
 	for {
@@ -62,8 +62,8 @@ func Lead(ctx context.Context, red *redlatch.Client, host string, poll func(cont
 		})
 }
 
-// An Outbox is a table of messages, and the greatest token that it was called with. Both methods run in one transaction
-// that begins
+// An Outbox is a table of messages, with the greatest token that it has seen. Each method runs in one transaction that
+// begins with
 //
 //	update relay set token = $1 where token <= $1
 //
@@ -75,7 +75,7 @@ type Outbox interface {
 
 var errStale = errors.New("a later relay is at work")
 
-// Relay publishes the messages of the outbox in their order, from one process at a time.
+// Relay publishes the messages of the outbox in order, from one process at a time.
 func Relay(ctx context.Context, red *redlatch.Client, host string, box Outbox,
 	publish func(context.Context, string) error) error {
 	return Campaigning(ctx, red.Elections().Election("outbox"), host,
@@ -139,12 +139,12 @@ func Cached(ctx context.Context, red *redlatch.Client, key string,
 
 var errNotSold = errors.New("not sold, and nothing is paid")
 
-// Order reserves a unit for an order, has it paid, and sells it. Call it again with the same order until it returns nil
-// or errNotSold: after any other error, after a crash, and whenever the bank reports a payment.
+// Order reserves a unit for an order, charges the customer, and sells the unit. Call it again with the same order until
+// it returns nil or errNotSold: after any other error, after a crash, and whenever the bank reports a payment.
 //
-// pay charges the order once, however often it is called: of an order that was paid before it returns nil. refund gives
-// back what was paid, once, and has the bank refuse the order from then on: pay fails, and a payment that is under way
-// goes back when it arrives.
+// pay charges the order once, however often it is called; if the order was paid before, it returns nil. refund returns
+// the payment, once, and makes the bank refuse the order from then on: pay fails, and a payment in flight is returned
+// when it arrives.
 func Order(ctx context.Context, red *redlatch.Client, order, user string,
 	pay, refund func(context.Context) error) error {
 	sale := red.Stocks().Stock("sale")

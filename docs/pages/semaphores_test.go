@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Convert converts a video; at most five are converted at a time, in all processes together.
+// Convert converts a video. All processes together convert at most five at a time.
 func Convert(ctx context.Context, semaphores *rsemaphore.Client, convert func(context.Context) error) error {
 	return semaphores.Semaphore("converters", 5).Do(ctx, 1, convert) // convert's ctx ends if the permit is lost
 }
@@ -62,7 +62,7 @@ func Split(ctx context.Context, semaphores *rsemaphore.Client, parts []string, s
 	return done.Await(ctx)
 }
 
-// Done is for each part, in whatever process. It may be repeated: a part counts once.
+// Done reports that a part is done, from any process. It may be repeated: a part counts once.
 func Done(ctx context.Context, semaphores *rsemaphore.Client, part string) error {
 	_, err := semaphores.CountDownLatch("job:7").CountDownBy(ctx, part)
 	return err

@@ -40,8 +40,7 @@ func Buy(ctx context.Context, stocks *stock.Client, user string) (int64, error) 
 	}
 }
 
-// HoldCart holds the units of a cart for a quarter of an hour, all or none. missing names the stocks that were in the
-// way.
+// HoldCart holds the units of a cart for a quarter of an hour, all or none. missing names the stocks that refused.
 func HoldCart(ctx context.Context, stocks *stock.Client, order, user string,
 	cart []stock.Line) (missing []string, err error) {
 	held, err := stocks.Group("sale").Reserve(ctx, order, user, cart, 15*time.Minute)
@@ -57,8 +56,8 @@ func HoldCart(ctx context.Context, stocks *stock.Client, order, user string,
 }
 
 // PayCart sells what an order has paid for. Call it until it returns no error, and again whenever the bank calls.
-// refund is how many units of each stock the order does not get: always the same answer, so give the money for them
-// back once for each order and stock.
+// refund is how many units of each stock the order does not get. It is always the same, so refund each order and stock
+// once.
 func PayCart(ctx context.Context, stocks *stock.Client, order string,
 	cart []stock.Line) (refund map[string]int64, err error) {
 	sold, err := stocks.Group("sale").Confirm(ctx, order, cart...)
@@ -78,15 +77,15 @@ func PayCart(ctx context.Context, stocks *stock.Client, order string,
 	return refund, nil
 }
 
-// Orders is the shop's table of orders. Decide writes what becomes of an order, unless that is decided, and returns
-// what is decided. In SQL: UPDATE orders SET fate = $2 WHERE id = $1 AND fate IS NULL, and then SELECT fate.
+// Orders is the shop's table of orders. Decide writes the fate of an order unless it has one, and returns the fate
+// that the order has. In SQL: UPDATE orders SET fate = $2 WHERE id = $1 AND fate IS NULL, and then SELECT fate.
 type Orders interface {
 	Decide(ctx context.Context, order, fate string) (string, error)
 }
 
-// HoldEach holds the units of an order in stocks that need not share a server, for a quarter of an hour. If one of them
-// has too few, held is false: what was held goes back in half a minute, unless another call of the order holds it all.
-// The next try is another order.
+// HoldEach holds the units of an order for a quarter of an hour, in stocks that need not share a server. If one of them
+// has too few, held is false, and the other units return to their stocks in half a minute, unless another call of the
+// same order holds all of them. Use another order for the next attempt.
 func HoldEach(ctx context.Context, order, user string, cart map[*stock.Stock]int64) (held bool, err error) {
 	for sale, n := range cart {
 		unit, err := sale.Reserve(ctx, user, stock.Request{ID: order, N: n}, 30*time.Second)
@@ -103,8 +102,8 @@ func HoldEach(ctx context.Context, order, user string, cart map[*stock.Stock]int
 	return true, nil
 }
 
-// FinishEach sells what an order holds (fate "sold") or gives it back ("cancelled"), whichever was decided first. If it
-// is sold, refund is how many units of each stock came too late and are gone.
+// FinishEach sells the units of an order (fate "sold") or returns them ("cancelled"), whichever was decided first. If
+// they are sold, refund is how many units of each stock the order does not get, because it came too late.
 func FinishEach(ctx context.Context, orders Orders, order, fate string,
 	cart map[*stock.Stock]int64) (sold bool, refund map[*stock.Stock]int64, err error) {
 	if fate, err = orders.Decide(ctx, order, fate); err != nil {
@@ -131,13 +130,13 @@ func FinishEach(ctx context.Context, orders Orders, order, fate string,
 	return sold, refund, nil
 }
 
-// Settle moves what was sold into a database, until ctx ends. Several processes may do so.
+// Settle moves sales into a database until ctx ends. Several processes may run it.
 func Settle(ctx context.Context, stocks *stock.Client, insert func(context.Context, []stock.Entry) error) error {
 	return stocks.Stock("sale").KeepLedger(ctx, time.Second, 500, insert)
 }
 
-// LivePage draws a page until ctx ends: news gets each entry that comes, and draw the stock as it is, at least every
-// two seconds.
+// LivePage updates a page until ctx ends. It calls news with each new entry, and draw with the state of the stock, at
+// least every two seconds.
 func LivePage(ctx context.Context, sale *stock.Stock, draw func(stock.Status), news func(stock.Entry)) error {
 	for e, err := range sale.Events(ctx, 2*time.Second) {
 		switch {
@@ -145,7 +144,7 @@ func LivePage(ctx context.Context, sale *stock.Stock, draw func(stock.Status), n
 			return err
 		case !e.Gap:
 			news(e.Entry)
-		default: // the page begins, or has missed something
+		default: // the page begins, or has missed entries
 			if now, err := sale.Inspect(ctx); err == nil {
 				draw(now)
 			}
@@ -167,7 +166,8 @@ func Open(ctx context.Context, packets *redpacket.Client, user string) (int64, e
 	return share.Cents, err
 }
 
-// PayOut hands to pay who took what of a red packet, and what went back, until ctx ends. Several processes may do so.
+// PayOut calls pay with the shares that users took of a red packet, and with the refund, until ctx ends. Several
+// processes may run it.
 func PayOut(ctx context.Context, packets *redpacket.Client, pay func(context.Context, []redpacket.Entry) error) error {
 	return packets.Packet("new-year").KeepLedger(ctx, time.Second, 500, pay)
 }

@@ -226,7 +226,6 @@ func TestNoFileAndNoFunctionIsTooLong(t *testing.T) {
 // head: what only some ways need is in a type of its own, and what excludes each other is an enum. Excepted are
 // options, tables and parameters.
 var wide = strings.Fields(`
-	rlock/options.go:Options
 	rlock/kind.go:kind
 	rlock/errors.go:NotAcquiredError
 	internal/wait/wait.go:Request

@@ -17,6 +17,7 @@ var Derived = []string{
 	"redlatch_kept",
 	"redlatch_alive",
 	"redlatch_grant",
+	"redlatch_token",
 	"redlatch_leader",
 	"redisson_lock__channel",
 	"redisson_lock_queue",

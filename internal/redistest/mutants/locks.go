@@ -233,6 +233,28 @@ var ofLocks = []mutant{
 		breaks: "a server votes when it has been up for a lease", tests: "TestQuorumAcquireScriptTable",
 	},
 	{
+		name: "a token of an earlier run of the server that counts", file: "rlock/lua/vote_acquire.lua", pkg: "rlock",
+		old: "if not kept or last[2] ~= digits(run) then", new: "if false then",
+		breaks: "tokens of a Quorum grow through restarts without data",
+		tests: "TestTokensOfAQuorumGrowThroughRestartsWithoutData TestAMajorityThatForgotAsksAllForTheLastToken " +
+			"TestANewQuorumHasATokenWhenAllItsServersHaveAnswered",
+	},
+	{
+		name: "a token kept for an owner whose vote is over", file: "rlock/lua/vote_token.lua", pkg: "rlock",
+		old: "if not held[1] or till", new: "if till",
+		breaks: "a member keeps the token of a holder that it voted for", tests: "TestQuorumTokenScriptTable",
+	},
+	{
+		name: "one token for two owners", file: "rlock/lua/vote_token.lua", pkg: "rlock",
+		old: "if kept > token or kept == token and last[2] ~= owner then", new: "if kept > token then",
+		breaks: "no two holds have one token", tests: "TestQuorumTokenScriptTable",
+	},
+	{
+		name: "a vote that joins and keeps no token", file: "rlock/token.go", pkg: "rlock",
+		old: "	if token != 0 {\n		e.keepAt", new: "	if token < 0 {\n		e.keepAt",
+		breaks: "a server that was restarted counts again when it has voted", tests: "TestAVoteThatJoinsAHoldKeepsItsToken",
+	},
+	{
 		name: "a force that takes whoever is there", file: "rlock/lua/plain_force.lua", pkg: "rlock",
 		old: "  if held == ARGV[i] then\n", new: "  if held then\n",
 		breaks: "an owner that acquires during ForceUnlock keeps the lock", tests: "TestPlainScriptTable",
