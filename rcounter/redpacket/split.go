@@ -43,7 +43,7 @@ func (m Method) String() string {
 //
 // The error is ErrInvalidOption if total is outside 1 to 2^53-1, n is outside 1 to 1,000,000, min is below 0, max is
 // below min, n shares of such sizes cannot add up to total, or the method is unknown.
-func Split(total, n, min, max int64, m Method, r *rand.Rand) (_ []int64, err error) {
+func Split(total, n, min, max int64, m Method, r *rand.Rand) (parts []int64, err error) {
 	defer edge(&err)
 	max, err = checkSplit(total, n, min, max, m, [...]string{"total", "n", "min", "max", "method"})
 	if err != nil {
