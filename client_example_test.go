@@ -25,7 +25,7 @@ func ExampleClient() {
 	}
 
 	var red *redlatch.Client
-	red, err := redlatch.Open(option, redlatch.Options{CallTimeout: 10 * time.Second})
+	red, err := redlatch.Open(ctx, option, redlatch.Options{CallTimeout: 10 * time.Second})
 	check(err)
 	defer red.Close(ctx)
 

@@ -29,7 +29,7 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 	o := s.Option()
 	o.Username, o.Password = "nobody", "pw"
 	quiet := slog.New(slog.DiscardHandler)
-	hub, err := pubsub.Dial(o, pubsub.Options{Logger: quiet})
+	hub, err := pubsub.Dial(t.Context(), o, pubsub.Options{Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
 	locks, err := rlock.New(hub, rlock.Options{Logger: quiet})

@@ -4,7 +4,7 @@
 //
 // [Open] connects once and makes the client of every package; one Close ends all of it:
 //
-//	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}, redlatch.Options{})
+//	red, err := redlatch.Open(ctx, rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}, redlatch.Options{})
 //	if err != nil {
 //		return err
 //	}

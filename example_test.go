@@ -28,13 +28,14 @@ func serve() (stop func()) {
 func Example() {
 	defer serve()()
 
-	red, err := redlatch.Open(option, redlatch.Options{})
+	ctx := context.Background()
+	red, err := redlatch.Open(ctx, option, redlatch.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer red.Close(context.Background())
+	defer red.Close(ctx)
 	report := red.Locks().Reentrant("nightly-report").WithWait(10 * time.Second)
-	err = report.Do(context.Background(), func(ctx context.Context) error {
+	err = report.Do(ctx, func(ctx context.Context) error {
 		fmt.Println("one process at a time gets here") // ctx ends if the lock is lost: work under it
 		return nil
 	})
@@ -62,8 +63,9 @@ func Admit(ctx context.Context, limits *ratelimit.Client,
 func Example_limits() {
 	defer serve()()
 
-	slow := ratelimit.Options{AllowTimeout: 10 * time.Second} // a busy machine
-	red, err := redlatch.Open(option, redlatch.Options{CallTimeout: 10 * time.Second, Limiters: slow})
+	slow := func(o *ratelimit.Options) { o.AllowTimeout = 10 * time.Second } // a busy machine
+	red, err := redlatch.Open(context.Background(), option,
+		redlatch.Options{CallTimeout: 10 * time.Second, Limiters: slow})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -89,7 +89,7 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	s := redistest.Start(t, "--busy-reply-threshold", strconv.Itoa(int(blocked.Milliseconds())))
-	hub, err := pubsub.Dial(s.Option(), pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
+	hub, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
 	st := &stage{c: s.Client(t), hub: hub, wrong: map[string]int{}, first: map[string]string{}}

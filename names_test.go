@@ -24,7 +24,7 @@ func TestANameThatIsAnotherObjectsKeyIsRefused(t *testing.T) {
 			"redlatch_leader:a{x}", "{x}:timeout", "a{x}:latch", "{x}:o:1:rwlock_timeout:1"},
 		"redlatch_": {"rwq:{x}"},
 	} {
-		red, err := redlatch.Open(s.Option(), redlatch.Options{KeyPrefix: prefix})
+		red, err := redlatch.Open(ctx, s.Option(), redlatch.Options{KeyPrefix: prefix})
 		require.NoError(t, err)
 		for _, name := range names {
 			got := map[string]error{}
@@ -52,6 +52,6 @@ func TestANameThatIsAnotherObjectsKeyIsRefused(t *testing.T) {
 	keys, err := c.Do(ctx, c.B().Keys().Pattern("*").Build()).AsStrSlice()
 	require.NoError(t, err)
 	require.Empty(t, keys)
-	_, err = redlatch.Open(s.Option(), redlatch.Options{KeyPrefix: "redlatch_queue:{x}"})
+	_, err = redlatch.Open(ctx, s.Option(), redlatch.Options{KeyPrefix: "redlatch_queue:{x}"})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
 }

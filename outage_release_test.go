@@ -46,9 +46,9 @@ func TestAReleaseEndsWithItsContextOrItsLeaseWhateverHasBecomeOfTheServer(t *tes
 	redistest.SkipShort(t)
 	t.Parallel()
 	const lease = 6 * time.Second
-	o := redlatch.Options{CallTimeout: callTimeout, Locks: rlock.Options{WatchdogTimeout: lease},
-		Semaphores: rsemaphore.Options{WatchdogTimeout: lease},
-		Elections:  election.Options{WatchdogTimeout: lease}}
+	o := redlatch.Options{CallTimeout: callTimeout, Locks: func(o *rlock.Options) { o.WatchdogTimeout = lease },
+		Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout = lease },
+		Elections:  func(o *election.Options) { o.WatchdogTimeout = lease }}
 	ended, end := context.WithCancel(context.Background())
 	end()
 	for what, x := range map[string]struct {

@@ -89,7 +89,7 @@ func eachOutage(t *testing.T,
 				if o.Logger == nil {
 					o.Logger = slog.New(slog.DiscardHandler)
 				}
-				red, err := redlatch.Open(seen.Option(), o)
+				red, err := redlatch.Open(t.Context(), seen.Option(), o)
 				require.NoError(t, err)
 				all = append(all, red)
 				return red
@@ -250,7 +250,9 @@ func TestAnAnswerFromACacheWaitsForNoConnection(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
-		red := connect(redlatch.Options{CallTimeout: callTimeout, Stocks: stock.Options{SoldOutTrust: time.Hour}})
+		red := connect(redlatch.Options{CallTimeout: callTimeout, Stocks: func(o *stock.Options) {
+			o.SoldOutTrust = time.Hour
+		}})
 		s, k := red.Stocks().Stock("sold"), red.Counters().Counter("read", rcounter.CounterOptions{})
 		other := connect(patient)
 		require.NoError(t, err1(other.Stocks().Stock("sold").Open(t.Context(), stock.Spec{Limit: 1, OpenFor: time.Hour})))
@@ -368,10 +370,10 @@ func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
 	const silent, again = "the server does not answer those who wait", "the server answers those who wait again"
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
 		books := map[string]*redistest.Logbook{"rlock": {}, "election": {}, "rsemaphore": {}}
-		var o redlatch.Options
-		o.CallTimeout = callTimeout
-		o.Locks.Logger, o.Elections.Logger, o.Semaphores.Logger = books["rlock"].Logger(), books["election"].Logger(),
-			books["rsemaphore"].Logger()
+		o := redlatch.Options{CallTimeout: callTimeout,
+			Locks:      func(o *rlock.Options) { o.Logger = books["rlock"].Logger() },
+			Elections:  func(o *election.Options) { o.Logger = books["election"].Logger() },
+			Semaphores: func(o *rsemaphore.Options) { o.Logger = books["rsemaphore"].Logger() }}
 		red, ctx := connect(o), t.Context()
 		locks, permits, leaders := red.Locks(), red.Semaphores(), red.Elections()
 		taken := connect(patient)
@@ -497,7 +499,7 @@ func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
 		red, ctx := connect(redlatch.Options{CallTimeout: callTimeout}), t.Context()
 		steady := connect(redlatch.Options{CallTimeout: callTimeout,
-			Elections: election.Options{Heartbeat: 10 * time.Second}})
+			Elections: func(o *election.Options) { o.Heartbeat = 10 * time.Second }})
 		type held interface {
 			Done() <-chan struct{}
 			Err() error
@@ -586,7 +588,7 @@ func openFails(t *testing.T, server *redistest.Server, name string) {
 	var took time.Duration
 	stall := redistest.Stall(func() {
 		began := time.Now()
-		_, err = redlatch.Open(o, redlatch.Options{})
+		_, err = redlatch.Open(t.Context(), o, redlatch.Options{})
 		took = time.Since(began)
 	})
 	require.ErrorIs(t, err, errs.ErrUnavailable)

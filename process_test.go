@@ -15,7 +15,7 @@ func TestOneProcessNameIsForLocksPermitsAndLeaders(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	open := func(process string) *redlatch.Client {
-		red, err := redlatch.Open(s.Option(), redlatch.Options{Process: process, CallTimeout: 5 * time.Second})
+		red, err := redlatch.Open(t.Context(), s.Option(), redlatch.Options{Process: process, CallTimeout: 5 * time.Second})
 		require.NoError(t, err)
 		t.Cleanup(func() { red.Close(context.Background()) })
 		return red
@@ -41,7 +41,7 @@ func TestOneProcessNameIsForLocksPermitsAndLeaders(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 	require.NoError(t, l.Resign(t.Context()))
 
-	_, err = redlatch.Open(s.Option(), redlatch.Options{Process: string(make([]byte, 257))})
+	_, err = redlatch.Open(t.Context(), s.Option(), redlatch.Options{Process: string(make([]byte, 257))})
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	require.ErrorContains(t, err, "Process is")
 }

@@ -194,7 +194,7 @@ func locked(locks *rlock.Client, usually time.Duration,
 func ExampleReason() {
 	defer serve()()
 	ctx := context.Background()
-	red, err := redlatch.Open(option, redlatch.Options{CallTimeout: 10 * time.Second})
+	red, err := redlatch.Open(ctx, option, redlatch.Options{CallTimeout: 10 * time.Second})
 	if err != nil {
 		panic(err)
 	}

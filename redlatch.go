@@ -23,8 +23,17 @@ import (
 
 // Options of Open. The zero value is good.
 //
-// The first seven fields are for all packages: each package takes them where it has a field of that name and its own
-// options leave it zero. What differs from package to package is set in that package's options.
+// The first seven fields are for all packages: they are set in the options of each package that has a field of that
+// name. The functions then get these options, to set what differs from package to package, and to take back what is set
+// for all:
+//
+//	redlatch.Options{
+//		KeyPrefix:   "shop:",
+//		MinReplicas: 1,
+//		Locks:       func(o *rlock.Options) { o.Liveness = true },
+//		Limiters:    func(o *ratelimit.Options) { o.KeyPrefix = "" },
+//		Stocks:      func(o *stock.Options) { o.MinReplicas = 0 },
+//	}
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
 	KeyPrefix string
@@ -43,54 +52,15 @@ type Options struct {
 	// Logger gets the lines of all packages. Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Hub has NewClient, a constructor of the rueidis client that adds tracing or hooks.
-	Hub        pubsub.Options
-	Locks      rlock.Options
-	Elections  election.Options
-	Semaphores rsemaphore.Options
-	Counters   rcounter.Options
-	Stocks     stock.Options
-	RedPackets redpacket.Options
-	Limiters   ratelimit.Options
-}
-
-// shared gives every package what is set for all, where its own options leave it out.
-func (o *Options) shared() {
-	for _, p := range []*string{&o.Locks.KeyPrefix, &o.Elections.KeyPrefix, &o.Semaphores.KeyPrefix,
-		&o.Counters.KeyPrefix, &o.Stocks.KeyPrefix, &o.RedPackets.KeyPrefix, &o.Limiters.KeyPrefix} {
-		unset(p, o.KeyPrefix)
-	}
-	for _, p := range []*time.Duration{&o.Hub.CallTimeout, &o.Locks.CallTimeout, &o.Elections.CallTimeout,
-		&o.Semaphores.CallTimeout, &o.Counters.CallTimeout, &o.Stocks.CallTimeout, &o.RedPackets.CallTimeout,
-		&o.Limiters.CallTimeout} {
-		unset(p, o.CallTimeout)
-	}
-	for _, p := range []*time.Duration{&o.Locks.RetryTimeout, &o.Elections.RetryTimeout, &o.Semaphores.RetryTimeout,
-		&o.Counters.RetryTimeout, &o.Stocks.RetryTimeout, &o.RedPackets.RetryTimeout, &o.Limiters.RetryTimeout} {
-		unset(p, o.RetryTimeout)
-	}
-	for _, p := range []*int{&o.Locks.MinReplicas, &o.Elections.MinReplicas, &o.Semaphores.MinReplicas,
-		&o.Stocks.MinReplicas, &o.RedPackets.MinReplicas} {
-		unset(p, o.MinReplicas)
-	}
-	for _, p := range []*time.Duration{&o.Locks.ReplicaTimeout, &o.Elections.ReplicaTimeout, &o.Semaphores.ReplicaTimeout,
-		&o.Stocks.ReplicaTimeout, &o.RedPackets.ReplicaTimeout} {
-		unset(p, o.ReplicaTimeout)
-	}
-	for _, p := range []*string{&o.Locks.Process, &o.Elections.Process, &o.Semaphores.Process} {
-		unset(p, o.Process)
-	}
-	for _, p := range []**slog.Logger{&o.Hub.Logger, &o.Locks.Logger, &o.Elections.Logger, &o.Semaphores.Logger,
-		&o.Counters.Logger, &o.Stocks.Logger, &o.RedPackets.Logger, &o.Limiters.Logger} {
-		unset(p, o.Logger)
-	}
-}
-
-func unset[T comparable](field *T, v T) {
-	var zero T
-	if *field == zero {
-		*field = v
-	}
+	// Hub can set NewClient, a constructor of the rueidis client that adds tracing or hooks.
+	Hub        func(*pubsub.Options)
+	Locks      func(*rlock.Options)
+	Elections  func(*election.Options)
+	Semaphores func(*rsemaphore.Options)
+	Counters   func(*rcounter.Options)
+	Stocks     func(*stock.Options)
+	RedPackets func(*redpacket.Options)
+	Limiters   func(*ratelimit.Options)
 }
 
 // Client is a connection to a server, Sentinel group or Cluster, and the client of every package on it. It is safe for
@@ -109,30 +79,60 @@ type Client struct {
 	closing session.Once
 }
 
-// Open connects by [pubsub.Dial] and makes the client of every package on that hub. A client that is not used costs a
-// few hundred bytes, and neither a goroutine nor a request. The errors are those of pubsub.Dial and of the packages'
-// New: ErrInvalidOption names every package, field and value that cannot be used. After an error nothing is left open.
-func Open(o rueidis.ClientOption, opts Options) (*Client, error) {
-	opts.shared()
-	hub, err := pubsub.Dial(o, opts.Hub)
+// Open connects by [pubsub.Dial] and makes the client of every package on that hub. ctx bounds connecting, and nothing
+// later. A client that is not used costs a few hundred bytes, and neither a goroutine nor a request. The errors are
+// those of pubsub.Dial and of the packages' New: ErrInvalidOption names every package, field and value that cannot be
+// used. After an error nothing is left open.
+func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, error) {
+	hub, err := pubsub.Dial(ctx, o, with(opts.Hub, pubsub.Options{CallTimeout: opts.CallTimeout, Logger: opts.Logger}))
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{hub: hub}
 	err = errors.Join(
-		add(c, &c.locks, rlock.New, opts.Locks),
-		add(c, &c.elections, election.New, opts.Elections),
-		add(c, &c.semaphores, rsemaphore.New, opts.Semaphores),
-		add(c, &c.counters, rcounter.New, opts.Counters),
-		add(c, &c.stocks, stock.New, opts.Stocks),
-		add(c, &c.packets, redpacket.New, opts.RedPackets),
-		add(c, &c.limiters, ratelimit.New, opts.Limiters),
+		add(c, &c.locks, rlock.New, with(opts.Locks, rlock.Options{
+			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
+			MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout,
+			Process: opts.Process, Logger: opts.Logger,
+		})),
+		add(c, &c.elections, election.New, with(opts.Elections, election.Options{
+			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
+			MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout,
+			Process: opts.Process, Logger: opts.Logger,
+		})),
+		add(c, &c.semaphores, rsemaphore.New, with(opts.Semaphores, rsemaphore.Options{
+			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
+			MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout,
+			Process: opts.Process, Logger: opts.Logger,
+		})),
+		add(c, &c.counters, rcounter.New, with(opts.Counters, rcounter.Options{
+			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout, Logger: opts.Logger,
+		})),
+		add(c, &c.stocks, stock.New, with(opts.Stocks, stock.Options{
+			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
+			MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Logger: opts.Logger,
+		})),
+		add(c, &c.packets, redpacket.New, with(opts.RedPackets, redpacket.Options{
+			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
+			MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Logger: opts.Logger,
+		})),
+		add(c, &c.limiters, ratelimit.New, with(opts.Limiters, ratelimit.Options{
+			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout, Logger: opts.Logger,
+		})),
 	)
 	if err != nil {
 		_ = c.Close(context.Background()) // nothing is held yet
 		return nil, fmt.Errorf("redlatch: %w", err)
 	}
 	return c, nil
+}
+
+// with is o after set, the function that Options have for one package.
+func with[O any](set func(*O), o O) O {
+	if set != nil {
+		set(&o)
+	}
+	return o
 }
 
 // add makes the client of one package, for Close to close.

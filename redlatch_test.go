@@ -2,9 +2,11 @@ package redlatch_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
@@ -161,7 +163,7 @@ func TestEveryConstructorRefusesTheSameThingsWithTheSameErrors(t *testing.T) {
 func TestAClientThatWasClosedRefusesCallsInEveryPackage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
-	red := open(t, server, redlatch.Options{Limiters: ratelimit.Options{AllowTimeout: 5 * time.Second}})
+	red := open(t, server, redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 5 * time.Second }})
 	verbs := verbsOf(red, "verbs")
 	for name, verb := range verbs {
 		require.NoError(t, verb(t.Context()), name)
@@ -233,16 +235,31 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothingInAnyPackage(t *testing.T)
 	t.Parallel()
 	server := redistest.Embedded(t)
 	log, logged := rig.Logged()
-	var o redlatch.Options
-	o.Logger = log
-	o.Locks.Observer = func(context.Context, rlock.Event) context.Context { panic("of rlock") }
-	o.Elections.Observer = func(context.Context, rlock.Event) context.Context { panic("of election") }
-	o.Semaphores.Observer = func(context.Context, rsemaphore.Event) context.Context { panic("of rsemaphore") }
-	o.Counters.Observer = func(context.Context, rcounter.Event) { panic("of rcounter") }
-	o.Stocks.Observer = func(context.Context, stock.Event) { panic("of stock") }
-	o.RedPackets.Observer = func(context.Context, redpacket.Event) { panic("of redpacket") }
-	o.Limiters.Observer = func(context.Context, ratelimit.Event) { panic("of ratelimit") }
-	o.Hub.Observer = func(pubsub.Event) { panic("of pubsub") }
+	o := redlatch.Options{Logger: log}
+	o.Locks = func(o *rlock.Options) {
+		o.Observer = func(context.Context, rlock.Event) context.Context { panic("of rlock") }
+	}
+	o.Elections = func(o *election.Options) {
+		o.Observer = func(context.Context, rlock.Event) context.Context { panic("of election") }
+	}
+	o.Semaphores = func(o *rsemaphore.Options) {
+		o.Observer = func(context.Context, rsemaphore.Event) context.Context { panic("of rsemaphore") }
+	}
+	o.Counters = func(o *rcounter.Options) {
+		o.Observer = func(context.Context, rcounter.Event) { panic("of rcounter") }
+	}
+	o.Stocks = func(o *stock.Options) {
+		o.Observer = func(context.Context, stock.Event) { panic("of stock") }
+	}
+	o.RedPackets = func(o *redpacket.Options) {
+		o.Observer = func(context.Context, redpacket.Event) { panic("of redpacket") }
+	}
+	o.Limiters = func(o *ratelimit.Options) {
+		o.Observer = func(context.Context, ratelimit.Event) { panic("of ratelimit") }
+	}
+	o.Hub = func(o *pubsub.Options) {
+		o.Observer = func(pubsub.Event) { panic("of pubsub") }
+	}
 	red := open(t, server, o)
 	verbs := verbsOf(red, "verbs")
 	verbs["stock"] = func(ctx context.Context) error {
@@ -293,20 +310,32 @@ func TestAnObserverMayLookAtItsClient(t *testing.T) {
 			red.Hub().Stats()
 		}
 		o := redlatch.Options{CallTimeout: 20 * time.Second}
-		o.Locks = rlock.Options{WatchdogTimeout: 3 * time.Second,
-			Observer: func(ctx context.Context, e rlock.Event) context.Context {
+		o.Locks = func(o *rlock.Options) {
+			o.WatchdogTimeout = 3 * time.Second
+			o.Observer = func(ctx context.Context, e rlock.Event) context.Context {
 				look("rlock", e.Kind)
 				return ctx
-			}}
-		o.Semaphores = rsemaphore.Options{WatchdogTimeout: 3 * time.Second,
-			Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
+			}
+		}
+		o.Semaphores = func(o *rsemaphore.Options) {
+			o.WatchdogTimeout = 3 * time.Second
+			o.Observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
 				look("rsemaphore", e.Kind)
 				return ctx
-			}}
-		o.Counters.Observer = func(_ context.Context, e rcounter.Event) { look("rcounter", e.Kind) }
-		o.Stocks.Observer = func(_ context.Context, e stock.Event) { look("stock", e.Kind) }
-		o.RedPackets.Observer = func(_ context.Context, e redpacket.Event) { look("redpacket", e.Kind) }
-		o.Hub.Observer = func(e pubsub.Event) { look("pubsub", e.Kind) }
+			}
+		}
+		o.Counters = func(o *rcounter.Options) {
+			o.Observer = func(_ context.Context, e rcounter.Event) { look("rcounter", e.Kind) }
+		}
+		o.Stocks = func(o *stock.Options) {
+			o.Observer = func(_ context.Context, e stock.Event) { look("stock", e.Kind) }
+		}
+		o.RedPackets = func(o *redpacket.Options) {
+			o.Observer = func(_ context.Context, e redpacket.Event) { look("redpacket", e.Kind) }
+		}
+		o.Hub = func(o *pubsub.Options) {
+			o.Observer = func(e pubsub.Event) { look("pubsub", e.Kind) }
+		}
 		red = open(t, servers[0], o)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -406,7 +435,7 @@ func open(t *testing.T, server *redistest.Server, o redlatch.Options) *redlatch.
 	if o.RetryTimeout == 0 {
 		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
-	red, err := redlatch.Open(server.Option(), o)
+	red, err := redlatch.Open(t.Context(), server.Option(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		runtime.GC() // so that Close waits for nothing that the test has dropped
@@ -418,9 +447,9 @@ func open(t *testing.T, server *redistest.Server, o redlatch.Options) *redlatch.
 func TestOpenNamesEveryOptionThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
-	red, err := redlatch.Open(server.Option(), redlatch.Options{
-		KeyPrefix: "a{b", Locks: rlock.Options{KeyPrefix: "locks:", MaxHold: time.Nanosecond},
-		Counters: rcounter.Options{KeyPrefix: "counters:"},
+	red, err := redlatch.Open(t.Context(), server.Option(), redlatch.Options{
+		KeyPrefix: "a{b", Locks: func(o *rlock.Options) { o.KeyPrefix, o.MaxHold = "locks:", time.Nanosecond },
+		Counters: func(o *rcounter.Options) { o.KeyPrefix = "counters:" },
 	})
 	require.Nil(t, red)
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
@@ -430,10 +459,54 @@ func TestOpenNamesEveryOptionThatCannotBeUsed(t *testing.T) {
 	require.NotContains(t, err.Error(), "rcounter: ", "its own prefix is good")
 }
 
+func TestOpenDefaultsAreTakenBackForOnePackage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t) // it has no replica
+	red := open(t, server, redlatch.Options{KeyPrefix: "app:", MinReplicas: 1, CallTimeout: time.Second,
+		ReplicaTimeout: 50 * time.Millisecond,
+		Locks:          func(o *rlock.Options) { o.MinReplicas = 0 },
+		Counters:       func(o *rcounter.Options) { o.KeyPrefix = "" }})
+	hold, err := red.Locks().Reentrant("report").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, hold.Unlock(t.Context()))
+	_, err = red.Counters().Counter("hits", rcounter.CounterOptions{}).Incr(t.Context())
+	require.NoError(t, err)
+	require.True(t, server.Embedded.Exists("hits"))
+}
+
+func TestOpenEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // its backlog takes connections, and nothing answers
+	require.NoError(t, err)
+	defer silent.Close()
+	o := rueidis.ClientOption{InitAddress: []string{silent.Addr().String()}, DisableCache: true}
+
+	why := errors.New("the deploy was stopped")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, why)
+	defer cancel()
+	begun := time.Now()
+	_, err = redlatch.Open(ctx, o, redlatch.Options{})
+	for _, is := range []error{redlatch.ErrUnavailable, context.DeadlineExceeded, why} {
+		require.ErrorIs(t, err, is)
+	}
+	require.Less(t, time.Since(begun), 4*time.Second, "rueidis gives up after 5 s")
+
+	dials := 0
+	o.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+		dials++
+		return nil, errors.New("not to be called")
+	}
+	_, err = redlatch.Open(ctx, o, redlatch.Options{})
+	require.ErrorIs(t, err, why)
+	require.Zero(t, dials)
+}
+
 func TestWhatIsSetForAllHoldsWhereAPackageSetsNothingItself(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
-	red := open(t, server, redlatch.Options{KeyPrefix: "app:", Counters: rcounter.Options{KeyPrefix: "numbers:"}})
+	red := open(t, server, redlatch.Options{KeyPrefix: "app:", Counters: func(o *rcounter.Options) {
+		o.KeyPrefix = "numbers:"
+	}})
 	hold, err := red.Locks().Reentrant("report").Lock(t.Context())
 	require.NoError(t, err)
 	_, err = red.Counters().Counter("hits", rcounter.CounterOptions{}).Incr(t.Context())
@@ -448,10 +521,12 @@ func TestOpenUsesTheConstructorThatItIsGiven(t *testing.T) {
 	server := redistest.Embedded(t)
 	var made atomic.Int32
 	red := open(t, server,
-		redlatch.Options{Hub: pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
-			made.Add(1)
-			return rueidis.NewClient(o)
-		}}})
+		redlatch.Options{Hub: func(p *pubsub.Options) {
+			p.NewClient = func(o rueidis.ClientOption) (rueidis.Client, error) {
+				made.Add(1)
+				return rueidis.NewClient(o)
+			}
+		}})
 	require.EqualValues(t, 1, made.Load())
 	require.NotNil(t, red.Hub().Client())
 }
@@ -495,12 +570,13 @@ func TestALaterCloseWaitsForTheFirstAndReturnsItsResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := redistest.Bubble(t)
-				red, err := redlatch.Open(server.Option(),
-					redlatch.Options{Logger: slog.New(slog.DiscardHandler), Hub: pubsub.Options{
-						NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
+				red, err := redlatch.Open(t.Context(), server.Option(),
+					redlatch.Options{Logger: slog.New(slog.DiscardHandler), Hub: func(p *pubsub.Options) {
+						p.NewClient = func(o rueidis.ClientOption) (rueidis.Client, error) {
 							c, err := rueidis.NewClient(o)
 							return slowToClose{c}, err
-						}}})
+						}
+					}})
 				require.NoError(t, err)
 				hold, err := red.Locks().Reentrant("kept-lock").Lock(t.Context())
 				require.NoError(t, err)
@@ -568,16 +644,17 @@ func TestAClientThatIsNotUsedCostsNoGoroutine(t *testing.T) {
 
 func TestOpenLeavesNothingBehindWhenItFails(t *testing.T) {
 	t.Parallel()
-	_, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{"no-port"}}, redlatch.Options{})
+	_, err := redlatch.Open(t.Context(), rueidis.ClientOption{InitAddress: []string{"no-port"}}, redlatch.Options{})
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	server := redistest.Embedded(t)
 	var made rueidis.Client
-	_, err = redlatch.Open(server.Option(),
-		redlatch.Options{CallTimeout: time.Nanosecond, Hub: pubsub.Options{CallTimeout: time.Second,
-			NewClient: func(o rueidis.ClientOption) (c rueidis.Client, err error) {
+	_, err = redlatch.Open(t.Context(), server.Option(),
+		redlatch.Options{CallTimeout: time.Nanosecond, Hub: func(p *pubsub.Options) {
+			p.CallTimeout, p.NewClient = time.Second, func(o rueidis.ClientOption) (c rueidis.Client, err error) {
 				made, err = rueidis.NewClient(o)
 				return made, err
-			}}})
+			}
+		}})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.True(t, errors.Is(made.Do(t.Context(), made.B().Ping().Build()).Error(), rueidis.ErrClosing),
 		"the client was closed")

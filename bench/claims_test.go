@@ -100,7 +100,7 @@ func rawIncr(b *testing.B, s *redistest.Server) func(context.Context, int64) err
 }
 
 func dial(b *testing.B, s *redistest.Server) *pubsub.Hub {
-	hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
+	hub, err := pubsub.Dial(b.Context(), s.Option(), pubsub.Options{})
 	require.NoError(b, err)
 	b.Cleanup(func() { hub.Close(context.Background()) })
 	return hub

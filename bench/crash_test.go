@@ -39,7 +39,7 @@ func beVictim(addr string) error {
 	if os.Getenv(victimEnv+"_EMBEDDED") != "" {
 		o.ForceSingleClient, o.DisableCache = true, true
 	}
-	hub, err := pubsub.Dial(o, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(), o, pubsub.Options{})
 	if err != nil {
 		return err
 	}

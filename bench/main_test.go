@@ -72,7 +72,7 @@ func open(b *testing.B, s *redistest.Server, o rlock.Options) *rlock.Client {
 
 func openWith(b *testing.B, server rueidis.ClientOption, o rlock.Options) *rlock.Client {
 	b.Helper()
-	hub, err := pubsub.Dial(server, pubsub.Options{})
+	hub, err := pubsub.Dial(b.Context(), server, pubsub.Options{})
 	require.NoError(b, err)
 	b.Cleanup(func() { hub.Close(context.Background()) })
 	locks, err := rlock.New(hub, o)

@@ -165,7 +165,7 @@ func queue(b *testing.B, l line, away time.Duration) {
 
 func openSemaphores(b *testing.B, server rueidis.ClientOption) *rsemaphore.Client {
 	b.Helper()
-	hub, err := pubsub.Dial(server, pubsub.Options{})
+	hub, err := pubsub.Dial(b.Context(), server, pubsub.Options{})
 	require.NoError(b, err)
 	b.Cleanup(func() { hub.Close(context.Background()) })
 	c, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: stall})

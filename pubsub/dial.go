@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +33,8 @@ const topologyRefresh = 5 * time.Second
 //   - ErrDenied: the server does not know the user, or the user lacks a right that connecting needs.
 //   - ErrInvalidOption: o cannot be used, and nothing was sent; or the server cannot do what o says (SelectDB, or
 //     client-side caching without DisableCache); or the server is older than Redis 7.0, or a sentinel though
-//     Sentinel.MasterSet is empty (InitAddress); or only one side speaks TLS (TLSConfig). The text names the field.
+//     Sentinel.MasterSet is empty (InitAddress); or only one side speaks TLS (TLSConfig); or it may evict keys
+//     (Options.Strict). The text names the field.
 //   - Any other error is the server's refusal of what o says, and its text says which.
 //
 // o.ConnLifetime is refused. When a connection's lifetime ends while a reply is awaited, rueidis sends the script again
@@ -46,10 +48,48 @@ const topologyRefresh = 5 * time.Second
 // Invalidations are observed in a Cluster. Elsewhere rlock has a connection of its
 // own for them: a client that observes invalidations pipelines on every connection, which makes each single call
 // slower.
-func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
+//
+// ctx bounds connecting, and nothing later. If it ends first the error is ErrUnavailable, joined with ctx's error and
+// cause, and nothing is left open. Without an end, a server that does not answer holds Dial up for as long as rueidis
+// takes to dial, 5 s by default for each address.
+func Dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, error) {
 	if err := checkOption(o); err != nil {
 		return nil, fmt.Errorf("pubsub: %w", err)
 	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	type result struct {
+		hub *Hub
+		err error
+	}
+	made := make(chan result, 1)
+	go func() {
+		hub, err := dial(ctx, o, opts)
+		made <- result{hub, err}
+	}()
+	select {
+	case r := <-made:
+		if r.err != nil && ctx.Err() != nil {
+			return nil, ended(ctx)
+		}
+		return r.hub, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-made; r.hub != nil {
+				r.hub.Close(context.Background())
+			}
+		}()
+		return nil, ended(ctx)
+	}
+}
+
+// ended is the error of a Dial whose ctx ended first.
+func ended(ctx context.Context) error {
+	return fmt.Errorf("pubsub: %w: %w", errs.ErrUnavailable, errs.Ended(ctx))
+}
+
+func dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, error) {
 	if o.Sentinel.MasterSet != "" && o.Sentinel.TopologyRefreshInterval == 0 {
 		o.Sentinel.TopologyRefreshInterval = topologyRefresh
 	}
@@ -58,7 +98,11 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 		newClient = rueidis.NewClient
 	}
 	opts.dials = new(atomic.Int64)
-	counted := counting(o, opts.dials)
+	strict := opts.Strict
+	opts.Strict = false // New cannot ask
+	a := attempt{ctx: ctx}
+	defer a.end()
+	counted := counting(o, opts.dials, &a)
 	c, err := newClient(counted)
 	if err == nil && c.Mode() == rueidis.ClientModeCluster {
 		// only now is it known to be one, and the callback is an option of the client
@@ -74,7 +118,7 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 		c.Close()
 		return nil, err
 	}
-	if err := unfit(c, cmp.Or(opts.CallTimeout, defaultCallTimeout)); err != nil {
+	if err := unfit(ctx, c, cmp.Or(opts.CallTimeout, defaultCallTimeout), strict); err != nil {
 		_ = hub.Close(context.Background()) // it has no subscription yet
 		c.Close()
 		return nil, fmt.Errorf("pubsub: %w", err)
@@ -83,20 +127,66 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 	return hub, nil
 }
 
-// counting is o with the connections counted that the client begins to make: see script.Runner.HeedDials.
-func counting(o rueidis.ClientOption, dials *atomic.Int64) rueidis.ClientOption {
+// attempt ends the connections that a Dial makes when its ctx ends: rueidis heeds no context while it makes a client.
+type attempt struct {
+	ctx context.Context
+
+	mu    sync.Mutex
+	over  bool
+	stops []func() bool
+}
+
+// connect calls dial. Until the attempt is over, the end of its ctx ends what dial does, and closes what it has made.
+func (a *attempt) connect(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	a.mu.Lock()
+	over := a.over
+	a.mu.Unlock()
+	if over {
+		return dial(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.ctx, cancel)()
+	conn, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.stops = append(a.stops, context.AfterFunc(a.ctx, func() { conn.Close() }))
+	}
+	return conn, nil
+}
+
+// end has ctx end nothing from now on.
+func (a *attempt) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	for _, stop := range a.stops {
+		stop()
+	}
+	a.stops = nil
+}
+
+// counting is o with the connections counted that the client begins to make: see script.Runner.HeedDials. Those that it
+// makes during a belong to it.
+func counting(o rueidis.ClientOption, dials *atomic.Int64, a *attempt) rueidis.ClientOption {
 	withCtx, without := o.DialCtxFn, o.DialFn
 	o.DialCtxFn = func(ctx context.Context, to string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 		dials.Add(1)
-		switch {
-		case withCtx != nil:
-			return withCtx(ctx, to, d, config)
-		case without != nil:
-			return without(to, d, config)
-		case config != nil:
-			return (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", to)
-		}
-		return d.DialContext(ctx, "tcp", to)
+		return a.connect(ctx, func(ctx context.Context) (net.Conn, error) {
+			switch {
+			case withCtx != nil:
+				return withCtx(ctx, to, d, config)
+			case without != nil:
+				return without(to, d, config)
+			case config != nil:
+				return (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", to)
+			}
+			return d.DialContext(ctx, "tcp", to)
+		})
 	}
 	return o
 }
@@ -107,10 +197,15 @@ var errSentinel = errs.InvalidOption("InitAddress", "a sentinel",
 // unfit refuses a sentinel, which knows no scripts, and a server that is older than Redis 7.0. Its scripts hide why a
 // command of theirs was refused, so that a lock would fail for good where it is to try again, and it has no sharded
 // channels. What does not say its version, because the user has no right to INFO or nothing answers in time, is not
-// refused. Valkey says redis_version:7.2.4, whatever its own.
-func unfit(c rueidis.Client, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+// refused. Valkey says redis_version:7.2.4, whatever its own. If strict, it refuses servers that may evict keys, too.
+func unfit(ctx context.Context, c rueidis.Client, limit time.Duration, strict bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if strict {
+		if policy := script.EvictionPolicy(ctx, c); policy != "" {
+			return errs.InvalidOption("the server's maxmemory-policy", policy, "noeviction (Options.Strict)")
+		}
+	}
 	text, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
 	if err != nil {
 		return nil

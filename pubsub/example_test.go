@@ -13,8 +13,9 @@ import (
 func Example() {
 	server, _ := miniredis.Run() // yours is a Redis or Valkey
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -43,8 +44,9 @@ func Example() {
 func ExampleSubscription_Next() {
 	server, _ := miniredis.Run()
 	defer server.Close()
-	hub, _ := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true}, pubsub.Options{})
+	hub, _ := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
 	defer hub.Close(context.Background())
 
 	ctx := context.Background()

@@ -32,6 +32,11 @@ type Options struct {
 	// rueidisotel.NewClient. New does not use it. The context that a hook sees ends with its call: what goes on for longer
 	// takes context.WithoutCancel of it. Defaults to rueidis.NewClient.
 	NewClient func(rueidis.ClientOption) (rueidis.Client, error)
+	// Strict makes Dial fail (ErrInvalidOption) if a server may evict keys when its memory is full, that is, if its
+	// maxmemory-policy is not noeviction. Eviction can take a lock from its holder, and ends a sale. Without Strict each
+	// package logs a warning when it is first used. If the server does not let us ask, neither happens. New refuses
+	// Strict, because it asks nothing.
+	Strict bool
 	// Grace is how long a channel stays subscribed after its last Subscription was closed. Defaults to 10 s.
 	Grace time.Duration
 	// CallTimeout bounds Publish, and the question that a Cluster is asked at the start. Defaults to 5 s.
@@ -99,6 +104,9 @@ type Hub struct {
 func New(c rueidis.Client, o Options) (*Hub, error) {
 	if c == nil {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("client", nil, "a rueidis.Client"))
+	}
+	if o.Strict {
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Strict", true, "false: only Dial asks the server"))
 	}
 	if o.Grace < 0 {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Grace", o.Grace, "0 or more"))

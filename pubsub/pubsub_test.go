@@ -581,7 +581,7 @@ func TestDialFindsTheNewPrimaryThoughTheSentinelsMessageIsLost(t *testing.T) {
 	followed := redistest.NewProxy(t, s.Server)
 	o := s.Option()
 	o.InitAddress = []string{followed.Addr()}
-	h, err := pubsub.Dial(o, pubsub.Options{})
+	h, err := pubsub.Dial(t.Context(), o, pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { h.Close(context.Background()) })
 	sub := subscribe(t, h, "c")
@@ -690,7 +690,7 @@ func TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo(t *testing.T) {
 		c, err := d.DialContext(ctx, "tcp", addr)
 		return &counted{Conn: c, closed: &closed}, err
 	}
-	h, err := pubsub.Dial(o, pubsub.Options{})
+	h, err := pubsub.Dial(t.Context(), o, pubsub.Options{})
 	require.NoError(t, err)
 	go func() {
 		for i := 0; dialled.Load() < 2; i++ { // each key has a connection by chance
@@ -710,10 +710,11 @@ func TestAHubIsClosedThoughItsClientIsNot(t *testing.T) {
 		s := redistest.Bubble(t)
 		defer s.Embedded.Close()
 		end, ended := make(chan struct{}), make(chan struct{})
-		h, err := pubsub.Dial(s.Option(), pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
-			c, err := rueidis.NewClient(o)
-			return &lasting{c, end, ended}, err
-		}})
+		h, err := pubsub.Dial(t.Context(), s.Option(),
+			pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
+				c, err := rueidis.NewClient(o)
+				return &lasting{c, end, ended}, err
+			}})
 		require.NoError(t, err)
 		began := time.Now()
 		require.ErrorContains(t, h.Close(context.Background()), "the client is still being closed after 5s")
@@ -780,12 +781,14 @@ func TestBadInputIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	_, err = pubsub.New(c, pubsub.Options{CallTimeout: -1})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute},
+	_, err = pubsub.Dial(t.Context(),
+		rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute},
 		pubsub.Options{})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true}, pubsub.Options{})
+	_, err = pubsub.Dial(t.Context(), rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true},
+		pubsub.Options{})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}, pubsub.Options{})
+	_, err = pubsub.Dial(t.Context(), rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}, pubsub.Options{})
 	require.ErrorIs(t, err, errs.ErrUnavailable)
 	h := newHub(t, c, pubsub.Options{})
 	for _, ch := range []string{"", strings.Repeat("c", keyname.MaxLen+1), "\xff"} {
@@ -814,7 +817,7 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	}
 	refused := func(name string, o rueidis.ClientOption, says string, is error) {
 		t.Helper()
-		h, err := pubsub.Dial(o, pubsub.Options{})
+		h, err := pubsub.Dial(t.Context(), o, pubsub.Options{})
 		require.Error(t, err, name)
 		require.Nil(t, h)
 		require.NotErrorIs(t, err, errs.ErrUnavailable, name)
@@ -842,7 +845,7 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	}), "the server has none", errs.ErrInvalidOption)
 	run("CONFIG", "SET", "requirepass", "pw")
 	refused("no password", s.Option(), "Username and Password", errs.ErrDenied)
-	h, err := pubsub.Dial(with(func(o *rueidis.ClientOption) { o.Password = "pw" }), pubsub.Options{})
+	h, err := pubsub.Dial(t.Context(), with(func(o *rueidis.ClientOption) { o.Password = "pw" }), pubsub.Options{})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(context.Background()))
 
@@ -850,13 +853,13 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	refused("a server without HELLO", old.Option(), "DisableCache must be true", errs.ErrInvalidOption)
 	o := old.Option()
 	o.DisableCache = true
-	h, err = pubsub.Dial(o, pubsub.Options{})
+	h, err = pubsub.Dial(t.Context(), o, pubsub.Options{})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(context.Background()))
 
 	e := redistest.Embedded(t)
 	e.Embedded.SetError("LOADING Redis is loading the dataset in memory")
-	_, err = pubsub.Dial(e.Option(), pubsub.Options{})
+	_, err = pubsub.Dial(t.Context(), e.Option(), pubsub.Options{})
 	require.ErrorIs(t, err, errs.ErrUnavailable, "that passes")
 }
 
@@ -868,7 +871,7 @@ func TestDialRefusesASentinelWithoutTheNameOfItsPrimary(t *testing.T) {
 	o.Sentinel.MasterSet = ""
 	for _, n := range []int{1, 3} {
 		o.InitAddress = s.Addrs[:n]
-		_, err := pubsub.Dial(o, pubsub.Options{Logger: quiet})
+		_, err := pubsub.Dial(t.Context(), o, pubsub.Options{Logger: quiet})
 		require.ErrorIs(t, err, errs.ErrInvalidOption, n)
 		require.ErrorContains(t, err, "Sentinel.MasterSet", n)
 	}
@@ -900,7 +903,7 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 			}
 			return true
 		})
-		h, err := pubsub.Dial(s.Option(), pubsub.Options{Logger: quiet})
+		h, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{Logger: quiet})
 		if c.refused {
 			require.ErrorIs(t, err, errs.ErrInvalidOption, name)
 			require.NotErrorIs(t, err, errs.ErrUnavailable, name)
@@ -917,6 +920,33 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 }
 
 // A busy server answers HELLO, and refuses CLIENT TRACKING: no option is wrong with that.
+func TestDialRefusesAServerThatEvictsIfStrict(t *testing.T) {
+	strict := pubsub.Options{Strict: true}
+	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	_, err := pubsub.Dial(t.Context(), s.Option(), strict)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
+	require.ErrorContains(t, err, "allkeys-lru")
+
+	admin := s.Client(t)
+	require.NoError(t, admin.Do(t.Context(),
+		admin.B().Arbitrary("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info").Build()).Error())
+	o := s.Option()
+	o.Username, o.Password = "app", "any"
+	hub, err := pubsub.Dial(t.Context(), o, strict)
+	require.NoError(t, err, "the server does not let us ask")
+	require.NoError(t, hub.Close(context.Background()))
+
+	_, err = pubsub.New(admin, strict)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
+	require.ErrorContains(t, err, "Strict is true, must be false: only Dial asks the server")
+
+	require.NoError(t, admin.Do(t.Context(),
+		admin.B().ConfigSet().ParameterValue().ParameterValue("maxmemory-policy", "noeviction").Build()).Error())
+	hub, err = pubsub.Dial(t.Context(), s.Option(), strict)
+	require.NoError(t, err)
+	require.NoError(t, hub.Close(context.Background()))
+}
+
 func TestDialToAServerThatIsBusyMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--busy-reply-threshold", "5")
@@ -929,7 +959,7 @@ func TestDialToAServerThatIsBusyMayBeRepeated(t *testing.T) {
 		err := killer.Do(within(t), killer.B().Ping().Build()).Error()
 		return err != nil && strings.HasPrefix(err.Error(), "BUSY ")
 	})
-	_, err := pubsub.Dial(s.Option(), pubsub.Options{})
+	_, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{})
 	require.NoError(t, killer.Do(within(t), killer.B().ScriptKill().Build()).Error())
 	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.NotErrorIs(t, err, errs.ErrInvalidOption)
@@ -966,20 +996,21 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
 	secured := net.JoinHostPort(host, strconv.Itoa(port))
 
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}}, pubsub.Options{})
+	_, err = pubsub.Dial(t.Context(), rueidis.ClientOption{InitAddress: []string{secured}}, pubsub.Options{})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "TLSConfig is nil, and the server at "+secured+" speaks TLS")
 
 	o := rueidis.ClientOption{InitAddress: []string{plain.Addr()}, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
 	o.Dialer.Timeout = 300 * time.Millisecond
-	_, err = pubsub.Dial(o, pubsub.Options{})
+	_, err = pubsub.Dial(t.Context(), o, pubsub.Options{})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "TLSConfig is set, and the server at "+plain.Addr()+" speaks without TLS")
 
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{}}, pubsub.Options{})
+	_, err = pubsub.Dial(t.Context(), rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{}},
+		pubsub.Options{})
 	require.ErrorContains(t, err, "see TLSConfig", "a certificate that nobody has signed")
 	require.NotErrorIs(t, err, errs.ErrUnavailable)
-	h, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured},
+	h, err := pubsub.Dial(t.Context(), rueidis.ClientOption{InitAddress: []string{secured},
 		TLSConfig: &tls.Config{InsecureSkipVerify: true}}, pubsub.Options{})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(context.Background()))
@@ -987,7 +1018,8 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	gone.Close()
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}},
+	_, err = pubsub.Dial(t.Context(),
+		rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}},
 		pubsub.Options{})
 	require.ErrorIs(t, err, errs.ErrUnavailable, "nobody is there")
 }
@@ -995,7 +1027,7 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 func TestDialWithOptionsOfTheHub(t *testing.T) {
 	s := redistest.Start(t)
 	var log strings.Builder
-	h, err := pubsub.Dial(s.Option(), pubsub.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	h, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	sub := subscribe(t, h, "c")
 	c := s.Client(t)
@@ -1004,7 +1036,7 @@ func TestDialWithOptionsOfTheHub(t *testing.T) {
 	redistest.Eventually(t, 10*time.Second, "subscribed again", sub.Live)
 	require.NoError(t, h.Close(context.Background()))
 	require.Contains(t, log.String(), "subscriptions lost")
-	_, err = pubsub.Dial(s.Option(), pubsub.Options{Grace: -1})
+	_, err = pubsub.Dial(t.Context(), s.Option(), pubsub.Options{Grace: -1})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
 }
 
@@ -1023,11 +1055,12 @@ func (c heldOpen) Close() {
 func TestDialMakesItsClientWithTheConstructorThatIsGiven(t *testing.T) {
 	s := redistest.Embedded(t)
 	held := heldOpen{may: make(chan struct{}), closed: make(chan struct{})}
-	h, err := pubsub.Dial(s.Option(), pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
-		var err error
-		held.Client, err = rueidis.NewClient(o)
-		return held, err
-	}})
+	h, err := pubsub.Dial(t.Context(), s.Option(),
+		pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
+			var err error
+			held.Client, err = rueidis.NewClient(o)
+			return held, err
+		}})
 	require.NoError(t, err)
 	require.IsType(t, heldOpen{}, h.Client())
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -1038,9 +1071,10 @@ func TestDialMakesItsClientWithTheConstructorThatIsGiven(t *testing.T) {
 	close(held.may)
 	<-held.closed
 
-	_, err = pubsub.Dial(s.Option(), pubsub.Options{NewClient: func(rueidis.ClientOption) (rueidis.Client, error) {
-		return nil, errors.New("no client")
-	}})
+	_, err = pubsub.Dial(t.Context(), s.Option(),
+		pubsub.Options{NewClient: func(rueidis.ClientOption) (rueidis.Client, error) {
+			return nil, errors.New("no client")
+		}})
 	require.ErrorContains(t, err, "no client")
 }
 

@@ -17,7 +17,7 @@ import (
 //
 // Without client-side caching, and while the counter is missing, Cached is Get, with its errors. ErrInvalidOption says
 // that maxStale is too short, and nothing is sent.
-func (k *Counter) Cached(ctx context.Context, maxStale time.Duration) (_ int64, err error) {
+func (k *Counter) Cached(ctx context.Context, maxStale time.Duration) (value int64, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {
 		return 0, err

@@ -269,7 +269,7 @@ func numeric(err error) error {
 //
 // It is the value at an instant of the call. Others may change it before the caller looks: to write what depends on it,
 // use CompareAndSet.
-func (k *Counter) Get(ctx context.Context) (_ int64, err error) {
+func (k *Counter) Get(ctx context.Context) (value int64, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {
 		return 0, err

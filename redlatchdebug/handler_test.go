@@ -21,7 +21,6 @@ import (
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 const patience = 30 * time.Second
@@ -141,8 +140,8 @@ func stage(t *testing.T) *scene {
 		heartbeat = time.Second // the first one tells which process it is
 	}
 	open := func(process string) *redlatch.Client {
-		return srv.Open(redlatch.Options{Elections: election.Options{Heartbeat: heartbeat},
-			Locks: rlock.Options{Liveness: true, Heartbeat: heartbeat, Process: process}})
+		return srv.Open(redlatch.Options{Elections: func(o *election.Options) { o.Heartbeat = heartbeat },
+			Locks: func(o *rlock.Options) { o.Liveness, o.Heartbeat, o.Process = true, heartbeat, process }})
 	}
 	red, other := open("shop-1"), open("shop-2")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -402,7 +401,7 @@ func TestOfMuchTheOldestIsShownAndAFilterFindsTheRest(t *testing.T) {
 	t.Parallel()
 	const many = 150
 	srv := redlatchtest.New(t)
-	red := srv.Open(redlatch.Options{Locks: rlock.Options{WatchdogTimeout: time.Hour}})
+	red := srv.Open(redlatch.Options{Locks: func(o *rlock.Options) { o.WatchdogTimeout = time.Hour }})
 	h := redlatchdebug.Handler(red)
 	holds := make([]*rlock.Hold, many)
 	for i := range holds {
@@ -433,7 +432,7 @@ func TestAServerThatDoesNotAnswerGivesAPageThatSaysSo(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
 	red := srv.Open(redlatch.Options{CallTimeout: 200 * time.Millisecond,
-		Locks: rlock.Options{CallTimeout: 200 * time.Millisecond, WatchdogTimeout: time.Minute}})
+		Locks: func(o *rlock.Options) { o.CallTimeout, o.WatchdogTimeout = 200*time.Millisecond, time.Minute }})
 	h := redlatchdebug.Handler(red)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -499,7 +498,7 @@ func TestAClosedClientHasAPage(t *testing.T) {
 func TestThePageMayBeReadWhileEverythingMoves(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
-	red := srv.Open(redlatch.Options{Elections: election.Options{}, Semaphores: rsemaphore.Options{}})
+	red := srv.Open(redlatch.Options{Elections: nil, Semaphores: nil})
 	h := redlatchdebug.Handler(red)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()

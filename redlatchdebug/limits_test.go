@@ -18,7 +18,9 @@ import (
 func TestALimitThatRefusedIsShownWithWhatTheServerSaysOfIt(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
-	red := srv.Open(redlatch.Options{Limiters: ratelimit.Options{KeyPrefix: "shop:", AllowTimeout: patience}})
+	red := srv.Open(redlatch.Options{Limiters: func(o *ratelimit.Options) {
+		o.KeyPrefix, o.AllowTimeout = "shop:", patience
+	}})
 	h := redlatchdebug.Handler(red)
 	hourly := ratelimit.LimiterOptions{Rate: 4, Per: time.Hour}
 	daily := ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year}
@@ -80,7 +82,7 @@ func TestALimitThatRefusedIsShownWithWhatTheServerSaysOfIt(t *testing.T) {
 func TestALimiterWhosePolicyAnswersIsShownUntilTheServerDoes(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
-	red := srv.Open(redlatch.Options{Limiters: ratelimit.Options{AllowTimeout: 200 * time.Millisecond}})
+	red := srv.Open(redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 200 * time.Millisecond }})
 	h := redlatchdebug.Handler(red)
 	api := red.Limiters().Limiter("api", ratelimit.LimiterOptions{Rate: 10, WhenDown: ratelimit.Open})
 	silent := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Silent, Name: "api"})

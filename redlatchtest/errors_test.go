@@ -84,7 +84,7 @@ func TestErrReleased(t *testing.T) {
 
 func TestErrMaxHold(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
-		red := srv.Open(redlatch.Options{Locks: rlock.Options{MaxHold: time.Minute}})
+		red := srv.Open(redlatch.Options{Locks: func(o *rlock.Options) { o.MaxHold = time.Minute }})
 		hold, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, nil)
 		time.Sleep(time.Minute) // of the bubble's time
@@ -410,7 +410,7 @@ func TestErrorsOfPubsub(t *testing.T) {
 
 		option := srv.Option()
 		option.ConnLifetime = time.Minute
-		_, err = pubsub.Dial(option, pubsub.Options{})
+		_, err = pubsub.Dial(t.Context(), option, pubsub.Options{})
 		is(t, err, redlatch.ErrInvalidOption)
 	})
 }

@@ -231,7 +231,7 @@ func ExampleServer_Option() {
 	defer t.end()
 	srv := redlatchtest.New(t)
 
-	red, err := redlatch.Open(srv.Option(), redlatch.Options{CallTimeout: 5 * time.Second})
+	red, err := redlatch.Open(context.Background(), srv.Option(), redlatch.Options{CallTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -1,7 +1,6 @@
 package redlatchtest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,34 +69,50 @@ func (l *ledger) unreleased(earlier []string) error {
 
 // watch has the clients of o tell what they hold.
 func (l *ledger) watch(o *redlatch.Options) {
-	lock, permit := cmp.Or(o.Locks.KeyPrefix, o.KeyPrefix), cmp.Or(o.Semaphores.KeyPrefix, o.KeyPrefix)
-	var locks rlock.Observer = func(_ context.Context, e rlock.Event) context.Context {
-		switch key := lock + e.Name; e.Kind {
-		case rlock.EventAcquired:
-			l.add(key, 1)
-		case rlock.EventReleasing:
-			l.release(key, 1)
-		case rlock.EventReleased:
-			l.release(key, -1)
-		case rlock.EventEnded:
-			l.ended(key, e.Err)
+	o.Locks = after(o.Locks, func(o *rlock.Options) {
+		prefix := o.KeyPrefix
+		var locks rlock.Observer = func(_ context.Context, e rlock.Event) context.Context {
+			switch key := prefix + e.Name; e.Kind {
+			case rlock.EventAcquired:
+				l.add(key, 1)
+			case rlock.EventReleasing:
+				l.release(key, 1)
+			case rlock.EventReleased:
+				l.release(key, -1)
+			case rlock.EventEnded:
+				l.ended(key, e.Err)
+			}
+			return nil
 		}
-		return nil
-	}
-	var permits rsemaphore.Observer = func(_ context.Context, e rsemaphore.Event) context.Context {
-		switch key := permit + e.Name; e.Kind {
-		case rsemaphore.EventAcquired:
-			l.add(key, 1)
-		case rsemaphore.EventReleasing:
-			l.release(key, 1)
-		case rsemaphore.EventReleased:
-			l.release(key, -1)
-		case rsemaphore.EventEnded:
-			l.ended(key, e.Err)
+		o.Observer = locks.And(o.Observer)
+	})
+	o.Semaphores = after(o.Semaphores, func(o *rsemaphore.Options) {
+		prefix := o.KeyPrefix
+		var permits rsemaphore.Observer = func(_ context.Context, e rsemaphore.Event) context.Context {
+			switch key := prefix + e.Name; e.Kind {
+			case rsemaphore.EventAcquired:
+				l.add(key, 1)
+			case rsemaphore.EventReleasing:
+				l.release(key, 1)
+			case rsemaphore.EventReleased:
+				l.release(key, -1)
+			case rsemaphore.EventEnded:
+				l.ended(key, e.Err)
+			}
+			return nil
 		}
-		return nil
+		o.Observer = permits.And(o.Observer)
+	})
+}
+
+// after returns a function of redlatch.Options that calls first, which may be nil, and then then.
+func after[O any](first, then func(*O)) func(*O) {
+	return func(o *O) {
+		if first != nil {
+			first(o)
+		}
+		then(o)
 	}
-	o.Locks.Observer, o.Semaphores.Observer = locks.And(o.Locks.Observer), permits.And(o.Semaphores.Observer)
 }
 
 // ended counts what was lost as given back, and what its client's Close has ended as still held.

@@ -124,7 +124,7 @@ func (s *Server) open(via rueidis.ClientOption, o redlatch.Options) *redlatch.Cl
 	if o.CallTimeout == 0 {
 		o.CallTimeout = callTimeout
 	}
-	red, err := redlatch.Open(via, o)
+	red, err := redlatch.Open(context.Background(), via, o)
 	if err != nil {
 		s.t.Fatalf("redlatchtest: open: %v", err)
 	}
@@ -135,7 +135,8 @@ func (s *Server) open(via rueidis.ClientOption, o redlatch.Options) *redlatch.Cl
 // does not close it. Clients that are made on it are the test's own to close, before that.
 func (s *Server) Hub() *pubsub.Hub {
 	s.t.Helper()
-	hub, err := pubsub.Dial(s.Option(), pubsub.Options{Logger: slog.New(slog.NewTextHandler(s.log, nil))})
+	hub, err := pubsub.Dial(context.Background(), s.Option(),
+		pubsub.Options{Logger: slog.New(slog.NewTextHandler(s.log, nil))})
 	if err != nil {
 		s.t.Fatalf("redlatchtest: dial: %v", err)
 	}

@@ -216,7 +216,7 @@ func TestAMistakeOfATestEndsItAndSaysWhatWasWrong(t *testing.T) {
 			srv.Open(redlatch.Options{}, redlatch.Options{})
 		},
 		"open: redlatch: rlock: invalid opt": func(srv *redlatchtest.Server) {
-			srv.Open(redlatch.Options{Locks: rlock.Options{MaxHold: 1}})
+			srv.Open(redlatch.Options{Locks: func(o *rlock.Options) { o.MaxHold = 1 }})
 		},
 	} {
 		t.Run(says, func(t *testing.T) {

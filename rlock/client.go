@@ -8,7 +8,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -59,8 +58,8 @@ type voter struct {
 
 func init() { inside.Reveal(func(c *Client) *session.Session { return c.session }) }
 
-// New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing, unless
-// Options.Strict is set. It returns ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.
+// New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It
+// returns ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
 	s, err := session.New(h, "rlock", "locks", o.session())
 	if err == nil {
@@ -104,12 +103,6 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.lane = newLane(c)
 	if o.Liveness {
 		c.monitor = newMonitor(c)
-	}
-	if o.Strict {
-		if policy := s.EvictionPolicy(); policy != "" {
-			_ = c.Close(context.Background()) // it holds nothing yet
-			return nil, s.Error(errs.InvalidOption("the server's maxmemory-policy", policy, "noeviction (Options.Strict)"))
-		}
 	}
 	return c, nil
 }

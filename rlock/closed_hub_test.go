@@ -22,7 +22,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			var hub *pubsub.Hub
 			var err error
 			if dialed {
-				hub, err = pubsub.Dial(srv.Option(), pubsub.Options{})
+				hub, err = pubsub.Dial(t.Context(), srv.Option(), pubsub.Options{})
 			} else {
 				hub, err = pubsub.New(srv.Client(t), pubsub.Options{})
 			}
@@ -69,7 +69,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				_, err = l.ForceUnlock(within(t))
 				require.ErrorIs(t, err, errs.ErrClosed)
 			}
-			_, err = rlock.New(hub, rlock.Options{Strict: true})
+			_, err = rlock.New(hub, rlock.Options{})
 			require.ErrorIs(t, err, errs.ErrClosed)
 			require.Equal(t, before, redistest.CommandCalls(t, direct)["evalsha"])
 

@@ -76,8 +76,9 @@ func fleet() (servers []*miniredis.Miniredis, clients []*rlock.Client, end func(
 			log.Fatal(err)
 		}
 		redistest.Describe(server, time.Hour) // up for long enough to vote
-		hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-			DisableCache: true}, pubsub.Options{})
+		hub, err := pubsub.Dial(context.Background(),
+			rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+				DisableCache: true}, pubsub.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func serve() (end func()) {
 func Example() {
 	defer serve()()
 
-	hub, err := pubsub.Dial(option, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(), option, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func Example() {
 // demo is a client on the examples' server. Its call timeout is generous so that a busy machine changes no output.
 func demo() (locks *rlock.Client, end func()) {
 	stop := serve()
-	hub, err := pubsub.Dial(option, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(), option, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -358,7 +358,7 @@ func httpStatus(err error) int {
 // What an HTTP handler answers. A request whose client has left is told from one that met somebody else's lock.
 func ExampleNotAcquiredError() {
 	defer serve()()
-	hub, err := pubsub.Dial(option, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(), option, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func ExampleHold_Until() {
 func ExampleObserver() {
 	defer serve()()
 	ctx := context.Background()
-	hub, err := pubsub.Dial(option, pubsub.Options{})
+	hub, err := pubsub.Dial(ctx, option, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func ExampleObserver() {
 func ExampleObserver_And() {
 	defer serve()()
 	ctx := context.Background()
-	hub, err := pubsub.Dial(option, pubsub.Options{})
+	hub, err := pubsub.Dial(ctx, option, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

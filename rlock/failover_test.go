@@ -29,7 +29,7 @@ func eachReplicated(t *testing.T, fn func(t *testing.T, s *redistest.Replicated)
 func dialled(t testing.TB, s *redistest.Replicated, o rlock.Options) *rlock.Client {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
-	hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
+	hub, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
 	if o.RetryTimeout == 0 {

@@ -138,7 +138,7 @@ func TestAForgottenHoldIsNoticedThoughOneOfItsContextsWasMadeOfAnother(t *testin
 
 func TestLossInAClusterIsNoticedAtOnceWhereInvalidationsAreObserved(t *testing.T) {
 	s := redistest.Cluster(t)
-	hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
+	hub, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
 	c, err := rlock.New(hub, rlock.Options{Logger: slog.New(slog.DiscardHandler)})

@@ -61,10 +61,6 @@ type Options struct {
 	// (64 bytes, after KeyPrefix). Use it for names made of what users send: a hashed name may be any text. Defaults to 0:
 	// never.
 	HashOver int
-	// Strict makes New fail (ErrInvalidOption) if a server would evict keys when its memory is full, that is, if its
-	// maxmemory-policy is not noeviction. Eviction can take a lock from its holder. Without Strict the first acquisition
-	// logs a warning. If the server does not let us ask, neither happens.
-	Strict bool
 	// Logger gets a line when a hold is lost or forgotten, when the server does not answer those who wait, and when the
 	// library works with less than it should. Defaults to slog.Default().
 	Logger *slog.Logger

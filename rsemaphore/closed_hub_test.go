@@ -23,7 +23,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			var hub *pubsub.Hub
 			var err error
 			if dialed {
-				hub, err = pubsub.Dial(srv.Option(), pubsub.Options{})
+				hub, err = pubsub.Dial(t.Context(), srv.Option(), pubsub.Options{})
 			} else {
 				hub, err = pubsub.New(srv.Client(t), pubsub.Options{})
 			}

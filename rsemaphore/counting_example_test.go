@@ -25,8 +25,9 @@ func onEmbedded() (c *rsemaphore.Client, end func()) {
 		log.Fatal(err)
 	}
 	// the embedded server knows neither Cluster nor client-side caching
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

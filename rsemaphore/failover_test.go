@@ -26,7 +26,7 @@ func TestPermitsAndLatchesGoOnWhenAReplicaTakesOver(t *testing.T) {
 			minute, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			dial := func() *rsemaphore.Client {
-				hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
+				hub, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{})
 				require.NoError(t, err)
 				t.Cleanup(func() { hub.Close(context.Background()) })
 				c, err := rsemaphore.New(hub,

@@ -133,7 +133,7 @@ func TestTheACLLinesAreEnoughForLatchesAndBarriers(t *testing.T) {
 				}
 				o := srv.Option()
 				o.Username, o.Password = "redlatch", "secret"
-				hub, err := pubsub.Dial(o, pubsub.Options{})
+				hub, err := pubsub.Dial(t.Context(), o, pubsub.Options{})
 				require.NoError(t, err)
 				defer hub.Close(context.Background())
 				require.NoError(t, primitives(within(t), hub, prefix))

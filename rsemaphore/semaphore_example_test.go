@@ -26,8 +26,9 @@ func Example() {
 	}
 	defer server.Close()
 
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -54,8 +55,9 @@ func demo() (c *rsemaphore.Client, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -242,8 +242,9 @@ func ExampleObserver() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -43,7 +43,7 @@ var limitPeers = []struct {
 		}
 	}},
 	{name: "redlatch", make: func(b *testing.B, s *redistest.Server, rate int64) limit {
-		hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
+		hub, err := pubsub.Dial(b.Context(), s.Option(), pubsub.Options{})
 		require.NoError(b, err)
 		b.Cleanup(func() { hub.Close(context.Background()) })
 		c, err := ratelimit.New(hub, ratelimit.Options{AllowTimeout: 10 * time.Second})

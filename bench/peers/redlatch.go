@@ -42,7 +42,7 @@ type redlatchLocker struct {
 }
 
 func openRedlatch(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
-	hub, err := pubsub.Dial(o, pubsub.Options{CallTimeout: patience}) // to connect is not measured
+	hub, err := pubsub.Dial(context.Background(), o, pubsub.Options{CallTimeout: patience}) // to connect is not measured
 	if err != nil {
 		return nil, err
 	}

@@ -180,7 +180,7 @@ func settle(ctx context.Context, s *stage.Stage, p place) (x *settled, err error
 		s.Cleanup(c.Close)
 		x.asked = append(x.asked, c)
 	}
-	hub, err := pubsub.Dial(client, pubsub.Options{CallTimeout: time.Minute})
+	hub, err := pubsub.Dial(ctx, client, pubsub.Options{CallTimeout: time.Minute})
 	if err != nil {
 		return nil, err
 	}

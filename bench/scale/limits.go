@@ -18,7 +18,7 @@ import (
 // limits says what a key of a rate limit takes of the server while its unit counts; how long another client waits for
 // the server while so many are asked for, and while all of them end at one time; and that nothing is left.
 func limits(ctx context.Context, s *scene, row *results.Row) error {
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{s.addr}},
+	hub, err := pubsub.Dial(ctx, rueidis.ClientOption{InitAddress: []string{s.addr}},
 		pubsub.Options{Grace: grace, CallTimeout: time.Minute})
 	if err != nil {
 		return err

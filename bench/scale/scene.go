@@ -64,7 +64,7 @@ type member struct {
 const grace = 200 * time.Millisecond
 
 func open(addr string) (*member, error) {
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{addr}},
+	hub, err := pubsub.Dial(context.Background(), rueidis.ClientOption{InitAddress: []string{addr}},
 		pubsub.Options{Grace: grace, CallTimeout: time.Minute})
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ type bigSale struct {
 // and when it was forgotten after that; and for how long another client waits for the server when the sale with all of
 // them ends.
 func reservations(ctx context.Context, s *scene, row *results.Row) error {
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{s.addr}},
+	hub, err := pubsub.Dial(ctx, rueidis.ClientOption{InitAddress: []string{s.addr}},
 		pubsub.Options{Grace: grace, CallTimeout: time.Minute})
 	if err != nil {
 		return err

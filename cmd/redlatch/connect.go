@@ -174,7 +174,7 @@ func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*
 	if change != nil {
 		change(&opts)
 	}
-	red, err := redlatch.Open(o, opts)
+	red, err := redlatch.Open(context.Background(), o, opts)
 	if err != nil {
 		u, _ := s.address()
 		// what trying again does not help: a certificate that is not trusted, or a URL for another kind of server

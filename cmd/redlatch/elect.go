@@ -58,7 +58,9 @@ func (t *tool) elect() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			red, err := t.server.open(o, func(o *redlatch.Options) { o.Elections.WatchdogTimeout = j.ttl })
+			red, err := t.server.open(o, func(o *redlatch.Options) {
+				o.Elections = func(o *election.Options) { o.WatchdogTimeout = j.ttl }
+			})
 			if err != nil {
 				return err
 			}

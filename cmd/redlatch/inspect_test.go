@@ -67,7 +67,7 @@ func TestInspectFindsWhatIsHeldAmongOtherKeys(t *testing.T) {
 func TestInspectAndTopNameTheProcessOfAHolderWithoutALabel(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	red, err := redlatch.Open(s.Option(), redlatch.Options{Process: "web-7", CallTimeout: 5 * time.Second})
+	red, err := redlatch.Open(t.Context(), s.Option(), redlatch.Options{Process: "web-7", CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })
 	h, err := red.Locks().Reentrant("job").Lock(t.Context())

@@ -131,7 +131,7 @@ func (r running) silence(t *testing.T) {
 
 func open(t *testing.T, s *redistest.Server) *redlatch.Client {
 	t.Helper()
-	red, err := redlatch.Open(s.Option(), redlatch.Options{CallTimeout: 5 * time.Second})
+	red, err := redlatch.Open(t.Context(), s.Option(), redlatch.Options{CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })
 	return red

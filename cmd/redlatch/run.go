@@ -12,6 +12,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 const runHelp = `run acquires a lock, or a permit of a semaphore, runs a command while it holds it, and releases it when the command has ended.
@@ -93,8 +95,8 @@ func (t *tool) run() *cobra.Command {
 			}
 			j.place = t.server.place(o)
 			red, err := t.server.open(o, func(o *redlatch.Options) {
-				o.Locks.WatchdogTimeout, o.Semaphores.WatchdogTimeout = j.ttl, j.ttl
-				o.Locks.Liveness = j.live
+				o.Locks = func(o *rlock.Options) { o.WatchdogTimeout, o.Liveness = j.ttl, j.live }
+				o.Semaphores = func(o *rsemaphore.Options) { o.WatchdogTimeout = j.ttl }
 			})
 			if err != nil {
 				return err

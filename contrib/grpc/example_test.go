@@ -23,9 +23,11 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true},
-		redlatch.Options{Limiters: ratelimit.Options{AllowTimeout: 10 * time.Second}}) // this machine may be busy
+	red, err := redlatch.Open(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true},
+		// this machine may be busy
+		redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 10 * time.Second }})
 	if err != nil {
 		log.Fatal(err)
 	}

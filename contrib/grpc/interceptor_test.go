@@ -28,9 +28,10 @@ import (
 func limiters(t *testing.T) (*ratelimit.Client, *miniredis.Miniredis) {
 	t.Helper()
 	server := miniredis.RunT(t)
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true},
-		redlatch.Options{Limiters: ratelimit.Options{AllowTimeout: 10 * time.Second}})
+	red, err := redlatch.Open(t.Context(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true},
+		redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 10 * time.Second }})
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })
 	return red.Limiters(), server

@@ -1,6 +1,7 @@
 package redlatchhttp_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"net/http"
@@ -21,9 +22,10 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true},
-		redlatch.Options{Limiters: ratelimit.Options{AllowTimeout: 10e9}}) // this machine may be busy
+	red, err := redlatch.Open(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true},
+		redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 10e9 }}) // this machine may be busy
 	if err != nil {
 		log.Fatal(err)
 	}

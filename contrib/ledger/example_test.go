@@ -25,7 +25,7 @@ func setup(ctx context.Context) (server *miniredis.Miniredis, red *redlatch.Clie
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
+	red, err := redlatch.Open(ctx, rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
 		ForceSingleClient: true}, redlatch.Options{})
 	if err != nil {
 		log.Fatal(err)

@@ -65,7 +65,8 @@ func orderID(i int) string  { return "order-" + strconv.Itoa(i) }
 func customer(i int) string { return "customer-" + strconv.Itoa(i) }
 
 func dialSale(addr string) (*stock.Client, error) {
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}, pubsub.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func onDatabases(t *testing.T, test func(t *testing.T, d redlatchledger.Dialect,
 func embedded(t *testing.T) (*miniredis.Miniredis, *redlatch.Client) {
 	server := miniredis.RunT(t)
 	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true}
-	red, err := redlatch.Open(option, redlatch.Options{CallTimeout: 10 * time.Second})
+	red, err := redlatch.Open(t.Context(), option, redlatch.Options{CallTimeout: 10 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })
 	return server, red

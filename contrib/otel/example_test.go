@@ -53,7 +53,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer telemetry.Shutdown(ctx)
-	red, err := redlatch.Open(option, telemetry.Instrument(redlatch.Options{}))
+	red, err := redlatch.Open(ctx, option, telemetry.Instrument(redlatch.Options{}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func ExampleTelemetry_Locks() {
 		log.Fatal(err)
 	}
 	defer t.Shutdown(ctx)
-	hub, err := pubsub.Dial(option, pubsub.Options{Observer: t.Hub()})
+	hub, err := pubsub.Dial(ctx, option, pubsub.Options{Observer: t.Hub()})
 	if err != nil {
 		log.Fatal(err)
 	}

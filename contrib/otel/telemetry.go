@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -84,9 +85,13 @@ func New(o Options) (*Telemetry, error) {
 // Instrument returns o with Observers in every package, after those that o has already.
 func (t *Telemetry) Instrument(o redlatch.Options) redlatch.Options {
 	o = t.observers.Instrument(o)
-	o.Locks.Observer = o.Locks.Observer.And(t.spans.locks(measure.Lock))
-	o.Elections.Observer = o.Elections.Observer.And(t.spans.locks(measure.Election))
-	o.Semaphores.Observer = o.Semaphores.Observer.And(t.spans.semaphores())
+	o.Locks = measure.Then(o.Locks, func(p *rlock.Options) { p.Observer = p.Observer.And(t.spans.locks(measure.Lock)) })
+	o.Elections = measure.Then(o.Elections, func(p *election.Options) {
+		p.Observer = p.Observer.And(t.spans.locks(measure.Election))
+	})
+	o.Semaphores = measure.Then(o.Semaphores, func(p *rsemaphore.Options) {
+		p.Observer = p.Observer.And(t.spans.semaphores())
+	})
 	return o
 }
 

@@ -55,7 +55,7 @@ func newRig(t *testing.T, o redlatchotel.Options) *rig {
 	require.NoError(t, err)
 	r.tracer = spans.Tracer("the caller")
 	r.red = r.server.Open(r.telemetry.Instrument(redlatch.Options{CallTimeout: 20 * time.Second,
-		Locks: rlock.Options{WatchdogTimeout: time.Minute}}))
+		Locks: func(o *rlock.Options) { o.WatchdogTimeout = time.Minute }}))
 	r.telemetry.Watch(r.red)
 	t.Cleanup(func() {
 		require.NoError(t, r.telemetry.Shutdown(context.Background()))

@@ -38,7 +38,7 @@ func first(_, name string) string {
 func open(t *testing.T) (*redlatchprom.Collector, *redlatch.Client) {
 	t.Helper()
 	c := redlatchprom.New(redlatchprom.Options{Class: first})
-	red, err := redlatch.Open(redistest.Embedded(t).Option(),
+	red, err := redlatch.Open(t.Context(), redistest.Embedded(t).Option(),
 		c.Instrument(redlatch.Options{CallTimeout: 20 * time.Second}))
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })

@@ -40,7 +40,7 @@ func Example() {
 	}})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector) // which calls Describe; a scrape calls Collect
-	red, err := redlatch.Open(option, collector.Instrument(redlatch.Options{}))
+	red, err := redlatch.Open(context.Background(), option, collector.Instrument(redlatch.Options{}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func ExampleCollector_Locks() {
 	defer end()
 	ctx := context.Background()
 	c := redlatchprom.New(redlatchprom.Options{})
-	hub, err := pubsub.Dial(option, pubsub.Options{Observer: c.Hub()})
+	hub, err := pubsub.Dial(ctx, option, pubsub.Options{Observer: c.Hub()})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func (w *world) rigOf(t testing.TB, poll, watchdog time.Duration) *rig {
 }
 
 func connect(o rueidis.ClientOption, poll, watchdog time.Duration) (*rig, func(), error) {
-	hub, err := pubsub.Dial(o, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(), o, pubsub.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

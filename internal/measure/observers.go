@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -69,15 +70,25 @@ func (o *Observers) begin(kind, class string) {
 
 // Instrument returns opts with the Observers in every package, after those that opts has already.
 func (o *Observers) Instrument(opts redlatch.Options) redlatch.Options {
-	opts.Hub.Observer = opts.Hub.Observer.And(o.Hub())
-	opts.Locks.Observer = opts.Locks.Observer.And(o.Locks(Lock))
-	opts.Elections.Observer = opts.Elections.Observer.And(o.Locks(Election))
-	opts.Semaphores.Observer = opts.Semaphores.Observer.And(o.Semaphores())
-	opts.Counters.Observer = opts.Counters.Observer.And(o.Counters())
-	opts.Stocks.Observer = opts.Stocks.Observer.And(o.Stocks())
-	opts.RedPackets.Observer = opts.RedPackets.Observer.And(o.RedPackets())
-	opts.Limiters.Observer = opts.Limiters.Observer.And(o.Limiters())
+	opts.Hub = Then(opts.Hub, func(p *pubsub.Options) { p.Observer = p.Observer.And(o.Hub()) })
+	opts.Locks = Then(opts.Locks, func(p *rlock.Options) { p.Observer = p.Observer.And(o.Locks(Lock)) })
+	opts.Elections = Then(opts.Elections, func(p *election.Options) { p.Observer = p.Observer.And(o.Locks(Election)) })
+	opts.Semaphores = Then(opts.Semaphores, func(p *rsemaphore.Options) { p.Observer = p.Observer.And(o.Semaphores()) })
+	opts.Counters = Then(opts.Counters, func(p *rcounter.Options) { p.Observer = p.Observer.And(o.Counters()) })
+	opts.Stocks = Then(opts.Stocks, func(p *stock.Options) { p.Observer = p.Observer.And(o.Stocks()) })
+	opts.RedPackets = Then(opts.RedPackets, func(p *redpacket.Options) { p.Observer = p.Observer.And(o.RedPackets()) })
+	opts.Limiters = Then(opts.Limiters, func(p *ratelimit.Options) { p.Observer = p.Observer.And(o.Limiters()) })
 	return opts
+}
+
+// Then returns a function of redlatch.Options that calls first, which may be nil, and then then.
+func Then[O any](first, then func(*O)) func(*O) {
+	return func(o *O) {
+		if first != nil {
+			first(o)
+		}
+		then(o)
+	}
 }
 
 // Locks returns the Observer for rlock.Options. kind is Lock, or Election for the locks under elections.

@@ -56,7 +56,7 @@ func start(t *testing.T, srv *redlatchtest.Server, fate plan) *process {
 		conn, err := dial(ctx, to, d, c)
 		return &link{conn, p}, err
 	}
-	red, err := redlatch.Open(o, redlatch.Options{CallTimeout: 5 * time.Second})
+	red, err := redlatch.Open(t.Context(), o, redlatch.Options{CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	p.red = red
 	return p

@@ -30,7 +30,7 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 			client := func(s *redistest.Server) *rlock.Client {
 				o := s.Option()
 				o.Username, o.Password = "redlatch", "secret"
-				hub, err := pubsub.Dial(o, pubsub.Options{})
+				hub, err := pubsub.Dial(ctx, o, pubsub.Options{})
 				require.NoError(t, err)
 				t.Cleanup(func() { hub.Close(context.Background()) })
 				c, err := rlock.New(hub,

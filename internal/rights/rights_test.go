@@ -62,7 +62,7 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	o.Username, o.Password = "redlatch", "secret"
-	hub, err := pubsub.Dial(o, pubsub.Options{})
+	hub, err := pubsub.Dial(ctx, o, pubsub.Options{})
 	if err != nil {
 		return err
 	}

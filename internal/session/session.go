@@ -240,7 +240,9 @@ func (s *Session) Answered() {
 		s.eviction = ended
 		go func() {
 			defer close(ended)
-			if policy := s.EvictionPolicy(); policy != "" {
+			ctx, cancel := context.WithTimeout(s.ctx, evictionTimeout)
+			defer cancel()
+			if policy := s.Runner.EvictionPolicy(ctx); policy != "" {
 				s.Logger.Warn("redlatch: the server evicts keys when its memory is full, "+s.keeps+
 					" among them; set maxmemory-policy to noeviction", "maxmemory-policy", policy)
 			}
@@ -250,11 +252,3 @@ func (s *Session) Answered() {
 
 // evictionTimeout bounds the question.
 const evictionTimeout = 5 * time.Second
-
-// EvictionPolicy is that of the servers if it is another than noeviction; "" also if they do not say.
-func (s *Session) EvictionPolicy() string {
-	s.Runner.EvictionAsked() // a warning besides would say the same
-	ctx, cancel := context.WithTimeout(s.ctx, evictionTimeout)
-	defer cancel()
-	return s.Runner.EvictionPolicy(ctx)
-}

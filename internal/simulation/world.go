@@ -184,12 +184,14 @@ func (c *client) connect(w *world) (err error) {
 		log := slog.New(slog.DiscardHandler)
 		o := c.host.option(w.nodes[0])
 		o.DisableAutoPipelining = w.plan.Alone
-		if c.red, err = redlatch.Open(o, redlatch.Options{
-			MinReplicas: replicas, Logger: log, Hub: pubsub.Options{Grace: time.Millisecond},
-			Locks:     rlock.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
-			Elections: election.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
-			Semaphores: rsemaphore.Options{WatchdogTimeout: watchdog, PollCap: pollCap, Liveness: w.plan.Living,
-				Heartbeat: heartbeat, Observer: w.takenOver},
+		if c.red, err = redlatch.Open(context.Background(), o, redlatch.Options{
+			MinReplicas: replicas, Logger: log, Hub: func(o *pubsub.Options) { o.Grace = time.Millisecond },
+			Locks:     func(o *rlock.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
+			Elections: func(o *election.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
+			Semaphores: func(o *rsemaphore.Options) {
+				o.WatchdogTimeout, o.PollCap, o.Liveness, o.Heartbeat, o.Observer = watchdog, pollCap, w.plan.Living, heartbeat,
+					w.takenOver
+			},
 		}); err != nil {
 			c.red = nil
 			return err

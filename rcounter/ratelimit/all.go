@@ -45,7 +45,7 @@ const mostTakes = 16
 //
 // Errors: those of Allow; ErrInvalidOption for no limit, more than 16, one that comes twice, and for limiters of
 // another client or with PerProcess.
-func (c *Client) AllowAll(ctx context.Context, takes ...Take) (_ Decision, err error) {
+func (c *Client) AllowAll(ctx context.Context, takes ...Take) (decision Decision, err error) {
 	defer edge(&err)
 	r, err := c.together(ctx, takes)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestAFailoverLetsAtMostOneBurstMorePass(t *testing.T) {
 	var wg sync.WaitGroup
 	began := time.Now()
 	for range 3 { // processes
-		hub, err := pubsub.Dial(srv.Option(), pubsub.Options{CallTimeout: 20 * time.Second})
+		hub, err := pubsub.Dial(t.Context(), srv.Option(), pubsub.Options{CallTimeout: 20 * time.Second})
 		require.NoError(t, err)
 		t.Cleanup(func() { hub.Close(ctx) })
 		c, err := ratelimit.New(hub, ratelimit.Options{RefusalTrust: -1})

@@ -138,7 +138,7 @@ type Admission struct {
 //
 // Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrWrongType, ErrDenied; and under the policy Fail
 // ErrUnavailable, and ErrUnknownOutcome, after which the units may have been taken.
-func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, err error) {
+func (l *Limiter) Allow(ctx context.Context, key string, n int64) (admission Admission, err error) {
 	defer edge(&err)
 	p, err := l.part(ctx, key, n, 1)
 	if err != nil {
@@ -149,7 +149,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, 
 
 // AllowAtMost takes n units from key's limit, or as many as may pass now: Admission.N. Allowed reports whether there
 // was one. Otherwise it is as Allow.
-func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (_ Admission, err error) {
+func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (admission Admission, err error) {
 	defer edge(&err)
 	p, err := l.part(ctx, key, n, 1)
 	if err != nil {
@@ -160,7 +160,7 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (_ Admis
 
 // Peek says where key's limit stands, and takes nothing: Allowed reports whether a unit could pass.
 // LimiterOptions.WhenDown does not apply. Otherwise it is as Allow.
-func (l *Limiter) Peek(ctx context.Context, key string) (_ Admission, err error) {
+func (l *Limiter) Peek(ctx context.Context, key string) (answer Admission, err error) {
 	defer edge(&err)
 	p, err := l.part(ctx, key, 0, 0)
 	if err != nil {

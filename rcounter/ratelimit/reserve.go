@@ -55,7 +55,7 @@ func (r *Reservation) Cancel(ctx context.Context) (back bool, err error) {
 //
 // If that time is longer than LimiterOptions.MaxWait, or after ctx's deadline, Reserve takes nothing and returns
 // ErrLimited, with nil. The other errors are those of Allow, whatever LimiterOptions.WhenDown is.
-func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (_ *Reservation, err error) {
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (reservation *Reservation, err error) {
 	defer edge(&err)
 	r, _, err := l.reserve(ctx, key, n)
 	return r, err
@@ -71,7 +71,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (_ *Reservat
 // to the next that waits. The same is tried if ctx ends before the reply comes: ErrUnknownOutcome.
 //
 // The other errors are those of Allow, whatever LimiterOptions.WhenDown is.
-func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, err error) {
+func (l *Limiter) Wait(ctx context.Context, key string, n int64) (admission Admission, err error) {
 	defer edge(&err)
 	r, a, err := l.reserve(ctx, key, n)
 	if err != nil {

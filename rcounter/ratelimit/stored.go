@@ -80,7 +80,7 @@ func (l *Limiter) set(ctx context.Context, terms, by string) error {
 }
 
 // Inspect asks the server for the limit that is kept under the name. One round trip, repeated until answered.
-func (l *Limiter) Inspect(ctx context.Context) (_ LimitState, err error) {
+func (l *Limiter) Inspect(ctx context.Context) (state LimitState, err error) {
 	return session.Ask(ctx, l.c.calls, l.refused, func(ctx context.Context) (s LimitState, err error) {
 		t := l.terms
 		m, err := l.c.calls.Do(ctx, script.Call{Script: inspectScript, Keys: []string{l.storedKey()}})

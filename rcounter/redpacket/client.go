@@ -25,7 +25,7 @@ func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls })
 // New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing.
 // The error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed
 // for a closed hub.
-func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
+func New(h *pubsub.Hub, o Options) (client *Client, err error) {
 	defer edge(&err)
 	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch}, observer: o.Observer}
 	c.calls, err = session.New(h, "redpacket", "red packets",

@@ -14,7 +14,7 @@ import (
 func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	hub, err := pubsub.Dial(srv.Option(), pubsub.Options{})
+	hub, err := pubsub.Dial(t.Context(), srv.Option(), pubsub.Options{})
 	require.NoError(t, err)
 	c, err := redpacket.New(hub, patient)
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ func (s Share) Won() bool { return s.Outcome == Granted || s.Outcome == Replayed
 //
 // Errors: ErrInvalidName for the user, ErrCorrupt, ErrNotReplicated, ErrWrongType, ErrDenied, ErrUnavailable,
 // ErrUnknownOutcome; the Share is then zero, and Won is false.
-func (p *Packet) Grab(ctx context.Context, user string) (_ Share, err error) {
+func (p *Packet) Grab(ctx context.Context, user string) (share Share, err error) {
 	defer edge(&err)
 	if err := cmp.Or(p.usable(), keyname.Required("claimant", user)); err != nil {
 		return Share{}, err

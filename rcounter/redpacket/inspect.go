@@ -46,7 +46,7 @@ type Status struct {
 // Inspect reads the packet. The Status is zero, StateAbsent, if there is none. One round trip, repeated until answered.
 // With ErrCorrupt for records, shares or entries of the ledger that are missing, the Status is what the packet itself
 // says.
-func (p *Packet) Inspect(ctx context.Context) (_ Status, err error) {
+func (p *Packet) Inspect(ctx context.Context) (now Status, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {
 		return Status{}, err

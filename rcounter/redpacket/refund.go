@@ -19,7 +19,7 @@ import (
 //
 // Errors: ErrNotEnded before the end, even if all shares are taken. ErrNoPacket. The others as for Grab. One round
 // trip, repeated until answered.
-func (p *Packet) Refund(ctx context.Context) (_ Share, err error) {
+func (p *Packet) Refund(ctx context.Context) (share Share, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {
 		return Share{}, err

@@ -16,7 +16,7 @@ import (
 // timeouts, the units stay sold.
 //
 // Errors: ErrInvalidOption for n, and those of Claim.
-func (s *Stock) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
+func (s *Stock) ClaimAny(ctx context.Context, n int64) (grant Grant, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), checkN("n", n)); err != nil {
 		return Grant{}, err

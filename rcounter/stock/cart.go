@@ -66,7 +66,7 @@ func (c *Cart) finish() (err error) {
 //
 // Errors: those of Stock.Reserve, with the Cart if they are the answers of lines (see LineGrant.Err), and
 // ErrInvalidOption for lines.
-func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, ttl time.Duration) (_ Cart, err error) {
+func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, ttl time.Duration) (answer Cart, err error) {
 	defer edge(&err)
 	lines, err = checkLines("lines", lines, 1)
 	if err := cmp.Or(g.usable(), keyname.Required("id", id), keyname.Required("claimant", claimant), err,
@@ -122,7 +122,7 @@ func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, 
 //
 // Errors: ErrMismatch if the cart has other stocks, ErrInvalidOption for lines, and those of Stock.Confirm; the Cart
 // comes with them if they are the answers of lines.
-func (g *Group) Confirm(ctx context.Context, id string, lines ...Line) (_ Cart, err error) {
+func (g *Group) Confirm(ctx context.Context, id string, lines ...Line) (answer Cart, err error) {
 	defer edge(&err)
 	sorted, err := checkLines("lines", lines, 0)
 	if err != nil {
@@ -152,7 +152,7 @@ func (g *Group) Confirm(ctx context.Context, id string, lines ...Line) (_ Cart, 
 //
 // Errors: ErrNotFound if a stock does not know the cart; ErrMismatch if it has other stocks; ErrInvalidOption; and
 // those of Stock.Extend.
-func (g *Group) Extend(ctx context.Context, id string, ttl time.Duration, stocks ...string) (_ Cart, err error) {
+func (g *Group) Extend(ctx context.Context, id string, ttl time.Duration, stocks ...string) (cart Cart, err error) {
 	defer edge(&err)
 	t, err := g.named(id, stocks)
 	if err := cmp.Or(err, checkTTL(ttl)); err != nil {
@@ -168,7 +168,7 @@ func (g *Group) Extend(ctx context.Context, id string, ttl time.Duration, stocks
 //
 // Errors: ErrMismatch: the cart has other stocks, or the id is that of a Claim in one of them; nothing was given back.
 // And those of Claim.
-func (g *Group) Cancel(ctx context.Context, id string, stocks ...string) (_ bool, err error) {
+func (g *Group) Cancel(ctx context.Context, id string, stocks ...string) (done bool, err error) {
 	defer edge(&err)
 	n, err := g.undo(ctx, actCancel, id, stocks)
 	return n > 0, err
@@ -212,7 +212,7 @@ func (g *Group) undo(ctx context.Context, v verb, id string, stocks []string) (n
 // Extend. One round trip, repeated until answered.
 //
 // Errors: ErrMismatch if the cart has other stocks; ErrInvalidOption; and those of Claim.
-func (g *Group) Lookup(ctx context.Context, id string, stocks ...string) (_ map[string]Holding, err error) {
+func (g *Group) Lookup(ctx context.Context, id string, stocks ...string) (held map[string]Holding, err error) {
 	defer edge(&err)
 	t, err := g.named(id, stocks)
 	if err != nil {

@@ -39,7 +39,7 @@ type Request struct {
 //
 // Errors, with a zero Grant: ErrInvalidName for the claimant or the id, ErrInvalidOption for N or for more than one
 // request, ErrMismatch, ErrCorrupt, ErrNotReplicated, ErrWrongType, ErrUnavailable, ErrUnknownOutcome.
-func (s *Stock) Claim(ctx context.Context, claimant string, request ...Request) (_ Grant, err error) {
+func (s *Stock) Claim(ctx context.Context, claimant string, request ...Request) (grant Grant, err error) {
 	defer edge(&err)
 	if len(request) == 0 {
 		if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {

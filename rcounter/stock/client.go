@@ -70,7 +70,7 @@ func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls })
 // New makes a client on h's rueidis client. It sends nothing. The hub stays the caller's: Close does not close it.
 //
 // Errors: ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds; ErrClosed for a closed hub.
-func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
+func New(h *pubsub.Hub, o Options) (client *Client, err error) {
 	defer edge(&err)
 	c := new(Client)
 	c.calls, err = session.New(h, "stock", "stocks",

@@ -35,7 +35,7 @@ type Paid int64
 //
 // Errors: ErrNotFound if there is no stock: nothing is decided, and only the caller's own records can tell. ErrMismatch
 // if the id is that of a Claim; ErrInvalidName; ErrInvalidOption for paid; ErrNotReplicated; and those of Claim.
-func (s *Stock) Confirm(ctx context.Context, id string, paid ...Paid) (_ Grant, err error) {
+func (s *Stock) Confirm(ctx context.Context, id string, paid ...Paid) (grant Grant, err error) {
 	defer edge(&err)
 	n, refused := onePaid(paid)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id), refused); err != nil {
@@ -76,7 +76,7 @@ func (g Grant) paid(n int64) Grant {
 //
 // Errors: ErrNotFound if there is no reservation of that id, or none any more (Spec.Remember), or no stock; ErrMismatch
 // if the id is that of a Claim; ErrInvalidName; ErrInvalidOption for ttl; ErrNotReplicated; and those of Claim.
-func (s *Stock) Extend(ctx context.Context, id string, ttl time.Duration) (_ Grant, err error) {
+func (s *Stock) Extend(ctx context.Context, id string, ttl time.Duration) (grant Grant, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id), checkTTL(ttl)); err != nil {
 		return Grant{}, err

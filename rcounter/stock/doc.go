@@ -4,7 +4,7 @@
 //
 //	sale := stocks.Stock("sale")
 //	_, err := sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour}) // from one process
-//	if err != nil && !errors.Is(err, stock.ErrAlreadyOpen) {
+//	if err != nil && !errors.Is(err, redlatch.ErrAlreadyOpen) {
 //		return err
 //	}
 //	unit, err := sale.Claim(ctx, "ann")

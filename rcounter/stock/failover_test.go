@@ -143,7 +143,7 @@ func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 			const limit = 1 << 20
 			o := stock.Options{CallTimeout: time.Second, MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond}
 			dial := func() *stock.Client {
-				h, err := pubsub.Dial(srv.Option(), pubsub.Options{})
+				h, err := pubsub.Dial(t.Context(), srv.Option(), pubsub.Options{})
 				require.NoError(t, err)
 				t.Cleanup(func() { h.Close(context.Background()) })
 				if o.RetryTimeout == 0 {

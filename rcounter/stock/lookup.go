@@ -15,7 +15,7 @@ import (
 // unit was returned. One round trip, repeated until answered.
 //
 // Errors: ErrInvalidName; ErrInvalidOption if u names anything else; and those of Claim.
-func (s *Stock) Lookup(ctx context.Context, u Units) (_ Holding, err error) {
+func (s *Stock) Lookup(ctx context.Context, u Units) (held Holding, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), u.holder(), u.whole()); err != nil {
 		return Holding{}, err

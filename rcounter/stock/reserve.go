@@ -25,7 +25,7 @@ const minReservation = time.Millisecond
 //
 // Errors: ErrInvalidName for id or claimant, ErrInvalidOption for N or ttl, ErrMismatch, ErrNotReplicated, and
 // those of Claim.
-func (s *Stock) Reserve(ctx context.Context, claimant string, r Request, ttl time.Duration) (_ Grant, err error) {
+func (s *Stock) Reserve(ctx context.Context, claimant string, r Request, ttl time.Duration) (grant Grant, err error) {
 	defer edge(&err)
 	a := r.act(claimant, actReserve, actReserveUpTo)
 	a.ttl = ttl
@@ -39,7 +39,7 @@ func (s *Stock) Reserve(ctx context.Context, claimant string, r Request, ttl tim
 // was confirmed (and stays so) or cancelled before. It is also false if its time was over, or there was no such
 // reservation; then no later Confirm or Reserve of that id gets units, for as long as Spec.Remember says. One round
 // trip, repeated until answered.
-func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
+func (s *Stock) Cancel(ctx context.Context, id string) (done bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
 		return false, err

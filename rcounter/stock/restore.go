@@ -68,7 +68,7 @@ type Restored struct {
 //
 // Restore keeps all records in memory and makes one round trip for 128 changes, each of which has a RetryTimeout.
 // Copies of its requests that the network delivers late change nothing.
-func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_ Restored, err error) {
+func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (restored Restored, err error) {
 	r := &restorer{s: s, call: session.CallID(), added: map[string]int64{}, displaced: map[string]Entry{},
 		freed: map[string]freed{}}
 	defer func() {

@@ -44,7 +44,7 @@ type Status struct {
 // Inspect reads the stock. If there is none, the Status is zero: StateAbsent. If records or entries of the ledger are
 // missing, the error is ErrCorrupt and the Status is what the stock's own numbers say. One round trip, repeated until
 // answered.
-func (s *Stock) Inspect(ctx context.Context) (_ Status, err error) {
+func (s *Stock) Inspect(ctx context.Context) (now Status, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
 		return Status{}, err

@@ -25,7 +25,7 @@ func demo() (c *election.Client, server *miniredis.Miniredis, end func()) {
 		log.Fatal(err)
 	}
 	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}
-	hub, err := pubsub.Dial(option, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(), option, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -185,7 +185,8 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true},
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true},
 		pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)

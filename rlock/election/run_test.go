@@ -26,7 +26,8 @@ var living = election.Options{Heartbeat: 700 * time.Millisecond, WatchdogTimeout
 
 // beCandidate leads whenever it can, and says so.
 func beCandidate() error {
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{os.Args[1]}}, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(), rueidis.ClientOption{InitAddress: []string{os.Args[1]}},
+		pubsub.Options{})
 	if err != nil {
 		return err
 	}

@@ -168,8 +168,9 @@ func ExampleLocker_TryLock() {
 		panic(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -197,8 +198,9 @@ func Example() {
 		panic(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		panic(err)
 	}

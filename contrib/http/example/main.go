@@ -8,6 +8,7 @@
 package main
 
 import (
+	"context"
 	_ "embed"
 	"flag"
 	"log"
@@ -52,7 +53,7 @@ func serve(redis string) (http.Handler, error) {
 			return nil, err
 		}
 	}
-	red, err := redlatch.Open(option, redlatch.Options{})
+	red, err := redlatch.Open(context.Background(), option, redlatch.Options{})
 	if err != nil {
 		return nil, err
 	}

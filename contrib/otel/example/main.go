@@ -29,6 +29,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchotel "github.com/redlatch/redlatch/contrib/otel"
+	"github.com/redlatch/redlatch/pubsub"
 )
 
 func main() {
@@ -59,9 +60,9 @@ func run(ctx context.Context, short, metrics bool) error {
 	if err != nil {
 		return err
 	}
-	opts := redlatch.Options{CallTimeout: 5 * time.Second}
-	opts.Hub.NewClient = traced // yours: rueidisotel.NewClient
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{m.Addr()}, ForceSingleClient: true,
+	opts := redlatch.Options{CallTimeout: 5 * time.Second,
+		Hub: func(o *pubsub.Options) { o.NewClient = traced }} // yours: rueidisotel.NewClient
+	red, err := redlatch.Open(ctx, rueidis.ClientOption{InitAddress: []string{m.Addr()}, ForceSingleClient: true,
 		DisableCache: true},
 		telemetry.Instrument(opts))
 	if err != nil {

@@ -72,9 +72,9 @@ func run(ctx context.Context, l net.Listener, server string) error {
 	}})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector, collectors.NewGoCollector())
-	red, err := redlatch.Open(option, collector.Instrument(redlatch.Options{
+	red, err := redlatch.Open(ctx, option, collector.Instrument(redlatch.Options{
 		CallTimeout: 5 * time.Second,
-		Locks:       rlock.Options{WatchdogTimeout: 3 * time.Second}, // renewals are seen at once
+		Locks:       func(o *rlock.Options) { o.WatchdogTimeout = 3 * time.Second }, // renewals are seen at once
 	}))
 	if err != nil {
 		return err

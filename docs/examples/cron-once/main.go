@@ -120,7 +120,7 @@ func (c config) schedule(ctx context.Context, out io.Writer, how string,
 func (c config) machine(ctx context.Context, start time.Time, unlock func(context.Context, *rlock.Hold) error,
 	job func(tick int)) error {
 	option := rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true}
-	red, err := redlatch.Open(option, redlatch.Options{Logger: slog.New(slog.DiscardHandler)})
+	red, err := redlatch.Open(ctx, option, redlatch.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (o *office) redis() rueidis.Client { return o.Hub().Client() }
 
 func open(addr string) (*office, error) {
 	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true}
-	red, err := redlatch.Open(option, redlatch.Options{})
+	red, err := redlatch.Open(context.Background(), option, redlatch.Options{})
 	if err != nil {
 		return nil, err
 	}

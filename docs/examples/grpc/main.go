@@ -67,7 +67,7 @@ func run(ctx context.Context, redis string, out io.Writer) error {
 		defer m.Close()
 		redis = m.Addr()
 	}
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true,
+	red, err := redlatch.Open(ctx, rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true,
 		ForceSingleClient: true},
 		redlatch.Options{Logger: slog.New(slog.DiscardHandler), CallTimeout: 5 * time.Second})
 	if err != nil {

@@ -69,10 +69,11 @@ func main() {
 
 func open(c config) (red *redlatch.Client, end func(), err error) {
 	red, err = redlatch.Open(
+		context.Background(),
 		rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true},
 		redlatch.Options{
 			Logger:    slog.New(slog.DiscardHandler),
-			Elections: election.Options{Heartbeat: c.heartbeat, WatchdogTimeout: lease},
+			Elections: func(o *election.Options) { o.Heartbeat, o.WatchdogTimeout = c.heartbeat, lease },
 		})
 	return red, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

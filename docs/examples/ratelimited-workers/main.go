@@ -66,7 +66,9 @@ func main() {
 // connect makes the semaphore that all processes share. Its permits are renewed while their holder lives.
 func connect(c config, label string) (*rsemaphore.Semaphore, func(), error) {
 	option := rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true}
-	red, err := redlatch.Open(option, redlatch.Options{Semaphores: rsemaphore.Options{WatchdogTimeout: c.lease}})
+	red, err := redlatch.Open(context.Background(), option, redlatch.Options{Semaphores: func(o *rsemaphore.Options) {
+		o.WatchdogTimeout = c.lease
+	}})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -104,7 +104,7 @@ func connect(addrs []string) (c *redpacket.Client, where string, end func(), err
 		where = "the embedded server"
 		o.InitAddress, o.ForceSingleClient = []string{m.Addr()}, true
 	}
-	red, err := redlatch.Open(o, redlatch.Options{})
+	red, err := redlatch.Open(context.Background(), o, redlatch.Options{})
 	if err != nil {
 		end()
 		return nil, "", nil, fmt.Errorf("cannot use %s: %w", where, err)

@@ -50,7 +50,7 @@ func main() {
 
 func connect(addr string) (*rlock.Client, func(), error) {
 	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true}
-	red, err := redlatch.Open(option, redlatch.Options{})
+	red, err := redlatch.Open(context.Background(), option, redlatch.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

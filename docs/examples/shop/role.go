@@ -65,8 +65,9 @@ func play(role string, in io.Reader) int {
 
 // open connects to the server.
 func (s station) open() (*redlatch.Client, error) {
-	return redlatch.Open(rueidis.ClientOption{InitAddress: []string{s.Redis}, DisableCache: s.Embedded,
-		ForceSingleClient: true},
+	return redlatch.Open(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{s.Redis}, DisableCache: s.Embedded,
+			ForceSingleClient: true},
 		redlatch.Options{CallTimeout: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 }
 

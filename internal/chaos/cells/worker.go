@@ -102,12 +102,12 @@ func connect(ctx context.Context, o order) (list []*redlatch.Client, err error) 
 		ro.Sentinel.Dialer = ro.Dialer
 		for {
 			var red *redlatch.Client
-			red, err = redlatch.Open(ro, redlatch.Options{
+			red, err = redlatch.Open(ctx, ro, redlatch.Options{
 				KeyPrefix: o.Prefix, CallTimeout: callTimeout, MinReplicas: o.MinReplicas, Logger: quiet,
-				Hub:        pubsub.Options{CallTimeout: time.Second},
-				Locks:      rlock.Options{WatchdogTimeout: lease, PollCap: pollCap},
-				Elections:  election.Options{WatchdogTimeout: lease, PollCap: pollCap, Heartbeat: heartbeat},
-				Semaphores: rsemaphore.Options{WatchdogTimeout: lease, PollCap: pollCap},
+				Hub:        func(o *pubsub.Options) { o.CallTimeout = time.Second },
+				Locks:      func(o *rlock.Options) { o.WatchdogTimeout, o.PollCap = lease, pollCap },
+				Elections:  func(o *election.Options) { o.WatchdogTimeout, o.PollCap, o.Heartbeat = lease, pollCap, heartbeat },
+				Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout, o.PollCap = lease, pollCap },
 			})
 			if err == nil {
 				list = append(list, red)

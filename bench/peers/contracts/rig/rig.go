@@ -2,6 +2,7 @@
 package rig
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
@@ -26,11 +27,11 @@ func Open() (*redlatch.Client, error) {
 
 // OpenAt is Open of another server or database.
 func OpenAt(o rueidis.ClientOption) (*redlatch.Client, error) {
-	return redlatch.Open(o, redlatch.Options{
+	return redlatch.Open(context.Background(), o, redlatch.Options{
 		CallTimeout: 5 * time.Second, // a busy machine is no failure
 		Logger:      slog.New(slog.DiscardHandler),
 		// Processes die here without a word, and the next of them must not wait for long.
-		Locks: rlock.Options{WatchdogTimeout: 10 * time.Second},
+		Locks: func(o *rlock.Options) { o.WatchdogTimeout = 10 * time.Second },
 	})
 }
 
