@@ -95,7 +95,7 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 		if t.wait != forever {
 			one.call.Until = began.Add(t.wait)
 		}
-		if h, last, err := c.tenancies.acquire(&one.caller, &one.asking); err != errAsked {
+		if h, last, err := c.tenancies.acquire(&one.caller, &one.asking); !errors.Is(err, errAsked) {
 			return h, last, err
 		}
 	}

@@ -161,7 +161,7 @@ func (e *election) joined(ctx context.Context, p *parts, i int, x *Hold) {
 	token := p.minted
 	p.mu.Unlock()
 	if token != 0 {
-		e.keepAt(ctx, i, x, token)
+		_, _ = e.keepAt(ctx, i, x, token)
 	}
 }
 
@@ -176,7 +176,7 @@ func (e *election) runToken(ctx context.Context, m member, args ...string) (v [2
 	}
 	list, err := reply.AsIntSlice()
 	if err != nil || len(list) != 2 {
-		return v, fmt.Errorf("keep a token: unexpected reply %v, error %v", list, err)
+		return v, script.Unexpected("keep a token", list, err)
 	}
 	return [2]int64{list[0], list[1]}, nil
 }

@@ -311,7 +311,7 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 	}
 	w.note("client %d: step %d has %s, token %d", s.Who, s.Number, w.plan.Kinds[s.On], h.token)
 	if s.What != take {
-		w.more(s, x, h)
+		w.more(s, h)
 	}
 	t := time.NewTimer(time.Until(x.from.Add(s.For)))
 	defer t.Stop()
@@ -351,7 +351,7 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 }
 
 // more re-enters a hold, or makes it last longer.
-func (w *world) more(s Step, x *claim, h held) {
+func (w *world) more(s Step, h held) {
 	ctx, cancel := context.WithTimeout(context.Background(), calls)
 	defer cancel()
 	var err error

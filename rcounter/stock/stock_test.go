@@ -384,7 +384,7 @@ func expire(t testing.TB, srv *redistest.Server, c rueidis.Client, key string) {
 
 // loseDuring runs claims from many goroutines, loses a key in the middle, and returns what they were told before it
 // was known to be gone and afterwards.
-func loseDuring(t *testing.T, s *stock.Stock, lose func()) (after []stock.Grant, failed []error) {
+func loseDuring(_ *testing.T, s *stock.Stock, lose func()) (after []stock.Grant, failed []error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	gone := make(chan struct{})
