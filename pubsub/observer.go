@@ -64,13 +64,13 @@ func (o Observer) And(next Observer) Observer {
 	return func(e Event) { o(e); next(e) }
 }
 
-// note is what is left to do when mu is let go of: the observer is told of an event, or an answer is given.
+// note is what is left to do when mu is let go of: the observer gets an event, or an answer is given.
 type note struct {
 	Event
 	answer *answer
 }
 
-// observe has the observer told of e by unlock. What goes wrong is also kept for the debug page. Called with mu held.
+// observe has unlock give e to the observer. What goes wrong is also kept for the debug page. Called with mu held.
 func (h *Hub) observe(e Event) {
 	switch e.Kind {
 	case EventRefused:
@@ -93,8 +93,8 @@ func (h *Hub) observe(e Event) {
 //	lock: nothing was noted meanwhile                                    "a" ends
 //	unlock
 //
-// What another goroutine notes while one tells is told by the latter. So the observer runs without mu, and may look at
-// the hub.
+// What another goroutine notes while one tells is reported by the latter. So the observer runs without mu, and may look
+// at the hub.
 func (h *Hub) unlock() {
 	if len(h.notes) == 0 || h.telling {
 		h.mu.Unlock()

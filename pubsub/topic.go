@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
@@ -22,7 +23,7 @@ type topic struct {
 	everUp  bool        // was live before: a new confirmation means that messages were missed
 	missing bool        // was live, is down, and is wanted back
 	answer  *answer     // the server's next, if it is not live
-	grace   *time.Timer // runs while nobody is subscribed
+	grace   *time.Timer // runs while there are no subscribers
 }
 
 // channels returns what the server is asked for: the channel, after its mark if it has one. The server sees to both in
@@ -43,7 +44,7 @@ type answer struct {
 
 func newAnswer() *answer { return &answer{given: make(chan struct{})} }
 
-// settle gives the answer to those that wait for it, after the observer was told of it. Called with mu held.
+// settle gives the answer to those that wait for it, after the observer got it. Called with mu held.
 func (t *topic) settle(err error) {
 	t.answer.err = err
 	if h := t.hub; h.observer != nil {
@@ -159,10 +160,10 @@ func (t *topic) refuse(err error) (again bool) {
 // gap tells every subscriber that messages may have been missed, which wakes all waiters of the channel. It comes both
 // when a subscription goes down and when it is up again. The first alone would not do:
 //
-//	waiter                           subscription           somebody else
+//	waiter                           subscription           another
 //	                                 down: a gap
 //	wakes, looks: held, sleeps
-//	                                                        releases, publishes: nobody hears
+//	                                                        releases, publishes: no one hears
 //	                                 confirmed: a gap
 //	wakes, looks: free
 //
@@ -238,7 +239,7 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 		if s.closed {
 			s.mu.Unlock()
 			s.end() // passes the wake-up on: other callers of Next may wait, too
-			return Message{}, fmt.Errorf("pubsub: subscription to %q: %w", s.topic.name, ErrClosed)
+			return Message{}, fmt.Errorf("pubsub: subscription to %q: %w", s.topic.name, errs.ErrClosed)
 		}
 		if len(s.buf) > 0 {
 			m := s.buf[0]

@@ -41,7 +41,7 @@ func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 // is not called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
 
-// write makes a call that writes, and tells of it. No clock is read for nobody.
+// write makes a call that writes, and reports it. Without an observer no clock is read.
 func (k *Counter) write(ctx context.Context, call func() error) error {
 	if k.c.observer == nil {
 		return call()

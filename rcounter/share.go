@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -34,13 +35,13 @@ func (c *Client) newAdds() *batch.Batcher[addition, int64] {
 }
 
 // sum is several additions to one counter under the same options, all of which rise or all of which fall. They are
-// added at once, and each is told what a call of its own would have told it, in their order:
+// added at once, and each gets the answer that a call of its own would have got, in their order:
 //
 //	Add(1)  Add(1)  Add(5)
 //	   one Add(7) -> 107
 //	 101     102     107
 //
-// On the server they are one step. So they are as calls between which nobody else's came, which is one of the orders in
+// On the server they are one step. So they are as calls between which no other came, which is one of the orders in
 // which those calls could have run. If none passes the bound with the sum, none does alone, since they all move the
 // same way.
 //
@@ -103,7 +104,7 @@ func (c *Client) addSums(ctx context.Context, sums []*sum) {
 	if len(sums) == 1 {
 		s := sums[0]
 		v, err := s.of.addAlone(ctx, s.total)
-		s.told(v, err)
+		s.answer(v, err)
 		return
 	}
 	call := script.Call{Script: addManyScript, Once: true}
@@ -120,10 +121,10 @@ func (c *Client) addSums(ctx context.Context, sums []*sum) {
 	}
 	for i, s := range sums {
 		if err != nil {
-			s.told(0, err)
+			s.answer(0, err)
 			continue
 		}
-		s.told(s.read(v[2*i], v[2*i+1]))
+		s.answer(s.read(v[2*i], v[2*i+1]))
 	}
 }
 
@@ -136,7 +137,7 @@ const addRefused = "3"
 func (s *sum) read(code, text string) (int64, error) {
 	if code == addRefused {
 		if strings.Contains(text, "WRONGTYPE") {
-			return 0, fmt.Errorf("%w: add on %q: %s", ErrWrongType, s.of.key, text)
+			return 0, fmt.Errorf("%w: add on %q: %s", errs.ErrWrongType, s.of.key, text)
 		}
 		return 0, fmt.Errorf("add on %q: %s", s.of.key, text)
 	}
@@ -151,8 +152,8 @@ func (s *sum) read(code, text string) (int64, error) {
 	return s.of.added(s.total, r)
 }
 
-// told gives each addition its answer, where v and err are those of the sum.
-func (s *sum) told(v int64, err error) {
+// answer gives each addition its answer, where v and err are those of the sum.
+func (s *sum) answer(v int64, err error) {
 	for i := len(s.requests) - 1; i >= 0; i-- {
 		r := s.requests[i]
 		if r.Answer, r.Err = v, err; err == nil {
@@ -167,9 +168,9 @@ func (s *sum) again() (rest []*batch.Request[addition, int64]) {
 		return nil
 	}
 	switch err := s.requests[0].Err; {
-	case errors.Is(err, ErrOverflow):
+	case errors.Is(err, errs.ErrOverflow):
 		return s.requests
-	case !errors.Is(err, ErrOutOfRange):
+	case !errors.Is(err, errs.ErrOutOfRange):
 		return nil
 	}
 	stands := s.requests[0].Answer

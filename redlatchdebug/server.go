@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rlock"
@@ -120,7 +121,7 @@ func looked[S any](inspect func(context.Context) (S, error),
 }
 
 // ask asks the server about the first of what is shown, all at the same time, and for one CallTimeout in all: a server
-// that does not answer must not keep the page back, for it is then that somebody looks.
+// that does not answer must not keep the page back, for it is then that a person looks.
 func (p *page) ask(ctx context.Context, clients []*client) {
 	if !p.Ask || p.Closed {
 		return
@@ -151,7 +152,7 @@ func (p *page) ask(ctx context.Context, clients []*client) {
 	for i, err := range failures {
 		p.Server.Objects[i].Error = masked(err)
 		switch {
-		case !errors.Is(err, rlock.ErrUnavailable) && !errors.Is(err, rlock.ErrUnknownOutcome):
+		case !errors.Is(err, redlatch.ErrUnavailable) && !errors.Is(err, redlatch.ErrUnknownOutcome):
 			p.Server.Answered = true
 		case p.Server.Error == "":
 			p.Server.Error = masked(err)

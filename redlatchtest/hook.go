@@ -24,12 +24,12 @@ type peer struct {
 	// mu is held while a reply or a push is written: a push in the middle of a reply would be taken for a part of it.
 	mu sync.Mutex
 
-	tracked map[string]struct{} // the keys of which it is told when they change
+	tracked map[string]struct{} // the keys whose changes are sent to it
 }
 
 // before is called before every command. It runs the commands of clients itself, and returns true.
 //
-// miniredis also calls it for each command of a script, on behalf of a peer that nobody knows: these are run as they
+// miniredis also calls it for each command of a script, on behalf of an unknown peer: these are run as they
 // are.
 func (s *Server) before(p *server.Peer, cmd string, args ...string) (done bool) {
 	c := s.peer(p, cmd, args)
@@ -105,11 +105,11 @@ func (s *Server) run(c *peer, words []string) {
 	s.tell(c)
 }
 
-// runUnheard runs a command whose reply nobody gets.
+// runUnheard runs a command whose reply is dropped.
 func (s *Server) runUnheard(c *peer, words []string) {
-	nobody := server.NewPeer(bufio.NewWriter(io.Discard))
-	nobody.Ctx = c.p.Ctx
-	s.srv.Dispatch(nobody, words)
+	discard := server.NewPeer(bufio.NewWriter(io.Discard))
+	discard.Ctx = c.p.Ctx
+	s.srv.Dispatch(discard, words)
 	s.tell(c)
 }
 
@@ -156,7 +156,7 @@ func (s *Server) tell(c *peer) {
 	s.written = nil
 }
 
-// invalidate tells p that those of its keys may have changed; it is told once of each. Called with mu held.
+// invalidate tells p that those of its keys may have changed; it gets each once. Called with mu held.
 func (s *Server) invalidate(p *peer, changed func(key string) bool) {
 	var list []string
 	for key := range p.tracked {

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// ledger counts what clients hold, by what their observers are told, under the key of each. A client's Close alone
+// ledger counts what clients hold, by what their observers get, under the key of each. A client's Close alone
 // would not name what was forgotten, if the garbage collector found that out first.
 type ledger struct {
 	mu        sync.Mutex
@@ -38,7 +38,7 @@ func (l *ledger) release(key string, n int) {
 	l.releasing[key] += n
 }
 
-// forgotten reports whether any of these keys is held though nobody releases it.
+// forgotten reports whether any of these keys is held though it is not released.
 func (l *ledger) forgotten(keys []string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *ledger) watch(o *redlatch.Options) {
 
 // ended counts what was lost as given back, and what its client's Close has ended as still held.
 func (l *ledger) ended(key string, why error) {
-	if !errors.Is(why, rlock.ErrClosed) {
+	if !errors.Is(why, redlatch.ErrClosed) {
 		l.add(key, -1)
 	}
 }

@@ -26,7 +26,7 @@ import (
 const (
 	callTimeout = 5 * time.Second  // of clients that Open makes, where the test says nothing
 	grace       = 10 * time.Second // for what goes on in the background at the end of a test
-	glance      = 2 * time.Second  // for what somebody holds then and does not release: it may be about to
+	glance      = 2 * time.Second  // for what is held then and not released: it may be about to
 	// between the PINGs of a connection, of which rueidis sends one a second: two thirds of what simulated days cost
 	keepAlive  = time.Minute
 	bufferSize = 16 << 10 // of a connection, of which a test makes many: rueidis takes half a MiB
@@ -54,10 +54,10 @@ type Server struct {
 	ended   bool
 	held    ledger
 
-	forgotten bool // at the end of the test: something is held that nobody releases
+	forgotten bool // at the end of the test: something is held that is not released
 
 	first  sync.Once
-	others *redlatch.Client // whoever HoldElsewhere and the like are
+	others *redlatch.Client // the clients of HoldElsewhere and the like
 }
 
 // opened is a client or a hub.
@@ -80,7 +80,7 @@ func New(t testing.TB) *Server {
 	if err != nil {
 		t.Fatalf("redlatchtest: start miniredis: %v", err)
 	}
-	first.Close()
+	_ = first.Close() // it was for the start only
 	s.srv = s.m.Server()
 	s.srv.SetPreHook(s.before)
 	t.Cleanup(s.end)
@@ -194,7 +194,7 @@ func (s *Server) end() {
 		release()
 	}
 	// Only what the server has, too. It has nothing of a Multi's name or of a CountingSemaphore's holders, and what they
-	// hold need not be released by whoever acquired it.
+	// hold need not be released by the client that acquired it.
 	held := slices.DeleteFunc(s.held.left(), func(key string) bool { return s.what(key) == nothing })
 	var left []error
 	s.forgotten = s.held.forgotten(held)
@@ -203,7 +203,7 @@ func (s *Server) end() {
 		left = append(left, s.close(o))
 	}
 	if s.others != nil {
-		s.close(s.others)
+		_ = s.close(s.others) // what the other process still holds is part of the test
 	}
 	if held := s.held.unreleased(held); held != nil {
 		left = []error{held} // what else there is comes of that
@@ -285,7 +285,7 @@ func (s *Server) ask(words ...string) string {
 	var reply bytes.Buffer
 	w := bufio.NewWriter(&reply)
 	s.srv.Dispatch(server.NewPeer(w), words)
-	w.Flush()
+	_ = w.Flush() // into memory: it cannot fail
 	return reply.String()
 }
 

@@ -67,7 +67,7 @@ func (l *Lock) DoOnce(ctx context.Context, period time.Duration,
 }
 
 // acquireOnce acquires the lock for DoOnce, or says that another has begun. Two calls, A and B: A acquires, B is
-// refused, the ctx of A ends and A releases what it has not begun. If B took A for one that runs, nobody would. What A
+// refused, the ctx of A ends and A releases what it has not begun. If B took A for one that runs, neither would. What A
 // does then takes it a round trip.
 func (l *Lock) acquireOnce(ctx context.Context) (hold *Hold, begun bool, err error) {
 	for n := 0; ; n++ {
@@ -91,7 +91,7 @@ func (l *Lock) acquireOnce(ctx context.Context) (hold *Hold, begun bool, err err
 // begun is not cancelled: another that found the lock taken may have said that this one runs.
 func (x *Hold) begin(ctx context.Context, d time.Duration) error {
 	if ended := errs.Ended(ctx); ended != nil {
-		return fmt.Errorf("%w: %w", ErrNotAcquired, ended)
+		return fmt.Errorf("%w: %w", errs.ErrNotAcquired, ended)
 	}
 	if x.parts != nil {
 		return x.parts.begin(ctx, d)

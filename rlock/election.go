@@ -28,12 +28,13 @@ import (
 //     member whose server has never answered is waited for once, so that two members of one server are found.
 //  3. Without a majority all is given back. Waiters stand in one line, of the first member's client. The first in it
 //     listens to the channels of all members, and asks again when so many of those that refused it may have been
-//     released that a majority may be free: what other waiters take of the remaining votes, and give back, wakes nobody
-//     (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). It draws a turn first, as those do that wait for a
-//     Plain lock (wait/turn.go), from how many listen at the members (TestAReleasedQuorumIsNotAskedForByAll). After a
-//     split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is half a
-//     second past. The losers' own releases would otherwise wake all of them at the same instant
+//     released that a majority may be free: what other waiters take of the remaining votes, and give back, wakes no
+//     waiter (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). It draws a turn first, as those do that wait
+//     for a Plain lock (wait/turn.go), from how many listen at the members (TestAReleasedQuorumIsNotAskedForByAll).
+//     After a split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is
+//     half a second past. The losers' own releases would otherwise wake all of them at the same instant
 //     (TestCrossingVotesMakeProgress).
+//     Fenced members then keep a token (mint).
 //  4. Each vote is renewed by its own client. A missing vote is asked for again (win).
 //  5. Unlock returns when a majority has released. The other releases have four call timeouts, and then are pending.
 //
@@ -45,7 +46,7 @@ type election struct {
 	lease   time.Duration // 0: that of each client's watchdog
 	until   time.Time     // of the waiting; zero: only ctx says
 	won     *parts
-	unsure  bool // a vote may have been given that no reply told of
+	unsure  bool // a vote may have been given of which no reply came
 
 	rounds
 	mu sync.Mutex
@@ -106,7 +107,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 		e.split = 0
 	}
 	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
-		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
+		return wait.Answer{}, fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
 	}
 	if e.made++; e.made == 1 {
 		e.overhear(ctx)
@@ -115,7 +116,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	}
 	for _, m := range e.members {
 		if m.c.session.Closed() {
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errs.ErrClosed)
 		}
 	}
 	p, sent := newParts(e.q), time.Now()
@@ -125,12 +126,18 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	}
 	err := e.twins()
 	if err == nil && t.granted >= e.q.need {
-		if p.b.require(e.q.need) && time.Now().Before(p.until()) {
+		kept := p.b.require(e.q.need)
+		if kept && e.fenced() {
+			err = e.mint(ctx, p)
+		}
+		if err == nil && kept && time.Now().Before(p.until()) {
 			e.win(p, t.granted == len(e.members))
 			return wait.Answer{Granted: true}, nil
 		}
-		err = fmt.Errorf("%w: %q: the votes took longer than their lease", ErrUnavailable, e.q.name)
-		if why := p.b.life.Err(); why != nil && !errors.Is(why, ErrLost) {
+		if err == nil {
+			err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, e.q.name)
+		}
+		if why := p.b.life.Err(); why != nil && !errors.Is(why, errs.ErrLost) {
 			err = why
 		}
 	}
@@ -169,7 +176,7 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 	}
 	n := len(e.members)
 	round := e.begin()
-	votes := make(chan vote, n) // so that nobody waits to tell a round that is over
+	votes := make(chan vote, n) // so that no vote blocks when its round is over
 	for i, m := range e.members {
 		go func() {
 			own, cancel := context.WithTimeout(ctx, e.limit(m))
@@ -183,6 +190,9 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 				return
 			}
 			votes <- vote{i, err}
+			if err == nil {
+				e.joined(own, p, i, x)
+			}
 		}()
 	}
 	t := tally{answered: make([]bool, n), results: make([]error, n)}
@@ -201,7 +211,7 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 	return t
 }
 
-// splitOver is how long after a split round the next one needs no pause: nobody else comes from that split any more.
+// splitOver is how long after a split round the next one needs no pause: no other waiter of that split comes any more.
 const splitOver = 500 * time.Millisecond
 
 // begin begins a round, and returns its number.
@@ -241,7 +251,7 @@ func (e *election) mayBeFree(i int) {
 	}
 }
 
-// look wakes the line in which this waiter stands if a majority may be free now. While somebody holds a majority,
+// look wakes the line in which this waiter stands if a majority may be free now. While a majority is held,
 // waiters take the remaining votes and give them back; if each asked again when another has given back, they would keep
 // each other busy. Called with mu held.
 //
@@ -324,8 +334,8 @@ func (e *election) count(t tally) (wait.Answer, error) {
 		case !t.answered[i]:
 			lefts = append(lefts, 0)
 		case err == nil:
-		case errors.Is(err, ErrClosed):
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
+		case errors.Is(err, errs.ErrClosed):
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errs.ErrClosed)
 		case errors.As(err, &contended) && contended.cause == nil:
 			held++
 			if contended.Lease >= 0 {
@@ -334,9 +344,9 @@ func (e *election) count(t tally) (wait.Answer, error) {
 		case script.NotAnswered(err), errors.As(err, &contended):
 			away++
 			if contended != nil && contended.unheard { // of the server: the round was over before it answered
-				err = fmt.Errorf("%w: %q: %w", ErrUnknownOutcome, contended.Name, contended.cause)
+				err = fmt.Errorf("%w: %q: %w", errs.ErrUnknownOutcome, contended.Name, contended.cause)
 			}
-			e.unsure = e.unsure || errors.Is(err, ErrUnknownOutcome)
+			e.unsure = e.unsure || errors.Is(err, errs.ErrUnknownOutcome)
 			problems = append(problems, err)
 		default:
 			fatal = append(fatal, err)
@@ -359,9 +369,9 @@ func (e *election) count(t tally) (wait.Answer, error) {
 			problems[i] = script.Unsure(err)
 		}
 	}
-	kind := ErrUnavailable
+	kind := errs.ErrUnavailable
 	if e.unsure {
-		kind = ErrUnknownOutcome
+		kind = errs.ErrUnknownOutcome
 	}
 	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, e.q.name, len(problems), n,
 		errors.Join(problems...))

@@ -16,7 +16,7 @@ var (
 )
 
 // fair is Redisson's RFairLock: the hash of an RLock, a list of waiters and a sorted set of when they count as dead.
-// Beside them stands a hash of those that can be handed the lock.
+// A hash has those that can be handed the lock.
 var fair = &kind{
 	keys: func(key string) []string {
 		return []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key),
@@ -49,8 +49,8 @@ var fair = &kind{
 	title:  "Fair",
 	entry:  entryInside,
 	manner: "fair",
-	// An entry in Redisson's queue, from which releases hand the lock over. Beside Redisson's waiters each has also a
-	// channel of its own, on which it is told that it is next.
+	// An entry in Redisson's queue, from which releases hand the lock over. Each also has a
+	// channel of its own, on which it learns that it is next.
 	stand: func(a *acquisition, _, first time.Duration) string { return a.entry + " " + script.Millis(first) },
 	request: func(l *single, owner string, r *wait.Request) {
 		r.Channel, r.Own, r.Place = l.kind.channel(l.key, owner), true, wait.Paced

@@ -24,7 +24,7 @@ import (
 //	              and when each hold ends                          each process queue                process together, or for
 //	                                                                                                 writers that take turns
 //	Plain         a string, its owner                              one of each process queues, and   3
-//	                                                               is told to ask
+//	                                                               is notified
 type kind struct {
 	// keys are those of acquire and release; the first is the lock's own.
 	keys  func(key string) []string
@@ -66,7 +66,7 @@ type kind struct {
 	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind the
 	// one that asks. "": each asks for itself.
 	manner string
-	// stand returns the entry with which a waiter queues on the server, and is handed the lock, or told that it is free.
+	// stand returns the entry with which a waiter queues on the server, and gets the lock, or a message that it is free.
 	// first is the lease that a hand-over writes. nil: it has nothing there: it is woken, and asks.
 	stand func(a *acquisition, poll, first time.Duration) string
 	// request completes the request of one that waits for itself; nil: nothing is missing.
@@ -79,7 +79,7 @@ type kind struct {
 	names    bool // a release can name the next tenure
 	lingers  bool // see WithLinger
 	rechecks bool // recheck.lua knows the places of those that wait
-	hears    bool // waiters hear of every release, whoever makes it
+	hears    bool // waiters hear of every release, by any client
 	leaves   bool // refused tries of one that waits leave something behind, which a release with its entry takes away
 }
 
@@ -149,7 +149,7 @@ var (
 			false, false, false
 	})
 
-	// fencing is Redisson's RFencedLock: an RLock, and a counter beside it.
+	// fencing is Redisson's RFencedLock: an RLock with a counter.
 	fencing = reentrant.like(func(k *kind) {
 		k.title, k.confirms, k.entry, k.lingers, k.shares = "Fenced", true, entryInside, false, false
 		k.acquire = fencedCall

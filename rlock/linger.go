@@ -45,11 +45,11 @@ func (l *Lock) WithLinger(d time.Duration) *Lock {
 	return x
 }
 
-// lingering is what a client knows of tenures that linger: they are idle, which is to say that nobody has a turn, and
-// nobody waits.
+// lingering is what a client knows of tenures that linger: they are idle, which is to say that no caller has a turn,
+// and none waits.
 //
 //	this process                              another process
-//	Unlock: nobody waits, idle from t on
+//	Unlock: no waiter, idle from t on
 //	                                          asks: held; queues
 //	Lock: a turn, without a call
 //	Unlock: idle again

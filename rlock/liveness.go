@@ -45,7 +45,7 @@ func (c *Client) saidBy(key, owner string) string {
 //  4. Before that it asks whether the lock is kept by UnlockAfter (keptKey).
 //
 // By a key that expired too early it would take every lock from living holders (TestALivingHolderIsNeverTakenFrom).
-// Whether a holder has heartbeats is told by the whole shape of its owner: the value of a Plain lock may be any text of
+// Whether a holder has heartbeats shows in the whole shape of its owner: the value of a Plain lock may be any text of
 // another program (TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue).
 type monitor struct{ *lease.Monitor }
 

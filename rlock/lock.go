@@ -38,7 +38,7 @@ type terms struct {
 
 const forever time.Duration = -1
 
-// noEnd is the lease of a lock that never ends: somebody made or changed the key by hand.
+// noEnd is the lease of a lock that never ends: the key was made or changed by hand.
 const noEnd time.Duration = -1
 
 // Name returns the lock's name, without Options.KeyPrefix.

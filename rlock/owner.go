@@ -114,11 +114,11 @@ func (o *owner) Object() any { return o.lock }
 //   - Before the time of UnlockAfter it has the lock end at that time (keep.lua), and waiters look (look.lua).
 //   - The first time the release of a tenure asks for the next one, if callers wait (tenancy.go). A later try may be
 //     the second run of the first: the lease of the next tenure counts from the first send, so a grant by a later run
-//     would be trusted for too long. It names nobody.
+//     would be trusted for too long. It names no owner.
 //   - Otherwise it removes the owner. The script hands the lock over, or publishes the release.
 //
 // After that a waiter of this process is woken, unless it hears of the release anyway. Before Send, session.Handle has
-// ended the hold's contexts, so that nobody works under it, and has taken the owner out of the watchdog.
+// ended the hold's contexts, so that no work goes on under it, and has taken the owner out of the watchdog.
 func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	l, c := o.lock, o.lock.c
 	var status releaseStatus
@@ -147,18 +147,18 @@ func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	return status == releaseGone, err
 }
 
-// beside is what is the same for all that one call can release.
-type beside struct {
+// batchKey is what is the same for all that one call can release.
+type batchKey struct {
 	client *Client
 	key    string
 }
 
-// Beside implements session.Several: those that leave the line of a Fair lock, in which each waiter has a place.
-func (o *owner) Beside() any {
+// BatchKey implements session.Several: those that leave the line of a Fair lock, in which each waiter has a place.
+func (o *owner) BatchKey() any {
 	if !o.lock.kind.leaves || o.keep.Load() != 0 {
 		return nil
 	}
-	return beside{o.lock.c, o.lock.key}
+	return batchKey{o.lock.c, o.lock.key}
 }
 
 // SendAll implements session.Several.

@@ -17,7 +17,7 @@ var (
 
 // A waiter that a release tells asks after a trip, and the free lock is left to it for two, in these bounds. The least
 // covers a process that gets no processor for a moment: those that ask meanwhile have to wait for it. The most is
-// RESERVED in told.lua.
+// RESERVED in plain_queue.lua.
 const (
 	leastReservation = 5 * time.Millisecond
 	mostReservation  = 200 * time.Millisecond

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -15,21 +16,24 @@ func voting(k *kind) *kind {
 	return k.like(func(k *kind) {
 		k.title, k.drift, k.shares = "member of a Quorum", true, false
 		k.acquire = voteCall
+		if k.confirms { // a majority of the members gives the token
+			k.confirms, k.entry, k.acquire = false, entryNever, fencedVoteCall
+		}
 	})
 }
 
 var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: voting(nonReentrant),
-	spinning: voting(spinning)}
+	spinning: voting(spinning), fencing: voting(fencing)}
 
 // Quorum describes a lock that is held by the owner of a majority of its members, each on a server of its own: Redlock.
 // It stays available, and exclusive, while any minority of the servers is down, slow, disconnected, or has lost its
 // data. The servers must be independent. A server that fails over to a replica may forget a vote that it gave, so
 // Quorum refuses clients of a Sentinel or a Cluster.
 //
-// There must be at least 3 members, of kinds Reentrant, NonReentrant or Spin, usually of the same name, each on another
-// server. An odd number is best. Quorum refuses two members of one rueidis client or hub (ErrInvalidOption). The first
-// acquisition refuses two clients of one server, after the servers have said which they are (their run_id). Use the
-// name for nothing else on these servers, and the same lease in all processes.
+// There must be at least 3 members, of kinds Reentrant, NonReentrant or Spin, or all of them Fenced, usually of the
+// same name, each on another server. An odd number is best. Quorum refuses two members of one rueidis client or hub
+// (ErrInvalidOption). The first acquisition refuses two clients of one server, after the servers have said which they
+// are (their run_id). Use the name for nothing else on these servers, and the same lease in all processes.
 //
 // The returned lock has its own WithWait, WithLease and WithLabel. Those of its members are not used, except a member's
 // label if the returned lock has none.
@@ -52,7 +56,14 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 //     most for as long as a server must have been up to vote. A restarted server forgets the time of UnlockAfter like
 //     any vote.
 //   - Owner is the members' owners, joined by commas, and empty for a member that is not held; pass it to
-//     [Lock.WithOwner] of the same Quorum. There is no Token.
+//     [Lock.WithOwner] of the same Quorum.
+//   - The holds of a Quorum of Fenced locks have a Token, greater than that of every earlier hold, also when servers
+//     were restarted without their data. After the votes a majority has to keep it: one more call to each server. A
+//     server that was restarted since, or has lost the token (FLUSHALL, DEL), does not count until it has kept a
+//     later one. If no majority counts, as of a name that is new, all members must answer; otherwise acquiring
+//     returns ErrUnavailable, which says so. If a majority forgets at the same time, tokens grow as long as the
+//     servers' clocks are not stepped back. A last token is kept for Options.TokenRetention. Such a Quorum is not
+//     re-entered.
 //   - IsLocked reports whether fewer members than a majority are free. The Lease of its State is the time until a
 //     majority is free.
 //
@@ -73,7 +84,7 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 // each member.
 func Quorum(locks ...*Lock) (*Lock, error) {
 	if len(locks) < 3 {
-		return nil, fmt.Errorf("rlock: %w: quorum: %d locks, must be 3 or more", ErrInvalidOption, len(locks))
+		return nil, fmt.Errorf("rlock: %w: quorum: %d locks, must be 3 or more", errs.ErrInvalidOption, len(locks))
 	}
 	members, err := membersOf("quorum", locks)
 	if err != nil {
@@ -83,11 +94,12 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 	for i, l := range members {
 		k := votingKinds[l.kind]
 		if k == nil {
-			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is %s, must be Reentrant, NonReentrant or Spin",
-				ErrInvalidOption, i+1, l.name, l.kind.title)
+			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is %s, must be Reentrant, NonReentrant, Spin or Fenced",
+				errs.ErrInvalidOption, i+1, l.name, l.kind.title)
 		}
 		if mode := l.c.session.Hub.Client().Mode(); mode != rueidis.ClientModeStandalone {
-			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is of a %s, must be of a single server", ErrInvalidOption,
+			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is of a %s, must be of a single server",
+				errs.ErrInvalidOption,
 				i+1, l.name, mode)
 		}
 		for _, of := range []any{l.c.session.Hub, l.c.session.Hub.Client()} {
@@ -95,6 +107,10 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 				return nil, sameServer(j, i+1, members[j-1], l)
 			}
 			seen[of] = i + 1
+		}
+		if (l.kind == fencing) != (members[0].kind == votingKinds[fencing] || i == 0 && l.kind == fencing) {
+			return nil, fmt.Errorf("rlock: %w: quorum: locks 1 and %d, %q and %q: all or none must be Fenced",
+				errs.ErrInvalidOption, i+1, members[0].name, l.name)
 		}
 		voter := *l.single
 		voter.kind = k
@@ -105,7 +121,7 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 
 func sameServer(i, j int, a, b member) error {
 	return fmt.Errorf("rlock: %w: quorum: locks %d and %d, %q and %q, are on the same server, must each be on another",
-		ErrInvalidOption, i, j, a.name, b.name)
+		errs.ErrInvalidOption, i, j, a.name, b.name)
 }
 
 // youngError says that a server gives no vote yet.
@@ -116,10 +132,10 @@ type youngError struct {
 
 func (e *youngError) Error() string {
 	return fmt.Sprintf("%v: vote for %q: the server has not been up for as long as the lease, and may have forgotten a "+
-		"vote; it votes in %v", ErrUnavailable, e.name, e.left)
+		"vote; it votes in %v", errs.ErrUnavailable, e.name, e.left)
 }
 
-func (e *youngError) Unwrap() error { return ErrUnavailable }
+func (e *youngError) Unwrap() error { return errs.ErrUnavailable }
 
 // elect acquires a majority of the members of a Quorum.
 func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {

@@ -77,9 +77,12 @@ func (p *parts) reacquire(members []member) {
 			p.mu.Unlock()
 			if !p.add(i, x) {
 				x.discard(ctx)
-			} else if old != nil {
-				old.discard(ctx) // lost, which asks nobody
+				return
 			}
+			if old != nil {
+				old.discard(ctx) // lost, which sends nothing
+			}
+			e.joined(ctx, p, i, x)
 		})
 	}
 	wg.Wait()

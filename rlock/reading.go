@@ -11,7 +11,7 @@ import "time"
 //	                           joins X: no call
 //	                                                     writer W queues
 //	                           at t + window + 1:
-//	                           asks as Y, under X  ----> W waits: Y is queued, and X takes nobody in any more
+//	                           asks as Y, under X  ----> W waits: Y is queued, and X takes no more readers
 //	unlocks: one is left
 //	                           (the last) unlocks ---->  X is released, W is served, then Y
 //
@@ -28,8 +28,8 @@ import "time"
 // Afterwards one reader asks, under X: if no writer waits, X does for it, too, and the window begins anew. Otherwise it
 // is queued with an owner of its own, Y, which is the process's next tenure.
 //
-// X is released by its last reader. Whoever comes between the decision to release and the request finds the count at 0
-// and asks (session.Holding.Enter): it never joins what is being given back
+// X is released by its last reader. A reader that comes between the decision to release and the request finds the count
+// at 0 and asks (session.Holding.Enter): it never joins what is being given back
 // (TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock).
 //
 // A fixed lease, a label and MaxHold are of one hold, so these readers, and those under a write hold, have owners and
@@ -95,8 +95,8 @@ func (s *tenancies) under(a *acquisition) *owner {
 
 // window notes for how long others may join what was granted to a reader by the call that it sent last. It is four
 // round trips: a reader of four then waits for an answer, however far the server is, and a writer waits little longer.
-func (a *acquisition) window(clear bool, received time.Time) {
-	if a.asks != nil && a.l.kind.together && clear {
+func (a *acquisition) window(unclaimed bool, received time.Time) {
+	if a.asks != nil && a.l.kind.together && unclaimed {
 		a.admit = a.sent.Add(min(max(4*received.Sub(a.sent), leastWindow), mostWindow)).Sub(a.l.c.tenancies.base)
 	}
 }

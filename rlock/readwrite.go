@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -27,11 +28,11 @@ var rwRead = &kind{
 	queue:   2,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.beside)}
+		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.joined)}
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.readKeys(r.owner), r, "0") },
 	renew:   load("renew reads", "rw_read_renew"),
-	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
+	// The lock's own key is written by every reader that comes or goes. Only this owner writes its timeout key.
 	leaseKey: func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
 	more:     func(l *single, _ string) []string { return l.holdKeys() },
 	keep:     rwKeepScript,
@@ -47,8 +48,8 @@ var rwRead = &kind{
 	entry:   entryInside,
 	manner:  "read",
 	stand:   standInQueue,
-	// It stands behind nobody, and nobody behind it: readers do not keep each other out.
-	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Place = "read each", wait.Beside },
+	// It queues behind no one, and no one behind it: readers do not keep each other out.
+	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Place = "read each", wait.Each },
 	tenures:  func(c *Client, t terms) bool { return t.lease == 0 && t.label == "" && c.opts.MaxHold == 0 },
 	together: true,
 }
@@ -192,7 +193,7 @@ func (l *single) resolve(own *owner, turn int32) (again, under *owner, err error
 //	while A reads
 func resolveReader(l *single, own *owner, turn int32) (again, under *owner, err error) {
 	if !own.Lasts() || !own.Bar(turn) {
-		return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, ErrLost)
+		return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, errs.ErrLost)
 	}
 	return nil, own, nil
 }

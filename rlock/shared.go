@@ -15,7 +15,7 @@ import (
 // may happen.
 //
 //	the lock                        shared                           then
-//	free, nobody queues             granted                          nothing: one call
+//	free, empty queue               granted                          nothing: one call
 //	held, or others queue           0, nothing is done               a call of its own, which queues, hands over, waits
 //	another type, no right          0, nothing is done               a call of its own, which says what is wrong
 //
@@ -29,7 +29,7 @@ type freeRequest struct {
 	lease             string // ms; "": it is released
 	last              string // not after, or the channel
 	plain             string // "1" of a Plain lock
-	of                *owner // to give back to whoever is granted and has left; nil for a release
+	of                *owner // to release, of a caller that is granted and has left; nil for a release
 }
 
 var freeScript = load("shared acquire or release", "free")

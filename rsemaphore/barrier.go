@@ -18,7 +18,7 @@ var ErrBrokenBarrier = errs.New("broken_barrier", "barrier broken")
 
 const (
 	maxParties    = 10_000
-	barrierMemory = time.Hour // how long a barrier that nobody uses is remembered
+	barrierMemory = time.Hour // how long an unused barrier is remembered
 )
 
 // CyclicBarrier lets a number of parties, in any processes, wait for each other: Await returns when all have arrived.

@@ -92,7 +92,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 // weightOf is how many permits a holding has.
 func weightOf(h *session.Holding) int { return int(h.Lease.Of.(*permit).weight.Load()) }
 
-// grants is the prefix of the channels on which processes are told of what they are handed of a key.
+// grants is the prefix of the channels on which processes learn of the permits of a key that they are handed.
 func (c *Client) grants(key string) string {
 	if c.clustered {
 		return keyname.Prefix("redlatch_grant", key) + ":"

@@ -10,19 +10,20 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
 // line is where the process's waiters of this semaphore stand. Those that want the same number stand behind each other,
-// and one of them contends. Waiters for different numbers do not: nobody knows how many permits there are in all, so
+// and one of them contends. Waiters for different numbers do not: no one knows how many permits there are in all, so
 // the one in front may want more than there will ever be.
 func (s *CountingSemaphore) line() string { return "counting:" + s.key }
 
 // acquire takes n permits, waiting until until; zero: only ctx bounds the wait. once: it does not wait.
 //
-// While nobody of the process waits, requests go out in parallel. From the first that is refused on, newcomers that may
-// wait go into the line.
+// While no caller of the process waits, requests go out in parallel. From the first that is refused on, newcomers that
+// may wait go into the line.
 func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time, once bool) error {
 	if err := cmp.Or(s.bad, checkRange("permits", int64(n), 1, maxPermits)); err != nil {
 		return s.c.session.Error(err)
@@ -35,12 +36,12 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	began := time.Now()
 	t := &taker{s: s, n: n, free: unheard}
 	r := wait.Request{Name: s.name, Of: s, Began: began, Line: s.line(), Manner: strconv.Itoa(n), Channel: s.channel,
-		Until: until, Try: t.try, Told: t.told}
+		Until: until, Try: t.try, OnMessage: t.onMessage}
 	refused := !once && s.c.queue.Members(r.Line) > 0
 	var err error
 	if !refused {
 		alone := r
-		alone.Place, alone.Until, alone.Told = wait.Alone, began, nil
+		alone.Place, alone.Until, alone.OnMessage = wait.Alone, began, nil
 		err = s.c.queue.Wait(ctx, alone)
 		if g := (*wait.GaveUp)(nil); !once && errors.As(err, &g) {
 			if ended := context.Cause(ctx); ended != nil { // it ended after the refusal, and the caller is to hear of both
@@ -86,8 +87,8 @@ type taker struct {
 
 const unheard int64 = -1
 
-// told reads a message, which is the number of permits that are free. Nothing is granted by it.
-func (t *taker) told(payload string) bool {
+// onMessage reads a message, which is the number of permits that are free. Nothing is granted by it.
+func (t *taker) onMessage(payload string) bool {
 	if n, err := strconv.ParseInt(payload, 10, 64); err == nil {
 		t.free = max(t.free, n)
 	}
@@ -102,9 +103,9 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 	if asked >= 2 {
 		if free == unheard {
 			var err error
-			if free, err = t.s.get(ctx, t.s.c.runner.Attempt); err != nil && !errors.Is(err, ErrWrongType) {
-				if errors.Is(err, ErrUnknownOutcome) { // nothing was asked for but the number
-					err = fmt.Errorf("%w: %q: %v", ErrUnavailable, t.s.name, err)
+			if free, err = t.s.get(ctx, t.s.c.runner.Attempt); err != nil && !errors.Is(err, errs.ErrWrongType) {
+				if errors.Is(err, errs.ErrUnknownOutcome) { // nothing was asked for but the number
+					err = fmt.Errorf("%w: %q: %s", errs.ErrUnavailable, t.s.name, err.Error())
 				}
 				return refused, err
 			} else if err != nil {
@@ -116,7 +117,7 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 		}
 	}
 	took, err := t.s.take(ctx, t.n)
-	if errors.Is(err, ErrUnknownOutcome) {
+	if errors.Is(err, errs.ErrUnknownOutcome) {
 		err = wait.Final(err)
 	}
 	refused.Granted = took
@@ -175,7 +176,7 @@ func returned[R any](s *CountingSemaphore, x exchange[R], took func(R) int64) (_
 // it took goes back over a connection that is closed after Close. After a CallTimeout a reply is unlikely, and none may
 // come at all.
 func (s *CountingSemaphore) awaitReply(err error, replied <-chan struct{}) {
-	if !errors.Is(err, ErrUnknownOutcome) {
+	if !errors.Is(err, errs.ErrUnknownOutcome) {
 		return
 	}
 	s.c.session.Finish(func() {

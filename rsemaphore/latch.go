@@ -91,7 +91,7 @@ func (l *CountDownLatch) memory() time.Duration {
 }
 
 // publishing is what a script gets to publish with, "" if it cannot: a sharded channel of another slot than the keys',
-// as a name with braces of its own has. A Java process may wait on that channel all the same, so it is told by us.
+// as a name with braces of its own has. A Java process may wait on that channel all the same, so we publish there.
 func (l *CountDownLatch) publishing() string {
 	cmd := l.c.session.Inner.PublishCommand()
 	if cmd != "PUBLISH" && keyname.Slot(l.channel) != keyname.Slot(l.key) {
@@ -100,10 +100,10 @@ func (l *CountDownLatch) publishing() string {
 	return cmd
 }
 
-// publish is what the script could not. If it fails, waiters poll.
+// publish is what the script could not.
 func (l *CountDownLatch) publish(ctx context.Context, payload string) {
 	if l.publishing() == "" {
-		l.c.session.Hub.Publish(ctx, l.channel, payload)
+		_, _ = l.c.session.Hub.Publish(ctx, l.channel, payload) // if it fails, waiters poll
 	}
 }
 

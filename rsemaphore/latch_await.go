@@ -50,16 +50,16 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 		// So the waiter that looks for all of them must look once more for this one.
 		l.c.queue.WakeAll(l.line())
 	}
-	told := func(payload string) bool { return l.told(shared, began, payload) }
+	onMessage := func(payload string) bool { return l.opens(shared, began, payload) }
 	err := l.c.queue.Wait(ctx,
-		wait.Request{Name: l.name, Of: l, Began: began, Line: l.line(), Channel: l.channel, Told: told,
+		wait.Request{Name: l.name, Of: l, Began: began, Line: l.line(), Channel: l.channel, OnMessage: onMessage,
 			Try: func(ctx context.Context) (wait.Answer, error) {
 				if event, ok := shared.Load(began); ok {
 					why, _ := event.(error)
 					return wait.Answer{Granted: why == nil, Unasked: true}, why
 				}
 				since := firstLook
-				note, told := shared.LastNote(began)
+				note, noted := shared.LastNote(began)
 				closed, again := note.(latchClosedAt)
 				if again {
 					since = closed.mark
@@ -78,7 +78,8 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 				//	looks: opened since last look
 				//	must not release the second
 				//
-				// So told stays the time of the look before (TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen).
+				// So the time of the look stays the time of the look before
+				// (TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen).
 				switch r.status {
 				case latchClosed:
 					now := latchClosedAt{mark: r.mark, opens: r.opens}
@@ -88,9 +89,9 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 					shared.Note(sent, now)
 					return wait.Answer{Left: r.left}, nil
 				case latchOpen:
-					told = sent
+					noted = sent
 				case latchExpired:
-					told, why = sent, l.is(ErrLatchExpired)
+					noted, why = sent, l.is(ErrLatchExpired)
 				case latchRanOut:
 					why = l.is(ErrLatchExpired)
 				case latchOverSomehow:
@@ -100,7 +101,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 				case latchDeleted:
 					why = l.is(ErrLatchDeleted)
 				}
-				shared.Publish(told, why)
+				shared.Publish(noted, why)
 				return wait.Answer{Granted: why == nil}, why
 			}})
 	return wait.Ending{Package: "rsemaphore", Name: l.name, Contended: func(g *wait.GaveUp) error {
@@ -108,12 +109,12 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 	}}.Explain(err)
 }
 
-// told reports whether a message says that the latch has opened for which a waiter waits that came at began. Then it
+// opens reports whether a message says that the latch has opened for which a waiter waits that came at began. Then it
 // says so to all of the process that the message is for, and none of them asks. The rules are:
 //
 // The message. Each opening has a message of its own, which the call that set the latch has chosen. A look at the
-// closed latch is told the message, and the script that opens the latch publishes it and forgets it. So the latch has
-// opened since the last look that was told it, whenever the message comes: late, after a gap, or when the latch has
+// closed latch gets the message, and the script that opens the latch publishes it and forgets it. So the latch has
+// opened since the last look that got it, whenever the message comes: late, after a gap, or when the latch has
 // long been set again.
 //
 //	waiter                          another process             the channel
@@ -145,7 +146,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 //
 // A primary that fails after it has published, and before its replica knows, has opened the latch for those that heard
 // it. What its replica knows is that the latch is closed. A script's reply has the same fate.
-func (l *CountDownLatch) told(shared *wait.Shared, began time.Time, payload string) bool {
+func (l *CountDownLatch) opens(shared *wait.Shared, began time.Time, payload string) bool {
 	note, sent := shared.LastNote(time.Time{})
 	closed, ok := note.(latchClosedAt)
 	if !ok || closed.opens == "" || closed.opens != payload {
@@ -158,7 +159,7 @@ func (l *CountDownLatch) told(shared *wait.Shared, began time.Time, payload stri
 // openingMessage returns a message that says that one latch has opened. Redisson reads each message on this channel as
 // a number, and takes 0 for an opening. Java's numbers may be written with the digits of any script, and this one is a
 // 0 with digits of four of them, which spell 64 random bits (TestALatchOpensForBothSides, in internal/interop). Another
-// message, beside a plain "0", would be a second one for each process.
+// message, next to a plain "0", would be a second one for each process.
 func openingMessage() string {
 	zeros := [...]rune{'0', '\u0660', '\u06f0', '\u07c0'} // ASCII, Arabic-Indic, extended Arabic-Indic, N'Ko
 	text := []rune{'0'}

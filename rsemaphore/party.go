@@ -100,10 +100,10 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 	if !b.c.engine.Add(&p.lease, p.sent, p.sent, p.term, true, 0) {
 		// happens only if this machine, or the network, stalled for as long as the lease
 		p.leaveLater(time.Now())
-		return p.broken(ErrLost)
+		return p.broken(errs.ErrLost)
 	}
 	if b.c.session.Closed() { // Close ran meanwhile, and has not seen this lease
-		cancel(ErrClosed)
+		cancel(errs.ErrClosed)
 	}
 	defer p.finish()
 	if p.joined.status == barrierLast {
@@ -114,7 +114,7 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 
 // finish ends Await for a party that had arrived.
 func (p *party) finish() {
-	p.b.c.engine.Remove(&p.lease)
+	_ = p.b.c.engine.Remove(&p.lease) // Await has returned what became of it
 	p.over.Store(true)
 	if !p.unanswered.IsZero() {
 		// A request to arrive may still be on its way, on another connection. It would arrive for a party whose Await has
@@ -154,7 +154,7 @@ func (p *party) arrive(ctx context.Context) error {
 	}
 	return wait.Ending{Package: "rsemaphore", Name: b.name, Unsure: !p.unanswered.IsZero(),
 		Contended: func(g *wait.GaveUp) error {
-			return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, ErrNotAcquired, g.Cause)
+			return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, errs.ErrNotAcquired, g.Cause)
 		}}.Explain(err)
 }
 
@@ -189,8 +189,9 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 }
 
 // askTime asks for the server's time if this client knows nothing of it. A request to arrive that names no instant may
-// run whenever it comes: after its party is gone, it would arrive for nobody, and the leave that takes it back would
-// break the generation of those who gather then (TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate).
+// run whenever it comes: after its party is gone, it would arrive for a party that left, and the leave that takes it
+// back would break the generation of those who gather then
+// (TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate).
 func (p *party) askTime(ctx context.Context) error {
 	c, key := p.b.c, p.b.key
 	if c.runner.Clock.At(key, time.Now()) != 0 {
@@ -201,8 +202,8 @@ func (p *party) askTime(ctx context.Context) error {
 	switch {
 	case err == nil:
 		c.runner.Clock.Learn(key, r.server, sent, time.Now())
-	case errors.Is(err, ErrUnknownOutcome): // nothing was asked for but the time
-		err = fmt.Errorf("%w: %q: the server's time: %v", ErrUnavailable, p.b.name, err)
+	case errors.Is(err, errs.ErrUnknownOutcome): // nothing was asked for but the time
+		err = fmt.Errorf("%w: %q: the server's time: %s", errs.ErrUnavailable, p.b.name, err.Error())
 	}
 	return err
 }
@@ -213,13 +214,13 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 		// A request without a reply may have arrived, and from here on the server may forget that it did. Another
 		// request would then arrive a second time.
 		return rueidis.RedisMessage{},
-			wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, p.b.name))
+			wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", errs.ErrUnknownOutcome, p.b.name))
 	}
 	if p.unanswered.IsZero() {
 		p.sent = sent
 	}
 	m, err := c.attemptOnce(ctx, call)
-	if errors.Is(err, ErrUnknownOutcome) {
+	if errors.Is(err, errs.ErrUnknownOutcome) {
 		p.unanswered = script.LastRun(sent.Add(c.opts.CallTimeout))
 	}
 	return m, err
@@ -254,10 +255,10 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 		return wait.Answer{Granted: true}, nil
 	}
 	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival
-	// has come (see barrier.lua). After that it is told by others' looks, and by the message of the generation's end.
+	// has come (see barrier.lua). After that it is notified by others' looks, and by the message of the generation's end.
 	answer, err := look(ctx)
 	if err != nil || !answer.Granted {
-		told := func(payload string) bool {
+		onMessage := func(payload string) bool {
 			end, ok := p.ended(payload)
 			if ok {
 				result = end
@@ -266,7 +267,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			return ok && answered
 		}
 		err = c.queue.Wait(ctx,
-			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, Told: told,
+			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, OnMessage: onMessage,
 				Try: func(ctx context.Context) (wait.Answer, error) {
 					if event, ok := shared.Load(began); ok && answered {
 						result = event.(barrierReply)
@@ -310,24 +311,24 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 	if err == nil && time.Now().Before(c.engine.Until(&p.lease)) {
 		return p.outcome(result, nil)
 	}
-	if errors.Is(err, ErrWrongType) { // the watchdog would have found it, too
+	if errors.Is(err, errs.ErrWrongType) { // the watchdog would have found it, too
 		p.leaveLater(time.Now())
-		return p.broken(fmt.Errorf("%w: %w", ErrLost, err))
+		return p.broken(fmt.Errorf("%w: %w", errs.ErrLost, err))
 	}
 	// the server refuses for good, for example because a right is missing
 	if err != nil && ctx.Err() == nil && !isGaveUp(err) {
 		return p.leave(ctx, err)
 	}
 	why := context.Cause(ctx)
-	if err == nil || errors.Is(why, ErrLost) {
-		if !errors.Is(why, ErrLost) {
-			why = ErrLost
+	if err == nil || errors.Is(why, errs.ErrLost) {
+		if !errors.Is(why, errs.ErrLost) {
+			why = errs.ErrLost
 		}
 		p.leaveLater(time.Now())
 		return p.broken(why)
 	}
 	if c.session.Closed() {
-		why = ErrClosed
+		why = errs.ErrClosed
 	} else if ended := errs.Ended(ctx); ended != nil {
 		why = ended
 	}
@@ -349,9 +350,9 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 		return p.broken(cause)
 	}
 	if cause != nil {
-		cause = fmt.Errorf("%w: %w", ErrLost, cause)
+		cause = fmt.Errorf("%w: %w", errs.ErrLost, cause)
 	} else {
-		cause = ErrLost
+		cause = errs.ErrLost
 	}
 	return p.broken(cause)
 }
@@ -359,7 +360,7 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 // leave removes the party from its generation, which breaks the generation unless it is over.
 func (p *party) leave(ctx context.Context, cause error) (Arrival, error) {
 	c := p.b.c
-	c.engine.Remove(&p.lease) // before it is sent: see package lease
+	_ = c.engine.Remove(&p.lease) // before it is sent: see package lease; the reply says how the party ended
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
 	defer cancel()
 	r, err := p.end(ctx, "leave")
@@ -399,8 +400,8 @@ func (p *party) watched(ctx context.Context) (actx context.Context, stop func())
 		switch {
 		case err == nil:
 			_, err = p.outcome(r, nil)
-		case errors.Is(err, ErrWrongType): // as in await
-			_, err = p.broken(fmt.Errorf("%w: %w", ErrLost, err))
+		case errors.Is(err, errs.ErrWrongType): // as in await
+			_, err = p.broken(fmt.Errorf("%w: %w", errs.ErrLost, err))
 		default: // the caller's context ended, or a right to look is missing: renewals go on without the look
 			return
 		}
@@ -422,7 +423,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 		defer func() {
 			if !returned { // a panic, or runtime.Goexit
 				stop()
-				p.leave(ctx, nil)
+				_, _ = p.leave(ctx, nil) // Await returns nothing then
 			}
 		}()
 		err = p.b.action(actx)
@@ -443,9 +444,9 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	if err == nil {
 		return p.outcome(r, nil)
 	}
-	if why := context.Cause(ctx); errors.Is(why, ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
+	if why := context.Cause(ctx); errors.Is(why, errs.ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
 		p.leaveLater(time.Now())
-		return p.broken(ErrLost)
+		return p.broken(errs.ErrLost)
 	} else if why != nil {
 		err = errors.Join(err, why)
 	}
@@ -456,7 +457,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 // over. The answer to what was sent before after is not final.
 func (p *party) leaveLater(after time.Time) {
 	c := p.b.c
-	c.engine.Remove(&p.lease)
+	_ = c.engine.Remove(&p.lease) // lost or not, the party is removed
 	anywhere := &party{b: p.b, id: p.id, term: p.term, unanswered: p.unanswered}
 	c.session.ReleaseLater(p.b.name, after, p.term, func(ctx context.Context) error {
 		_, err := anywhere.exchange("leave", 0).by(ctx, c.runner.Attempt)

@@ -90,22 +90,22 @@ func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 	return !held, err
 }
 
-// mostBeside is how many permits one may have that is released beside others: a call for all of them is to hold up
-// nobody.
-const mostBeside = 4
+// mostBatched is how many permits one may have that is released with others: a call for all of them is to hold up
+// no other call.
+const mostBatched = 4
 
-// beside is what is the same for all that one call can release.
-type beside struct {
+// batchKey is what is the same for all that one call can release.
+type batchKey struct {
 	line     string
 	weighted bool
 }
 
-// Beside implements session.Several.
-func (p *permit) Beside() any {
-	if p.n > mostBeside && !p.s.weighted {
+// BatchKey implements session.Several.
+func (p *permit) BatchKey() any {
+	if p.n > mostBatched && !p.s.weighted {
 		return nil
 	}
-	return beside{p.s.made.line, p.s.weighted}
+	return batchKey{p.s.made.line, p.s.weighted}
 }
 
 // SendAll implements session.Several.
@@ -137,7 +137,7 @@ func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
 	return err
 }
 
-// left is how a release names it that is made beside another's.
+// left is how a release names it that is made with another's.
 func (p *permit) left() string {
 	if p.s.weighted {
 		return p.base()

@@ -60,7 +60,7 @@ func (s *Semaphore) self() []string {
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// served is what a call was told of waiters of this process besides those that it asked for.
+// served is what a call learned of waiters of this process besides those that it asked for.
 type served struct {
 	grants []wait.Grant  // without their Sent
 	look   time.Duration // after which to ask for the first in line; negative: another process does
@@ -96,7 +96,7 @@ const (
 	acquireMismatch
 )
 
-// What an acquisition is told that gets no place in the queue.
+// The answer to an acquisition that gets no place in the queue.
 const (
 	askedRefused = 0
 	askedGranted = -1
@@ -198,7 +198,7 @@ type releaseReply struct {
 }
 
 // releaseCall gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the
-// queue. others: owner and entry of each that is released beside it.
+// queue. others: owner and entry of each that is released with it.
 func (s *Semaphore) releaseCall(ids string, all bool, entry string, others ...string) script.Call {
 	c := s.c
 	args := append([]string{ids, flag(all), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID, entry},

@@ -21,7 +21,7 @@ type Semaphore struct {
 	object
 	permits, notes, queue string
 	latch                 string // the record that a latch of that name would have
-	grants                string // channels of grants, without the connection id; "": nobody is handed anything
+	grants                string // channels of grants, without the connection id; "": nothing is handed over
 	capacity              int
 	label                 string
 	shared                bool
@@ -36,7 +36,7 @@ type made struct {
 	released []string // of a release
 	renewed  []string // of a renewal, without the first
 	line     string   // where the process's calls that wait for its permits stand
-	manner   string   // tells calls apart that cannot be made in one: the script is told one capacity
+	manner   string   // tells calls apart that cannot be made in one: the script gets one capacity
 	revised  string   // the capacity with its revision, as scripts take it
 	heard    string   // the channel of the grants of this process; "": there is none
 }
@@ -305,7 +305,7 @@ func (s *Semaphore) resizeBy(ctx context.Context,
 		call.GiveUp = s.c.session.Bound() // at the end of ctx
 		r, err := call.Run(ctx, s.c.runner)
 		s.served(r.served, last)
-		// It may have run before, and served waiters of this process without anybody having been told: Do repeats in silence.
+		// It may have run before, and served waiters of this process which did not hear of it: Do repeats in silence.
 		s.c.queue.AskAgain(s.made.line)
 		return r, err
 	})

@@ -16,13 +16,13 @@ import (
 // batch.Lane says when, and what may happen.
 //
 //	the semaphore                                  shared                     then
-//	has a free permit, nobody queues               granted                    nothing: one call
-//	permit held, nobody queues                     released                   nothing: one call
+//	has a free permit, empty queue                 granted                    nothing: one call
+//	permit held, empty queue                       released                   nothing: one call
 //	none is free, others queue, a lease is over,
 //	not in use, another capacity, a new revision   0, nothing is done         a call of its own, which queues, serves, prunes
 //	another type, no right                         0, nothing is done         a call of its own, which says what is wrong
 //
-// A shared release serves nobody, because where anybody queues it is none: so there is nobody whom its lost reply would
+// A shared release serves no waiter, because with a queue it is not shared: so there is none whom its lost reply would
 // have named.
 //
 // Not shared: more than one permit; waiters that ask for a place in the queue, and releases
@@ -106,7 +106,7 @@ func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done b
 		err = fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
 		a.unheard(err, end)
 	case done:
-		answer, err = a.answer(told{acquireReply: acquireReply{status: acquireDone}, sent: sent, received: time.Now(),
+		answer, err = a.answer(timedReply{acquireReply: acquireReply{status: acquireDone}, sent: sent, received: time.Now(),
 			asked: askedGranted})
 	}
 	return answer, done, err

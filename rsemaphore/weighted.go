@@ -238,7 +238,7 @@ func (x *WeightedPermit) ReleasePart(ctx context.Context, n int64) error {
 		return held, err
 	})
 	if err == nil && held == 0 {
-		err = s.c.session.Error(fmt.Errorf("release of a part of %q: %w", s.name, ErrLost))
+		err = s.c.session.Error(fmt.Errorf("release of a part of %q: %w", s.name, errs.ErrLost))
 	}
 	return err
 }
@@ -247,7 +247,7 @@ func (x *WeightedPermit) ReleasePart(ctx context.Context, n int64) error {
 const allOrNone = -1
 
 // runWeightedRelease keeps so much of an acquisition, 0: nothing. It returns what was held; -1 with allOrNone, if not
-// all were. others: base and entry of each that is released beside it.
+// all were. others: base and entry of each that is released with it.
 func (s *Semaphore) runWeightedRelease(ctx context.Context, base string, kept int64, entry string,
 	others ...string) (int64, error) {
 	args := append([]string{base, decimal(kept), s.channel, s.c.session.Inner.PublishCommand(), s.grants, s.c.session.ID,

@@ -60,9 +60,9 @@ func (x *checkup) memory() {
 	case policy == "noeviction":
 		x.ok("maxmemory-policy", "noeviction")
 	case policy == "":
-		x.warn("maxmemory-policy", "see that it is noeviction", "not told by this server")
+		x.warn("maxmemory-policy", "see that it is noeviction", "this server does not say")
 	case limit == "0":
-		x.warn("maxmemory-policy", "CONFIG SET maxmemory-policy noeviction, before somebody sets maxmemory",
+		x.warn("maxmemory-policy", "CONFIG SET maxmemory-policy noeviction, before maxmemory is set",
 			"%s; nothing is evicted yet, because maxmemory is not set", policy)
 	default:
 		x.problem("maxmemory-policy",

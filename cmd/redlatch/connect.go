@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 const connectionHelp = `CONNECTION
@@ -158,7 +157,7 @@ func (s *server) place(o rueidis.ClientOption) string {
 	return fmt.Sprintf("%s/%d %s %s", strings.Join(slices.Compact(addrs), ","), o.SelectDB, o.Sentinel.MasterSet, s.prefix)
 }
 
-// retries is for how many call timeouts a call of a command is repeated that does not wait: nobody waits for it as for
+// retries is for how many call timeouts a call of a command is repeated that does not wait: no one waits for it as for
 // a web page.
 const retries = 5
 
@@ -206,7 +205,7 @@ func (s *server) with(ctx context.Context, fn func(red *redlatch.Client) error) 
 // that is not tried for long.
 func (s *server) close(ctx context.Context, red *redlatch.Client, err error) {
 	ctx = context.WithoutCancel(ctx)
-	if errors.Is(err, rlock.ErrDenied) {
+	if errors.Is(err, redlatch.ErrDenied) {
 		short, cancel := context.WithTimeout(ctx, 2*s.timeout)
 		defer cancel()
 		ctx = short

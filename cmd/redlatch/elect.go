@@ -25,8 +25,8 @@ resigns, and elect exits with its exit code.
 The election is one of package rlock/election, so programs and commands campaign in the same one, and follow it. The command finds its
 fencing token in REDLATCH_TOKEN, and the name in REDLATCH_ELECTION. redlatch inspect shows who waits.
 
-Without a command elect writes who leads to stdout, by its --value, and exits with 1 if nobody does. With --observe it goes on, and
-writes a line whenever that changes, an empty one if nobody leads. It is told by messages, and looks once a second in any case.`
+Without a command elect writes who leads to stdout, by its --value, and exits with 1 if there is no leader. With --observe it goes on, and
+writes a line whenever that changes, an empty one if there is no leader. It hears of changes by messages, and looks once a second in any case.`
 
 func (t *tool) elect() *cobra.Command {
 	j := &job{tool: t, election: true}
@@ -130,7 +130,7 @@ func (j *job) observe(ctx context.Context, of *election.Election) error {
 	var last election.Leader
 	first := true
 	for leader := range leaders {
-		if first || leader != last { // it may be told of the same one twice
+		if first || leader != last { // the same one may come twice
 			j.tell(leader)
 		}
 		last, first = leader, false

@@ -41,7 +41,7 @@ func (j *job) joined() (held, bool) {
 	return held{}, false
 }
 
-// environ is what the command finds in its environment, beside what this process found in its own.
+// environ is what the command finds in its environment, besides what this process found in its own.
 func (j *job) environ(c claim) (env []string) {
 	if j.server.url != "" {
 		env = append(env, "REDLATCH_REDIS="+j.server.url)

@@ -92,7 +92,7 @@ func (s *search) scan(ctx context.Context, node rueidis.Client, found map[string
 		if err != nil {
 			err = denied(err)
 			if exitCode(err) == exitDenied {
-				err = fmt.Errorf("%w: to search, the user needs +scan beside the rights of programs (redlatch acl --only "+
+				err = fmt.Errorf("%w: to search, the user needs +scan besides the rights of programs (redlatch acl --only "+
 					"inspect); with names inspect does not search", err)
 			}
 			return fmt.Errorf("SCAN: %w", err)

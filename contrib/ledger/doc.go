@@ -17,7 +17,7 @@
 //   - An entry whose number is not the next is ErrHole, and nothing is written: those before it were lost.
 //   - An entry whose number another one has in the database is ErrReissued, and nothing is written: a failover has
 //     forgotten that one. Stock.Restore with Mover.Entries sets the stock right, and the Mover can go on.
-//   - An entry of an opening that the database was not told of is ErrUnknownOpening, and nothing is written.
+//   - An entry of an opening that was not announced to the database is ErrUnknownOpening, and nothing is written.
 //   - No row of moves is ever changed or deleted. Who has what is a view, units; Mover.Units and Mover.UnitsOf read it
 //     faster.
 //
@@ -26,17 +26,18 @@
 //
 // # Openings
 //
-// A server that has lost a stock with all that it knew, and on which somebody opens it again, sells every unit a second
-// time, and nothing on the server tells the two openings from two sales. The database can. It is told of each opening:
+// A server that has lost a stock with all that it knew, and on which it is opened again, sells every unit a second
+// time, and nothing on the server tells the two openings from two sales. The database can. Each opening is announced to
+// it:
 //
 //   - [Mover.Announce], by every process that has opened or joined the stock, when it starts. It tells of the first
 //     opening, and is refused for any other.
-//   - [Mover.Admit], by whoever decides that there is another sale of the same name. It is never called where a process
-//     starts.
+//   - [Mover.Admit], by the one who decides that there is another sale of the same name. It is never called where a
+//     process starts.
 //   - [Mover.Carry], when the stock was lost, for the opening that goes on with its sale: see ExampleMover.
 //
 // With [Mover.Opened] as stock.Spec.Opened a process that starts after a loss does not open the stock at all. That is a
-// look before the act: without it, or beside a process of an older version, the Movers refuse, so that the database has
+// look before the act: without it, or with a process of an older version, the Movers refuse, so that the database has
 // the units of one opening.
 //
 // # Red packets

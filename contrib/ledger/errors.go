@@ -8,7 +8,7 @@ var (
 	// ErrReissued: the database has another entry under the number of one of the ledger's. A failover has forgotten that
 	// one.
 	ErrReissued = errors.New("redlatchledger: a serial was given twice")
-	// ErrUnknownOpening: nobody has told the database of this opening, or it is not the first one of its name. The text
+	// ErrUnknownOpening: this opening was not announced to the database, or it is not the first one of its name. The text
 	// names the stock or packet, the opening, and the last one that the database knows. If it knows none, call Announce
 	// where the stock is opened. If it knows one, and the server has lost that, its units are being sold a second time:
 	// pause the stock, and see Mover.Carry. If this is another sale, or another packet, of the same name, see Admit.

@@ -10,7 +10,8 @@ import (
 )
 
 // Mover moves the ledger of one stock into a database. Its fields are not changed while it is used. Several Movers, in
-// one process or in many, may move one ledger. A Mover without a required field is refused with stock.ErrInvalidOption.
+// one process or in many, may move one ledger. A Mover without a required field is refused with
+// redlatch.ErrInvalidOption.
 type Mover struct {
 	// DB has the tables of Dialect.Schema. An SQLite database that several connections write to needs its busy timeout
 	// set. Required.
@@ -48,7 +49,7 @@ func entryOf(r row) stock.Entry {
 // Keep moves the ledger of s until ctx ends: at once again while there are entries, and at the interval every (at least
 // a millisecond) while there are none, or after an error of the database. It returns ctx's error, ErrHole, ErrReissued,
 // or an error of the stock that asking again does not cure, as KeepLedger does. It returns ErrUnknownOpening after it
-// has heard it ten times in a row, at the same interval: whoever opened the stock may be about to tell the database.
+// has heard it ten times in a row, at the same interval: the program that opened the stock may be about to announce it.
 func (m *Mover) Keep(ctx context.Context, s *stock.Stock, every time.Duration) error {
 	if s == nil {
 		return invalid("s", "nil", "a stock")
@@ -68,7 +69,7 @@ func (m *Mover) Move(ctx context.Context, entries []stock.Entry) error {
 // Mover moves nothing. Every process may call it when it has opened or joined the stock: it changes nothing if the
 // database knows that opening.
 //
-// The error is ErrUnknownOpening if it knows only others: the server has lost the stock, and somebody opened it again
+// The error is ErrUnknownOpening if it knows only others: the server has lost the stock, and it was opened again
 // (see Carry), or this is another sale of the same name (see Admit). Otherwise it is the database's.
 func (m *Mover) Announce(ctx context.Context, epoch int64) error {
 	return m.book().open(ctx, epoch, false, "")
@@ -107,7 +108,7 @@ func (m *Mover) UnitsOf(ctx context.Context, epoch int64, claimant string) iter.
 }
 
 // Entries reads what Stock.Restore takes: the units that are sold, those that came back, and the last entry whatever it
-// is, so that the stock's ledger goes on with the next number. Nobody may move the ledger between this and the end of
+// is, so that the stock's ledger goes on with the next number. No one may move the ledger between this and the end of
 // Restore.
 func (m *Mover) Entries(ctx context.Context, epoch int64) iter.Seq2[stock.Entry, error] {
 	return func(yield func(stock.Entry, error) bool) {

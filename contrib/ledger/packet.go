@@ -55,7 +55,7 @@ func (m *PacketMover) Move(ctx context.Context, entries []redpacket.Entry) error
 // died before it announced the packet, call it with the epoch that Send returned.
 //
 // The error is ErrUnknownOpening if the database knows only others of this name: the server has lost the packet, and
-// somebody sent it again, so that its total would be paid twice; or this is another packet, see Admit. ErrUnbalanced if
+// it was sent again, so that its total would be paid twice; or this is another packet, see Admit. ErrUnbalanced if
 // it knows the packet with another total or number of shares. Otherwise it is the database's.
 func (m *PacketMover) Announce(ctx context.Context, epoch int64, spec redpacket.Spec) error {
 	return m.open(ctx, epoch, false, spec)
@@ -97,7 +97,7 @@ func (m *PacketMover) Entries(ctx context.Context, epoch int64) iter.Seq2[redpac
 // Books is what a database has of a packet. Total - TakenCents - RefundCents is what is left of it, or is not moved
 // yet; 0 once it is refunded.
 type Books struct {
-	Total, Shares     int64 // as Send was told
+	Total, Shares     int64 // as Send was given
 	Taken, TakenCents int64 // how many shares, and their sum
 	RefundCents       int64
 	Refunded          bool
@@ -169,7 +169,7 @@ func (m *PacketMover) Books(ctx context.Context, epoch int64) (Books, error) {
 		return Books{}, err
 	}
 	defer tx.Rollback()
-	if _, err := b.lock(ctx, tx, epoch); err != nil { // nobody adds rows meanwhile
+	if _, err := b.lock(ctx, tx, epoch); err != nil { // no one adds rows meanwhile
 		return Books{}, err
 	}
 	sums, err := m.sums(ctx, tx, epoch)

@@ -10,7 +10,7 @@ import "strings"
 //	mark    (stock, epoch, nth, next)                                         an opening each: the nth of the stock, and the serial of the
 //	                                                                          entry that comes next
 //	units   (stock, epoch, ordinal, n, claimant, request, serial)             a view: who has what. Units ordinal to ordinal + n - 1,
-//	                                                                          which entry serial granted and nobody returned
+//	                                                                          which entry serial granted and that did not return
 //	shares  (packet, epoch, serial, kind, ordinal, n, claimant, cents, at)    an entry of a red packet each
 //	packets (packet, epoch, nth, next, total, shares, taken, taken_cents,     a red packet each: its total in cents and its number of
 //	         refund_cents)                                                    shares, how many are taken, their sum, and what went back,
@@ -85,7 +85,7 @@ CREATE INDEX IF NOT EXISTS moves_by_claimant ON moves (stock, claimant, epoch, o
 CREATE INDEX IF NOT EXISTS shares_by_claimant ON shares (packet, claimant, epoch);
 `
 
-// units: by ordinal, a grant is followed by what was returned of it, and that is told of the same claimant. What is
+// units: by ordinal, a grant is followed by what was returned of it, of the same claimant. What is
 // left are pieces. One begins where the grant does, and one after each return; each lasts to the next return, or to the
 // end of the grant. This is what pieces does, too, which need not sort. Window functions read each row once, where a
 // join on ranges of ordinals reads all returns for each grant in PostgreSQL and MySQL. All windows are partitions of a

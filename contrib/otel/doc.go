@@ -34,7 +34,7 @@
 //     to wait for others), and how often it was woken (redlatch.wakeups.message, redlatch.wakeups.timer). Of a Multi or
 //     Quorum each member has one; of members that one script acquired they are points in time. A vote of a Quorum that
 //     is asked for again later begins a trace of its own.
-//   - "lock hold", beside it: from the grant until Unlock has ended, or until the hold was lost. It is linked to the
+//   - "lock hold", next to it: from the grant until Unlock has ended, or until the hold was lost. It is linked to the
 //     span that acquired it. It is made when the hold ends, so a hold that lasts has none yet. A loss is its event
 //     "lost" with redlatch.cause, and an error.
 //   - "lock release", a child of the span under which Unlock was called, linked to the hold's.

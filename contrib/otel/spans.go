@@ -200,7 +200,7 @@ func (s *spans) acquired(ctx context.Context) {
 	}
 }
 
-// ended is told of a hold that ended without a release.
+// ended is called for a hold that ended without a release.
 func (s *spans) ended(ctx context.Context, why error) {
 	a := s.acquisition(ctx)
 	if a == nil {

@@ -38,8 +38,8 @@ type Collector struct {
 	histograms map[*measure.Instrument]*prometheus.HistogramVec
 	asked      map[*measure.Instrument]*prometheus.Desc
 
-	told    *measure.Observers
-	watched measure.Watched
+	observers *measure.Observers
+	watched   measure.Watched
 }
 
 // New returns a Collector that observes nothing yet: see [Collector.Instrument].
@@ -69,7 +69,7 @@ func New(o Options) *Collector {
 	for _, i := range measure.Asked {
 		c.asked[i] = prometheus.NewDesc(name(i), i.Help, i.Labels, nil)
 	}
-	c.told = measure.NewObservers(sink{c}, o.Class, o.MaxClasses)
+	c.observers = measure.NewObservers(sink{c}, o.Class, o.MaxClasses)
 	return c
 }
 

@@ -10,7 +10,7 @@ import (
 // feature is what one client of the library, or the command redlatch inspect, needs.
 type feature struct {
 	name string
-	// what of a name's own is a key: the name, and with braces of the library around it what stands beside it
+	// what of a name's own is a key: the name, and with braces of the library around it what belongs to it
 	own      []string
 	keys     []string // what stands before the names in keys
 	channels []string // and in channels

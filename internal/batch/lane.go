@@ -27,7 +27,7 @@ import (
 //
 // Some interleavings:
 //
-//   - A request whose caller leaves before its call is sent is not sent, and its caller is told so (Batcher).
+//   - A request whose caller leaves before its call is sent is not sent, and its caller learns so (Batcher).
 //   - A request that is granted after its caller has left is given back: by Batcher.Abandoned if the reply comes in
 //     time for the call, by Call.Late if that was given up, and by the pending release of an acquisition with a try of
 //     unknown outcome.
@@ -73,7 +73,7 @@ const (
 	// defaultWindow. The window is to be over when most of those have come that the last reply has set free: with 64
 	// callers 30 us gave a sixth more than 100 us, and with 256 the other way round a twentieth.
 	windowPerCall = 500 * time.Nanosecond
-	// restFor is how long sharing rests after a call of which at least half was told to ask alone: each of those makes two
+	// restFor is how long sharing rests after a call of which at least half had to ask alone: each of those makes two
 	// calls in place of one.
 	restFor = 50 * time.Millisecond
 )
@@ -195,7 +195,7 @@ func (l *Lane[Q]) took(d int64) {
 func (l *Lane[Q]) decode(m rueidis.RedisMessage, n int) (server int64, done []int64, err error) {
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != n+1 {
-		return 0, nil, fmt.Errorf("shared %s: unexpected reply %v, error %v", l.with.What, v, err)
+		return 0, nil, script.Unexpected("shared "+l.with.What, v, err)
 	}
 	return v[0], v[1:], nil
 }

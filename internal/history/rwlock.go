@@ -18,7 +18,7 @@ const (
 // RWLockModel is a lock with leases that many readers, or one writer, can hold.
 //
 // Its holders are those of a LockModel, each with an interval in which its lease ends. A reader is granted when no
-// writer can still be sure of its hold, but for the one under which it reads; a writer when nobody can. A refused
+// writer can still be sure of its hold, but for the one under which it reads; a writer when no one can. A refused
 // reader needs a writer, a refused writer anybody.
 //
 // A call of unknown outcome may have acquired or kept a hold. That hold does not rule out a grant, and may explain

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Hub is what the packages of this module use of a pubsub.Hub beside its exported methods. S is *pubsub.Subscription.
+// Hub is what the packages of this module use of a pubsub.Hub besides its exported methods. S is *pubsub.Subscription.
 type Hub[S any] interface {
 	// Context ends when the hub is closed, with cause ErrClosed.
 	Context() context.Context

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Derived are the prefixes of the keys and channels that objects have beside their main key, ours and Redisson's:
+// Derived are the prefixes of the keys and channels that objects have besides their main key, ours and Redisson's:
 // Prefix puts one before the name of the object. TestEveryPrefixIsListed finds those that are missing here.
 var Derived = []string{
 	// of locks and elections
@@ -17,6 +17,8 @@ var Derived = []string{
 	"redlatch_kept",
 	"redlatch_alive",
 	"redlatch_grant",
+	"redlatch_token",
+	"redlatch_fence", // of contrib/fence
 	"redlatch_leader",
 	"redisson_lock__channel",
 	"redisson_lock_queue",
@@ -56,9 +58,9 @@ func Mark(channel string) string {
 	return ""
 }
 
-// derived says by what key is one that another object has beside its own; "": it is none. The name of that object is in
-// braces, or has braces, but for heartbeats: "order:7:timeout" is no key of a semaphore's, and "{order:7}:timeout" is
-// one.
+// derived says by what key is one that another object has besides its own; "": it is none. The name of that object is
+// in braces, or has braces, but for heartbeats: "order:7:timeout" is no key of a semaphore's, and "{order:7}:timeout"
+// is one.
 func derived(key string) string {
 	for _, p := range Derived {
 		rest, ok := strings.CutPrefix(key, p)

@@ -23,11 +23,11 @@ const MaxLen = 64 << 10
 // another Cluster slot than its main key, where every script on both fails: an opening brace that is never closed, an
 // empty pair that comes first, and a closing brace in a name without an opening one (the derived {a}b} hashes as "a").
 //
-// A key that another object has beside its own ([Derived], [Endings]) belongs to that object: while a lock named
+// A key that another object has besides its own ([Derived], [Endings]) belongs to that object: while a lock named
 // "redlatch_queue:{x}" is held, the queue of the lock "x" would be of another type.
 func Check(key string) error {
 	if why := derived(key); why != "" {
-		return fmt.Errorf("%w: %.64q %s, so it is a key that another object has beside its own", errs.ErrInvalidName, key,
+		return fmt.Errorf("%w: %.64q %s, so it is a key that another object has besides its own", errs.ErrInvalidName, key,
 			why)
 	}
 	return Shape(key)

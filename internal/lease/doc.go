@@ -12,7 +12,7 @@
 //	holder                                  network      server
 //	sends a renewal, trusts send + lease    goes silent
 //	                                                     the lease, counted from the last renewal that
-//	                                                     arrived, is over: somebody else acquires
+//	                                                     arrived, is over: another acquires
 //	acts until send + lease
 //
 // there would be two holders for as long as the renewal was late (TestTheDeadlineCountsFromBeforeTheSend,
@@ -73,7 +73,7 @@
 //	granted for 60 s, trusted until 60 s
 //	10 s later it falls asleep for 20 s
 //	wakes at 10 s of its clock                30 s left
-//	                                          lets somebody else in when the holder's clock says 40 s
+//	                                          lets another in when the holder's clock says 40 s
 //	stops at 60 s
 //
 // Only the wall clock shows the sleep: it has run ahead. But it may also have been set. So a jump ends nothing, and is

@@ -168,7 +168,7 @@ func (e *Engine) Stop() {
 	if e.unwatch != nil {
 		e.unwatch()
 	}
-	e.mu.Lock() // start adds to wg, which must not happen beside Wait
+	e.mu.Lock() // start adds to wg, which must not happen during Wait
 	e.cancel()
 	e.mu.Unlock()
 	e.wg.Wait()
@@ -193,7 +193,7 @@ func (e *Engine) now() instant { return instant(time.Since(e.base)) }
 func (e *Engine) Find(key, owner string) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for l := e.entries[e.entry(key)]; l != nil; l = l.beside {
+	for l := e.entries[e.entry(key)]; l != nil; l = l.sibling {
 		if l.Owner == owner {
 			return l
 		}
@@ -206,7 +206,7 @@ func (e *Engine) Find(key, owner string) *Lease {
 func (e *Engine) First(key string, match func(*Lease) bool) (*Lease, time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for l := e.entries[e.entry(key)]; l != nil; l = l.beside {
+	for l := e.entries[e.entry(key)]; l != nil; l = l.sibling {
 		if match(l) {
 			return l, e.time(l.start)
 		}
@@ -239,7 +239,7 @@ func (e *Engine) Count() int {
 	return len(e.due)
 }
 
-// Unrenewed reports whether a lease is registered that nobody wants renewed.
+// Unrenewed reports whether a lease is registered that is not to be renewed.
 func (e *Engine) Unrenewed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

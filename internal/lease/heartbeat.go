@@ -49,7 +49,7 @@ var (
 // with the other's, or with the server's.
 //
 // Where others find out only by a beat that a process has heartbeats (Renewed), one has to be there before anything can
-// be taken over. So one is sent beside the first request, unless the last one's key is there for so long yet that it
+// be taken over. So one is sent with the first request, unless the last one's key is there for so long yet that it
 // outlasts the lease that is asked for:
 //
 //	holder                                  the other
@@ -64,7 +64,7 @@ var (
 //
 // The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
 //
-// Beats without Trust say who the process is and no more: no hold ends for want of them, nobody takes anything over,
+// Beats without Trust say who the process is and no more: no hold ends for want of them, nothing is taken over,
 // and none is logged that fails. The first is sent a second after the first hold, in the background, for holds of any
 // length; so nothing waits for it, and a program that holds something once, for less, sends none.
 type Heartbeats struct {
@@ -166,7 +166,7 @@ type pulse struct {
 	began  instant // and when it was confirmed
 	next   instant // when one is to be sent
 	flying bool
-	landed chan struct{} // closed when the one under way was answered or given up; nil: nobody awaits that
+	landed chan struct{} // closed when the one under way was answered or given up; nil: no one awaits that
 	owed   bool          // one is to be sent also if nothing is held any more
 	failed bool          // the last beat failed, and that was logged
 	ends   instant       // no lease ends before this for want of beats
@@ -425,7 +425,7 @@ func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
 	}
 	v, err := m.ToArray()
 	if err != nil || len(v) != 2 {
-		return Beat{}, fmt.Errorf("heartbeat: unexpected reply of %d values, error %v", len(v), err)
+		return Beat{}, script.Unexpected("heartbeat", fmt.Sprintf("of %d values", len(v)), err)
 	}
 	var b Beat
 	b.expiry, _ = v[0].AsInt64()
@@ -452,7 +452,7 @@ func Processes(ctx context.Context, r *script.Runner, keys []string) map[string]
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	found := make(map[string]string, len(keys))
 	for i, key := range keys {
 		found[key] = who[i]

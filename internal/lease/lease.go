@@ -26,8 +26,8 @@ type Lease struct {
 	// Drift: the lease's deadline leaves room for what Redlock takes off for the drift of clocks, where Margin is less.
 	Drift bool
 	// Soon: a lease that was handed over short is raised at once (see raiseSoon), and not only when a third of it is over.
-	Soon bool
-	told atomic.Bool // here, where it takes no room: a held lock must cost little
+	Soon     bool
+	reported atomic.Bool // here, where it takes no room: a held lock must cost little
 	// Ended is called when the lease is over without having been removed: once with errs.ErrLost, errs.ErrOverwritten or
 	// errs.ErrMaxHold; and with errs.ErrClosed by Stop, and by EndAll, which may come before. It must not block.
 	Ended func(why error)
@@ -81,8 +81,8 @@ type renewals struct {
 
 // registration is its place in the engine.
 type registration struct {
-	beside *Lease // the next lease of the same key
-	index  int32  // in the heap
+	sibling *Lease // the next lease of the same key
+	index   int32  // in the heap
 	// Records is how many records a renewal reads and writes besides one of each key, as of a permit that is for many. It
 	// is set before Add, as the fields of Lease are.
 	Records int32
@@ -136,7 +136,7 @@ func (e *Engine) Values(l *Lease) context.Context {
 }
 
 // Under has Values be those of another context from now on: another caller has what is held.
-func (e *Engine) Under(l *Lease, ctx context.Context) {
+func (e *Engine) Under(ctx context.Context, l *Lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l.Ctx = ctx
@@ -167,8 +167,8 @@ func (l *Lease) schedule() {
 	}
 }
 
-// Tell reports whether this is the first call: Ended may be called twice, and an observer is told once.
-func (l *Lease) Tell() bool { return l.told.CompareAndSwap(false, true) }
+// Tell reports whether this is the first call: Ended may be called twice, and an observer hears of it once.
+func (l *Lease) Tell() bool { return l.reported.CompareAndSwap(false, true) }
 
 // doubted reports whether the lease may end before the deadline, because the machine may have been asleep.
 func (l *Lease) doubted() bool { return l.sure.Before(l.deadline) }

@@ -15,7 +15,7 @@ import (
 //
 // While anything is watched it looks every half interval at what is held, and at the heartbeats of its holders. A hold
 // that it has seen for as long as its process is trusted, by its own clock, with the key unchanged or missing all the
-// time, it takes over. Owners are never used again, so that hits nobody else.
+// time, it takes over. Owners are never used again, so that hits no other.
 //
 //	holder                                monitor of a waiter
 //	heartbeat sent  <- trusted from here
@@ -89,8 +89,8 @@ func NewMonitor(r *script.Runner, interval, callTimeout time.Duration,
 		beats: map[string]*beatSeen{}}
 }
 
-// Watch has w watched until Unwatch, under a key that is the same for all that wait for the same. What nobody waits for
-// any more is watched for a trust longer: where each caller waits for less than that, and others come, none of them
+// Watch has w watched until Unwatch, under a key that is the same for all that wait for the same. What is not waited
+// for any more is watched for a trust longer: where each caller waits for less than that, and others come, none of them
 // would see a hold for long enough (TestCallersOfLittlePatienceFollowACrashedHolder).
 func (m *Monitor) Watch(key any, w Watched) {
 	m.mu.Lock()
@@ -115,7 +115,7 @@ func (m *Monitor) Unwatch(key any) {
 	x.left = time.Now()
 }
 
-// lingers is for how many looks something is watched for which nobody waits any more.
+// lingers is for how many looks something is watched after its last waiter has left.
 const lingers = 6
 
 func (m *Monitor) run(ctx context.Context) {
@@ -162,7 +162,7 @@ func (m *Monitor) round(ctx context.Context, watches []*watch) {
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	for _, x := range watches {
 		for _, h := range x.holds {
 			if m.beats[h.Beat] == nil {
@@ -185,7 +185,7 @@ func (m *Monitor) round(ctx context.Context, watches []*watch) {
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	for _, x := range watches {
 		if gone := m.gone(x); len(gone) > 0 {
 			x.of.TakeOver(ctx, gone)

@@ -68,7 +68,7 @@ func (e *Engine) add(l *Lease, sent time.Time, written, length time.Duration, au
 	}
 	l.state = registered
 	l.schedule()
-	l.beside = e.entries[at]
+	l.sibling = e.entries[at]
 	e.entries[at] = l
 	heap.Push(&e.due, l)
 	next := l.next
@@ -125,10 +125,10 @@ func (e *Engine) Remove(l *Lease) (why error) {
 }
 
 // Over returns why l is over, and nil while it is registered and may be relied on. errs.ErrMaxHold: the lease on the
-// server may last, so that a release can still be confirmed. errs.ErrLost: l may be somebody else's, or was removed
+// server may last, so that a release can still be confirmed. errs.ErrLost: l may be another's, or was removed
 // before.
 //
-// The handle may not have been told yet:
+// The handle may not know of it yet:
 //
 //	watchdog: takes l out, because MaxHold is over
 //	                                                  release: asks here, and has to go on as for a hold that MaxHold ended
@@ -179,16 +179,16 @@ func (e *Engine) remove(l *Lease) {
 	at := e.entry(l.Key)
 	switch first := e.entries[at]; {
 	case first != l:
-		for first.beside != l {
-			first = first.beside
+		for first.sibling != l {
+			first = first.sibling
 		}
-		first.beside = l.beside
-	case l.beside != nil:
-		e.entries[at] = l.beside
+		first.sibling = l.sibling
+	case l.sibling != nil:
+		e.entries[at] = l.sibling
 	default:
 		delete(e.entries, at) // a name that is not held costs nothing
 	}
-	l.beside = nil
+	l.sibling = nil
 }
 
 // Longest raises l.Longest to d, and returns it.

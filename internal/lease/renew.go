@@ -147,7 +147,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 //	  s + lease - margin
 //	the second reply: a is safe until later
 //
-// (TestALateReplyCountsFromItsOwnSend) It may come before answer has been told that the call was given up: then the
+// (TestALateReplyCountsFromItsOwnSend) It may come before answer knows that the call was given up: then the
 // lease is renewed once more than it had to be.
 func (e *Engine) late(batch []asked, verdicts []int64, sent time.Time) {
 	var lost, events []event

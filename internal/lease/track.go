@@ -100,7 +100,7 @@ func (t *tracker) serve() (up, supported bool) {
 	t.mu.Unlock()
 	t.e.CheckAll() // what is held already is not tracked here yet, and may have gone unnoticed
 	select {
-	case <-lost:
+	case <-lost: //nolint:errcheck // it is lost, whatever the error
 	case <-t.e.ctx.Done():
 	}
 	t.mu.Lock()
@@ -125,7 +125,7 @@ func (e *Engine) tracked() script.Conn {
 	return nil
 }
 
-// invalidated is told that something has happened to these keys or, if nil, to any.
+// invalidated is called when something has happened to these keys or, if nil, to any.
 func (e *Engine) invalidated(keys []string) {
 	if keys == nil {
 		e.CheckAll()
@@ -140,7 +140,7 @@ func (e *Engine) Check(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
-	for l := e.entries[e.entry(key)]; l != nil; l = l.beside {
+	for l := e.entries[e.entry(key)]; l != nil; l = l.sibling {
 		if l.Untracked {
 			continue
 		}

@@ -20,15 +20,15 @@ func (r *release) tag(write bool, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	beside := "a commit after it"
+	onto := "a commit after it"
 	if write {
-		if beside, err = r.git(nil, "commit-tree", r.tree, "-p", head, "-m", "release: "+r.version); err != nil {
+		if onto, err = r.git(nil, "commit-tree", r.tree, "-p", head, "-m", "release: "+r.version); err != nil {
 			return err
 		}
 	}
 	var names, refs strings.Builder
 	for _, d := range r.dirs {
-		name, commit := path.Join(d, r.version), beside
+		name, commit := path.Join(d, r.version), onto
 		if d == "" {
 			commit = head
 		}

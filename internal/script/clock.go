@@ -81,7 +81,7 @@ func (c *Clock) At(key string, t time.Time) int64 {
 	return s.Server + d.Milliseconds()
 }
 
-// near is how soon a waiter leaves of which the server is told.
+// near is how soon a waiter leaves that is sent to the server.
 const near = time.Second
 
 // Leaves returns the server's time at t, at which a waiter in a queue on the server gives up, for its entry there: from
@@ -89,8 +89,8 @@ const near = time.Second
 // again, a round trip later; and the first in a queue is the one that has waited for longest, so in a crowd with little
 // patience nearly all would be. At errs to the early side, by about as much as the message takes.
 //
-// 0: t is zero, which is never, or more than a second away, or nothing is known of that server yet. Then nobody is
-// told: of those who have that much patience few leave, and a server whose clock is stepped forward must not take all
+// 0: t is zero, which is never, or more than a second away, or nothing is known of that server yet. Then none is
+// sent: of those who have that much patience few leave, and a server whose clock is stepped forward must not take all
 // that wait for gone.
 func (c *Clock) Leaves(key string, t time.Time) int64 {
 	if t.IsZero() || time.Until(t) > near {

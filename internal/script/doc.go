@@ -1,6 +1,6 @@
 // Package script runs Lua scripts on the server and says what is known of each run.
 //
-// A call ends in one of three ways. Callers are told which, because they must act differently:
+// A call ends in one of three ways. Callers learn which, because they must act differently:
 //
 //	answered   the server replied, with a result or with an error of the script's own
 //	not run    nothing happened on the server (errs.ErrUnavailable): anything may be sent again
@@ -9,7 +9,7 @@
 //
 // # A request
 //
-//  1. An attempt gets a goroutine of its own, which calls rueidis with a deadline of 15 s. The caller waits beside it
+//  1. An attempt gets a goroutine of its own, which calls rueidis with a deadline of 15 s. The caller waits for it
 //     for the reply, for the call timeout or for the end of its ctx. If the server answered within the last 25 ms, no
 //     connection was begun since, and ctx leaves the call its whole call timeout, the call is made in place: a
 //     cancellation may then go unnoticed until that timeout, if the server falls silent in that very call.

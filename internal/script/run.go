@@ -72,7 +72,7 @@ type Call struct {
 	// Tracked, if set, is a connection on which the server is to remember the keys that the script reads.
 	Tracked Conn
 	// Replicas > 0: WAIT follows the call on the same connection, for so many replicas and at most ReplicasWait. If they
-	// do not confirm in time the attempt's error is errs.ErrNotReplicated, and its reply is returned beside it.
+	// do not confirm in time the attempt's error is errs.ErrNotReplicated, and its reply is returned with it.
 	Replicas     int
 	ReplicasWait time.Duration
 	// Once: the script must not run twice, so an attempt of unknown outcome ends the call.
@@ -174,7 +174,7 @@ func Pause(ctx context.Context, d time.Duration) bool {
 
 // attempt sends the call once.
 //
-// In general the call gets a goroutine of its own (a flight), and the caller waits beside it. rueidis does not heed the
+// In general the call gets a goroutine of its own (a flight), and the caller waits for it. rueidis does not heed the
 // caller's ctx everywhere: it ignores ctx while its ring is full (its issue 858), and on a connection that is not
 // pipelining it looks at the deadline and never at cancellation. The caller would wait too long. rueidis also drops a
 // reply that comes late, so that a grant which arrives after the caller has left would never be released. So the flight

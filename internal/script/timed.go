@@ -33,7 +33,7 @@ type Reply interface {
 //	the next, sends once more
 //	                                            does it
 //
-// After a second LATE the estimate is not to blame: requests take too long to arrive. The caller is told that nothing
+// After a second LATE the estimate is not to blame: requests take too long to arrive. The caller learns that nothing
 // was done, and may try again later (TestATimedCallLearnsTheClockAnewFromALateReplyAndRepeatsOnce).
 type Timed[R Reply] struct {
 	Key string // whose server's clock counts
@@ -54,7 +54,7 @@ type Timed[R Reply] struct {
 	Runs time.Duration
 }
 
-// Run makes the call. A reply is returned if the error is nil, and beside an errs.ErrNotReplicated. ErrUnavailable: the
+// Run makes the call. A reply is returned if the error is nil, and with an errs.ErrNotReplicated. ErrUnavailable: the
 // request came too late, or Send said so. Other errors are those of Send and Decode.
 func (t *Timed[R]) Run(ctx context.Context, r *Runner) (reply R, err error) {
 	for again := false; ; again = true {

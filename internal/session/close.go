@@ -46,7 +46,7 @@ func (s *Session) end(ctx context.Context) error {
 	s.cancel()
 	defer s.running.Wait()
 	if s.Engine != nil && s.Engine.Unrenewed() {
-		// What is never renewed may have been left to its lease on purpose, and is then in nobody's hands. Only the collector
+		// What is never renewed may have been left to its lease on purpose, and then has no handle. Only the collector
 		// finds that out, which in a short or an idle process has not run since
 		// (TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime).
 		s.running.Go(runtime.GC)

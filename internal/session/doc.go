@@ -84,5 +84,5 @@
 //	request: granted
 //	                                 ends all that is held
 //	registers with the watchdog
-//	closed? gives it back            (without this look: a hold that nobody ends)
+//	closed? gives it back            (without this look: a hold that is never ended)
 package session

@@ -43,8 +43,8 @@ type Resource interface {
 // that gave up.
 type Several interface {
 	Resource
-	// Beside is the same for all that one call can release; nil: this one is released alone. It can be compared.
-	Beside() any
+	// BatchKey is the same for all that one call can release; nil: this one is released alone. It can be compared.
+	BatchKey() any
 	// SendAll sends the releases of all, as Send does of a try that is not the first.
 	SendAll(ctx context.Context, all []*Holding) error
 }
@@ -63,8 +63,8 @@ type Follower interface {
 // re-entries, whose last release gives it back. It must not refer to what its users have in hand: whether they can
 // still reach that tells whether a handle was dropped.
 //
-// It begins before the first request, when nobody knows yet whether that is granted. So a grant whose caller has left
-// is given back.
+// It begins before the first request, when it is not known yet whether that is granted. So a grant whose caller has
+// left is given back.
 type Holding struct {
 	Lease lease.Lease
 
@@ -166,7 +166,7 @@ func (o *Holding) Handle(auto bool) *Handle {
 		h = &Handle{}
 	}
 	h.Holding, h.auto, h.counted, h.turn, h.Began = o, auto, true, o.turn, time.Since(o.of.Base)
-	h.beside, o.handles = o.handles, h
+	h.next, o.handles = o.handles, h
 	ended := o.ended
 	o.mu.Unlock()
 	if ended != nil { // between the grant and here
@@ -192,10 +192,10 @@ func (o *Holding) Keep(added bool, until time.Time, entry string) error {
 		o.Abandon(time.Now(), entry)
 		return o.Expired()
 	} else if o.of.Closed() {
-		// Close and the grant have crossed: Close ended all that was registered, and only then this was. Nobody would end it.
+		// Close and the grant have crossed: Close ended all that was registered, and only then this was. It would never end.
 		// So it is looked for after registering (TestCloseWhilePermitsAreBeingGrantedLeavesNothing).
 		o.End(errs.ErrClosed)
-		o.of.Engine.Remove(&o.Lease)
+		_ = o.of.Engine.Remove(&o.Lease) // it has ended already, just above
 		o.Abandon(time.Now(), entry)
 		return errs.ErrClosed
 	}
@@ -225,7 +225,7 @@ func (o *Holding) Decline() { o.Retreat(o.left().until) }
 //	pass: a new turn
 //	                                   the watchdog ends the holding: Take says so to the next caller, which releases it
 //
-// The count of the handle that ends becomes that of the next, so nobody else can be the last meanwhile.
+// The count of the handle that ends becomes that of the next, so no other can be the last meanwhile.
 func (o *Holding) pass(h *Handle) bool {
 	o.mu.Lock()
 	if o.count != 1 || o.next != open || o.ended != nil {
@@ -329,7 +329,7 @@ func (o *Holding) Enter(turn int32) error {
 // run until until. If every handle that was there has been released meanwhile, each left the lock to it:
 //
 //	re-entry: counted in                    Unlock of the outer hold: one is left, so the lock is kept
-//	re-entry: refused                       nobody is left to release it
+//	re-entry: refused                       no handle is left to release it
 func (o *Holding) Retreat(until time.Time) {
 	o.mu.Lock()
 	o.count--
@@ -339,7 +339,7 @@ func (o *Holding) Retreat(until time.Time) {
 	}
 	o.mu.Unlock()
 	if last {
-		o.of.Engine.Remove(&o.Lease)
+		_ = o.of.Engine.Remove(&o.Lease) // lost or not, it is released
 		o.releaseLater(until)
 		o.gone()
 	}
@@ -390,7 +390,7 @@ func (o *Holding) End(why error) {
 		o.ended = why
 	}
 	var handles []*Handle
-	for h := o.handles; h != nil; h = h.beside {
+	for h := o.handles; h != nil; h = h.next {
 		handles = append(handles, h)
 	}
 	o.mu.Unlock()
@@ -444,7 +444,7 @@ type Handle struct {
 	Holding *Holding
 	Began   time.Duration // after Session.Base
 
-	beside  *Handle // the holding's next; guarded by its mu
+	next    *Handle // the holding's next; guarded by its mu
 	hook    atomic.Pointer[func(*Handle)]
 	turn    int32 // of the holding, when it was made
 	auto    bool
@@ -489,8 +489,8 @@ func (h *Handle) Manual() {
 	}
 }
 
-// Dropped is called by a cleanup of the garbage collector, when nobody can reach what the user had of the handle any
-// more, nor one of its contexts, and it was not released. The handle still learns of its end: somebody may wait for its
+// Dropped is called by a cleanup of the garbage collector, when nothing can reach what the user had of the handle any
+// more, nor one of its contexts, and it was not released. The handle still learns of its end: a caller may wait for its
 // Done. A line is logged only for a handle that was renewed and lasted (TestAPermitThatIsOverIsDroppedWithoutAWord):
 // one that was never renewed may be left to its lease on purpose.
 //

@@ -67,7 +67,7 @@ func (f *Inflight) Count() int {
 	return f.n
 }
 
-// close lets nobody in any more, and returns a channel that is closed when all have left. It is called once.
+// close lets no one in any more, and returns a channel that is closed when all have left. It is called once.
 func (f *Inflight) close() (drained <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -56,7 +56,7 @@ func (r *Rechecks) send() {
 	}
 	r.timer.Stop()
 	r.open, r.timer = nil, nil
-	if s.Context().Err() != nil { // whoever waited has left
+	if s.Context().Err() != nil { // the waiter has left
 		return
 	}
 	s.Finish(func() {

@@ -350,7 +350,7 @@ type crowd struct {
 
 func (d *crowd) pending(owner string) *session.Pending {
 	now := time.Now()
-	return &session.Pending{Name: owner, Owner: owner, Beside: "these", Until: now.Add(time.Hour), Release: d.release,
+	return &session.Pending{Name: owner, Owner: owner, BatchKey: "these", Until: now.Add(time.Hour), Release: d.release,
 		ReleaseAll: func(ctx context.Context, all []*session.Holding) error {
 			d.mu.Lock()
 			d.together = max(d.together, len(all))

@@ -51,7 +51,7 @@ type Keeper struct {
 	owners  atomic.Int64 // the second half of the last owner
 }
 
-// background is what runs beside the calls of a session, until it is closed.
+// background is what runs besides the calls of a session, until it is closed.
 type background struct {
 	closing Once
 	ctx     context.Context // of what runs there; ends at Close
@@ -185,7 +185,7 @@ func (s *Session) Bounded(ctx context.Context) (context.Context, context.CancelF
 // giveBackFor is how many call timeouts what gives back is repeated for whose caller has set no end, or has left.
 const giveBackFor = 5
 
-// GiveBackBound is that time. It is longer than Bound by default: nobody makes the call again, and what was not given
+// GiveBackBound is that time. It is longer than Bound by default: the call is not made again, and what was not given
 // back stays taken.
 func (s *Session) GiveBackBound() time.Duration {
 	return giveBackFor * min(s.CallTimeout, math.MaxInt64/giveBackFor)
@@ -225,7 +225,7 @@ func Ask[T any](ctx context.Context, s *Session, bad error, f func(context.Conte
 	return v, nil
 }
 
-// Answered is called after a success. Beside the first of a client's life it looks whether the server may evict what
+// Answered is called after a success. With the first of a client's life it looks whether the server may evict what
 // the package keeps; to the others it costs the read of a bool.
 //
 // The question has a connection of its own, and rueidis heeds no context while it makes one: a server that falls silent
@@ -253,7 +253,7 @@ const evictionTimeout = 5 * time.Second
 
 // EvictionPolicy is that of the servers if it is another than noeviction; "" also if they do not say.
 func (s *Session) EvictionPolicy() string {
-	s.Runner.EvictionAsked() // a warning beside it would say the same
+	s.Runner.EvictionAsked() // a warning besides would say the same
 	ctx, cancel := context.WithTimeout(s.ctx, evictionTimeout)
 	defer cancel()
 	return s.Runner.EvictionPolicy(ctx)

@@ -54,7 +54,7 @@ func (b *buyer) Stand() wait.Standing {
 	return wait.Standing{Owner: b.owner, Entry: b.owner, Lease: time.Minute}
 }
 func (b *buyer) Taken(wait.Grant) bool { return !b.distrust }
-func (b *buyer) ReleaseLater(after time.Time) {
+func (b *buyer) ReleaseLater(_ time.Time) {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
 	b.s.leaving[b.owner]++
@@ -65,19 +65,19 @@ var errDown = fmt.Errorf("%w: down", errs.ErrUnavailable)
 func (b *buyer) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
 	replies, err := b.AskAll(ctx, []wait.Standing{{Owner: b.owner}}, standing != nil)
 	if err != nil {
-		return b.Told(nil, err)
+		return b.Reply(nil, err)
 	}
-	return b.Told(replies[0], nil)
+	return b.Reply(replies[0], nil)
 }
 
-func (b *buyer) Told(reply any, err error) (wait.Answer, error) {
+func (b *buyer) Reply(reply any, err error) (wait.Answer, error) {
 	if err != nil {
 		return wait.Answer{}, err
 	}
 	return reply.(wait.Answer), nil
 }
 
-func (b *buyer) AskAll(ctx context.Context, all []wait.Standing, place bool) ([]any, error) {
+func (b *buyer) AskAll(_ context.Context, all []wait.Standing, place bool) ([]any, error) {
 	s, sent := b.s, time.Now()
 	s.mu.Lock()
 	s.calls++

@@ -7,7 +7,7 @@
 //
 //	waiter                         holder
 //	try: held
-//	                               release, publish        (nobody hears)
+//	                               release, publish        (no one hears)
 //	subscribe, confirmed
 //	try: granted                                           without this try: asleep on a free lock
 //	                                                       (TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound)
@@ -26,7 +26,7 @@
 //     pauses.
 //  4. It sleeps until a grant, a message, a wake-up, the end of the holder's lease plus a little at random, or PollCap
 //     (10 s at most in the server's queue), and tries again. A grant that may be trusted ends the wait without another
-//     try, and so does a message that the request knows for an answer (Request.Told). Where many wait, each for
+//     try, and so does a message that the request knows for an answer (Request.OnMessage). Where many wait, each for
 //     something else, their process asks for many at once whether anything has changed (Rechecker).
 //  5. A try that fails pauses for 2 ms and more. The waiter goes on for as long as its caller may wait.
 //  6. A waiter that leaves the line lets the next one contend. One that leaves without a grant, and may have been in
@@ -64,26 +64,26 @@
 // trip. With a [Batcher] every waiter has a place of its own in the server's queue, its own owner, and its own ticket.
 // The rules of trust above are the same, and so is the code. The rest is:
 //
-//  1. While nobody of the line waits every request goes out at once, in parallel with others, and is one call.
-//  2. From the first that is refused until nobody waits any more, newcomers stand behind. One call at a time asks for
+//  1. While none of the line waits every request goes out at once, in parallel with others, and is one call.
+//  2. From the first that is refused until none waits any more, newcomers stand behind. One call at a time asks for
 //     up to 128 of them in their order. So 1,000 that come together are eight calls, and keep their order.
 //  3. Who has a place sleeps until its grant. Within a PollCap all are asked for again, in the same batches, which
 //     finds a grant that was lost. Each such call vouches on the server for all entries of the process. The server says
 //     when enough leases end for the first in its queue, and one process has the timer for that ([Queue.Served], or a
 //     grant of ticket 0 with that time).
 //  4. A call of this process may serve others of it: its reply names them ([Queue.Served]), and their leases count from
-//     its send. If the reply is lost nobody names them; so all are asked for ([Queue.AskAgain]).
+//     its send. If the reply is lost no message names them; so all are asked for ([Queue.AskAgain]).
 //  5. A call that fails is made again for the same waiters after a pause. An outage costs a process one call at a time.
 //  6. A process that hears no grants has no places. One call asks for the first of its waiters, in their order, after
 //     releases and PollCaps.
 //  7. No grant is used while a call asks for its waiter, and who leaves meanwhile owes a release: what arrives later
 //     may be granted (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor).
 //
-// # Told to ask
+// # Notified to ask
 //
 // What must be free between two holders, such as a Plain lock, has a queue on the server, too, but no grants: a release
 // publishes a grant of ticket 0 to the first in it, which asks. The script leaves what is free to the one that was
-// told, for a moment (told.lua of package rlock). Such a waiter is a [Taker], too.
+// notified, for a moment (plain_queue.lua of package rlock). Such a waiter is a [Taker], too.
 //
 // # Turns
 //
@@ -94,8 +94,8 @@
 //
 // # Each for itself
 //
-// Where the order is that of all waiters of all processes ([Beside]), the first request of a waiter is its place. So it
-// must stand behind nobody. Each waiter asks for itself; the rest is as for a contender. Where callers give up, few ask
+// Where the order is that of all waiters of all processes ([Each]), the first request of a waiter is its place. So it
+// must stand behind none. Each waiter asks for itself; the rest is as for a contender. Where callers give up, few ask
 // at once (pace.go).
 //
 // # One for many

@@ -44,8 +44,8 @@ func (w *waiter) subscribeToGrants() (hears, over bool) {
 
 // leftUnheard has the process listen for grants because of a waiter that leaves, and would have listened if it had had
 // the time. Otherwise a process all of whose callers leave before their first question is answered would never listen.
-// None of its waiters could be handed anything: each is told that it is free, and it is left to each until it has asked
-// (TestCallersTooImpatientForAnAnswerAreHandedTheLock).
+// None of its waiters could be handed anything: each is notified that it is free, and it is left to each until it has
+// asked (TestCallersTooImpatientForAnAnswerAreHandedTheLock).
 func (w *waiter) leftUnheard() {
 	q, r := w.q, &w.r
 	if !r.Place.each() || w.granted || r.Taker == nil || w.line == nil || w.q.hearsGrants(r.Grants) {
@@ -92,7 +92,7 @@ func (q *Queue) listening(channel string) *listening {
 	return l
 }
 
-// keepGrants makes a subscription the one to that channel of grants, unless there is one already. It ends when nobody
+// keepGrants makes a subscription the one to that channel of grants, unless there is one already. It ends when none
 // has used it for a while.
 func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
 	q.mu.Lock()
@@ -108,7 +108,7 @@ func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
 	go q.receiveGrants(channel, e)
 }
 
-// unused has a subscription to grants end after a while, unless somebody comes to use it. Called with mu held.
+// unused has a subscription to grants end after a while, unless a waiter comes to use it. Called with mu held.
 func (q *Queue) unused(channel string, e *grantSubscription) {
 	if q.ctx.Err() != nil {
 		return
@@ -125,7 +125,7 @@ func (q *Queue) unused(channel string, e *grantSubscription) {
 	e.idle = timer
 }
 
-// Listen has grants on channel listened for, in the background: somebody is about to wait. Without it the first request
+// Listen has grants on channel listened for, in the background: a caller is about to wait. Without it the first request
 // that asks for a place in the server's queue is one more, behind the subscription.
 func (q *Queue) Listen(channel string) {
 	q.mu.Lock()
@@ -224,7 +224,7 @@ func (q *Queue) grantsMissed() {
 //	                                the message arrives
 //	                                releases the owner  ---> the lock is free
 //	                                                         the unlock finds nothing
-//	is told that the lock was lost
+//	learns that the lock was lost
 func (q *Queue) deliver(g Grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

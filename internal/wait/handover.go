@@ -12,7 +12,7 @@ type Taker interface {
 	Stand() Standing
 	// Ask is Request.Try; with a standing it asks for a place in the server's queue, too. Answer.Ticket names it.
 	Ask(ctx context.Context, s *Standing) (Answer, error)
-	// Taken is told of a grant. false: it is not to be used unconfirmed; Ask is called at once.
+	// Taken is called with a grant. false: it is not to be used unconfirmed; Ask is called at once.
 	Taken(g Grant) bool
 	// ReleaseLater is called when the wait ends without a grant, but something of it may be left on the server, or may get
 	// there until after. The taker has it released in the background.
@@ -30,7 +30,7 @@ type Standing struct {
 // Grant says that a release has made a waiter the holder.
 type Grant struct {
 	Owner string
-	// Ticket is the place in the server's queue that was served; 0 for a grant of which a call of this process was told.
+	// Ticket is the place in the server's queue that was served; 0 for a grant of which a call of this process learned.
 	Ticket int64
 	// Sent: the server's lease began no earlier.
 	Sent time.Time
@@ -96,7 +96,7 @@ func (w *waiter) learn(a Answer, err error) {
 //	waiter                                   another process
 //	asks: held, and queued as one that       (holds the lock)
 //	does not hear; sleeps for up to PollCap
-//	                                         releases: hands the lock over to the waiter, tells nobody
+//	                                         releases: hands the lock over to the waiter, publishes nothing
 //
 // The first SUBSCRIBE of a process takes a moment, which any wake-up cuts short, so this was common wherever a program
 // started (TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle). With one process of four that may not subscribe, the
@@ -157,7 +157,7 @@ func (w *waiter) unstand() {
 // taken reports whether a grant is there that is used; doubt: there is one about which the server is to be asked. Its
 // deadline counts from when it was surely not yet written:
 //
-//   - one that a call of this process was told of ([Queue.Served]): when that call was sent;
+//   - one that a call of this process learned of ([Queue.Served]): when that call was sent;
 //   - one from the server's queue: when the last call was sent that was answered "held, and you are in the queue with
 //     this ticket": the grant of that ticket came later. It never counts from the message's arrival, which may be any
 //     time after it was sent: its lease may be over, and another owner's running. And a message about an earlier place

@@ -295,7 +295,7 @@ func TestCallersTooImpatientForAnAnswerAreHandedTheLock(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), trip/4)
 			defer cancel()
 			require.Error(t, r.Wait(ctx,
-				wait.Request{Name: "n", Channel: "c", Grants: "g", Place: wait.Beside, Taker: &stander{d, owner}}))
+				wait.Request{Name: "n", Channel: "c", Grants: "g", Place: wait.Each, Taker: &stander{d, owner}}))
 		}
 		for n := range 200 {
 			leaves(fmt.Sprint(n))

@@ -17,7 +17,7 @@ func (w *waiter) contend() error {
 			}
 		}
 		// A message from before the request is sent is no reason for another one.
-		if w.r.Told != nil && w.sub != nil && w.readMessages() && w.answered {
+		if w.r.OnMessage != nil && w.sub != nil && w.readMessages() && w.answered {
 			return nil
 		}
 		began := time.Now()
@@ -42,13 +42,13 @@ func (w *waiter) contend() error {
 	}
 }
 
-// waits tells that the waiter waits for others: it was refused, or its process holds what it asks for, or somebody is
+// waits reports that the waiter waits for others: it was refused, or its process holds what it asks for, or another is
 // before it.
 func (w *waiter) waits() {
 	switch {
 	case w.r.Group == nil:
 		w.q.Tell(&w.call)
-	case w.r.Call != nil: // without one it waits for calls that have been told
+	case w.r.Call != nil: // without one it waits for calls that have been reported
 		w.q.Tell(w.r.Call)
 	}
 }
@@ -106,9 +106,9 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 		w.heard, w.failures = true, 0
 		w.note(answer.Left, nil)
 	case script.NotAnswered(err):
-		// A try that the waiter's own patience cut short says nothing about the server. The server is told when the patience
-		// ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit in,
-		// either. What an earlier try has found out about the server stays.
+		// A try that the waiter's own patience cut short says nothing about the server. The server gets the time when the
+		// patience ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit
+		// in, either. What an earlier try has found out about the server stays.
 		if end, ok := ctx.Deadline(); !w.heard && (w.failure == nil || !errs.IsCut(err)) ||
 			ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 			w.note(-1, err)
@@ -147,7 +147,7 @@ func (w *waiter) sleepTime() time.Duration {
 	if w.standing != nil || w.r.Own { // in a queue on the server, ours or Redisson's
 		d = min(d, MaxPoll)
 	}
-	if w.hears() && w.placeless { // the key's slot is being migrated, and no release is told meanwhile
+	if w.hears() && w.placeless { // the key's slot is being migrated, and no release is published meanwhile
 		d /= placelessPolls
 	}
 	left := w.left()
@@ -199,7 +199,7 @@ func (w *waiter) sleep(d time.Duration) bool {
 			}
 			w.q.woken(w.ctx, w.r.Name, false)
 		case <-w.pushes():
-			if w.r.Told != nil && !w.readMessages() {
+			if w.r.OnMessage != nil && !w.readMessages() {
 				continue // what has come was heard before the last try
 			}
 			if turn := w.turns.draw(); turn > 0 {

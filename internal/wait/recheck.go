@@ -7,7 +7,7 @@ import (
 )
 
 // Rechecker is a Taker for which the server can be asked, together with other waiters of the process, whether anything
-// has changed since its last answer. Such a question is a small part of a call, and the waiter sleeps on beside it, so
+// has changed since its last answer. Such a question is a small part of a call, and the waiter sleeps on meanwhile, so
 // it takes the place of most polls where many wait, each for something else:
 //
 //	waiters                                          server
@@ -36,7 +36,7 @@ const (
 	askAmongEvery = time.Minute
 )
 
-// recheck has the server asked whether all is as it was, in place of a poll, beside the sleep.
+// recheck has the server asked whether all is as it was, in place of a poll, during the sleep.
 func (w *waiter) recheck() bool {
 	r, ok := w.taker().(Rechecker)
 	if !ok || w.rechecked != nil || !w.hears() || w.placeless || w.failure != nil || w.refusals > 0 ||

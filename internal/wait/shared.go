@@ -4,7 +4,7 @@ import "time"
 
 // Shared is one result for all waiters of this client that wait for the same event: a latch that opens, or the end of a
 // barrier's generation. One of them asks the server, as the loop has it, or hears a message that tells all, and
-// publishes what it was told; the others load that. So an event costs a client at most one request however many wait,
+// publishes what it learned; the others load that. So an event costs a client at most one request however many wait,
 // and what follows the event cannot hide it from those that have not asked yet:
 //
 //	first waiter                    second waiter                another process
@@ -15,7 +15,7 @@ import "time"
 //	the first's last request
 //	publishes that, leaves
 //	                                loads it; had it asked, it
-//	                                would be told "closed"
+//	                                would read "closed"
 //
 // An answer is for every waiter that came before the request was sent, and for no other: a later one may wait for the
 // next event (TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent).

@@ -39,7 +39,7 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 		return
 	}
 	w.sub = sub
-	if w.r.Told != nil {
+	if w.r.OnMessage != nil {
 		w.incoming = inside.Of[inside.Subscription](sub).Ready() // once: each call drops the messages that have come
 	}
 	if w.line != nil && !w.r.Place.each() {
@@ -112,16 +112,16 @@ func (w *waiter) subscribing(channel string, subscribe func(context.Context) err
 	return err == nil, over
 }
 
-// readMessages gives Request.Told the messages that have come, and reports whether there were any, or a gap, or the end
-// of the hub.
-func (w *waiter) readMessages() (any bool) {
+// readMessages gives Request.OnMessage the messages that have come, and reports whether there were any, or a gap, or
+// the end of the hub.
+func (w *waiter) readMessages() (some bool) {
 	for !w.answered {
 		m, err := w.sub.Next(noWait)
 		if err != nil {
-			return any || errors.Is(err, errs.ErrClosed)
+			return some || errors.Is(err, errs.ErrClosed)
 		}
-		any = true
-		w.answered = !m.Gap && w.r.Told(m.Payload)
+		some = true
+		w.answered = !m.Gap && w.r.OnMessage(m.Payload)
 	}
 	return true
 }
@@ -138,13 +138,13 @@ func (w *waiter) pushes() <-chan struct{} {
 	switch {
 	case w.sub == nil:
 		return nil
-	case w.r.Told != nil:
+	case w.r.OnMessage != nil:
 		return w.incoming
 	}
 	return inside.Of[inside.Subscription](w.sub).Ready()
 }
 
-// lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none, or beside
+// lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none, or next to
 // others.
 func (w *waiter) lineWakeup() <-chan struct{} {
 	if w.line == nil || w.r.Place.each() {

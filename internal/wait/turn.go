@@ -7,11 +7,11 @@ import (
 )
 
 // turns spreads the requests of contenders, each of another process, that have heard of a release. It is for what has
-// no queue on the server, so that nobody can be named: if all asked at once, every release would cost the server a call
+// no queue on the server, so that none can be named: if all asked at once, every release would cost the server a call
 // of each process, and all but one of them would be refused.
 //
 // Each contender draws by itself, from its process's guess of how many they are. The guess grows when a request that
-// followed a message at once is refused, and falls when one is granted, most of all when nobody else took the release
+// followed a message at once is refused, and falls when one is granted, most of all when no one else took the release
 // up for a while. It never exceeds those that listen; these alone are no good guess, because a process goes on
 // listening for some time after its last wait. One of the first two asks at once, the next two after two trips of a
 // request, and so on, each time twice as long. So
@@ -19,7 +19,7 @@ import (
 //   - a few contenders ask at once, as if there were no turns;
 //   - many cost a release a few requests, not one each;
 //   - a release that the first do not take up, because they have gone, is idle for some trips, 128 at most;
-//   - whoever hears of the next release draws anew: nobody has a place that could be lost.
+//   - each that hears of the next release draws anew: none has a place that could be lost.
 //
 // A guess of each waiter's own, from 1 at each wait, would favour newcomers: they would ask at once where those who
 // were refused more often wait. For the same reason a process that has just released, and acquires again, draws before
@@ -27,15 +27,15 @@ import (
 //
 //	A, who releases                 B and C, who wait
 //	release, published  ----------> draw: B at once, C after two trips
-//	told that it is released
+//	hears that it is released
 //	draws: after two trips
 //	                                B asks: granted
 //	asks: refused
 //
-// Without that A, who is told first, asks first, and most often has the lock again. Interleavings:
+// Without that A, which hears first, asks first, and most often has the lock again. Interleavings:
 //
 //   - All draw late. The first turn that comes asks: the lock is idle for 128 trips at most.
-//   - B, whose turn is the first, has died, or its request is lost. Nobody had a place: C and A ask when their turns
+//   - B, whose turn is the first, has died, or its request is lost. None had a place: C and A ask when their turns
 //     come.
 //   - The message to B is lost. B asks when the holder's lease ends, or within a PollCap, as ever; A and C have their
 //     turns.

@@ -15,11 +15,11 @@ type Queue struct {
 	hubs
 	pollCap time.Duration
 	tells
-	// Unclaimed, if set, is told of the owner of a grant, or of a place in the server's queue, for which no waiter is
+	// Unclaimed, if set, is called with the owner of a grant, or of a place in the server's queue, for which no waiter is
 	// there: it has left, and what it has left behind is to be released now. (Or it holds what was granted.) It is set
 	// before the first wait, and must not block, nor call the Queue.
 	Unclaimed func(owner string)
-	// Silence, if set, is told of answers and of requests without one. It is set before the first wait.
+	// Silence, if set, counts answers and requests without one. It is set before the first wait.
 	Silence *Silence
 	ctx     context.Context // ends with the client or the hub, with cause errs.ErrClosed
 	cancel  context.CancelCauseFunc
@@ -49,7 +49,7 @@ type hubs struct {
 	inner inside.Hub[*pubsub.Subscription] // of hub
 }
 
-// tells are what the observer is told.
+// tells are what the observer gets.
 type tells struct {
 	woken func(ctx context.Context, name string, byMessage bool)
 	waits func(ctx context.Context, name string)
@@ -92,7 +92,7 @@ func (q *Queue) Close() { q.cancel(errs.ErrClosed) }
 
 // Request is one wait.
 type Request struct {
-	Name string // as woken is told it
+	Name string // as woken gets it
 	// Of is what is waited for, and Began when the call that waits began: for Waits, which tells people.
 	Of    any
 	Began time.Time
@@ -106,9 +106,10 @@ type Request struct {
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
 	Try func(ctx context.Context) (Answer, error)
-	// Told, if set, is given each message of Channel that the waiter hears once it is the contender, and reports whether
-	// the message says by itself that the wait is over: then Try is not called again. After any other message it is.
-	Told func(payload string) bool
+	// OnMessage, if set, is given each message of Channel that the waiter hears once it is the contender, and reports
+	// whether the message says by itself that the wait is over: then Try is not called again. After any other message it
+	// is.
+	OnMessage func(payload string) bool
 	// Crowded: who wakes the line ([Queue.Wake]) has heard what other processes hear, too, so the contender draws a turn.
 	Crowded bool
 	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one
@@ -135,10 +136,10 @@ type Place uint8
 const (
 	// InLine: behind those of its Line and Manner that came before it.
 	InLine Place = iota
-	// Beside: in the line, but not behind another. Each asks for itself, and has a place of its own in the server's queue,
+	// Each: in the line, but not behind another. Each asks for itself, and has a place of its own in the server's queue,
 	// because the order that is kept there is that of all waiters.
-	Beside
-	// Paced is Beside, and where callers give up few of them ask at once: see pace.
+	Each
+	// Paced is Each, and where callers give up few of them ask at once: see pace.
 	Paced
 	// Alone: in no line. It is for what must never wait for another waiter: an acquisition under a hold in the line would
 	// be a deadlock, because that hold has what the waiters in the line wait for (TestWhoAsksAloneIsNotInTheLine).
@@ -148,10 +149,10 @@ const (
 	Yielding
 )
 
-func (p Place) each() bool  { return p == Beside || p == Paced }
+func (p Place) each() bool  { return p == Each || p == Paced }
 func (p Place) alone() bool { return p >= Alone }
 
-// Answer is what a try was told.
+// Answer is what a try learned.
 type Answer struct {
 	Granted bool
 	Unasked bool          // it was known in this process: the server was not asked
@@ -166,10 +167,10 @@ type Answer struct {
 	// Of a Taker's call:
 	Foreign bool  // the holder's release is only published on Request.Channel
 	Ticket  int64 // the place in the server's queue; 0: none
-	Renamed bool  // the owner is another one now; also beside an error
+	Renamed bool  // the owner is another one now; also with an error
 	Again   bool  // of a Batcher: the call asked for too much, and was not answered for this one; ask again
 
-	// Channel, if set, is where releases are published for this waiter from now on; also beside an error.
+	// Channel, if set, is where releases are published for this waiter from now on; also with an error.
 	Channel string
 }
 
@@ -185,7 +186,7 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if r.Place == Yielding && q.waiting(r.Line) {
 		return &GaveUp{Left: -1}
 	}
-	w := q.enter(r, ctx)
+	w := q.enter(ctx, r)
 	defer w.leave()
 	if b, ok := r.Taker.(Batcher); ok && !r.Place.alone() {
 		err := w.contendAmong(b)
@@ -227,7 +228,7 @@ type Resumable struct {
 }
 
 // Resume makes x a wait, which begins with the first call of its Wait. Its End must be called.
-func (q *Queue) Resume(x *Resumable, r Request) { x.w = q.enter(r, q.ctx) }
+func (q *Queue) Resume(x *Resumable, r Request) { x.w = q.enter(q.ctx, r) }
 
 // Empty reports whether x was never made a wait, or has ended.
 func (x *Resumable) Empty() bool { return x.w == nil }

@@ -23,19 +23,19 @@ type Call struct {
 	Until time.Time
 	Ctx   context.Context
 
-	group        *Group  // nil: it stands beside all others
-	each         bool    // the calls of its group stand beside each other
+	group        *Group  // nil: it is in no group
+	each         bool    // the calls of its group do not wait for each other
 	waiter       *waiter // its own; nil: that of its group
 	listed       bool
-	told         bool  // Queue.waits was called
+	reported     bool  // Queue.waits was called
 	older, newer *Call // in the order in which they came
 }
 
 // Tell tells, once for a call, that it begins to wait, however often it stands in line before it has what it waits for.
 // The goroutine that makes the call, or asks for it, calls it.
 func (q *Queue) Tell(c *Call) {
-	if !c.told {
-		c.told = true
+	if !c.reported {
+		c.reported = true
 		q.waits(c.Ctx, c.Name)
 	}
 }
@@ -47,7 +47,7 @@ type Waiting struct {
 	Began time.Time
 	// Until is when it gives up; zero: when its ctx is cancelled, if at all.
 	Until time.Time
-	// Refused: somebody else had what it waits for, when it, or the one in front of it, asked last. Not known of a request
+	// Refused: another had what it waits for, when it, or the one in front of it, asked last. Not known of a request
 	// that stands in no line.
 	Refused bool
 	// Before is how many of this process stand before it in the same line.

@@ -58,7 +58,7 @@ func (c *Client) AllowAll(ctx context.Context, takes ...Take) (_ Decision, err e
 		if err == nil {
 			a = d.Each[i]
 		}
-		c.told(ctx, p.l, a, began, err)
+		c.report(ctx, p.l, a, began, err)
 	}
 	return d, err
 }
@@ -121,13 +121,13 @@ func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
 		if c.calls.Hub.Client().Mode() == rueidis.ClientModeCluster &&
 			keyname.Slot(parts[i].key) != keyname.Slot(parts[0].key) {
 			return request{}, fmt.Errorf("%w: the limits of %q and %q are in different slots of the Cluster: give both the "+
-				"same key, or keys with the same {tag}", ErrInvalidName, takes[0].Key, t.Key)
+				"same key, or keys with the same {tag}", errs.ErrInvalidName, takes[0].Key, t.Key)
 		}
 	}
 	return request{part: parts[0], all: parts}, nil
 }
 
-// decide is what the caller is told.
+// decide makes the caller's answer.
 func decide(all []reply) Decision {
 	d := Decision{Allowed: true, Each: make([]Admission, len(all))}
 	for i, r := range all {

@@ -38,7 +38,7 @@ func (p Policy) String() string { return session.Word(p, "policy", "Fail", "Clos
 // outage is what a client knows of a server that does not answer.
 type outage struct {
 	pause time.Duration // between questions; 0: every caller asks, in a Cluster
-	next  atomic.Int64  // ns after the client's base: until then nobody asks; 0: the server answers
+	next  atomic.Int64  // ns after the client's base: until then no call asks; 0: the server answers
 	names atomic.Int64  // limiters in the map
 
 	mu       sync.Mutex
@@ -61,19 +61,19 @@ func (o *outage) asks(now int64) bool {
 	return next == 0 || o.pause == 0 || now >= next && o.next.CompareAndSwap(next, now+int64(o.pause))
 }
 
-// admit is judge, of which the observer is told.
+// admit is judge, reported to the observer.
 func (c *Client) admit(ctx context.Context, r request) (Admission, error) {
-	if c.observer == nil { // no clock is read for nobody
+	if c.observer == nil { // without an observer no clock is read
 		return c.judge(ctx, r)
 	}
 	began := time.Now()
 	a, err := c.judge(ctx, r)
-	c.told(ctx, r.l, a, began, err)
+	c.report(ctx, r.l, a, began, err)
 	return a, err
 }
 
-// told tells the observer, if there is one.
-func (c *Client) told(ctx context.Context, l *Limiter, a Admission, began time.Time, err error) {
+// report tells the observer, if there is one.
+func (c *Client) report(ctx context.Context, l *Limiter, a Admission, began time.Time, err error) {
 	edge(&err)
 	session.Tell(ctx, c.calls, c.observer,
 		Event{Kind: EventAdmitted, Name: l.name, Allowed: a.Allowed, Took: time.Since(began), Err: err})
@@ -106,11 +106,11 @@ func (c *Client) judge(ctx context.Context, r request) (Admission, error) {
 	return c.insteadOf(err, &r), nil
 }
 
-var errSilent = fmt.Errorf("%w: it did not answer a moment ago", ErrUnavailable)
+var errSilent = fmt.Errorf("%w: it did not answer a moment ago", errs.ErrUnavailable)
 
 // unasked is the error of a caller whose context had ended.
 func unasked(ctx context.Context, key string) error {
-	return fmt.Errorf("%w: rate limit of %q: %w", ErrUnavailable, key, errs.Cut(errs.Ended(ctx)))
+	return fmt.Errorf("%w: rate limit of %q: %w", errs.ErrUnavailable, key, errs.Cut(errs.Ended(ctx)))
 }
 
 // failed notes that the server did not answer, and reports whether a policy does. A caller that has left knows nothing

@@ -44,7 +44,7 @@ func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 // is not called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
 
-// claim is a Grab by do, and tells of it. No clock is read for nobody.
+// claim is a Grab by do, and reports it. Without an observer no clock is read.
 func (p *Packet) claim(ctx context.Context, do func() (Share, error)) (Share, error) {
 	if p.c.observer == nil {
 		return do()

@@ -16,7 +16,7 @@ type freshKey struct{}
 
 // Fresh returns a context that says that the claimant and the id of a claim or reservation are new: neither has been
 // used on this stock before, so neither can have units. Under it the process may answer SoldOut by itself, as it does
-// to ClaimAny. It is for crowds whose ids are made for each request. Whoever asks again asks without Fresh: a claimant
+// to ClaimAny. It is for crowds whose ids are made for each request. A repeated request asks without Fresh: a claimant
 // who has units may hear SoldOut under it.
 func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
 

@@ -15,7 +15,7 @@ import (
 type Change struct {
 	// Limit is how many units there are, 1 to 2^53-1.
 	Limit int64
-	// PerUser is how many units a claimant may have, 1 to 2^53-1. Whoever has more keeps them.
+	// PerUser is how many units a claimant may have, 1 to 2^53-1. A claimant that has more keeps them.
 	PerUser int64
 	// StartIn moves the start of the sale: it comes in so long from now, by the server's clock, 0 to 100 years; see In.
 	// Until then a stock that sells already is answered NotStarted.

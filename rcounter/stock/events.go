@@ -25,7 +25,7 @@ const maxMessage = 64 << 10
 // before it lets Ledger remove the entries: then a mover that crashes in between leaves them to the next one, which
 // publishes them. So it costs a sale nothing, and a call of the server for about 500 entries.
 //
-// nil: the server has sent them to those who listen; nobody may. An error: some of them may have been sent. Whoever
+// nil: the server has sent them to those who listen, if any. An error: some of them may have been sent. A caller that
 // listens sees a gap, or the entries when they are published again, which does no harm. So no mover needs to stop for
 // an error. It lasts as every verb does, and the errors are ErrClosed, ErrInvalidName, ErrInvalidOption, ErrDenied,
 // ErrUnavailable and ErrUnknownOutcome.
@@ -102,8 +102,8 @@ func message(entries []Entry) (text string, rest []Entry, err error) {
 	return b.String() + "]", nil, nil
 }
 
-// told is what a message tells; ok is false if it is none of Publish.
-func told(text string) (entries []Entry, ok bool) {
+// published is what a message has; ok is false if it is none of Publish.
+func published(text string) (entries []Entry, ok bool) {
 	var all []news
 	if json.Unmarshal([]byte(text), &all) != nil {
 		return nil, false
@@ -137,9 +137,9 @@ type LedgerEvent struct {
 }
 
 // Events yields what movers of the ledger Publish, for a live page, until ctx ends: then its last error is ctx's cause.
-// The first LedgerEvent is a gap, and comes when the server has confirmed the subscription: whoever looks at Inspect on
-// every gap misses nothing that is published later. Events after it may tell of what Inspect has counted already,
-// because movers come later than the sale.
+// The first LedgerEvent is a gap, and comes when the server has confirmed the subscription: a caller that looks at
+// Inspect on every gap misses nothing that is published later. Events after it may tell of what Inspect has counted
+// already, because movers come later than the sale.
 //
 // Between two gaps the entries are of one opening, in the order of their serials, without a hole, each once, whatever
 // movers publish twice or in another order. Messages are sent at most once, so entries may be missing, and then there
@@ -149,7 +149,7 @@ type LedgerEvent struct {
 //   - A serial does not follow, because a mover failed to publish, or several movers publish in another order; or
 //     another opening begins.
 //   - The loop was slow. Then at most pubsub.Options.Buffer messages wait for it, and the oldest are dropped. It delays
-//     nobody else.
+//     no one else.
 //   - For the time every, at least a millisecond, there was no gap. Nothing else tells of last entries that were not
 //     published, and it is how often the page is right even if the server refuses the channel for a while, or no mover
 //     publishes.
@@ -165,7 +165,7 @@ func (s *Stock) Events(ctx context.Context, every time.Duration) iter.Seq2[Ledge
 		if err == nil {
 			err = (&feed{s: s, every: every, yield: yield}).run(ctx)
 		}
-		if err != errEnough {
+		if !errors.Is(err, errEnough) {
 			yield(LedgerEvent{}, edged(err))
 		}
 	}
@@ -187,7 +187,8 @@ var errDue = errors.New("nothing came")
 func (f *feed) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(f.s.c.calls.Context(), func() { cancel(ErrClosed) })
+	//nolint:contextcheck // that of the client: its Close ends the feed
+	stop := context.AfterFunc(f.s.c.calls.Context(), func() { cancel(errs.ErrClosed) })
 	defer stop()
 	for {
 		sub, err := f.subscribe(ctx)
@@ -196,7 +197,7 @@ func (f *feed) run(ctx context.Context) error {
 		}
 		if sub != nil {
 			defer sub.Close()
-			f.due = time.Time{} // a gap is due now, whatever was told before
+			f.due = time.Time{} // a gap is due now, whatever was reported before
 			return f.receive(ctx, sub)
 		}
 		if !f.gap() { // the page looks without the channel
@@ -251,7 +252,7 @@ func (f *feed) gap() bool {
 }
 
 func (f *feed) take(m pubsub.Message) bool {
-	entries, ok := told(m.Payload)
+	entries, ok := published(m.Payload)
 	if m.Gap || !ok {
 		// What comes may begin anywhere, also before the last one: a failover has forgotten that one, and its number goes to
 		// another.
@@ -261,7 +262,7 @@ func (f *feed) take(m pubsub.Message) bool {
 	for _, e := range entries {
 		switch same := e.Epoch == f.last.Epoch; {
 		case same && e.Serial <= f.last.Serial:
-			// Published twice; or after what follows, and then the jump was told as a gap, and Inspect has counted it since.
+			// Published twice; or after what follows, and then the jump was reported as a gap, and Inspect has counted it since.
 			continue
 		case f.last.Epoch != 0 && (!same || e.Serial != f.last.Serial+1) && !f.gap():
 			return false

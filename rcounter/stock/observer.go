@@ -15,7 +15,7 @@ import (
 // the context of the call that left the work behind.
 type Observer func(ctx context.Context, e Event)
 
-// Event is something that happened to a stock. Its Kind says which fields are set, beside Name.
+// Event is something that happened to a stock. Its Kind says which fields are set besides Name.
 type Event struct {
 	Kind EventKind
 	// Name is the stock's, as the caller gave it; that of a Group's begins with its tag.
@@ -52,7 +52,7 @@ var eventNames = [...]string{EventClaimed: "claimed", EventAnsweredLocally: "ans
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
 // And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next
-// is not told. Either may be nil.
+// is not reported. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
 
 // observe tells of e. Called without a mutex held.

@@ -39,11 +39,11 @@ type Spec struct {
 	Retain time.Duration
 	// Remember is how long a reservation or request is remembered after it has ended: it was cancelled, its time was over,
 	// or its units were returned. While it is held or sold, and so long after that, its id gets the same answer; later the
-	// server has forgotten it and the id is a new one. Otherwise every reservation that nobody paid for would take memory
-	// until the retention is over. It should be longer than any caller repeats a call; at least a minute, and at least
-	// twice the longest call of this client (two RetryTimeouts). Defaults to three days, because payment providers repeat
-	// their webhooks for days, or to that if that is longer. A reservation that has ended takes some 200 bytes of the
-	// server until it is forgotten. What is remembered goes with the stock, when Retain is over.
+	// server has forgotten it and the id is a new one. Otherwise every reservation that was never paid for would take
+	// memory until the retention is over. It should be longer than any caller repeats a call; at least a minute, and at
+	// least twice the longest call of this client (two RetryTimeouts). Defaults to three days, because payment providers
+	// repeat their webhooks for days, or to that if that is longer. A reservation that has ended takes some 200 bytes of
+	// the server until it is forgotten. What is remembered goes with the stock, when Retain is over.
 	Remember time.Duration
 	// Ledger has everything that happens to units written into a stream, by the script that does it: see Entry.
 	// Stock.Ledger moves it from there into a database. It takes memory until it is moved, or the retention is over.
@@ -112,7 +112,7 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 		return 0, err
 	}
 	if !r.opened {
-		return r.epoch, fmt.Errorf("%w: %q, epoch %d", ErrAlreadyOpen, s.name, r.epoch)
+		return r.epoch, fmt.Errorf("%w: %q, epoch %d", errs.ErrAlreadyOpen, s.name, r.epoch)
 	}
 	return r.epoch, nil
 }
@@ -161,7 +161,7 @@ func (s *Stock) contradiction(o Spec, stands []int64) error {
 		{"Remember", ms(o.Remember), script.Duration(stands[5])},
 	} {
 		if f.want != f.stand {
-			return fmt.Errorf("%w: %q was opened with %s %v, not %v", ErrMismatch, s.name, f.name, f.stand, f.want)
+			return fmt.Errorf("%w: %q was opened with %s %v, not %v", errs.ErrMismatch, s.name, f.name, f.stand, f.want)
 		}
 	}
 	return nil
@@ -209,7 +209,7 @@ func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) 
 				if before, err := o.Opened(ctx); err != nil {
 					return openReply{}, err
 				} else if before {
-					return openReply{}, fmt.Errorf("%w: %q was open before, and the server has lost it", ErrCorrupt, s.name)
+					return openReply{}, fmt.Errorf("%w: %q was open before, and the server has lost it", errs.ErrCorrupt, s.name)
 				}
 			}
 			until = script.NotAfter(v[1], s.c.calls.Wanted(ctx))

@@ -41,9 +41,10 @@ type Restored struct {
 // unit returned here stays returned. If there are more winners than units, the limit is raised to their number, and
 // nothing is left to sell.
 //
-// The winners may be behind the stock, and if nothing was lost, nobody's units change. That is certain with a ledger
-// (Spec.Ledger). Without one the stock knows the last unit that each claimant has returned, and the requests that were
-// returned within Spec.Remember: if the winners name a unit that was returned before that, its claimant gets it back.
+// The winners may be behind the stock, and if nothing was lost, no claimant's units change. That is certain with a
+// ledger (Spec.Ledger). Without one the stock knows the last unit that each claimant has returned, and the requests
+// that were returned within Spec.Remember: if the winners name a unit that was returned before that, its claimant gets
+// it back.
 //
 // An entry of KindReturn says that its units were sold and returned. Restore takes them from the claimant that has them
 // here, and their ordinals are not given out again. Without such entries a stock that a failover set back may give out
@@ -51,9 +52,9 @@ type Restored struct {
 //
 // The ledger then tells the database of the winners what that does not know: its next entry has the serial after the
 // highest one among winners of this Epoch, or after the last that was moved. So pass the last entry that the database
-// has, whatever its kind, and let nobody move the ledger meanwhile. Entries that were lost from it are written again,
+// has, whatever its kind, and let no mover run meanwhile. Entries that were lost from it are written again,
 // as far as they tell of units that are sold or came back; of what was only held, expired or cancelled they do not
-// tell. Those of units that the winners give to somebody else go.
+// tell. Those of units that the winners give to another claimant go.
 //
 // If Restore fails, the stock stays suspended, and Restore can be called again. (If it fails before it asks winners for
 // anything, the stock may sell on. If that error is ErrUnknownOutcome, the stock may be suspended up to a RetryTimeout
@@ -100,7 +101,7 @@ func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_
 		if err == nil {
 			return r.out(), nil
 		}
-		if err != errChanged { // by a return or a cancellation
+		if !errors.Is(err, errChanged) { // by a return or a cancellation
 			return Restored{}, err
 		}
 		// The next round needs another id. Otherwise a late copy of a "put" of this round could undo one of the next
@@ -128,7 +129,7 @@ type restorer struct {
 	users, records table // as they are on the server
 
 	epoch   int64
-	told    int64   // the highest serial among the winners
+	serial  int64   // the highest serial among the winners
 	entries []Entry // of the ledger, as it is on the server
 	strange bool    // the ledger has something else, too
 
@@ -148,8 +149,8 @@ type owned struct {
 	holder string
 }
 
-// freed is a record from which units were taken for nobody, and how many. The server counts them as sold until the last
-// step, as long as the record is the one that this Restore has put.
+// freed is a record from which units were taken without a new owner, and how many. The server counts them as sold until
+// the last step, as long as the record is the one that this Restore has put.
 type freed struct {
 	text string
 	n    int64
@@ -194,7 +195,7 @@ func (r *restorer) begin(ctx context.Context) error {
 		}
 		r.epoch = seen.epoch
 		_, err = r.step(ctx, "begin", decimal(seen.revision), script.NotAfter(seen.at, r.s.c.calls.Wanted(ctx)))
-		if err != errChanged {
+		if !errors.Is(err, errChanged) {
 			return err
 		}
 	}
@@ -209,10 +210,10 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: restore of %q: %w", ErrUnavailable, r.s.keys[0], errs.Ended(ctx))
+			return fmt.Errorf("%w: restore of %q: %w", errs.ErrUnavailable, r.s.keys[0], errs.Ended(ctx))
 		}
 		if e.Epoch == r.epoch {
-			r.told = max(r.told, e.Serial)
+			r.serial = max(r.serial, e.Serial)
 		}
 		n := max(e.N, 1)
 		var holder string
@@ -248,13 +249,15 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
 	for i, o := range r.owned {
 		if i > 0 && o.first <= r.owned[i-1].last {
-			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", ErrCorrupt, o.first, r.owned[i-1].holder,
+			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", errs.ErrCorrupt, o.first,
+				r.owned[i-1].holder,
 				o.holder)
 		}
 	}
 	for _, s := range r.back {
 		for o := range r.others("", s) {
-			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q, and was returned", ErrCorrupt, max(o.first, s.first),
+			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q, and was returned", errs.ErrCorrupt,
+				max(o.first, s.first),
 				o.holder)
 		}
 	}
@@ -273,7 +276,7 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 			continue
 		}
 		for o := range r.others(holder, span{w.spans[0].first, w.spans[len(w.spans)-1].last}) {
-			return fmt.Errorf("%w: winners: ordinal %d, amid those of %.64q, is that of %.64q", ErrCorrupt, o.first, holder,
+			return fmt.Errorf("%w: winners: ordinal %d, amid those of %.64q, is that of %.64q", errs.ErrCorrupt, o.first, holder,
 				o.holder)
 		}
 	}
@@ -373,7 +376,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	sold := max(t.sold, counted)
 	top := max(t.top, now.seen[2], sold)
 	if sold > maxLimit-t.held {
-		return fmt.Errorf("%w: %q would have %d units sold and %d held", ErrCorrupt, r.s.keys[0], sold, t.held)
+		return fmt.Errorf("%w: %q would have %d units sold and %d held", errs.ErrCorrupt, r.s.keys[0], sold, t.held)
 	}
 	var args []string
 	for _, v := range append(now.seen[:], sold, t.held, top) {
@@ -447,16 +450,16 @@ func (r *restorer) enterRequest(field string, w win) {
 			kept = nil
 		}
 		rest := was.minus(kept)
-		lost, nobodys := int64(0), int64(0)
+		lost, unowned := int64(0), int64(0)
 		for _, s := range rest {
 			r.displace(Entry{Ordinal: s.first, N: s.n(), Claimant: old.claimant, Request: field[2:]})
 			lost += s.n()
 			for o := range r.others(field, s) {
-				nobodys += o.nobodys(s.first, s.last)
+				unowned += o.unowned(s.first, s.last)
 			}
 		}
 		r.added[field] = units.n() - (was.n() - lost)
-		r.frees(field, next.text(), nobodys)
+		r.frees(field, next.text(), unowned)
 	case !known || old.state != "H":
 		r.added[field] = units.n()
 	}

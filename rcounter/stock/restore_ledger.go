@@ -16,8 +16,8 @@ import (
 // after them. So Restore
 //
 //   - drops the entries that the winners have, or something else under their serials;
-//   - drops the rest as far as it tells of units that somebody else has by the winners;
-//   - writes an entry for each unit that the stock has sold and nobody has told of, and for each that came back unsaid;
+//   - drops the rest as far as it tells of units that another claimant has by the winners;
+//   - writes an entry for each unit that the stock has sold and no entry tells of, and for each that came back unsaid;
 //   - numbers all these from the serial on that the winners' last entry has.
 //
 // Between "relist" and "end" the hash has numbers by which every other script refuses, returns too. Restore may end
@@ -95,14 +95,14 @@ func (e *Entry) sells() bool { return e.Kind == KindGrant || e.Kind == KindLate 
 // relist returns the entries that the ledger is to have, and whether those are others than it has. began is what the
 // hash said when the records were read.
 func (r *restorer) relist(began restoreReply) (list []Entry, serial int64, differs bool) {
-	base := max(r.told, began.moved)
+	base := max(r.serial, began.moved)
 	differs = r.strange
-	var told, back []owned // by the winners, and by the entries that are kept
+	var sold, back []owned // by the winners, and by the entries that are kept
 	for _, o := range r.owned {
 		if o.holder == "" {
 			back = append(back, o)
 		} else {
-			told = append(told, o)
+			sold = append(sold, o)
 		}
 	}
 	for _, e := range r.entries {
@@ -118,14 +118,14 @@ func (r *restorer) relist(began restoreReply) (list []Entry, serial int64, diffe
 		}
 		switch {
 		case e.sells():
-			told = append(told, owned{e.units(), e.holder()})
+			sold = append(sold, owned{e.units(), e.holder()})
 		case e.Kind == KindReturn:
 			back = append(back, owned{e.units(), e.holder()})
 		}
 		differs = differs || e.Serial != base+int64(len(list))+1
 		list = append(list, e)
 	}
-	untold := r.untold(told, back)
+	untold := r.missing(sold, back)
 	for _, e := range untold {
 		e.Epoch, e.At = began.epoch, time.Unix(began.at/1e3, began.at%1e3*1e6)
 		list = append(list, e)
@@ -134,17 +134,17 @@ func (r *restorer) relist(began restoreReply) (list []Entry, serial int64, diffe
 	return list, serial, differs || len(untold) > 0 || serial != began.serial
 }
 
-// untold are entries for the units that were sold or came back, and of which nothing tells: told is what was sold, back
-// what came back.
-func (r *restorer) untold(told, back []owned) (list []Entry) {
+// missing are entries for the units that were sold or came back, and of which nothing tells: sold is what was sold,
+// back what came back.
+func (r *restorer) missing(sold, back []owned) (list []Entry) {
 	has := r.held()
-	said, returned, still := merged(told), merged(back), merged(has)
+	said, returned, still := merged(sold), merged(back), merged(has)
 	for _, o := range has {
 		for _, s := range o.minusAll(said) {
 			list = append(list, o.entry(KindGrant, s, r))
 		}
 	}
-	for _, o := range told {
+	for _, o := range sold {
 		for _, s := range o.minusAll(still) {
 			for _, s := range s.minusAll(returned) {
 				list = append(list, o.entry(KindReturn, s, r))

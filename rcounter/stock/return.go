@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Units names units that somebody has, for Return and Lookup: those of a claimant by Claim, those of a request or
+// Units names units that a claimant has, for Return and Lookup: those of a claimant by Claim, those of a request or
 // reservation, or some of a ClaimAny.
 type Units struct {
 	// Claimant is who has a unit by Claim. Return wants its Ordinal too.
@@ -26,9 +26,9 @@ type Units struct {
 }
 
 // Return gives units back, and returns how many came back by this call: 0, without an error, if they had come back
-// before, or nobody has them. They can then be claimed again, by the same claimant too, and get new ordinals; the old
-// ones are never given out again. Return works until the retention is over. One round trip, repeated until answered.
-// There are three kinds:
+// before, or no claimant has them. They can then be claimed again, by the same claimant too, and get new ordinals; the
+// old ones are never given out again. Return works until the retention is over. One round trip, repeated until
+// answered. There are three kinds:
 //
 //   - Units{Claimant: c, Ordinal: o}: the unit that c has by Claim. The ordinal says which is meant, so a Return can be
 //     repeated at any time, by this library or by a queue that delivers a cancellation twice. Claimant has unit 5 and
@@ -73,15 +73,15 @@ func (u Units) check() error {
 	if err := u.holder(); err != nil {
 		return err
 	}
-	any := u.Request != "" && (u.Ordinal != 0 || u.N != 0)
+	part := u.Request != "" && (u.Ordinal != 0 || u.N != 0)
 	switch {
-	case (u.Request == "" || any) && (u.Ordinal < 1 || u.Ordinal > maxLimit):
+	case (u.Request == "" || part) && (u.Ordinal < 1 || u.Ordinal > maxLimit):
 		return errs.InvalidOption("Ordinal", u.Ordinal, "that of a Grant that was won, at least 1")
-	case any && (u.N < 1 || u.N > maxLimit-u.Ordinal+1):
+	case part && (u.N < 1 || u.N > maxLimit-u.Ordinal+1):
 		return errs.InvalidOption("N", u.N, "that of ClaimAny's grant or less, at least 1")
 	case u.Request == "" && (u.N < 0 || u.N > 1):
 		return errs.InvalidOption("N", u.N, "0 or 1 for the unit of a claimant")
-	case u.Keep < 0 || u.Keep > maxLimit || u.Keep > 0 && (any || u.Request == ""):
+	case u.Keep < 0 || u.Keep > maxLimit || u.Keep > 0 && (part || u.Request == ""):
 		return errs.InvalidOption("Keep", u.Keep,
 			fmt.Sprintf("between 0 and %d, and 0 unless all units of a request are named", int64(maxLimit)))
 	}

@@ -7,7 +7,7 @@ type Stats struct {
 	SharedRequests int64 // claims, reservations and other acts in those
 }
 
-// Stats returns the counts of now. It asks nobody, and works on a closed client.
+// Stats returns the counts of now. It sends nothing, and works on a closed client.
 func (c *Client) Stats() (s Stats) {
 	s.SharedCalls, s.SharedRequests = c.tally.Counts()
 	return s

@@ -93,7 +93,7 @@ func (l *Leadership) announceFirst(ctx context.Context) error {
 			_, err := s.Runner.Do(limit, call)
 			cancel()
 			if again = false; err != nil && ctx.Err() == nil {
-				s.Complain("a leader could not announce itself: observers see nobody until it can", name, err)
+				s.Complain("a leader could not announce itself: observers see no leader until it can", name, err)
 			}
 		}
 	})
@@ -113,7 +113,7 @@ func (e *Election) announcement(l *Leadership) script.Call {
 // lock has another owner, or none.
 func (l *Leadership) retract(ctx context.Context) {
 	e := l.e
-	e.c.session.Runner.Attempt(context.WithoutCancel(ctx),
+	_, _ = e.c.session.Runner.Attempt(context.WithoutCancel(ctx),
 		script.Call{Script: retractScript, Keys: []string{e.announced}, Args: []string{
 			strconv.FormatInt(l.token, 10), string(l.hold.Owner()), e.announced, e.c.session.Inner.PublishCommand(),
 		}})

@@ -25,40 +25,40 @@ func (e *Election) Observe(ctx context.Context) (<-chan Leader, error) {
 	if err != nil {
 		return nil, err
 	}
-	told := make(chan Leader, 1)
-	told <- first
+	leaders := make(chan Leader, 1)
+	leaders <- first
 	observe := func(open context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(open, cancel)()
-		e.observe(ctx, first, told)
+		e.observe(ctx, first, leaders)
 	}
 	if !e.c.session.Background(observe) {
 		return nil, e.c.session.Usable(nil)
 	}
-	return told, nil
+	return leaders, nil
 }
 
 // observe tells of every change. It ends with ctx, which Close ends too, and when the queue is closed.
-func (e *Election) observe(ctx context.Context, last Leader, told chan Leader) {
-	defer close(told)
+func (e *Election) observe(ctx context.Context, last Leader, leaders chan Leader) {
+	defer close(leaders)
 	for {
 		now, err := e.change(ctx, last)
 		var over *wait.GaveUp
 		switch {
 		case errors.As(err, &over):
 			return
-		case err != nil: // the server's answer: asking again helps when somebody has changed something there
+		case err != nil: // the server's answer: asking again helps when something has changed there
 			e.c.session.Complain("an observer of an election cannot look who leads", e.name, err)
 			script.Pause(ctx, min(e.c.session.PollCap, time.Second))
 			continue
 		}
 		last = now
 		select {
-		case <-told: // what nobody has read is old news
+		case <-leaders: // a leader that was not read is out of date
 		default:
 		}
-		told <- now // this goroutine is the only one that writes: there is room
+		leaders <- now // this goroutine is the only one that writes: there is room
 	}
 }
 

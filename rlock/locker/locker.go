@@ -9,6 +9,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -20,10 +21,10 @@ type Locker struct {
 	lock *rlock.Lock
 	lost func(error)
 
-	turn chan struct{} // full with the hold: the goroutines here wait for each other without the server
-	mu   sync.Mutex
-	hold *rlock.Hold
-	told *atomic.Bool // of the hold: its end was told, or Unlock sees to it
+	turn     chan struct{} // full with the hold: the goroutines here wait for each other without the server
+	mu       sync.Mutex
+	hold     *rlock.Hold
+	reported *atomic.Bool // of the hold: its end was reported, or Unlock sees to it
 }
 
 var _ sync.Locker = (*Locker)(nil)
@@ -41,7 +42,7 @@ const unlockTime = 5 * time.Second
 // lock is renewed no more, as that of a forgotten [rlock.Hold].
 func New(ctx context.Context, l *rlock.Lock, lost func(error)) *Locker {
 	if ctx == nil || l == nil || lost == nil {
-		panic("locker: New needs a context, a lock and a function to be told of its loss")
+		panic("locker: New needs a context, a lock and a function to call at its loss")
 	}
 	return &Locker{ctx: rlock.Detach(ctx), lock: l, lost: lost, turn: make(chan struct{}, 1)}
 }
@@ -52,7 +53,7 @@ func (x *Locker) Lock() {
 	select {
 	case x.turn <- struct{}{}:
 	case <-x.ctx.Done():
-		panic(fmt.Errorf("locker: %q is held by this process: %w: %w", x.lock.Name(), rlock.ErrNotAcquired,
+		panic(fmt.Errorf("locker: %q is held by this process: %w: %w", x.lock.Name(), errs.ErrNotAcquired,
 			context.Cause(x.ctx)))
 	}
 	for n := 0; ; n++ {
@@ -61,7 +62,7 @@ func (x *Locker) Lock() {
 		case err == nil:
 			x.take(hold)
 			return
-		case x.ctx.Err() == nil && (errors.Is(err, rlock.ErrUnavailable) || errors.Is(err, rlock.ErrUnknownOutcome)):
+		case x.ctx.Err() == nil && (errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)):
 			// Its own waiting is over, ours is not. It may have been none at all.
 			script.Pause(x.ctx, script.Backoff(n))
 			continue
@@ -91,20 +92,20 @@ func (x *Locker) TryLock() bool {
 func (x *Locker) take(hold *rlock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.hold, x.told = hold, &atomic.Bool{}
-	go watch(hold.Done(), weak.Make(hold), x.told, x.lost)
+	x.hold, x.reported = hold, &atomic.Bool{}
+	go watch(hold.Done(), weak.Make(hold), x.reported, x.lost)
 }
 
 // watch tells of the end of a hold. It lasts as long as the hold. It refers neither to the hold, except by a weak
 // pointer, nor to the Locker: whatever listens on a context of the hold keeps the hold in use, and a locked Locker that
 // is dropped would be renewed for ever (TestALockedLockerThatIsDroppedIsRenewedNoMore).
-func watch(over <-chan struct{}, hold weak.Pointer[rlock.Hold], told *atomic.Bool, lost func(error)) {
+func watch(over <-chan struct{}, hold weak.Pointer[rlock.Hold], reported *atomic.Bool, lost func(error)) {
 	<-over
-	why := rlock.ErrLost // of one that was dropped
+	why := errs.ErrLost // of one that was dropped
 	if h := hold.Value(); h != nil {
 		why = h.Err()
 	}
-	if told.CompareAndSwap(false, true) {
+	if reported.CompareAndSwap(false, true) {
 		lost(why)
 	}
 }
@@ -113,13 +114,13 @@ func watch(over <-chan struct{}, hold weak.Pointer[rlock.Hold], told *atomic.Boo
 // to New is called, unless it was called for the loss before.
 func (x *Locker) Unlock() {
 	x.mu.Lock()
-	hold, told := x.hold, x.told
-	x.hold, x.told = nil, nil
+	hold, reported := x.hold, x.reported
+	x.hold, x.reported = nil, nil
 	x.mu.Unlock()
 	if hold == nil {
 		panic("locker: Unlock of a Locker that is not locked")
 	}
-	unheard := told.CompareAndSwap(false, true)
+	unheard := reported.CompareAndSwap(false, true)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), unlockTime)
 	defer cancel()
 	err := hold.Unlock(ctx)

@@ -82,7 +82,7 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a line of the log for everyone who waits", file: "internal/wait/silence.go", pkg: "internal/wait",
-		old: "tell := s.told.IsZero() && now", new: "tell := now",
+		old: "tell := s.logged.IsZero() && now", new: "tell := now",
 		breaks: "an outage is logged once", tests: "TestASilenceOfThreeCallTimeoutsIsLoggedAndItsEnd",
 	},
 	{
@@ -210,7 +210,7 @@ var ofCalls = []mutant{
 	{
 		name: "a release of what nobody has that waits for a call under way", file: "internal/session/retrier.go",
 		pkg: "internal/session",
-		old: "if p.Beside == nil || p.kicked {", new: "if p.Beside == nil {",
+		old: "if p.BatchKey == nil || p.kicked {", new: "if p.BatchKey == nil {",
 		breaks: "what a caller that left is granted is released at once", tests: "TestWhatIsKickedWaitsForNoOther",
 	},
 	{

@@ -10,7 +10,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "an acquire that goes past the queue", file: "rlock/lua/acquire.lua", pkg: "rlock",
-		old: "if there == 0 then -- free, and nobody", new: "if there < 2 then -- free, and nobody",
+		old: "if there == 0 then -- free, and no waiters", new: "if there < 2 then -- free, and no waiters",
 		breaks: "who comes goes past nobody that queues", tests: "TestAcquireScriptWithAQueue",
 	},
 	{
@@ -76,7 +76,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a grant that is told before it is written", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
-		old: "      redis.call('PEXPIRE', lock, lease)\n      local told", new: "      local told",
+		old: "      redis.call('PEXPIRE', lock, lease)\n      local sent", new: "      local sent",
 		breaks: "a lock that was handed over has a lease", tests: "TestReleaseScriptWithAQueue",
 	},
 	{
@@ -178,8 +178,8 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a caller that gives up while its request is under way", file: "rlock/waiter.go", pkg: "internal/simulation",
-		old:    "case errors.Is(err, ErrUnknownOutcome):\n\t\t\ta.ReleaseLater(a.runs)",
-		new:    "case errors.Is(err, ErrUnknownOutcome):",
+		old:    "case errors.Is(err, errs.ErrUnknownOutcome):\n\t\t\ta.ReleaseLater(a.runs)",
+		new:    "case errors.Is(err, errs.ErrUnknownOutcome):",
 		breaks: "what was granted to a caller that has left is taken back",
 		tests:  "TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle",
 	},
@@ -231,6 +231,28 @@ var ofLocks = []mutant{
 		name: "a vote of a server that has just begun", file: "rlock/lua/vote_acquire.lua", pkg: "rlock",
 		old: "if young > 0 then", new: "if young > 1e15 then",
 		breaks: "a server votes when it has been up for a lease", tests: "TestQuorumAcquireScriptTable",
+	},
+	{
+		name: "a token of an earlier run of the server that counts", file: "rlock/lua/vote_acquire.lua", pkg: "rlock",
+		old: "if not kept or last[2] ~= digits(run) then", new: "if false then",
+		breaks: "tokens of a Quorum grow through restarts without data",
+		tests: "TestTokensOfAQuorumGrowThroughRestartsWithoutData TestAMajorityThatForgotAsksAllForTheLastToken " +
+			"TestANewQuorumHasATokenWhenAllItsServersHaveAnswered",
+	},
+	{
+		name: "a token kept for an owner whose vote is over", file: "rlock/lua/vote_token.lua", pkg: "rlock",
+		old: "if not held[1] or till", new: "if till",
+		breaks: "a member keeps the token of a holder that it voted for", tests: "TestQuorumTokenScriptTable",
+	},
+	{
+		name: "one token for two owners", file: "rlock/lua/vote_token.lua", pkg: "rlock",
+		old: "if kept > token or kept == token and last[2] ~= owner then", new: "if kept > token then",
+		breaks: "no two holds have one token", tests: "TestQuorumTokenScriptTable",
+	},
+	{
+		name: "a vote that joins and keeps no token", file: "rlock/token.go", pkg: "rlock",
+		old: "	if token != 0 {\n		e.keepAt", new: "	if token < 0 {\n		e.keepAt",
+		breaks: "a server that was restarted counts again when it has voted", tests: "TestAVoteThatJoinsAHoldKeepsItsToken",
 	},
 	{
 		name: "a force that takes whoever is there", file: "rlock/lua/plain_force.lua", pkg: "rlock",

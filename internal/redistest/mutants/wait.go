@@ -4,7 +4,7 @@ package main
 var ofWait = []mutant{
 	{
 		name: "a call that is said to wait whenever it stands in line", file: "internal/wait/waits.go", pkg: "rlock",
-		old: "\tif !c.told {\n", new: "\tif c.Ctx != nil {\n",
+		old: "\tif !c.reported {\n", new: "\tif c.Ctx != nil {\n",
 		breaks: "one acquisition is said to wait once", tests: "TestWhoTakesATurnLooksAtTheClock",
 	},
 	{
