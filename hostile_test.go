@@ -46,7 +46,7 @@ type act struct {
 
 const (
 	patience = 20 * time.Millisecond
-	calls    = 2 * time.Second // CallTimeout: a call that goes on until its time is over is seen
+	calls    = 20 * time.Second // CallTimeout: a call that goes on until its time is over is seen, on a busy machine, too
 	tooLong  = calls / 2
 	blocked  = 300 * time.Millisecond // for which no script may have the server for itself
 )

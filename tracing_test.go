@@ -271,7 +271,9 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 			require.NoError(t, v.call(ctx), span)
 			mine := 0
 			for _, c := range notes.take() {
-				if !own(c.command) && !(held && c.span == "") {
+				// a process says who it is once it has held something for a second, as on a busy machine
+				unasked := c.span == "" && (held || c.command == "SET")
+				if !own(c.command) && !unasked {
 					require.Equal(t, span, c.span, "%s sent %s", span, c.command)
 					mine++
 				}

@@ -5,5 +5,12 @@ var LaunchAt = launch
 // EndUnused ends the servers that no test has.
 var EndUnused = endUnused
 
+// Unused is how many crews of n servers no test has.
+func Unused(n int) int {
+	reuseMu.Lock()
+	defer reuseMu.Unlock()
+	return len(unused[n])
+}
+
 // Claim claims an address as another process does.
 func Claim() string { return claim().host }

@@ -331,7 +331,7 @@ func TestNothingPassesOnAConnectionThatHasLostBytes(t *testing.T) {
 	for _, d := range []redistest.Direction{redistest.Up, redistest.Down} {
 		t.Run(fmt.Sprint(d), func(t *testing.T) {
 			p := redistest.NewProxy(t, s)
-			for range 10 {
+			for range redistest.Sized(4, 4, 10) {
 				var conns []net.Conn
 				answer := make([]byte, 256)
 				for range connections {

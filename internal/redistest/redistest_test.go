@@ -187,7 +187,7 @@ func TestAServerIsHandedOnAsIfItWereNew(t *testing.T) {
 		})
 	}
 	t.Run("a Cluster is handed on", func(t *testing.T) {
-		var all [3][]string
+		var all [2][]string
 		for i := range all {
 			t.Run("to the next", func(t *testing.T) {
 				s := redistest.Cluster(t)
@@ -197,8 +197,8 @@ func TestAServerIsHandedOnAsIfItWereNew(t *testing.T) {
 					s.Ask(t, "CLUSTER", "SETSLOT", "0", "MIGRATING", other.Ask(t, "CLUSTER", "MYID"))
 				}
 			})
+			require.Equal(t, 1-i, redistest.Unused(3), "not one of which a slot is on its way")
 		}
 		require.Equal(t, all[0], all[1])
-		require.NotEqual(t, all[1], all[2], "a slot of it was on its way")
 	})
 }

@@ -67,7 +67,7 @@ var Rules = []Rule{
 	droppedIsNotPassed: {"a handle that was dropped is not unlocked: its lease runs out first",
 		"internal/session/handle.go", "o.phase = dropped", ""},
 	forceEndsTheTurn: {"ForceUnlock ends a hold of its own client at once", "rlock/force.go",
-		"l.c.engine.Lost(held, ErrLost)", "a forced unlock that its own process hears of later"},
+		"l.c.engine.Lost(held, errs.ErrLost)", "a forced unlock that its own process hears of later"},
 	confirmedRenewal: {"only a confirmed renewal moves the deadline", "internal/lease/renew.go",
 		"case verdicts[i] >= 1:\n\t\t\te.renewedOrSeen(a, verdicts[i], sent, now)", ""},
 	withdrawal: {"the last caller that leaves withdraws the request", "rlock/turn.go",
