@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -78,7 +79,7 @@ func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Cli
 				}
 			}
 			var err error
-			if h, err = wanted(a.other, name).TryLock(ctx, 0, 0); err != nil && !errors.Is(err, rlock.ErrNotAcquired) {
+			if h, err = wanted(a.other, name).TryLock(ctx, 0, 0); err != nil && !errors.Is(err, redlatch.ErrNotAcquired) {
 				return err
 			}
 		}

@@ -530,7 +530,7 @@ func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
 		begin()
 		select {
 		case <-short.Done():
-			require.ErrorIs(t, short.Err(), election.ErrLost)
+			require.ErrorIs(t, short.Err(), redlatch.ErrLost)
 			require.Greater(t, time.Since(began), 1500*time.Millisecond,
 				"two heartbeats at least, but for what the last one was early")
 		case <-time.After(time.Minute):

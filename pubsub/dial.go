@@ -167,7 +167,7 @@ func refusal(o rueidis.ClientOption, err error) error {
 	}
 	for _, of := range optionErrors {
 		if errors.Is(err, of) {
-			return fmt.Errorf("%w: %w", ErrInvalidOption, err)
+			return fmt.Errorf("%w: %w", errs.ErrInvalidOption, err)
 		}
 	}
 	var cert *tls.CertificateVerificationError
@@ -178,16 +178,16 @@ func refusal(o rueidis.ClientOption, err error) error {
 	var re *rueidis.RedisError
 	if !errors.As(err, &re) {
 		if why := crossed(o, err); why != "" {
-			return fmt.Errorf("%w: %s: %w", ErrInvalidOption, why, err)
+			return fmt.Errorf("%w: %s: %w", errs.ErrInvalidOption, why, err)
 		}
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	}
 	switch text := re.Error(); {
 	case o.Sentinel.MasterSet == "" && strings.Contains(text, "unknown command 'CLUSTER'"):
 		// which rueidis asks where it has several addresses
 		return fmt.Errorf("%w: %w", errSentinel, err)
 	case script.NotAnswered(script.Explain("connect", re)), strings.Contains(text, "max number of clients"):
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	}
 	return fmt.Errorf("the server refuses these options: %w", err)
 }

@@ -48,11 +48,11 @@ func TestErrNotAcquired(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.HoldElsewhere("order:1")
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrNotAcquired)
+		is(t, err, redlatch.ErrNotAcquired)
 
 		srv.TakeElsewhere("exports", 3, 3)
 		_, err = red.Semaphores().Semaphore("exports", 3).TryAcquire(t.Context(), 1, 0, 0)
-		is(t, err, rsemaphore.ErrNotAcquired)
+		is(t, err, redlatch.ErrNotAcquired)
 	})
 }
 
@@ -63,13 +63,13 @@ func TestErrLost(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		is(t, err, rlock.ErrLost)
+		is(t, err, redlatch.ErrLost)
 
 		permit, err := red.Semaphores().Semaphore("exports", 3).Acquire(t.Context(), 2)
 		is(t, err, nil)
 		srv.Lose("exports")
 		<-permit.Done()
-		is(t, permit.Release(t.Context()), rsemaphore.ErrLost)
+		is(t, permit.Release(t.Context()), redlatch.ErrLost)
 	})
 }
 
@@ -78,7 +78,7 @@ func TestErrReleased(t *testing.T) {
 		hold, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, nil)
 		is(t, hold.Unlock(t.Context()), nil)
-		is(t, hold.Extend(t.Context(), time.Minute), rlock.ErrReleased)
+		is(t, hold.Extend(t.Context(), time.Minute), redlatch.ErrReleased)
 	})
 }
 
@@ -89,7 +89,7 @@ func TestErrMaxHold(t *testing.T) {
 		is(t, err, nil)
 		time.Sleep(time.Minute) // of the bubble's time
 		<-hold.Done()
-		is(t, hold.Err(), rlock.ErrMaxHold)
+		is(t, hold.Err(), redlatch.ErrMaxHold)
 		is(t, hold.Unlock(t.Context()), nil)
 	})
 }
@@ -98,7 +98,7 @@ func TestErrUnavailable(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable})
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrUnavailable)
+		is(t, err, redlatch.ErrUnavailable)
 	})
 }
 
@@ -108,7 +108,7 @@ func TestErrUnknownOutcome(t *testing.T) {
 			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 				srv.Break(redlatchtest.Fault{Kind: kind, Name: "order:1"})
 				_, err := once(t, red.Locks().Reentrant("order:1"))
-				is(t, err, rlock.ErrUnknownOutcome)
+				is(t, err, redlatch.ErrUnknownOutcome)
 			})
 		})
 	}
@@ -118,7 +118,7 @@ func TestErrDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "order:1"})
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrDenied)
+		is(t, err, redlatch.ErrDenied)
 	})
 }
 
@@ -127,7 +127,7 @@ func TestErrNotReplicated(t *testing.T) {
 		red := srv.Open(redlatch.Options{MinReplicas: 1})
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.NotReplicated, Name: "order:1"})
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrNotReplicated)
+		is(t, err, redlatch.ErrNotReplicated)
 	})
 }
 
@@ -145,21 +145,21 @@ func TestErrClosed(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		is(t, red.Close(t.Context()), nil)
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrClosed)
+		is(t, err, redlatch.ErrClosed)
 	})
 }
 
 func TestErrInvalidName(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		_, err := once(t, red.Locks().Reentrant(""))
-		is(t, err, rlock.ErrInvalidName)
+		is(t, err, redlatch.ErrInvalidName)
 	})
 }
 
 func TestErrInvalidOption(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.Locks().Reentrant("order:1").TryLock(t.Context(), 0, time.Microsecond)
-		is(t, err, rlock.ErrInvalidOption)
+		is(t, err, redlatch.ErrInvalidOption)
 	})
 }
 
@@ -167,7 +167,7 @@ func TestErrWrongType(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		is(t, srv.Redis().Set("order:1", "another program's"), nil)
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrWrongType)
+		is(t, err, redlatch.ErrWrongType)
 	})
 }
 
@@ -210,7 +210,7 @@ func TestErrBrokenBarrier(t *testing.T) {
 func TestErrOutOfRange(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.Counters().Counter("left", rcounter.CounterOptions{Min: rcounter.Bound(0)}).Decr(t.Context())
-		is(t, err, rcounter.ErrOutOfRange)
+		is(t, err, redlatch.ErrOutOfRange)
 	})
 }
 
@@ -218,7 +218,7 @@ func TestErrOverflow(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		is(t, srv.Redis().Set("visits", "9223372036854775807"), nil)
 		_, err := red.Counters().Counter("visits", rcounter.CounterOptions{}).Incr(t.Context())
-		is(t, err, rcounter.ErrOverflow)
+		is(t, err, redlatch.ErrOverflow)
 	})
 }
 
@@ -228,7 +228,7 @@ func TestErrMismatch(t *testing.T) {
 		_, _, err := points.AddOnce(t.Context(), "order:1", 5)
 		is(t, err, nil)
 		_, _, err = points.AddOnce(t.Context(), "order:1", 6)
-		is(t, err, rcounter.ErrMismatch)
+		is(t, err, redlatch.ErrMismatch)
 	})
 }
 
@@ -264,7 +264,7 @@ func TestErrAlreadyOpen(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		sale(t, red, stock.Spec{Limit: 5})
 		_, err := srv.Open().Stocks().Stock("sale").Open(t.Context(), stock.Spec{Limit: 5, OpenFor: time.Hour})
-		is(t, err, stock.ErrAlreadyOpen)
+		is(t, err, redlatch.ErrAlreadyOpen)
 	})
 }
 
@@ -275,7 +275,7 @@ func TestErrCorrupt(t *testing.T) {
 		is(t, err, nil)
 		srv.Redis().Del("rc:{sale}:u") // the claimants' records, as eviction does it
 		_, err = s.Claim(t.Context(), "bob")
-		is(t, err, stock.ErrCorrupt)
+		is(t, err, redlatch.ErrCorrupt)
 	})
 }
 
@@ -388,30 +388,30 @@ func TestErrorsOfPubsub(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
 		hub := srv.Hub()
 		_, err := hub.Subscribe(t.Context(), "")
-		is(t, err, pubsub.ErrInvalidName)
+		is(t, err, redlatch.ErrInvalidName)
 
 		denied := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "news"})
 		_, err = hub.Subscribe(t.Context(), "news")
-		is(t, err, pubsub.ErrDenied)
+		is(t, err, redlatch.ErrDenied)
 		denied.Heal()
 
 		lost := srv.Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Name: "news"})
 		_, err = hub.Publish(t.Context(), "news", "hello")
-		is(t, err, pubsub.ErrUnknownOutcome)
+		is(t, err, redlatch.ErrUnknownOutcome)
 		lost.Heal()
 
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable, Name: "news"})
 		_, err = hub.Publish(t.Context(), "news", "hello")
-		is(t, err, pubsub.ErrUnavailable)
+		is(t, err, redlatch.ErrUnavailable)
 
 		is(t, hub.Close(t.Context()), nil)
 		_, err = hub.Subscribe(t.Context(), "news")
-		is(t, err, pubsub.ErrClosed)
+		is(t, err, redlatch.ErrClosed)
 
 		option := srv.Option()
 		option.ConnLifetime = time.Minute
 		_, err = pubsub.Dial(option, pubsub.Options{})
-		is(t, err, pubsub.ErrInvalidOption)
+		is(t, err, redlatch.ErrInvalidOption)
 	})
 }
 
@@ -447,18 +447,18 @@ func TestEveryPackageReturnsTheSameErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 				for kind, want := range map[redlatchtest.Kind]error{
-					redlatchtest.Unavailable: rlock.ErrUnavailable,
-					redlatchtest.LostRequest: rlock.ErrUnknownOutcome,
-					redlatchtest.LostReply:   rlock.ErrUnknownOutcome,
-					redlatchtest.Silent:      rlock.ErrUnknownOutcome,
-					redlatchtest.Denied:      rlock.ErrDenied,
+					redlatchtest.Unavailable: redlatch.ErrUnavailable,
+					redlatchtest.LostRequest: redlatch.ErrUnknownOutcome,
+					redlatchtest.LostReply:   redlatch.ErrUnknownOutcome,
+					redlatchtest.Silent:      redlatch.ErrUnknownOutcome,
+					redlatchtest.Denied:      redlatch.ErrDenied,
 				} {
 					fault := srv.Break(redlatchtest.Fault{Kind: kind, Name: "x"})
 					is(t, call(t.Context(), red), want)
 					fault.Heal()
 				}
 				is(t, red.Close(t.Context()), nil)
-				is(t, call(t.Context(), red), rlock.ErrClosed)
+				is(t, call(t.Context(), red), redlatch.ErrClosed)
 			})
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -58,7 +59,7 @@ func TestFairLockServesInTheOrderOfAsking(t *testing.T) {
 		holder.queued(t, "l", i+1)
 	}
 	_, err := holder.locks.Fair("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.Len(t, holder.queue(t, "l"), 32, "who asks once does not queue")
 	channels, err := holder.redis.Do(within(t), holder.redis.B().PubsubChannels().Build()).AsStrSlice()
 	require.NoError(t, err)
@@ -89,7 +90,7 @@ func TestAFairWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 	last := pass(t, l)
 	r.queued(t, "l", 3)
 	cancel()
-	require.ErrorIs(t, <-left, rlock.ErrNotAcquired)
+	require.ErrorIs(t, <-left, errs.ErrNotAcquired)
 	r.queued(t, "l", 2)
 	require.NoError(t, h.Unlock(within(t)))
 	require.NoError(t, <-first)
@@ -136,7 +137,7 @@ func TestAFairWaiterIsWokenByExpiryAndByAPollAlone(t *testing.T) {
 	require.NoError(t, r.locks.Fair("l").Do(within(t), func(context.Context) error {
 		return nil
 	}), "after expiry, which nobody tells")
-	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 
 	p.SwallowPushes()
 	h = lock(t, holder.locks.Fair("l"), within(t))
@@ -165,9 +166,9 @@ func TestFairLockIsReenteredRenewedLostAndForced(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.NoError(t, <-got)
-		require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 		_, err = l.Lock(l.WithOwner(within(t), alice))
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 	})
 }
 

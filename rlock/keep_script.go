@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -47,7 +48,7 @@ func (l *single) runBegin(ctx context.Context, owner string, least time.Duration
 		return err
 	}
 	if v, err := m.AsInt64(); v != 1 {
-		return errors.Join(err, ErrLost)
+		return errors.Join(err, errs.ErrLost)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -74,9 +75,9 @@ func TestEveryKindKeepsTheSamePromises(t *testing.T) {
 				}
 				_, err = l.Lock(l.WithOwner(ctx, rlock.Owner("1a2b3c4d-5a1e-8c61-9d0a-6f4f3a2b1c0d:7")))
 				if kind == "Reentrant" {
-					require.ErrorIs(t, err, rlock.ErrLost)
+					require.ErrorIs(t, err, errs.ErrLost)
 				} else {
-					require.ErrorIs(t, err, rlock.ErrInvalidOption, "cannot be joined")
+					require.ErrorIs(t, err, errs.ErrInvalidOption, "cannot be joined")
 				}
 				require.NoError(t, h.Extend(ctx, 2*lease))
 				require.Greater(t, r.pttl(t, "app:l"), lease)
@@ -93,7 +94,7 @@ func TestEveryKindKeepsTheSamePromises(t *testing.T) {
 				ok, err := theirs.ForceUnlock(ctx)
 				require.NoError(t, err)
 				require.True(t, ok)
-				require.ErrorIs(t, fixed.Unlock(ctx), rlock.ErrLost)
+				require.ErrorIs(t, fixed.Unlock(ctx), errs.ErrLost)
 				ok, err = theirs.ForceUnlock(ctx)
 				require.NoError(t, err)
 				require.False(t, ok)
@@ -154,7 +155,7 @@ func TestEveryKindIsRenewedAndLost(t *testing.T) {
 				case <-time.After(60 * time.Second):
 					t.Fatal("not noticed")
 				}
-				require.ErrorIs(t, h.Err(), rlock.ErrLost)
+				require.ErrorIs(t, h.Err(), errs.ErrLost)
 			})
 		})
 	}
@@ -199,14 +200,14 @@ func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
 			for _, r := range []*rig{other, waiter} {
 				for range 3 {
 					_, err := x.late(r.locks, name).TryLock(within(t), 0, 0)
-					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+					require.ErrorIs(t, err, errs.ErrNotAcquired)
 				}
 			}
 			cancel()
 			if got := <-waiting; got.err == nil { // handed over by who came by
 				got.unlock(t)
 			}
-			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+			require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 			redistest.Eventually(t, 20*time.Second, "nobody queues", func() bool {
 				h, err := x.late(other.locks, name).TryLock(within(t), 0, 0)
 				return err == nil && h.Unlock(within(t)) == nil
@@ -223,9 +224,9 @@ func TestKindsOfOneNameExcludeEachOther(t *testing.T) {
 			for waiter, b := range exclusive {
 				_, err := b.lock(r.locks, "l").TryLock(within(t), 0, 0)
 				if (holder == "Plain") != (waiter == "Plain") {
-					require.ErrorIs(t, err, rlock.ErrWrongType, "%s on %s", waiter, holder)
+					require.ErrorIs(t, err, errs.ErrWrongType, "%s on %s", waiter, holder)
 				} else {
-					require.ErrorIs(t, err, rlock.ErrNotAcquired, "%s on %s", waiter, holder)
+					require.ErrorIs(t, err, errs.ErrNotAcquired, "%s on %s", waiter, holder)
 				}
 			}
 			require.NoError(t, h.Unlock(within(t)))
@@ -318,7 +319,7 @@ func TestTokensGrowUnderContentionAndLostReplies(t *testing.T) {
 						defer mu.Unlock()
 						return nil
 					})
-					if err != nil && !errors.Is(err, rlock.ErrUnknownOutcome) {
+					if err != nil && !errors.Is(err, errs.ErrUnknownOutcome) {
 						t.Error(err)
 					}
 					h, err := r.locks.Fenced("l").Lock(within(t))
@@ -375,7 +376,7 @@ func TestBackoffIsChecked(t *testing.T) {
 	for _, b := range []backoff{{Min: time.Microsecond}, {Min: time.Second, Max: time.Millisecond}, {Max: -1}, {Min: -1},
 		{Max: 200 * 365 * 24 * time.Hour}} {
 		_, err := r.locks.Spin("l", b.Min, b.Max).TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%+v", b)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, "%+v", b)
 		require.ErrorContains(t, err, "est sleep")
 	}
 	for _, b := range []backoff{{}, {Min: time.Second}, {Max: time.Millisecond}, {Min: time.Second, Max: time.Second}} {
@@ -393,7 +394,7 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 		}
 		require.NoError(t, take())
 		_, err := l.TryLock(ctx, 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		got := pass(t, l)
 		redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return r.locks.Waiting("l") == 1 })
 		const drop = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0"
@@ -421,7 +422,7 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 		require.ErrorIs(t, err, rlock.ErrReentry)
 		require.NoError(t, h.Unlock(ctx))
 		_, err = newRig(t, s, rlock.Options{}).locks.Plain(long).TryLock(ctx, 0, 0)
-		require.ErrorIs(t, err, rlock.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -33,7 +34,7 @@ func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 			require.NoError(t, (*beside).Unlock(within(t)))
 			_, err := l.TryLock(within(t), 0, longer)
 			if err != nil {
-				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				require.ErrorIs(t, err, errs.ErrNotAcquired)
 			}
 			return err == nil
 		}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -163,18 +165,18 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 		is    error
 		says  string
 	}{
-		{"two", []*rlock.Lock{r(a), r(b)}, rlock.ErrInvalidOption, "2 locks, must be 3 or more"},
-		{"nil", []*rlock.Lock{r(a), r(b), nil}, rlock.ErrInvalidOption, "lock 3 is nil"},
-		{"a bad name", []*rlock.Lock{r(a), r(b), c.Reentrant("}")}, rlock.ErrInvalidName, "}"},
-		{"a kind that has more than a vote", []*rlock.Lock{r(a), b.Fair("q"), r(c)}, rlock.ErrInvalidOption,
+		{"two", []*rlock.Lock{r(a), r(b)}, redlatch.ErrInvalidOption, "2 locks, must be 3 or more"},
+		{"nil", []*rlock.Lock{r(a), r(b), nil}, redlatch.ErrInvalidOption, "lock 3 is nil"},
+		{"a bad name", []*rlock.Lock{r(a), r(b), c.Reentrant("}")}, redlatch.ErrInvalidName, "}"},
+		{"a kind that has more than a vote", []*rlock.Lock{r(a), b.Fair("q"), r(c)}, redlatch.ErrInvalidOption,
 			`lock 2, "q", is Fair`},
-		{"one Fenced", []*rlock.Lock{r(a), b.Fenced("q"), r(c)}, rlock.ErrInvalidOption,
+		{"one Fenced", []*rlock.Lock{r(a), b.Fenced("q"), r(c)}, redlatch.ErrInvalidOption,
 			`locks 1 and 2, "q" and "q": all or none must be Fenced`},
-		{"the first Fenced", []*rlock.Lock{a.Fenced("q"), r(b), r(c)}, rlock.ErrInvalidOption, "all or none"},
-		{"one client twice", []*rlock.Lock{r(a), r(b), a.Reentrant("other")}, rlock.ErrInvalidOption, "locks 1 and 3"},
-		{"one rueidis client twice", []*rlock.Lock{r(a), r(twin), r(c)}, rlock.ErrInvalidOption, "locks 1 and 2"},
-		{"a Cluster", []*rlock.Lock{r(a), r(b), r(cluster.locks)}, rlock.ErrInvalidOption, "of a cluster"},
-		{"a Multi", []*rlock.Lock{r(a), r(b), multi(t, r(c))}, rlock.ErrInvalidOption, "must not be made of several"},
+		{"the first Fenced", []*rlock.Lock{a.Fenced("q"), r(b), r(c)}, redlatch.ErrInvalidOption, "all or none"},
+		{"one client twice", []*rlock.Lock{r(a), r(b), a.Reentrant("other")}, redlatch.ErrInvalidOption, "locks 1 and 3"},
+		{"one rueidis client twice", []*rlock.Lock{r(a), r(twin), r(c)}, redlatch.ErrInvalidOption, "locks 1 and 2"},
+		{"a Cluster", []*rlock.Lock{r(a), r(b), r(cluster.locks)}, redlatch.ErrInvalidOption, "of a cluster"},
+		{"a Multi", []*rlock.Lock{r(a), r(b), multi(t, r(c))}, redlatch.ErrInvalidOption, "must not be made of several"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			_, err := rlock.Quorum(x.locks...)
@@ -184,7 +186,7 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 	}
 	q := p.lock(t, "q")
 	_, err = rlock.Multi(q)
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.Equal(t, "quorum(q,q,q)", q.Name())
 	spin, err := rlock.Quorum(a.NonReentrant("q"), b.Spin("q", 0, 0), r(c))
 	require.NoError(t, err)
@@ -203,7 +205,7 @@ func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
 		require.NoError(t, err)
 		for _, waitTime := range []time.Duration{0, time.Second} {
 			_, err = q.TryLock(within(t), waitTime, 0)
-			require.ErrorIs(t, err, rlock.ErrInvalidOption)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			require.ErrorContains(t, err, "locks 2 and 3")
 		}
 	}
@@ -242,13 +244,13 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 			under := h.Context(within(t))
 			again, err := q.TryLock(under, 0, 0)
 			require.NoError(t, err)
-			require.ErrorIs(t, h.Extend(within(t), time.Hour), rlock.ErrInvalidOption,
+			require.ErrorIs(t, h.Extend(within(t), time.Hour), errs.ErrInvalidOption,
 				"a server that forgot it would vote before")
 			require.NoError(t, h.Extend(within(t), 29*time.Second))
 			require.Greater(t, time.Until(h.Until()), 20*time.Second)
 			require.NoError(t, h.Unlock(within(t)))
 			_, err = theirs.TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			require.NoError(t, again.Unlock(within(t)))
 			servers.empty(t, "q")
 			_, ok := h.Token()
@@ -264,7 +266,7 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 					require.NoError(t, h.Unlock(within(t)))
 				} else {
 					_, err := q.TryLock(within(t), 0, 0)
-					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+					require.ErrorIs(t, err, errs.ErrNotAcquired)
 				}
 				redistest.Eventually(t, 20*time.Second, "only what others hold", func() bool {
 					return servers.votes(t, "q") == i+1
@@ -277,7 +279,7 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 			taken, err := theirs.ForceUnlock(within(t))
 			require.NoError(t, err)
 			require.True(t, taken)
-			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+			require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 			servers.empty(t, "q")
 		})
 	}
@@ -311,7 +313,7 @@ func TestAQuorumIsOneCallToEachServer(t *testing.T) {
 		acquired := calls()
 		err := h.Unlock(within(t))
 		servers.empty(t, "q")
-		if !all || errors.Is(err, rlock.ErrLost) { // the lease is short, too
+		if !all || errors.Is(err, errs.ErrLost) { // the lease is short, too
 			continue
 		}
 		require.NoError(t, err)
@@ -405,7 +407,7 @@ func minorityFails(t *testing.T, fate string, servers election) {
 	require.NoError(t, h.Err())
 	_, err := theirs.TryLock(within(t), 50*time.Millisecond, 0)
 	require.Error(t, err)
-	require.NotErrorIs(t, err, rlock.ErrInvalidOption)
+	require.NotErrorIs(t, err, errs.ErrInvalidOption)
 	require.NoError(t, h.Extend(within(t), steady.WatchdogTimeout))
 	unlocked(t, h)
 	unlocked(t, lock(t, theirs, within(t)))
@@ -415,7 +417,7 @@ func minorityFails(t *testing.T, fate string, servers election) {
 // then.
 func unlocked(t testing.TB, h *rlock.Hold) {
 	t.Helper()
-	if err := h.Unlock(within(t)); !errors.Is(err, rlock.ErrUnknownOutcome) {
+	if err := h.Unlock(within(t)); !errors.Is(err, errs.ErrUnknownOutcome) {
 		require.NoError(t, err)
 	}
 }
@@ -430,14 +432,14 @@ func TestAQuorumWithoutItsMajorityIsOverByItsOwnClock(t *testing.T) {
 		p.proxies[i].BlackHole(redistest.Down)
 	}
 	<-work.Done()
-	require.ErrorIs(t, context.Cause(work), rlock.ErrLost)
+	require.ErrorIs(t, context.Cause(work), errs.ErrLost)
 	require.False(t, time.Now().Before(h.Until()))
 	began := time.Now()
-	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 	require.Less(t, time.Since(began), 10*time.Second)
 	_, err := p.lock(t, "q").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrUnknownOutcome)
-	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, errs.ErrNotAcquired)
 	for _, proxy := range p.proxies {
 		proxy.Heal()
 	}
@@ -514,8 +516,8 @@ func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
 		p := servers.process(t, o)
 		q := p.lock(t, "q")
 		_, err := q.TryLock(within(t), 0, 4*time.Second) // so each has 400 ms to answer
-		require.ErrorIs(t, err, rlock.ErrUnavailable)
-		require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrUnavailable)
+		require.NotErrorIs(t, err, errs.ErrNotAcquired)
 		require.ErrorContains(t, err, "it votes in ")
 		require.Zero(t, servers.votes(t, "q"))
 		h := lock(t, q, within(t))
@@ -594,7 +596,7 @@ func TestALateVoteJoinsTheHoldOrIsGivenBack(t *testing.T) {
 				servers.empty(t, "q")
 				return
 			}
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			redistest.Eventually(t, 20*time.Second, "given back", func() bool { return servers.votes(t, "q") == held })
 			for _, h := range theirs {
 				require.NoError(t, h.Unlock(within(t)))
@@ -622,7 +624,7 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 				h, err := q.TryLock(context.Background(), 0, 0)
 				if err == nil {
 					h.Unlock(context.Background())
-				} else if len(lose) == 1 && !errors.Is(err, rlock.ErrUnavailable) && !errors.Is(err, rlock.ErrUnknownOutcome) {
+				} else if len(lose) == 1 && !errors.Is(err, errs.ErrUnavailable) && !errors.Is(err, errs.ErrUnknownOutcome) {
 					t.Errorf("round %d: %v", i, err)
 				}
 				for _, proxy := range p.proxies {
@@ -863,11 +865,11 @@ func TestAClosedClientEndsAQuorum(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- p.rigs[1].locks.Close(within(t)) }()
 	<-h.Done()
-	require.ErrorIs(t, h.Err(), rlock.ErrClosed)
+	require.ErrorIs(t, h.Err(), errs.ErrClosed)
 	require.NoError(t, h.Unlock(within(t)))
 	require.NoError(t, <-closed)
 	_, err := q.Lock(within(t))
-	require.ErrorIs(t, err, rlock.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	servers.empty(t, "q")
 }
 
@@ -882,7 +884,7 @@ func TestAQuorumIsJoinedByAnotherProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(within(t)))
 	_, err = p.lock(t, "q").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, joined.Unlock(within(t)))
 	redistest.Eventually(t, 20*time.Second, "released", func() bool { return servers.votes(t, "q") == 0 })
 }
@@ -894,7 +896,7 @@ func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
 	for range 3 {
 		p := servers.process(t, quick)
 		if err := lock(t, p.lock(t, "warm"), within(t)).Unlock(within(t)); err != nil {
-			require.ErrorIs(t, err, rlock.ErrUnknownOutcome) // the call timeout is short, and the machine busy
+			require.ErrorIs(t, err, errs.ErrUnknownOutcome) // the call timeout is short, and the machine busy
 		}
 		processes = append(processes, p)
 	}

@@ -188,6 +188,6 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 		}
 		return r.status, r.err
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: release of %q: %w", ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))
+		return 0, fmt.Errorf("%w: release of %q: %w", errs.ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))
 	}
 }

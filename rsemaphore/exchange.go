@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -98,7 +99,9 @@ func read(m rueidis.RedisMessage, what, key string, values ...any) error {
 	return nil
 }
 
-func notInteger(key string) error { return fmt.Errorf("%w: %q is not an integer", ErrWrongType, key) }
+func notInteger(key string) error {
+	return fmt.Errorf("%w: %q is not an integer", errs.ErrWrongType, key)
+}
 
 func flag(b bool) string {
 	if b {

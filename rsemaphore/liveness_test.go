@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -184,7 +185,7 @@ func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {
 }
 
 func isNotAcquired(err error) bool {
-	return err != nil && strings.Contains(err.Error(), rsemaphore.ErrNotAcquired.Error())
+	return err != nil && strings.Contains(err.Error(), errs.ErrNotAcquired.Error())
 }
 
 func TestNoPermitIsTakenFromAProcessThatLives(t *testing.T) {
@@ -261,7 +262,7 @@ func TestAHolderThatIsCutOffStopsBeforeItsPermitsAreTaken(t *testing.T) {
 				p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[n%2])
 				<-x.Done()
 				ended := time.Now()
-				if x.Err() != rsemaphore.ErrLost {
+				if x.Err() != errs.ErrLost {
 					t.Errorf("%d: %v", n, x.Err())
 				}
 				if at := <-got; at.Before(ended) {
@@ -474,9 +475,9 @@ func TestAPartyThatDiesLeavesAfterThreeHeartbeats(t *testing.T) {
 		began := time.Now()
 		err := <-done
 		require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
-		require.NotErrorIs(t, err, rsemaphore.ErrLost)
+		require.NotErrorIs(t, err, errs.ErrLost)
 		require.Less(t, time.Since(began), 4*beat)
-		require.ErrorIs(t, <-gone, rsemaphore.ErrLost)
+		require.ErrorIs(t, <-gone, errs.ErrLost)
 		p.Heal()
 	})
 }

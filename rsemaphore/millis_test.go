@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -21,7 +22,7 @@ func TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 	var names atomic.Int64
 	failed := func(t *testing.T, err error) bool {
 		if err != nil {
-			require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 		}
 		return err == nil
 	}
@@ -66,7 +67,7 @@ func TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 			}, Gone: func(t *testing.T) bool {
 				err := p.Release(within(t))
 				if err != nil {
-					require.ErrorIs(t, err, rsemaphore.ErrLost)
+					require.ErrorIs(t, err, errs.ErrLost)
 				}
 				return err != nil
 			}}

@@ -15,11 +15,12 @@ type state struct {
 func (s *state) Error() string { return s.text }
 
 const (
-	rankLost     = iota // the work may have run at the same time as another's: nothing else that went wrong matters as much
-	rankMaxHold         //
-	rankCanceled        // the caller has gone: what that interrupted says nothing
-	rankState           // all others, the outermost first
-	rankTimeout         // the caller's time was over, where nothing says what it waited for
+	// the work may have run at the same time as another's: nothing else that went wrong matters as much
+	rankLost     = iota
+	rankMaxHold  //
+	rankCanceled // the caller has gone: what that interrupted says nothing
+	rankState    // all others, the outermost first
+	rankTimeout  // the caller's time was over, where nothing says what it waited for
 )
 
 // New makes an error value. reason is its name for metrics.

@@ -19,7 +19,7 @@ func TestTheWorkflowRunsEveryPartOfCI(t *testing.T) {
 	}
 	parts := map[string]bool{}
 	for line := range strings.Lines(read(".ci", "run")) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == "beside" { // LANE PART...
+		if f := strings.Fields(line); len(f) > 2 && f[0] == "in_lane" { // LANE PART...
 			for _, part := range f[2:] {
 				parts[part] = true
 			}

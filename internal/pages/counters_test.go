@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/redlatchtest"
@@ -35,7 +36,7 @@ func Credit(ctx context.Context, counters *rcounter.Client, user, order string, 
 	return total, err
 }
 
-// Spend never goes below zero: the error is rcounter.ErrOutOfRange.
+// Spend never goes below zero: the error is redlatch.ErrOutOfRange.
 func Spend(ctx context.Context, counters *rcounter.Client, user string, n int64) (left int64, err error) {
 	return points(counters, user).Add(ctx, -n)
 }
@@ -49,7 +50,7 @@ func Record(ctx context.Context, counters *rcounter.Client, score int64) error {
 			return err
 		}
 		set, err := best.CompareAndSet(ctx, v, score)
-		if set || err != nil && !errors.Is(err, rcounter.ErrUnknownOutcome) {
+		if set || err != nil && !errors.Is(err, redlatch.ErrUnknownOutcome) {
 			return err
 		} // another caller was first, or the answer was lost: scores only rise, so retrying is safe
 	}
@@ -103,7 +104,7 @@ func TestAnOrderIsCreditedOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 20, left)
 		_, err = Spend(t.Context(), counters, "ann", 30)
-		require.ErrorIs(t, err, rcounter.ErrOutOfRange)
+		require.ErrorIs(t, err, redlatch.ErrOutOfRange)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -18,7 +19,7 @@ var errBusy = errors.New("try again later")
 // Charge charges an order. It waits five seconds for another process that does.
 func Charge(ctx context.Context, locks *rlock.Client, order string, pay func(context.Context) error) error {
 	err := locks.Reentrant("order:"+order).WithWait(5*time.Second).Do(ctx, pay) // pay's ctx ends if the lock is lost
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return errBusy
 	}
 	return err
@@ -35,7 +36,7 @@ func Import(ctx context.Context, locks *rlock.Client, load func(context.Context)
 		return err
 	}
 	if time.Until(hold.Until()) < time.Second {
-		return rlock.ErrLost // too late for what cannot be undone
+		return redlatch.ErrLost // too late for what cannot be undone
 	}
 	return publish()
 }
@@ -77,10 +78,10 @@ func TestAnImportThatLostItsLockPublishesNothing(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}, publish)
-		require.ErrorIs(t, err, rlock.ErrLost)
+		require.ErrorIs(t, err, redlatch.ErrLost)
 		require.Equal(t, 1, published)
 		srv.HoldElsewhere("import")
-		require.ErrorIs(t, Import(t.Context(), locks, nothing, publish), rlock.ErrNotAcquired)
+		require.ErrorIs(t, Import(t.Context(), locks, nothing, publish), redlatch.ErrNotAcquired)
 	})
 }
 

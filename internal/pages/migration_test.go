@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -53,7 +54,7 @@ func Example_fromRedisson() {
 	defer end()
 
 	hold, err := locks.Reentrant("order:1").TryLock(ctx, 3*time.Second, 10*time.Second)
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return // another owner has it
 	}
 	if err != nil {
@@ -100,7 +101,7 @@ func Example_fromRedsync() {
 	err := order.WithWait(3*time.Second).Do(ctx, func(ctx context.Context) error {
 		return work(ctx) // renewed until it returns; ctx ends if the lock is lost
 	})
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return // not within three seconds
 	}
 	fmt.Println("released:", err == nil)
@@ -129,7 +130,7 @@ func Example_fromRedislock() {
 
 	order := locks.Reentrant("order:1") // while redislock still runs: locks.Plain("order:1")
 	hold, err := order.TryLock(ctx, 0, 10*time.Second)
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return // another owner has it
 	}
 	if err != nil {

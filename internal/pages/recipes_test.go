@@ -33,7 +33,7 @@ func Campaigning(ctx context.Context, e *election.Election, host string,
 	fn func(context.Context, *election.Leadership) error) error {
 	for {
 		err := e.Run(ctx, host, fn)
-		if err == nil || ctx.Err() != nil || errors.Is(err, election.ErrClosed) {
+		if err == nil || ctx.Err() != nil || errors.Is(err, redlatch.ErrClosed) {
 			return err
 		}
 		slog.Warn("campaigning again", "host", host, "error", err)
@@ -334,7 +334,7 @@ func TestAnEventIsHandledUntilItHasWorkedAndThenNoMore(t *testing.T) {
 		require.NoError(t, Webhook(t.Context(), srv.Open(), "7", handle))
 		require.Equal(t, 2, runs)
 		done := srv.HoldElsewhere("event:8")
-		require.ErrorIs(t, Webhook(t.Context(), red, "8", handle), rlock.ErrNotAcquired, "under way elsewhere")
+		require.ErrorIs(t, Webhook(t.Context(), red, "8", handle), redlatch.ErrNotAcquired, "under way elsewhere")
 		done()
 		srv.Advance(25 * time.Hour)
 		require.NoError(t, Webhook(t.Context(), red, "7", handle))

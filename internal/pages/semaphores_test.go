@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -21,7 +22,7 @@ func Convert(ctx context.Context, semaphores *rsemaphore.Client, convert func(co
 // Query asks a fragile service, or gives up after 200 ms.
 func Query(ctx context.Context, semaphores *rsemaphore.Client, ask func(context.Context) error) error {
 	permit, err := semaphores.Semaphore("legacy-api", 20).TryAcquire(ctx, 1, 200*time.Millisecond, 0)
-	if errors.Is(err, rsemaphore.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return errBusy
 	}
 	if err != nil {

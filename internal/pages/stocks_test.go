@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchtest"
@@ -20,7 +21,7 @@ var errSoldOut = errors.New("sold out")
 // Announce opens the sale: 100 units, for an hour from noon. Call it from one place.
 func Announce(ctx context.Context, stocks *stock.Client, noon time.Time) error {
 	_, err := stocks.Stock("sale").Open(ctx, stock.Spec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour})
-	if errors.Is(err, stock.ErrAlreadyOpen) {
+	if errors.Is(err, redlatch.ErrAlreadyOpen) {
 		return nil
 	}
 	return err

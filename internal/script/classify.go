@@ -67,8 +67,8 @@ func classify(err error) fate {
 		return notRun
 	}
 	// rueidis.ErrClosing, EOF, resets, time-outs: the bytes may have left. A deadline error here may be rueidis' own,
-	// because a new connection's HELLO has a timeout even if the caller has none; it cannot be distinguished from that of a call
-	// under way.
+	// because a new connection's HELLO has a timeout even if the caller has none; it cannot be distinguished from that of
+	// a call under way.
 	return unknown
 }
 

@@ -63,8 +63,8 @@ type Follower interface {
 // re-entries, whose last release gives it back. It must not refer to what its users have in hand: whether they can
 // still reach that tells whether a handle was dropped.
 //
-// It begins before the first request, when it is not known yet whether that is granted. So a grant whose caller has left
-// is given back.
+// It begins before the first request, when it is not known yet whether that is granted. So a grant whose caller has
+// left is given back.
 type Holding struct {
 	Lease lease.Lease
 

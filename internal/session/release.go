@@ -224,8 +224,8 @@ func (o *Holding) releaseLater(after time.Time) {
 
 // Depart is Abandon for a caller that has waited. It returns when what is left behind has been asked back for the first
 // time, or after 10 ms. Callers that give up come back, and without that as soon as they like: a crowd of them would
-// fill the queues on the server with what is not wanted any more, and have the server answer callers that have left long
-// ago. As it is each has one thing there at a time.
+// fill the queues on the server with what is not wanted any more, and have the server answer callers that have left
+// long ago. As it is each has one thing there at a time.
 func (o *Holding) Depart(until time.Time, entry string) {
 	o.Abandon(until, entry)
 	if !until.IsZero() {

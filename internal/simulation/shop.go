@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
@@ -80,7 +81,7 @@ func (w *world) ask(o *object, c *client, s Step, verb what, key string, n int64
 func (w *world) fine(o *object) []error {
 	fine := []error{stock.ErrNotFound}
 	if w.forgot(o) {
-		fine = append(fine, stock.ErrCorrupt, stock.ErrNotOpen, stock.ErrMismatch, errNotOurs)
+		fine = append(fine, errs.ErrCorrupt, stock.ErrNotOpen, errs.ErrMismatch, errNotOurs)
 	}
 	return fine
 }

@@ -112,8 +112,8 @@ func (w *waiter) subscribing(channel string, subscribe func(context.Context) err
 	return err == nil, over
 }
 
-// readMessages gives Request.OnMessage the messages that have come, and reports whether there were any, or a gap, or the end
-// of the hub.
+// readMessages gives Request.OnMessage the messages that have come, and reports whether there were any, or a gap, or
+// the end of the hub.
 func (w *waiter) readMessages() (any bool) {
 	for !w.answered {
 		m, err := w.sub.Next(noWait)

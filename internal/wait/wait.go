@@ -106,8 +106,9 @@ type Request struct {
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
 	Try func(ctx context.Context) (Answer, error)
-	// OnMessage, if set, is given each message of Channel that the waiter hears once it is the contender, and reports whether
-	// the message says by itself that the wait is over: then Try is not called again. After any other message it is.
+	// OnMessage, if set, is given each message of Channel that the waiter hears once it is the contender, and reports
+	// whether the message says by itself that the wait is over: then Try is not called again. After any other message it
+	// is.
 	OnMessage func(payload string) bool
 	// Crowded: who wakes the line ([Queue.Wake]) has heard what other processes hear, too, so the contender draws a turn.
 	Crowded bool

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
@@ -69,7 +70,7 @@ func FuzzSplit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, total, n, least, most int64, m uint8, seed uint64) {
 		shares, err := redpacket.Split(total, n, least, most, redpacket.Method(m), rand.New(rand.NewPCG(seed, 0)))
 		if err != nil {
-			require.ErrorIs(t, err, redpacket.ErrInvalidOption)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			return
 		}
 		requireSplit(t, shares, total, n, least, most)
@@ -99,7 +100,7 @@ func TestSplitRefusesByNameAndValue(t *testing.T) {
 		{10, 2, 1, 0, 3, []string{"method is method 3"}},
 	} {
 		_, err := redpacket.Split(tc.total, tc.n, tc.least, tc.most, tc.m, nil)
-		require.ErrorIs(t, err, redpacket.ErrInvalidOption, "%+v", tc)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, "%+v", tc)
 		for _, s := range tc.says {
 			require.ErrorContains(t, err, s)
 		}

@@ -263,7 +263,7 @@ func (t *cartStocks) holdings(m rueidis.RedisMessage, sent time.Time) (map[strin
 			return nil, corrupt(t.stocks[i].keys[0], -1, 0)
 		}
 		if q, _ := parseRecord(f.record); q.cart() != "" && q.cart() != t.digest {
-			return nil, fmt.Errorf("%w: on %q", ErrMismatch, t.stocks[i].keys[0])
+			return nil, fmt.Errorf("%w: on %q", errs.ErrMismatch, t.stocks[i].keys[0])
 		}
 		all[name] = h
 	}

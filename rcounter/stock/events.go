@@ -187,7 +187,7 @@ var errDue = errors.New("nothing came")
 func (f *feed) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(f.s.c.calls.Context(), func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(f.s.c.calls.Context(), func() { cancel(errs.ErrClosed) })
 	defer stop()
 	for {
 		sub, err := f.subscribe(ctx)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -31,7 +32,7 @@ func (c *Client) scan(ctx context.Context, key string, each func(field, value st
 			case err == errEnough:
 				return err
 			case err != nil:
-				return fmt.Errorf("%w: %q has a record that is none", ErrCorrupt, key)
+				return fmt.Errorf("%w: %q has a record that is none", errs.ErrCorrupt, key)
 			}
 		}
 		if cursor = e.Cursor; cursor == 0 {

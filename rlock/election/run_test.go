@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock/election"
@@ -92,8 +93,8 @@ func TestRunCampaignsAgainAfterALossAndEndsWithItsWork(t *testing.T) {
 			}
 			s.Embedded.Del("boss")
 			<-ctx.Done()
-			require.ErrorIs(t, context.Cause(ctx), election.ErrLost)
-			require.ErrorIs(t, l.Err(), election.ErrLost)
+			require.ErrorIs(t, context.Cause(ctx), errs.ErrLost)
+			require.ErrorIs(t, l.Err(), errs.ErrLost)
 			return ctx.Err()
 		})
 		require.Equal(t, done, err)
@@ -144,7 +145,7 @@ func TestRunEndsWithItsContextAndWithTheClient(t *testing.T) {
 		defer cancel()
 		err := all[0].elections.Election("boss").Run(ctx, "ann", never)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, election.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NoError(t, l.Resign(t.Context()))
 
 		ran := make(chan error, 1)
@@ -159,7 +160,7 @@ func TestRunEndsWithItsContextAndWithTheClient(t *testing.T) {
 		}()
 		<-elected
 		require.NoError(t, all[0].elections.Close(t.Context()))
-		require.ErrorIs(t, <-ran, election.ErrClosed)
+		require.ErrorIs(t, <-ran, errs.ErrClosed)
 	})
 }
 
@@ -175,7 +176,7 @@ func TestRunOutlastsAServerThatCannotBeAsked(t *testing.T) {
 			func(context.Context, *election.Leadership) error { ran++; return nil }))
 		require.Equal(t, 1, ran)
 		s.Embedded.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
-		require.ErrorIs(t, all[0].elections.Election("boss").Run(t.Context(), "ann", nil), election.ErrDenied)
+		require.ErrorIs(t, all[0].elections.Election("boss").Run(t.Context(), "ann", nil), errs.ErrDenied)
 		s.Embedded.SetError("")
 	})
 }
@@ -195,7 +196,7 @@ func TestAPanicOfTheWorkResigns(t *testing.T) {
 				return nil
 			}
 			<-ctx.Done()
-			require.ErrorIs(t, context.Cause(ctx), election.ErrMaxHold)
+			require.ErrorIs(t, context.Cause(ctx), errs.ErrMaxHold)
 			return nil
 		}), "after MaxHold it campaigns again")
 		require.Less(t, time.Since(at), 11*time.Minute, "the panic left nothing to wait for")
@@ -213,7 +214,7 @@ func TestWithoutACandidateACrashedLeaderIsShownUntilItsLeaseIsOver(t *testing.T)
 		cancel()
 		at := time.Now()
 		require.Error(t, all[0].elections.Close(ended), "it is left as it is")
-		require.ErrorIs(t, l.Err(), election.ErrClosed)
+		require.ErrorIs(t, l.Err(), errs.ErrClosed)
 		synctest.Wait()
 		require.Zero(t, news(t, told))
 		require.LessOrEqual(t, time.Since(at), o.WatchdogTimeout+2*time.Second)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/history"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -122,7 +123,7 @@ func useSeveral(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client in
 	switch err := h.Unlock(ctx); {
 	case err == nil:
 		each(history.OK)
-	case errors.Is(err, rlock.ErrLost):
+	case errors.Is(err, errs.ErrLost):
 		log.Lost(op.Owner, h.Until()) // one of them; what became of the others is not said
 		each(history.Unknown)
 	default:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/history"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -182,7 +183,7 @@ func elect(q *rlock.Lock, rnd *rand.Rand, log *history.Log, client int) {
 		switch err := h.Unlock(ctx); {
 		case err == nil:
 			return history.OK
-		case errors.Is(err, rlock.ErrLost):
+		case errors.Is(err, errs.ErrLost):
 			log.Lost(op.Owner, h.Until())
 		}
 		return history.Unknown

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/history"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -88,7 +89,7 @@ func recordReadWrite(t *testing.T, seed uint64) {
 		return c.ReadWrite(name).Write()
 	}, 1)
 	var n atomic.Int64
-	thenWell(t, s, history.New(), rigs, func(c *rlock.Client, name string) *rlock.Lock { // and readers beside a writer
+	thenWell(t, s, history.New(), rigs, func(c *rlock.Client, name string) *rlock.Lock { // and readers with a writer
 		if n.Add(1)%3 > 0 {
 			return c.ReadWrite(name).Read()
 		}
@@ -190,7 +191,7 @@ func (b *rwBook) acquire(ctx context.Context, l *rlock.Lock, kind history.Kind, 
 		switch {
 		case err == nil:
 			return history.OK
-		case errors.Is(err, rlock.ErrNotAcquired) && !op.Renewed && kind == history.Acquire:
+		case errors.Is(err, errs.ErrNotAcquired) && !op.Renewed && kind == history.Acquire:
 			return history.Refused
 		}
 		// A reader may also have been refused because a writer waited.
