@@ -163,7 +163,7 @@ func TestAddOnceForgetsAnIdAfterItsTime(t *testing.T) {
 		k := on(t, c, patient).Counter("k", rcounter.CounterOptions{})
 		added := map[string]time.Duration{} // id -> age
 		sum, n := int64(0), 0
-		for range 300 {
+		for range redistest.Sized(80, 80, 300) {
 			d := rand.N(25 * time.Minute)
 			age(t, c, d)
 			for id := range added {

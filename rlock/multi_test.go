@@ -94,7 +94,7 @@ func TestWhatCannotBeAMultiIsRefusedByName(t *testing.T) {
 
 func TestAMultiOfOneSlotIsOneCallToAcquireAndOneForEachToRelease(t *testing.T) {
 	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{}).warmUp(t)
+	r := newUntracked(t, s).warmUp(t)
 	m := multi(t, reentrants(r, "a", "b", "c", "d", "e")...)
 	require.NoError(t, lock(t, m, within(t)).Unlock(within(t)))
 	calls := callsOf(t, r.redis, func() { require.NoError(t, lock(t, m, within(t)).Unlock(within(t))) })
@@ -717,7 +717,7 @@ func TestAMultiOfASlotThatIsMigratedIsAcquiredOneByOne(t *testing.T) {
 
 func TestRandomSetsInRandomOrdersNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	lasts := redistest.Sized(200*time.Millisecond, 2*time.Second, time.Minute)
+	lasts := redistest.Sized(200*time.Millisecond, 700*time.Millisecond, time.Minute)
 	const goroutines, names = 50, 12
 	kinds := func(r *rig, i int) *rlock.Lock {
 		name := fmt.Sprint("l", i)

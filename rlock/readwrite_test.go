@@ -509,7 +509,7 @@ func TestAReaderOfAnotherProcessIsNotJoinedAndOneOfThisIsReentered(t *testing.T)
 
 func TestReadAndWriteCyclesCostTwoCallsEach(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{})
+	r := newUntracked(t, redistest.Start(t))
 	rw := r.locks.ReadWrite("{l}")
 	for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
 		cycle := func() { require.NoError(t, l.Do(within(t), func(context.Context) error { return nil })) }

@@ -20,7 +20,7 @@ import (
 )
 
 func TestAReentryIsACountInTheProcess(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rlock.Options{})
+	r := newUntracked(t, redistest.Start(t))
 	l := r.locks.Reentrant("l")
 	a := lock(t, l, within(t))
 	field := string(a.Owner())
@@ -228,7 +228,7 @@ func TestWaitTimeZeroAsksOnceAndNeverSubscribes(t *testing.T) {
 
 func TestAnUncontendedCycleIsTwoScriptCallsAndNoSubscribe(t *testing.T) {
 	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
+	r := newUntracked(t, s)
 	l := r.locks.Reentrant("l")
 	cycle := func() {
 		h := lock(t, l, within(t))

@@ -496,7 +496,7 @@ func TestNoKeyIsWithoutAnEndUnlessSharedWithRedisson(t *testing.T) {
 func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
-	names := redistest.Sized(1000, 1000, 10_000)
+	names := redistest.Sized(500, 500, 10_000)
 	var wg sync.WaitGroup
 	for w := range 20 {
 		wg.Go(func() {

@@ -158,7 +158,7 @@ func TestReservationsOfCallersThatLeaveKeepThePromise(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	c := on(t, srv.Client(t), patient)
-	rounds := redistest.Sized(10, 16, 1000)
+	rounds := redistest.Sized(6, 6, 1000)
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	at := time.Now().Truncate(time.Millisecond)
