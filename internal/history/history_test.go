@@ -80,10 +80,10 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			release(1, ok, 6*ms, 7*ms), release(2, ok, 6*ms, 7*ms)),
 		"granted before the release began": logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, ok, 2*ms, 3*ms, 100*ms),
 			release(1, ok, 4*ms, 5*ms)),
-		"released by somebody who holds nothing": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(2, ok, 2*ms, 3*ms)),
+		"released by one who holds nothing": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(2, ok, 2*ms, 3*ms)),
 		"granted under a renewed hold": logOf(renewed(acquire(1, ok, 0, 1*ms, 100*ms)),
 			acquire(2, ok, 500*ms, 501*ms, 100*ms), release(1, ok, 900*ms, 901*ms)),
-		"refused when nobody held it": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, ok, 2*ms, 3*ms),
+		"refused when it was free": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, ok, 2*ms, 3*ms),
 			acquire(2, refused, 4*ms, 5*ms, 100*ms)),
 		"refused long after a cancelled acquire may have been granted": logOf(acquire(1, ok, 0, 1*ms, 100*ms),
 			cancelled(acquire(2, unknown, 2*ms, 3*ms, 100*ms)),
@@ -127,7 +127,7 @@ type fake struct {
 	grants   int
 	lease    time.Duration
 	anybody  bool // releases without looking at the owner
-	foreign  int  // of those, how many were somebody else's
+	foreign  int  // of those, how many were another owner's
 	doubleAt int  // the n-th refusal is a grant
 	refusals int
 }

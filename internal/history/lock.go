@@ -125,7 +125,7 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 	}
 	var refused []Op
 	for _, op := range ops {
-		if op.Kind == Acquire && op.Outcome == Refused && !m.forNobody(op, ops) {
+		if op.Kind == Acquire && op.Outcome == Refused && !m.forNoCaller(op, ops) {
 			refused = append(refused, op)
 		}
 	}
@@ -159,9 +159,9 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 		name, stuck(history, info))
 }
 
-// forNobody reports whether a refusal may be due to a grant to a waiter that had given up. Such a grant happens at some
+// forNoCaller reports whether a refusal may be due to a grant to a waiter that had given up. Such a grant happens at some
 // other time, and is over when it is found out, so the refusal says nothing about the other owners.
-func (m LockModel) forNobody(op Op, ops []Op) bool {
+func (m LockModel) forNoCaller(op Op, ops []Op) bool {
 	return m.LateGrant > 0 && slices.ContainsFunc(ops, func(w Op) bool {
 		return w.Kind == Acquire && w.Outcome == Unknown && w.Call <= op.Return &&
 			op.Call <= w.Return+w.Late+m.LateGrant+w.Lease

@@ -1,6 +1,7 @@
 package house_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ func TestTheWorkflowRunsEveryPartOfCI(t *testing.T) {
 	}
 	parts := map[string]bool{}
 	for line := range strings.Lines(read(".ci", "run")) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == "beside" { // LANE PART...
+		if f := strings.Fields(line); len(f) > 2 && f[0] == "in_lane" { // LANE PART...
 			for _, part := range f[2:] {
 				parts[part] = true
 			}
@@ -48,4 +49,27 @@ func TestTheWorkflowRunsEveryPartOfCI(t *testing.T) {
 	}
 	require.Equal(t, parts, runs)
 	require.Contains(t, read(".github", "workflows", "nightly.yml"), " .ci/run all\n")
+}
+
+// Each module but the library's is compiled ahead, and a part looks at it and runs its tests.
+func TestCIRunsTheTestsOfEveryModule(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, ".ci", "run"))
+	require.NoError(t, err)
+	words := strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune(" ;()'\n", r) })
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Base(path) != "go.mod" {
+			return err
+		}
+		module, err := filepath.Rel(root, filepath.Dir(path))
+		require.NoError(t, err)
+		in := 0
+		for _, word := range words {
+			if strings.TrimPrefix(word, "modules=") == filepath.ToSlash(module) {
+				in++
+			}
+		}
+		require.True(t, module == "." || in >= 2, "%s is in .ci/run %d times", module, in)
+		return nil
+	}))
 }

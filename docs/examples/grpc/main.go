@@ -69,12 +69,13 @@ func run(ctx context.Context, redis string, out io.Writer) error {
 	}
 	red, err := redlatch.Open(ctx, rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true,
 		ForceSingleClient: true},
-		redlatch.Options{Logger: slog.New(slog.DiscardHandler), CallTimeout: 5 * time.Second})
+		redlatch.Options{Logger: slog.New(slog.DiscardHandler), CallTimeout: 5 * time.Second,
+			Limiters: ratelimit.Options{AllowTimeout: 5 * time.Second}}) // this machine may be busy
 	if err != nil {
 		return err
 	}
 	defer red.Close(context.WithoutCancel(ctx))
-	charges, stop, err := connect(serve(red, 200*time.Millisecond, nil))
+	charges, stop, err := connect(serve(red, 2*time.Second, nil))
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func TestHistoriesOfFairLocksUnderMixedFaultsAreLinearizable(t *testing.T) {
 
 // Leases are so long here that what is lost is lost for want of heartbeats, and what is left behind is taken over.
 //
-// A waiter that was not heard of for some time goes on as another owner. What was handed to the first is in nobody's
+// A waiter that was not heard of for some time goes on as another owner. What was handed to the first is in no caller's
 // history until it is taken away, and a reason for refusals that the model would not understand: they are not noted.
 func TestHistoriesWithLivenessAreLinearizable(t *testing.T) {
 	t.Parallel()
@@ -151,7 +151,7 @@ var whenWell = rlock.Options{CallTimeout: 20 * time.Second, PollCap: 20 * time.S
 
 // wellPoll is the longest time between two questions of such a client that waits. The clients that went through the
 // faults have leases of 200 ms. A machine that gives one of them no processor for as long loses it its lock, of which
-// nobody is told, so that those who wait find out when they ask; what is taken for a lease of the others, or for their
+// no waiter hears, so that those who wait find out when they ask; what is taken for a lease of the others, or for their
 // CallTimeout, is found all the same.
 const wellPoll = 10 * time.Second
 
@@ -170,7 +170,7 @@ func thenWell(t *testing.T, s *redistest.Server, log *history.Log, rigs []*rig,
 			processes = append(processes, recorded(log, of(r.locks, name), whenWell.WatchdogTimeout, whenWell.CallTimeout))
 		}
 		redistest.NotIdle(t, wellPoll+2*soon, "", processes...)
-		redistest.Eventually(t, 2*soon, "nobody has it, and it is free", func() bool {
+		redistest.Eventually(t, 2*soon, "no caller has it, and it is free", func() bool {
 			return s.Ask(t, "EXISTS", name) == "0"
 		})
 	}
@@ -250,7 +250,7 @@ func useOnce(locks *rlock.Client, of func(*rlock.Client, string) *rlock.Lock, rn
 			return history.Refused
 		}
 		// One that waited may have stood behind another of its process without asking, or its last request may have
-		// been cut short: that somebody else held the lock is not said.
+		// been cut short: that another owner held the lock is not said.
 		return history.Unknown
 	})
 	if got != history.OK {

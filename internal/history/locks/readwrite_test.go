@@ -89,7 +89,7 @@ func recordReadWrite(t *testing.T, seed uint64) {
 		return c.ReadWrite(name).Write()
 	}, 1)
 	var n atomic.Int64
-	thenWell(t, s, history.New(), rigs, func(c *rlock.Client, name string) *rlock.Lock { // and readers beside a writer
+	thenWell(t, s, history.New(), rigs, func(c *rlock.Client, name string) *rlock.Lock { // and readers with a writer
 		if n.Add(1)%3 > 0 {
 			return c.ReadWrite(name).Read()
 		}

@@ -6,6 +6,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,26 +31,24 @@ func main() {
 	fmt.Printf("^(%s)$\n%s\n", strings.Join(names, "|"), strings.Join(packages, " "))
 }
 
-// share returns every so many-th of the tests by name, and the folders that have one of them. After as many days all
-// tests have had their turn.
+// share returns every so many-th of the tests, and their folders. Those of one package, some of which take a minute, are
+// on days that follow each other. After as many days all tests have had their turn.
 func share(tests map[string][]string, of, day int) (names, packages []string) {
-	var all []string
-	for _, list := range tests {
-		all = append(all, list...)
-	}
-	slices.Sort(all)
-	for i, name := range slices.Compact(all) {
-		if i%of == day%of {
-			names = append(names, name)
+	i := 0
+	for _, dir := range slices.Sorted(maps.Keys(tests)) {
+		before := len(names)
+		for _, name := range slices.Sorted(slices.Values(tests[dir])) {
+			if i%of == day%of {
+				names = append(names, name)
+			}
+			i++
 		}
-	}
-	for dir, list := range tests {
-		if slices.ContainsFunc(list, func(name string) bool { return slices.Contains(names, name) }) {
+		if len(names) > before {
 			packages = append(packages, "./"+filepath.ToSlash(dir))
 		}
 	}
-	slices.Sort(packages)
-	return names, packages
+	slices.Sort(names)
+	return slices.Compact(names), packages
 }
 
 // ofModule returns the tests of each folder of the module at root that has any.
