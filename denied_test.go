@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
@@ -65,9 +66,9 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 			"Inspect":     second(l.Inspect(ctx)),
 			"ForceUnlock": second(l.ForceUnlock(ctx)),
 		} {
-			require.ErrorIs(t, err, rlock.ErrDenied, "%s.%s", kind, verb)
+			require.ErrorIs(t, err, redlatch.ErrDenied, "%s.%s", kind, verb)
 			require.ErrorContains(t, err, "lacks +evalsha", "%s.%s", kind, verb)
-			require.NotErrorIs(t, err, rlock.ErrNotAcquired, "%s.%s", kind, verb)
+			require.NotErrorIs(t, err, redlatch.ErrNotAcquired, "%s.%s", kind, verb)
 		}
 	}
 	sem, counting, latch := semaphores.Semaphore("s", 2), semaphores.CountingSemaphore("cs"),
@@ -101,7 +102,7 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"CyclicBarrier.Await":             second(semaphores.CyclicBarrier("b", 1).Await(ctx)),
 		"CyclicBarrier.Inspect":           second(semaphores.CyclicBarrier("b", 1).Inspect(ctx)),
 	} {
-		require.ErrorIs(t, err, rsemaphore.ErrDenied, verb)
+		require.ErrorIs(t, err, redlatch.ErrDenied, verb)
 	}
 	counter, sale, packet := counters.Counter("n", rcounter.CounterOptions{}), stocks.Stock("st"), packets.Packet("p")
 	spec := stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute}
@@ -129,10 +130,10 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"Packet.Grab":   second(packet.Grab(ctx, "ann")),
 		"Limiter.Allow": second(limiters.Limiter("r", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "k", 1)),
 	} {
-		require.ErrorIs(t, err, rcounter.ErrDenied, verb)
+		require.ErrorIs(t, err, redlatch.ErrDenied, verb)
 	}
-	require.ErrorIs(t, second(hub.Publish(ctx, "c", "m")), pubsub.ErrDenied)
-	require.ErrorIs(t, second(hub.Subscribe(ctx, "c")), pubsub.ErrDenied)
+	require.ErrorIs(t, second(hub.Publish(ctx, "c", "m")), redlatch.ErrDenied)
+	require.ErrorIs(t, second(hub.Subscribe(ctx, "c")), redlatch.ErrDenied)
 }
 
 func second[T any](_ T, err error) error { return err }

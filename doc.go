@@ -14,7 +14,7 @@
 //	err = report.Do(ctx, func(ctx context.Context) error {
 //		return write(ctx) // ctx ends if the lock is lost
 //	})
-//	if errors.Is(err, rlock.ErrNotAcquired) {
+//	if errors.Is(err, redlatch.ErrNotAcquired) {
 //		return nil // another process has it
 //	}
 //
@@ -41,9 +41,9 @@
 //     is deleted.
 //   - A lost reply never makes anything count twice. The few calls that cannot guarantee this are never retried; their
 //     comments say so.
-//   - One error value stands for one state in all packages: ErrNotAcquired, another owner has it; ErrLost and
-//     ErrMaxHold, the caller had it; ErrUnavailable, nothing changed; ErrUnknownOutcome, the request was sent and no
-//     reply came. Sold out, over, taken before are answers, not errors.
+//   - One error value stands for one state in all packages, and is exported here: ErrNotAcquired, another owner has it;
+//     ErrLost and ErrMaxHold, the caller had it; ErrUnavailable, nothing changed; ErrUnknownOutcome, the request was
+//     sent and no reply came. Sold out, over, taken before are answers, not errors.
 //   - The zero value of every Options is good. What cannot be used is refused before anything is sent, with field,
 //     value and bounds.
 //   - Making a Lock or a Counter sends nothing. All values are safe for concurrent use.

@@ -39,7 +39,7 @@ func Example() {
 		return nil
 	})
 	if err != nil {
-		log.Fatal(err) // errors.Is(err, rlock.ErrNotAcquired): another process held it the whole time
+		log.Fatal(err) // errors.Is(err, redlatch.ErrNotAcquired): another process held it the whole time
 	}
 	fmt.Println("released")
 	// Output:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -78,7 +79,7 @@ func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Cli
 				}
 			}
 			var err error
-			if h, err = wanted(a.other, name).TryLock(ctx, 0, 0); err != nil && !errors.Is(err, rlock.ErrNotAcquired) {
+			if h, err = wanted(a.other, name).TryLock(ctx, 0, 0); err != nil && !errors.Is(err, redlatch.ErrNotAcquired) {
 				return err
 			}
 		}
@@ -175,6 +176,6 @@ func TestHostileValuesOfLocksAreErrWrongType(t *testing.T) {
 		a := s.actors(t)
 		joins := kind == "Reentrant"
 		scenes := s.lockScenes(a, kind, k[0], k[1], joins)
-		s.suffer(t, strings.ToLower(kind), scenes, redistest.Sized(40, 15, 1))
+		s.suffer(t, strings.ToLower(kind), scenes, redistest.Sized(40, 30, 1))
 	})
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 func TestOneProcessNameIsForLocksPermitsAndLeaders(t *testing.T) {
@@ -43,6 +42,6 @@ func TestOneProcessNameIsForLocksPermitsAndLeaders(t *testing.T) {
 	require.NoError(t, l.Resign(t.Context()))
 
 	_, err = redlatch.Open(s.Option(), redlatch.Options{Process: string(make([]byte, 257))})
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	require.ErrorContains(t, err, "Process is")
 }

@@ -323,7 +323,7 @@ func TestAnObserverMayLookAtItsClient(t *testing.T) {
 			hold, err := l.Lock(ctx)
 			require.NoError(t, err, kind)
 			_, err = l.TryLock(ctx, 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired, kind)
+			require.ErrorIs(t, err, redlatch.ErrNotAcquired, kind)
 			var waiter sync.WaitGroup
 			waiter.Go(func() { assert.NoError(t, l.Do(ctx, func(context.Context) error { return nil }), kind) })
 			redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return red.Locks().Stats().Waiting == 1 })
@@ -334,7 +334,7 @@ func TestAnObserverMayLookAtItsClient(t *testing.T) {
 		permit, err := permits.Acquire(ctx, 1)
 		require.NoError(t, err)
 		_, err = permits.TryAcquire(ctx, 1, 0, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 		var waiter sync.WaitGroup
 		waiter.Go(func() { assert.NoError(t, permits.Do(ctx, 1, func(context.Context) error { return nil })) })
 		redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return red.Semaphores().Stats().Waiting == 1 })
@@ -569,7 +569,7 @@ func TestAClientThatIsNotUsedCostsNoGoroutine(t *testing.T) {
 func TestOpenLeavesNothingBehindWhenItFails(t *testing.T) {
 	t.Parallel()
 	_, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{"no-port"}}, redlatch.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	server := redistest.Embedded(t)
 	var made rueidis.Client
 	_, err = redlatch.Open(server.Option(),

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
@@ -149,7 +150,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 			if kind == "Read" && err == nil {
 				return other.Unlock(ctx)
 			}
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 			return nil
 		})
 		add(kind+".Extend", func(ctx context.Context) error { return hold.Extend(ctx, time.Minute) })
@@ -168,7 +169,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	add("Semaphore.Acquire", func(ctx context.Context) (err error) { permit, err = s.Acquire(ctx, 2); return err })
 	add("Semaphore.TryAcquire, refused", func(ctx context.Context) error {
 		_, err := s.TryAcquire(ctx, 2, 0, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 		return nil
 	})
 	add("Permit.Extend", func(ctx context.Context) error { return permit.Extend(ctx, time.Minute) })
@@ -218,7 +219,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	sale := stocks.Stock("st")
 	add("Stock.Open", func(ctx context.Context) error {
 		_, err := sale.Open(ctx, stock.Spec{Limit: 100, PerUser: 100, OpenFor: time.Minute, Retain: time.Minute})
-		if errors.Is(err, stock.ErrAlreadyOpen) {
+		if errors.Is(err, redlatch.ErrAlreadyOpen) {
 			err = nil
 		}
 		return err
@@ -247,7 +248,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	packet := packets.Packet("p")
 	add("Packet.Send", func(ctx context.Context) error {
 		_, err := packet.Send(ctx, redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})
-		if errors.Is(err, stock.ErrAlreadyOpen) {
+		if errors.Is(err, redlatch.ErrAlreadyOpen) {
 			err = nil
 		}
 		return err

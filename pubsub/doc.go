@@ -43,5 +43,8 @@
 // which Redisson publishes releases is subscribed to together with a second one, redlatch_grant: and its name, by which
 // scripts tell Redisson's listeners from ours; without the right to that one, alone.
 //
+// The errors that several packages return are in package redlatch, such as redlatch.ErrUnavailable. Compare with
+// errors.Is.
+//
 // In the repository, docs/design.md has the protocol.
 package pubsub

@@ -150,7 +150,7 @@ func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers i
 		return 0, err
 	}
 	if h.isClosed() {
-		return 0, fmt.Errorf("pubsub: hub: %w", ErrClosed)
+		return 0, fmt.Errorf("pubsub: hub: %w", errs.ErrClosed)
 	}
 	m, err := h.runner.Attempt(ctx, script.Call{
 		Script: script.Plain(h.publish), Keys: []string{channel}, Args: []string{payload}, Once: true,
@@ -189,7 +189,7 @@ func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, err
 	h.mu.Lock()
 	if h.closed {
 		h.unlock()
-		return nil, fmt.Errorf("pubsub: hub: %w", ErrClosed)
+		return nil, fmt.Errorf("pubsub: hub: %w", errs.ErrClosed)
 	}
 	t := h.topics[channel]
 	if t == nil {
@@ -214,7 +214,7 @@ func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, err
 		s.Close()
 		return nil, fmt.Errorf("pubsub: subscribe to %q: %w", channel, context.Cause(ctx))
 	case <-h.ctx.Done():
-		return nil, fmt.Errorf("pubsub: hub: %w", ErrClosed)
+		return nil, fmt.Errorf("pubsub: hub: %w", errs.ErrClosed)
 	}
 }
 
@@ -246,7 +246,7 @@ func (h *Hub) Close(ctx context.Context) error {
 
 // close is the one Close.
 func (h *Hub) close(ctx context.Context) error {
-	h.cancel(ErrClosed)
+	h.cancel(errs.ErrClosed)
 	done := make(chan error, 1)
 	go func() {
 		h.wg.Wait()
@@ -296,8 +296,8 @@ func (h *Hub) closeClient() error {
 
 // closeAgain is when the client is closed once more. rueidis keeps a connection that is being made while its client is
 // closed, for good (1.0.79: mux._pipe stores it afterwards). A call that is not awaited any more may make one, so
-// there is no end of it to wait for here. After a second it is not looked at any more, because until then the client is kept
-// in memory. What Options.NewClient made is closed once: it may not bear more
+// there is no end of it to wait for here. After a second it is not looked at any more, because until then the client is
+// kept in memory. What Options.NewClient made is closed once: it may not bear more
 // (TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo).
 var closeAgain = []time.Duration{50 * time.Millisecond, time.Second}
 

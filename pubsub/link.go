@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -384,7 +385,7 @@ func (l *link) refused(name string, err error) bool {
 	if no := script.Refused(err); no != nil {
 		return t.refuse(no)
 	}
-	return t.refuse(fmt.Errorf("%w: %w", ErrUnavailable, err))
+	return t.refuse(fmt.Errorf("%w: %w", errs.ErrUnavailable, err))
 }
 
 // onMessage runs on the connection's reader.

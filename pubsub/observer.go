@@ -93,8 +93,8 @@ func (h *Hub) observe(e Event) {
 //	lock: nothing was noted meanwhile                                    "a" ends
 //	unlock
 //
-// What another goroutine notes while one tells is reported by the latter. So the observer runs without mu, and may look at
-// the hub.
+// What another goroutine notes while one tells is reported by the latter. So the observer runs without mu, and may look
+// at the hub.
 func (h *Hub) unlock() {
 	if len(h.notes) == 0 || h.telling {
 		h.mu.Unlock()

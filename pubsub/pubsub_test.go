@@ -28,6 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
@@ -141,18 +142,18 @@ func TestOneSubscribeHoweverManySubscriptions(t *testing.T) {
 	s := redistest.Start(t)
 	c := s.Client(t)
 	h := newHub(t, c, pubsub.Options{})
-	errs := make(chan error)
+	results := make(chan error)
 	for range 200 {
 		go func() {
 			sub, err := h.Subscribe(within(t), "c")
 			if err == nil {
 				sub.Close()
 			}
-			errs <- err
+			results <- err
 		}()
 	}
 	for range 200 {
-		require.NoError(t, <-errs)
+		require.NoError(t, <-results)
 	}
 	require.Equal(t, 1, redistest.CommandCalls(t, c)["subscribe"])
 }
@@ -242,7 +243,7 @@ func TestABurstIsDeliveredWhereTheBufferIsAsLarge(t *testing.T) {
 	}
 	for _, bad := range []int{-1, 1, pubsub.MaxBuffer + 1} {
 		_, err := pubsub.New(s.Client(t), pubsub.Options{Buffer: bad})
-		require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, "Buffer is "+strconv.Itoa(bad))
 	}
 }
@@ -365,7 +366,7 @@ func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
 	}})
 	for range 3 {
 		_, err = h.Subscribe(within(t), "shut")
-		require.ErrorIs(t, err, pubsub.ErrDenied)
+		require.ErrorIs(t, err, errs.ErrDenied)
 	}
 	require.EqualValues(t, 3, refused.Load())
 	require.Equal(t, 1, book.Count("subscribe refused"))
@@ -430,8 +431,8 @@ func TestARefusedSubscribeSaysWhyAndIsNotRemembered(t *testing.T) {
 	h := newHub(t, c, pubsub.Options{})
 	open := subscribe(t, h, "open")
 	_, err = h.Subscribe(within(t), "shut")
-	require.ErrorIs(t, err, pubsub.ErrDenied)
-	require.NotErrorIs(t, err, pubsub.ErrUnavailable, "asking again does not help")
+	require.ErrorIs(t, err, errs.ErrDenied)
+	require.NotErrorIs(t, err, errs.ErrUnavailable, "asking again does not help")
 	require.ErrorContains(t, err, "channel pattern")
 	require.True(t, open.Live(), "the refusal of one channel leaves the others alone")
 	acl("&shut")
@@ -478,7 +479,7 @@ func TestARefusalAfterALostConnectionReachesTheCallerAndLeavesTheOthersTrying(t 
 	require.True(t, next(t, first).Gap)
 	for range 2 {
 		_, err = h.Subscribe(within(t), "c")
-		require.ErrorIs(t, err, pubsub.ErrDenied)
+		require.ErrorIs(t, err, errs.ErrDenied)
 		require.ErrorContains(t, err, "channel pattern")
 	}
 	acl("&c")
@@ -662,11 +663,11 @@ func TestCloseEndsSubscriptionsAndLeavesNothingRunning(t *testing.T) {
 	gone := make(chan error)
 	go func() { _, err := sub.Next(context.Background()); gone <- err }()
 	require.NoError(t, h.Close(context.Background()))
-	require.ErrorIs(t, <-gone, pubsub.ErrClosed)
+	require.ErrorIs(t, <-gone, errs.ErrClosed)
 	_, err := h.Subscribe(within(t), "c")
-	require.ErrorIs(t, err, pubsub.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	_, err = h.Publish(within(t), "c", "x")
-	require.ErrorIs(t, err, pubsub.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	_, ok := h.TrySubscribe("c")
 	require.False(t, ok)
 	require.NoError(t, h.Close(context.Background()))
@@ -773,25 +774,25 @@ func TestInvalidationsReachEveryWatcher(t *testing.T) {
 
 func TestBadInputIsRefused(t *testing.T) {
 	_, err := pubsub.New(nil, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	c := redistest.Embedded(t).Client(t)
 	_, err = pubsub.New(c, pubsub.Options{Grace: -1})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	_, err = pubsub.New(c, pubsub.Options{CallTimeout: -1})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute},
 		pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true}, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	h := newHub(t, c, pubsub.Options{})
 	for _, ch := range []string{"", strings.Repeat("c", keyname.MaxLen+1), "\xff"} {
 		_, err = h.Subscribe(within(t), ch)
-		require.ErrorIs(t, err, pubsub.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 		_, err = h.Publish(within(t), ch, "")
-		require.ErrorIs(t, err, pubsub.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 	}
 }
 
@@ -816,37 +817,37 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 		h, err := pubsub.Dial(o, pubsub.Options{})
 		require.Error(t, err, name)
 		require.Nil(t, h)
-		require.NotErrorIs(t, err, pubsub.ErrUnavailable, name)
+		require.NotErrorIs(t, err, errs.ErrUnavailable, name)
 		require.ErrorContains(t, err, says, name)
 		require.ErrorIs(t, err, is, name)
 		require.NotContains(t, err.Error(), "secret", name)
 	}
-	refused("a wrong password", as("nobody", "no"), "Username and Password", pubsub.ErrDenied)
-	refused("no right to CLIENT TRACKING", as("untracked", "pw"), "+client|tracking", pubsub.ErrDenied)
+	refused("a wrong password", as("nobody", "no"), "Username and Password", errs.ErrDenied)
+	refused("no right to CLIENT TRACKING", as("untracked", "pw"), "+client|tracking", errs.ErrDenied)
 	refused("no rights", with(func(o *rueidis.ClientOption) {
 		o.Username, o.Password, o.SelectDB = "idle", "pw", 1
-	}), "lacks +select", pubsub.ErrDenied)
+	}), "lacks +select", errs.ErrDenied)
 	refused("a database that is not there", with(func(o *rueidis.ClientOption) {
 		o.SelectDB = 99
-	}), "SelectDB", pubsub.ErrInvalidOption)
+	}), "SelectDB", errs.ErrInvalidOption)
 	refused("a URL", rueidis.ClientOption{InitAddress: []string{"redis://:secret@" + s.Addr()}}, "ParseURL",
-		pubsub.ErrInvalidOption)
-	refused("no port", rueidis.ClientOption{InitAddress: []string{"localhost"}}, "host:port", pubsub.ErrInvalidOption)
-	refused("no address", rueidis.ClientOption{}, "InitAddress", pubsub.ErrInvalidOption)
+		errs.ErrInvalidOption)
+	refused("no port", rueidis.ClientOption{InitAddress: []string{"localhost"}}, "host:port", errs.ErrInvalidOption)
+	refused("no address", rueidis.ClientOption{}, "InitAddress", errs.ErrInvalidOption)
 	refused("too many pipelines", with(func(o *rueidis.ClientOption) {
 		o.PipelineMultiplex = 99
-	}), "PipelineMultiplex", pubsub.ErrInvalidOption)
+	}), "PipelineMultiplex", errs.ErrInvalidOption)
 	refused("a password where there is none", with(func(o *rueidis.ClientOption) {
 		o.Password, o.AlwaysRESP2, o.DisableCache = "pw", true, true
-	}), "the server has none", pubsub.ErrInvalidOption)
+	}), "the server has none", errs.ErrInvalidOption)
 	run("CONFIG", "SET", "requirepass", "pw")
-	refused("no password", s.Option(), "Username and Password", pubsub.ErrDenied)
+	refused("no password", s.Option(), "Username and Password", errs.ErrDenied)
 	h, err := pubsub.Dial(with(func(o *rueidis.ClientOption) { o.Password = "pw" }), pubsub.Options{})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(context.Background()))
 
 	old := redistest.Start(t, "--rename-command", "HELLO", "")
-	refused("a server without HELLO", old.Option(), "DisableCache must be true", pubsub.ErrInvalidOption)
+	refused("a server without HELLO", old.Option(), "DisableCache must be true", errs.ErrInvalidOption)
 	o := old.Option()
 	o.DisableCache = true
 	h, err = pubsub.Dial(o, pubsub.Options{})
@@ -856,7 +857,7 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	e := redistest.Embedded(t)
 	e.Embedded.SetError("LOADING Redis is loading the dataset in memory")
 	_, err = pubsub.Dial(e.Option(), pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrUnavailable, "that passes")
+	require.ErrorIs(t, err, errs.ErrUnavailable, "that passes")
 }
 
 // The address of a sentinel, without the name of its primary, connects, and no script can ever run there.
@@ -868,7 +869,7 @@ func TestDialRefusesASentinelWithoutTheNameOfItsPrimary(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		o.InitAddress = s.Addrs[:n]
 		_, err := pubsub.Dial(o, pubsub.Options{Logger: quiet})
-		require.ErrorIs(t, err, pubsub.ErrInvalidOption, n)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, n)
 		require.ErrorContains(t, err, "Sentinel.MasterSet", n)
 	}
 }
@@ -888,7 +889,7 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 		"no right to INFO":          {"", false},
 	} {
 		s := redistest.Embedded(t)
-		s.Embedded.Server().SetPreHook(func(p *server.Peer, cmd string, args ...string) bool {
+		s.Embedded.Server().SetPreHook(func(p *server.Peer, cmd string, _ ...string) bool {
 			switch {
 			case cmd != "INFO":
 				return false
@@ -901,8 +902,8 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 		})
 		h, err := pubsub.Dial(s.Option(), pubsub.Options{Logger: quiet})
 		if c.refused {
-			require.ErrorIs(t, err, pubsub.ErrInvalidOption, name)
-			require.NotErrorIs(t, err, pubsub.ErrUnavailable, name)
+			require.ErrorIs(t, err, errs.ErrInvalidOption, name)
+			require.NotErrorIs(t, err, errs.ErrUnavailable, name)
 			require.ErrorContains(t, err, "InitAddress is a server of Redis", name)
 			require.Nil(t, h)
 			redistest.Eventually(t, 30*time.Second, "no connection is left of the refused", func() bool {
@@ -930,8 +931,8 @@ func TestDialToAServerThatIsBusyMayBeRepeated(t *testing.T) {
 	})
 	_, err := pubsub.Dial(s.Option(), pubsub.Options{})
 	require.NoError(t, killer.Do(within(t), killer.B().ScriptKill().Build()).Error())
-	require.ErrorIs(t, err, pubsub.ErrUnavailable)
-	require.NotErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
+	require.NotErrorIs(t, err, errs.ErrInvalidOption)
 	require.Error(t, <-done)
 }
 
@@ -966,18 +967,18 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	secured := net.JoinHostPort(host, strconv.Itoa(port))
 
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}}, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "TLSConfig is nil, and the server at "+secured+" speaks TLS")
 
 	o := rueidis.ClientOption{InitAddress: []string{plain.Addr()}, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
 	o.Dialer.Timeout = 300 * time.Millisecond
 	_, err = pubsub.Dial(o, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "TLSConfig is set, and the server at "+plain.Addr()+" speaks without TLS")
 
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{}}, pubsub.Options{})
 	require.ErrorContains(t, err, "see TLSConfig", "a certificate that nobody has signed")
-	require.NotErrorIs(t, err, pubsub.ErrUnavailable)
+	require.NotErrorIs(t, err, errs.ErrUnavailable)
 	h, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured},
 		TLSConfig: &tls.Config{InsecureSkipVerify: true}}, pubsub.Options{})
 	require.NoError(t, err)
@@ -988,7 +989,7 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	gone.Close()
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}},
 		pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrUnavailable, "nobody is there")
+	require.ErrorIs(t, err, errs.ErrUnavailable, "nobody is there")
 }
 
 func TestDialWithOptionsOfTheHub(t *testing.T) {
@@ -1004,7 +1005,7 @@ func TestDialWithOptionsOfTheHub(t *testing.T) {
 	require.NoError(t, h.Close(context.Background()))
 	require.Contains(t, log.String(), "subscriptions lost")
 	_, err = pubsub.Dial(s.Option(), pubsub.Options{Grace: -1})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 }
 
 // heldOpen is a client whose Close lasts until it may end.
@@ -1202,7 +1203,7 @@ func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
 		subscribe(t, h, channel)
 		require.Equal(t, [2]int64{1, 0}, counts(t, admin))
 		_, err = h.Subscribe(within(t), "redisson_sc:{s}")
-		require.ErrorIs(t, err, pubsub.ErrDenied)
+		require.ErrorIs(t, err, errs.ErrDenied)
 		require.ErrorContains(t, err, "redisson_sc")
 		require.Equal(t, 1, book.Count("refused"))
 	})

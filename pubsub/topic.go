@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
@@ -238,7 +239,7 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 		if s.closed {
 			s.mu.Unlock()
 			s.end() // passes the wake-up on: other callers of Next may wait, too
-			return Message{}, fmt.Errorf("pubsub: subscription to %q: %w", s.topic.name, ErrClosed)
+			return Message{}, fmt.Errorf("pubsub: subscription to %q: %w", s.topic.name, errs.ErrClosed)
 		}
 		if len(s.buf) > 0 {
 			m := s.buf[0]

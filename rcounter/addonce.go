@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -64,7 +65,7 @@ func (k *Counter) addOnce(ctx context.Context, call, id string, d int64) (v int6
 	case err != nil:
 		return 0, false, err
 	case r.code == addMismatch:
-		return 0, false, fmt.Errorf("%w: %.64q on %q adds %d", ErrMismatch, id, k.key, r.value)
+		return 0, false, fmt.Errorf("%w: %.64q on %q adds %d", errs.ErrMismatch, id, k.key, r.value)
 	case r.code == addReplayed:
 		return r.value, true, nil
 	}

@@ -130,9 +130,9 @@ func (k *Counter) idKeys(id string) []string {
 func (k *Counter) within(v int64) error {
 	switch {
 	case k.min != nil && v < *k.min:
-		return fmt.Errorf("%w: %d on %q, Min is %d", ErrOutOfRange, v, k.key, *k.min)
+		return fmt.Errorf("%w: %d on %q, Min is %d", errs.ErrOutOfRange, v, k.key, *k.min)
 	case k.max != nil && v > *k.max:
-		return fmt.Errorf("%w: %d on %q, Max is %d", ErrOutOfRange, v, k.key, *k.max)
+		return fmt.Errorf("%w: %d on %q, Max is %d", errs.ErrOutOfRange, v, k.key, *k.max)
 	}
 	return nil
 }
@@ -188,9 +188,10 @@ func (k *Counter) added(d int64, r addReply) (int64, error) {
 	case r.code == addOK:
 		return r.value, nil
 	case r.code == addBeyond && bound != nil:
-		return r.value, fmt.Errorf("%w: %q stands at %d, adding %d would pass %d", ErrOutOfRange, k.name, r.value, d, *bound)
+		return r.value, fmt.Errorf("%w: %q stands at %d, adding %d would pass %d", errs.ErrOutOfRange, k.name, r.value, d,
+			*bound)
 	case r.code == addBeyond:
-		return 0, fmt.Errorf("%w: %q stands at %d, adding %d", ErrOverflow, k.key, r.value, d)
+		return 0, fmt.Errorf("%w: %q stands at %d, adding %d", errs.ErrOverflow, k.key, r.value, d)
 	}
 	return 0, notInteger(k.key, r.raw)
 }
@@ -256,9 +257,9 @@ func numeric(err error) error {
 	}
 	switch msg := re.Error(); {
 	case strings.Contains(msg, "would overflow"):
-		return fmt.Errorf("%w: %w", ErrOverflow, err)
+		return fmt.Errorf("%w: %w", errs.ErrOverflow, err)
 	case strings.Contains(msg, "not an integer"):
-		return fmt.Errorf("%w: %w", ErrWrongType, err)
+		return fmt.Errorf("%w: %w", errs.ErrWrongType, err)
 	}
 	return err
 }

@@ -22,6 +22,7 @@
 //
 // # Errors
 //
+// Compare with errors.Is. Errors that are not exported here are exported by package redlatch.
 // There are three families. The request did not run: ErrInvalidName, ErrInvalidOption and ErrClosed before anything was
 // sent, ErrUnavailable. The server refused: ErrOutOfRange, ErrOverflow, ErrWrongType, ErrMismatch, ErrDenied. The
 // outcome is unknown: ErrUnknownOutcome.

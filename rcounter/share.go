@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -136,7 +137,7 @@ const addRefused = "3"
 func (s *sum) read(code, text string) (int64, error) {
 	if code == addRefused {
 		if strings.Contains(text, "WRONGTYPE") {
-			return 0, fmt.Errorf("%w: add on %q: %s", ErrWrongType, s.of.key, text)
+			return 0, fmt.Errorf("%w: add on %q: %s", errs.ErrWrongType, s.of.key, text)
 		}
 		return 0, fmt.Errorf("add on %q: %s", s.of.key, text)
 	}
@@ -167,9 +168,9 @@ func (s *sum) again() (rest []*batch.Request[addition, int64]) {
 		return nil
 	}
 	switch err := s.requests[0].Err; {
-	case errors.Is(err, ErrOverflow):
+	case errors.Is(err, errs.ErrOverflow):
 		return s.requests
-	case !errors.Is(err, ErrOutOfRange):
+	case !errors.Is(err, errs.ErrOutOfRange):
 		return nil
 	}
 	stands := s.requests[0].Answer

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 )
@@ -95,11 +96,11 @@ func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 				reset()
 				wire.Sent.Store(0)
 				for i, a := range c.AddTogether(ctx, adds...) {
-					for _, e := range []error{rcounter.ErrOutOfRange, rcounter.ErrOverflow, rcounter.ErrWrongType} {
+					for _, e := range []error{errs.ErrOutOfRange, errs.ErrOverflow, errs.ErrWrongType} {
 						require.Equal(t, errors.Is(want[i].Err, e), errors.Is(a.Err, e), "%d: %v, not %v", i, a.Err, want[i].Err)
 					}
 					require.Equal(t, want[i].Err == nil, a.Err == nil, "%d: %v, not %v", i, a.Err, want[i].Err)
-					if a.Err == nil || errors.Is(a.Err, rcounter.ErrOutOfRange) {
+					if a.Err == nil || errors.Is(a.Err, errs.ErrOutOfRange) {
 						require.Equal(t, want[i].Value, a.Value, "%d", i)
 					}
 				}
@@ -114,7 +115,7 @@ func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		const callers, each = 48, 100
+		const callers, each = 48, 25
 		clients := []*rcounter.Client{on(t, s.Client(t), patient), on(t, s.Client(t), patient)}
 		for name, o := range map[string]rcounter.CounterOptions{"plain": {}, "bounded": {Max: bound(callers*each - 100)}} {
 			var mu sync.Mutex
@@ -127,7 +128,7 @@ func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
 				switch {
 				case err == nil:
 					values = append(values, v)
-				case errors.Is(err, rcounter.ErrOutOfRange) && v == *o.Max:
+				case errors.Is(err, errs.ErrOutOfRange) && v == *o.Max:
 					refused++
 				default:
 					t.Error(v, err)
@@ -170,9 +171,9 @@ func TestACallerThatLeavesASharedIncrIsToldThatNothingIsKnown(t *testing.T) {
 				if _, twice := seen.LoadOrStore(v, true); twice {
 					t.Errorf("%d was given out twice", v)
 				}
-			case errors.Is(err, rcounter.ErrUnknownOutcome):
+			case errors.Is(err, errs.ErrUnknownOutcome):
 				unknown.Add(1)
-			case errors.Is(err, rcounter.ErrUnavailable):
+			case errors.Is(err, errs.ErrUnavailable):
 				not.Add(1)
 			default:
 				t.Error(err)
@@ -201,7 +202,7 @@ func TestALostReplyOfASharedIncrIsUnknownToAllAndCountsOnce(t *testing.T) {
 		lose.Store(true)
 		for _, a := range c.AddTogether(ctx, rcounter.Adding{K: k, D: 1}, rcounter.Adding{K: k, D: 2},
 			rcounter.Adding{K: b, D: 3}) {
-			require.ErrorIs(t, a.Err, rcounter.ErrUnknownOutcome)
+			require.ErrorIs(t, a.Err, errs.ErrUnknownOutcome)
 		}
 		require.Equal(t, "4", got(t, s, "k"))
 		require.Equal(t, "4", got(t, s, "b"))
@@ -212,8 +213,8 @@ func TestCountersOfAClusterShareCallsInTheirSlots(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	c := on(t, s.Client(t), patient)
-	const callers, each = 32, 30
-	crowd(callers, each, func(caller, i int) {
+	const callers, each = 32, 12
+	crowd(callers, each, func(caller, _ int) {
 		for _, name := range []string{"all", "{tag}:" + dec(int64(caller%4)), dec(int64(caller % 8))} {
 			if _, err := c.Counter(name, rcounter.CounterOptions{}).Incr(ctx); err != nil {
 				t.Error(err)

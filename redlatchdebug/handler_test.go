@@ -149,7 +149,7 @@ func stage(t *testing.T) *scene {
 	var waits sync.WaitGroup
 	s := &scene{srv, red, redlatchdebug.Handler(red)}
 	require.Zero(t, read(t, s.page, "").Holds.Total)
-	hold := func(red *redlatch.Client, lock *rlock.Lock) *rlock.Hold {
+	hold := func(_ *redlatch.Client, lock *rlock.Lock) *rlock.Hold {
 		h, err := lock.Lock(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(func() { h.Unlock(context.Background()) })
@@ -332,7 +332,7 @@ func TestThePageKeepsOwnersToItself(t *testing.T) {
 	require.NoError(t, err)
 	// An error with an owner in it: of a join, long after.
 	_, err = red.Locks().Reentrant("m").Lock(red.Locks().Reentrant("m").WithOwner(t.Context(), hold.Owner()))
-	require.ErrorIs(t, err, rlock.ErrLost)
+	require.ErrorIs(t, err, redlatch.ErrLost)
 	require.Contains(t, err.Error(), string(hold.Owner()))
 	h := redlatchdebug.Handler(red)
 	require.Len(t, read(t, h, "").Errors, 1)
@@ -468,7 +468,7 @@ func TestWhatFailsIsAmongTheErrors(t *testing.T) {
 	srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "renewed"})
 	denied := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "other"})
 	_, err = red.Locks().Reentrant("other").Lock(t.Context())
-	require.ErrorIs(t, err, rlock.ErrDenied)
+	require.ErrorIs(t, err, redlatch.ErrDenied)
 	denied.Heal()
 	seen := map[string]string{}
 	p := eventually(t, h, "server=no", func(p page) bool { // a hold that is 50 ms old is looked at

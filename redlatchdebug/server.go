@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rlock"
@@ -151,7 +152,7 @@ func (p *page) ask(ctx context.Context, clients []*client) {
 	for i, err := range failures {
 		p.Server.Objects[i].Error = masked(err)
 		switch {
-		case !errors.Is(err, rlock.ErrUnavailable) && !errors.Is(err, rlock.ErrUnknownOutcome):
+		case !errors.Is(err, redlatch.ErrUnavailable) && !errors.Is(err, redlatch.ErrUnknownOutcome):
 			p.Server.Answered = true
 		case p.Server.Error == "":
 			p.Server.Error = masked(err)

@@ -6,7 +6,7 @@
 //		red := srv.Open() // a *redlatch.Client, closed with the test
 //		srv.HoldElsewhere("report")
 //		err := writeReport(t.Context(), red)
-//		if !errors.Is(err, rlock.ErrNotAcquired) {
+//		if !errors.Is(err, redlatch.ErrNotAcquired) {
 //			t.Fatal(err)
 //		}
 //	}

@@ -13,7 +13,6 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // elsewhere is the name of the connections on which other processes are played.
@@ -25,6 +24,7 @@ const helpTime = 30 * time.Second
 // LockKind is a kind of lock, for [Server.HoldElsewhere].
 type LockKind int
 
+// The kinds of locks.
 const (
 	Reentrant LockKind = iota // Reentrant covers NonReentrant and Spin locks.
 	Fenced                    // Fenced is a Fenced lock.
@@ -71,7 +71,7 @@ func (s *Server) HoldElsewhere(name string, kind ...LockKind) (release func()) {
 	}
 	hold, err := lock.TryLock(ctx, 0, 0)
 	s.check("HoldElsewhere", name, err)
-	return s.holding("release", name, hold.Unlock, rlock.ErrLost)
+	return s.holding("release", name, hold.Unlock, redlatch.ErrLost)
 }
 
 // lock is another process's lock of that kind, nil if there is no such kind.
@@ -107,7 +107,7 @@ func (s *Server) TakeElsewhere(name string, permits, capacity int) (release func
 	defer cancel()
 	permit, err := s.other().Semaphores().Semaphore(name, capacity).TryAcquire(ctx, permits, 0, 0)
 	s.check("TakeElsewhere", name, err)
-	return s.holding("release", name, permit.Release, rsemaphore.ErrLost)
+	return s.holding("release", name, permit.Release, redlatch.ErrLost)
 }
 
 // holding returns the release of what is held elsewhere, and has it called at the end of the test. lost is no failure:

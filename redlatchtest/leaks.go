@@ -102,7 +102,7 @@ func (l *ledger) watch(o *redlatch.Options) {
 
 // ended counts what was lost as given back, and what its client's Close has ended as still held.
 func (l *ledger) ended(key string, why error) {
-	if !errors.Is(why, rlock.ErrClosed) {
+	if !errors.Is(why, redlatch.ErrClosed) {
 		l.add(key, -1)
 	}
 }

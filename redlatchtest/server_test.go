@@ -35,7 +35,7 @@ func (r *report) Fatalf(f string, a ...any) {
 func reported(t *testing.T, do func(srv *redlatchtest.Server)) string {
 	t.Helper()
 	r := &report{}
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		defer r.end()
 		defer func() {
 			if p := recover(); p != nil && p != any(r) {
@@ -286,7 +286,7 @@ func TestWhatIsHeldCanBeTakenFromItsHolderWhateverItIs(t *testing.T) {
 					if d := time.Since(began); d > soon {
 						t.Errorf("the holder was told after %v", d)
 					}
-					is(t, release(first), rlock.ErrLost)
+					is(t, release(first), redlatch.ErrLost)
 					next, err := acquire(srv.Open())()
 					is(t, err, nil)
 					is(t, release(next), nil)
@@ -309,7 +309,7 @@ func TestEveryKindOfLockCanBeHeldElsewhere(t *testing.T) {
 		} {
 			release := srv.HoldElsewhere(lock.Name(), kind)
 			_, err := once(t, lock)
-			is(t, err, rlock.ErrNotAcquired)
+			is(t, err, redlatch.ErrNotAcquired)
 			time.AfterFunc(time.Minute, release)
 			hold, err := lock.Lock(t.Context()) // a minute later
 			is(t, err, nil)
@@ -348,7 +348,7 @@ func TestAFaultStrikesWhatItNamesAndNothingElse(t *testing.T) {
 		for i, c := range []struct {
 			name string
 			want error
-		}{{"a", nil}, {"app:a", nil}, {"app:a", rlock.ErrDenied}, {"app:aa", nil}, {"app:a", rlock.ErrDenied},
+		}{{"a", nil}, {"app:a", nil}, {"app:a", redlatch.ErrDenied}, {"app:aa", nil}, {"app:a", redlatch.ErrDenied},
 			{"app:a", nil}} {
 			_, err := red.Locks().Reentrant(c.name).IsLocked(t.Context())
 			if !errors.Is(err, c.want) {
@@ -404,7 +404,7 @@ func TestOpensAreProcessesThatExcludeEachOther(t *testing.T) {
 	next := make(chan error, 1)
 	waiting := srv.Open().Locks().Reentrant("order:1")
 	go func() { next <- waiting.Do(ctx, func(context.Context) error { return nil }) }()
-	if _, err := srv.Open().Locks().Reentrant("order:1").TryLock(ctx, 0, 0); !errors.Is(err, rlock.ErrNotAcquired) {
+	if _, err := srv.Open().Locks().Reentrant("order:1").TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 		t.Error(err)
 	}
 	is(t, first.Unlock(ctx), nil)

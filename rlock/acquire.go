@@ -52,7 +52,8 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 	if err != nil {
 		c.session.Leave()
 		err = ending(l.name, waited, seen.unsure).Explain(err)
-		if refused, ok := err.(*NotAcquiredError); ok {
+		var refused *NotAcquiredError
+		if errors.As(err, &refused) {
 			refused.Ours, refused.Foreign, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), seen.foreign, seen.noEnd,
 				seen.listeners
 		}
@@ -276,10 +277,11 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 // joinable says why an owner of another process cannot be joined, if so.
 func (l *single) joinable(id Owner) error {
 	if !id.Ours() {
-		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
+		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", errs.ErrInvalidOption, id)
 	}
 	if !l.kind.entry.joins() {
-		return fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined", ErrInvalidOption, id)
+		return fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined",
+			errs.ErrInvalidOption, id)
 	}
 	return nil
 }
@@ -300,8 +302,8 @@ func (a *acquisition) failed(err error) error {
 	}
 	if a.under != nil {
 		err = l.lost(&a.under.Lease, err)
-	} else if a.join != "" && errors.Is(err, ErrWrongType) {
-		err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, ErrLost, err)
+	} else if a.join != "" && errors.Is(err, errs.ErrWrongType) {
+		err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, errs.ErrLost, err)
 	}
 	if l.kind.leaves && a.patient {
 		a.own.Depart(a.unanswered, a.entry)
@@ -322,7 +324,7 @@ func (a *acquisition) register() (*Hold, error) {
 // keep has what was granted renewed.
 func (a *acquisition) keep() error {
 	l, own := a.l, a.own
-	added := false
+	var added bool
 	if a.handed {
 		added = l.c.engine.AddHanded(&own.Lease, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
 	} else {
@@ -343,11 +345,11 @@ func (a *acquisition) keep() error {
 // ends the hold, and returns the error as the loss that it is.
 func (l *single) lost(c *lease.Lease, err error) error {
 	switch {
-	case errors.Is(err, ErrWrongType):
+	case errors.Is(err, errs.ErrWrongType):
 		l.c.engine.Lost(c, errs.ErrOverwritten)
-		return fmt.Errorf("re-enter %q: %w: %w", l.name, ErrLost, err)
-	case errors.Is(err, ErrLost):
-		l.c.engine.Lost(c, ErrLost)
+		return fmt.Errorf("re-enter %q: %w: %w", l.name, errs.ErrLost, err)
+	case errors.Is(err, errs.ErrLost):
+		l.c.engine.Lost(c, errs.ErrLost)
 	}
 	return err
 }

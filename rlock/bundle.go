@@ -55,7 +55,7 @@ func (b *bundle) require(need int) bool {
 	b.need = need
 	why := b.why
 	if why == nil && len(b.live) < need {
-		why = ErrLost
+		why = errs.ErrLost
 	}
 	b.mu.Unlock()
 	if why != nil {
@@ -78,8 +78,8 @@ func (b *bundle) ended(h *session.Handle) {
 	}
 	delete(b.live, h)
 	b.dead[h] = until
-	over := b.need > 0 && (len(b.live) < b.need || !errors.Is(why, ErrLost))
-	if !errors.Is(why, ErrLost) {
+	over := b.need > 0 && (len(b.live) < b.need || !errors.Is(why, errs.ErrLost))
+	if !errors.Is(why, errs.ErrLost) {
 		b.why = why
 	}
 	reacquire := b.reacquire
@@ -246,7 +246,7 @@ func (p *parts) giveBack(ctx context.Context, until time.Time) {
 			done <- struct{}{}
 		}()
 	}
-	p.b.life.End(ErrReleased)
+	p.b.life.End(errs.ErrReleased)
 	if !until.IsZero() {
 		limit = min(limit, max(0, time.Until(until)))
 	}
@@ -270,7 +270,7 @@ func (p *parts) giveBack(ctx context.Context, until time.Time) {
 func (x *Hold) discard(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.client().opts.CallTimeout)
 	defer cancel()
-	x.Unlock(ctx) // if it fails it goes on by itself
+	_ = x.Unlock(ctx) // if it fails it goes on by itself
 }
 
 func (p *parts) extend(ctx context.Context, d time.Duration) error {
@@ -309,7 +309,7 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 // each does something with all holds at the same time. It returns as soon as as many as must be held have succeeded,
 // when all have ended, or when ctx ends; the others go on. ok: the first of these.
 func (p *parts) each(ctx context.Context, holds []*Hold,
-	do func(context.Context, *Hold) error) (errs []error, ok bool) {
+	do func(context.Context, *Hold) error) (failed []error, ok bool) {
 	done := make(chan error, len(holds))
 	n := 0
 	for _, x := range holds {
@@ -325,24 +325,24 @@ func (p *parts) each(ctx context.Context, holds []*Hold,
 			if err == nil {
 				succeeded++
 			} else {
-				errs = append(errs, err)
+				failed = append(failed, err)
 			}
 		case <-ctx.Done():
 			if p.of.quorum {
-				return append(errs, fmt.Errorf("rlock: %q: %w: %w", p.of.name, ErrUnknownOutcome, context.Cause(ctx))), false
+				return append(failed, fmt.Errorf("rlock: %q: %w: %w", p.of.name, errs.ErrUnknownOutcome, context.Cause(ctx))), false
 			}
 			err := <-done // each ends with ctx by itself
 			if err == nil {
 				succeeded++
 			} else {
-				errs = append(errs, err)
+				failed = append(failed, err)
 			}
 		}
 		if succeeded >= p.of.need {
-			return errs, true
+			return failed, true
 		}
 	}
-	return errs, false
+	return failed, false
 }
 
 // keep has all parts last until d after the whole was acquired.
@@ -369,7 +369,7 @@ func (p *parts) begin(ctx context.Context, d time.Duration) error {
 func (p *parts) unlock(ctx context.Context) error {
 	return p.handles().Release(ctx, p.of.name, &p.b.life, &p.once, func(ctx context.Context) error {
 		p.b.stopReacquiring()
-		p.b.life.End(ErrReleased) // before anything is sent: no work may go on under a hold that is being released
+		p.b.life.End(errs.ErrReleased) // before anything is sent: no work may go on under a hold that is being released
 		return p.release(ctx, p.b.life.Err())
 	})
 }
@@ -388,40 +388,40 @@ func (p *parts) release(ctx context.Context, why error) error {
 			return x.Unlock(ctx)
 		}
 	}
-	errs, ok := p.each(ctx, p.take(), unlock)
+	failed, ok := p.each(ctx, p.take(), unlock)
 	if q.quorum {
 		q.members[0].c.queue.StandBack(q.line)
 		q.members[0].c.queue.Wake(q.line)
 	}
 	switch {
-	case errors.Is(why, ErrLost) && (q.quorum || len(errs) == 0):
+	case errors.Is(why, errs.ErrLost) && (q.quorum || len(failed) == 0):
 		return fmt.Errorf("rlock: unlock %q: %w", p.of.name, why)
 	case ok:
 		return nil
 	}
-	return q.combined(p.of.name, errs)
+	return q.combined(p.of.name, failed)
 }
 
 // combined is the error of a composite, from those of its members. Of a Quorum it says no more than is true of the
 // whole.
-func (q *composite) combined(name string, errs []error) error {
+func (q *composite) combined(name string, failed []error) error {
 	if !q.quorum {
-		return errors.Join(errs...)
+		return errors.Join(failed...)
 	}
 	lost, unsure := 0, false
-	for _, err := range errs {
-		if errors.Is(err, ErrLost) {
+	for _, err := range failed {
+		if errors.Is(err, errs.ErrLost) {
 			lost++
 		}
-		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
+		unsure = unsure || errors.Is(err, errs.ErrUnknownOutcome)
 	}
 	if lost > len(q.members)-q.need {
-		return fmt.Errorf("rlock: %q: %w", name, ErrLost)
+		return fmt.Errorf("rlock: %q: %w", name, errs.ErrLost)
 	}
-	all := make([]error, 0, len(errs))
-	for _, err := range errs {
+	all := make([]error, 0, len(failed))
+	for _, err := range failed {
 		switch {
-		case errors.Is(err, ErrLost): // of one member: the whole is not lost by that
+		case errors.Is(err, errs.ErrLost): // of one member: the whole is not lost by that
 			err = errors.New(err.Error())
 		case unsure:
 			err = script.Unsure(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -51,7 +52,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			redistest.Eventually(t, 20*time.Second, "somebody waits", func() bool { return c.Lines() > 0 })
 			require.NoError(t, hub.Close(context.Background()))
 			for range locks {
-				require.ErrorIs(t, <-waiting, rlock.ErrClosed)
+				require.ErrorIs(t, <-waiting, errs.ErrClosed)
 			}
 
 			if !dialed { // what the waiters may have left behind is still cleared away
@@ -60,22 +61,22 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			before := redistest.CommandCalls(t, direct)["evalsha"]
 			for _, l := range locks {
 				_, err := l.TryLock(within(t), 0, 0)
-				require.ErrorIs(t, err, rlock.ErrClosed)
+				require.ErrorIs(t, err, errs.ErrClosed)
 				_, err = l.Lock(context.Background())
-				require.ErrorIs(t, err, rlock.ErrClosed)
+				require.ErrorIs(t, err, errs.ErrClosed)
 				_, err = l.Inspect(within(t))
-				require.ErrorIs(t, err, rlock.ErrClosed)
+				require.ErrorIs(t, err, errs.ErrClosed)
 				_, err = l.ForceUnlock(within(t))
-				require.ErrorIs(t, err, rlock.ErrClosed)
+				require.ErrorIs(t, err, errs.ErrClosed)
 			}
 			_, err = rlock.New(hub, rlock.Options{Strict: true})
-			require.ErrorIs(t, err, rlock.ErrClosed)
+			require.ErrorIs(t, err, errs.ErrClosed)
 			require.Equal(t, before, redistest.CommandCalls(t, direct)["evalsha"])
 
 			for _, hold := range holds {
 				err := hold.Unlock(context.Background())
 				if dialed {
-					require.ErrorIs(t, err, rlock.ErrClosed)
+					require.ErrorIs(t, err, errs.ErrClosed)
 				} else {
 					require.NoError(t, err, "what is held can be given back while there is a client")
 				}

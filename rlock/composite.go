@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -43,8 +44,8 @@ func newComposite(verb string, members []member, need int) *Lock {
 }
 
 // renewed implements form.
-func (m *composite) renewed() (longest time.Duration) {
-	for _, l := range m.members {
+func (q *composite) renewed() (longest time.Duration) {
+	for _, l := range q.members {
 		longest = max(longest, l.renewed())
 	}
 	return longest
@@ -55,14 +56,15 @@ func membersOf(verb string, locks []*Lock) ([]member, error) {
 	members := make([]member, len(locks))
 	for i, l := range locks {
 		if l == nil {
-			return nil, fmt.Errorf("rlock: %w: %s: lock %d is nil", ErrInvalidOption, verb, i+1)
+			return nil, fmt.Errorf("rlock: %w: %s: lock %d is nil", errs.ErrInvalidOption, verb, i+1)
 		}
 		if l.bad != nil {
 			return nil, l.bad
 		}
 		s, ok := l.form.(*single)
 		if !ok {
-			return nil, fmt.Errorf("rlock: %w: %s: lock %d is %q, must not be made of several itself", ErrInvalidOption, verb,
+			return nil, fmt.Errorf("rlock: %w: %s: lock %d is %q, must not be made of several itself", errs.ErrInvalidOption,
+				verb,
 				i+1, l.Name())
 		}
 		members[i] = member{s, l.terms.label}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -88,7 +89,7 @@ func TestAReadOnlyServerIsUnavailableUntilItIsNot(t *testing.T) {
 	admin(t, r.redis, "REPLICAOF", "127.0.0.1", "1")
 	admin(t, r.redis, "CONFIG", "SET", "replica-serve-stale-data", "yes")
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.ErrorContains(t, err, "READONLY")
 	got := pass(t, r.locks.Reentrant("l"))
 	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.locks.Waiting("l") == 1 })
@@ -102,8 +103,8 @@ func TestALoadingServerIsWaitedFor(t *testing.T) {
 	r := newRig(t, s, rlock.Options{})
 	s.Embedded.SetError("LOADING Redis is loading the dataset in memory")
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
-	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
+	require.NotErrorIs(t, err, errs.ErrNotAcquired)
 	time.AfterFunc(50*time.Millisecond, func() { s.Embedded.SetError("") })
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	require.NoError(t, h.Unlock(within(t)))
@@ -115,7 +116,7 @@ func TestAFullServerKeepsWhatIsHeldAndGrantsNothing(t *testing.T) {
 	h := lock(t, r.locks.Reentrant("held"), within(t))
 	admin(t, r.redis, "CONFIG", "SET", "maxmemory", "1")
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.ErrorContains(t, err, "OOM")
 	first := h.Until()
 	redistest.Eventually(t, 20*time.Second, "renewed", func() bool { return h.Until().After(first) })

@@ -91,7 +91,7 @@ func (l *Lock) acquireOnce(ctx context.Context) (hold *Hold, begun bool, err err
 // begun is not cancelled: another that found the lock taken may have said that this one runs.
 func (x *Hold) begin(ctx context.Context, d time.Duration) error {
 	if ended := errs.Ended(ctx); ended != nil {
-		return fmt.Errorf("%w: %w", ErrNotAcquired, ended)
+		return fmt.Errorf("%w: %w", errs.ErrNotAcquired, ended)
 	}
 	if x.parts != nil {
 		return x.parts.begin(ctx, d)

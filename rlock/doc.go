@@ -50,6 +50,9 @@
 // acquiring under the [Hold.Context] of a hold of the same lock re-enters that hold, unless it has a lease of its own.
 // [Detach] takes the owner out of a context; [Lock.WithOwner] joins another process's hold.
 //
+// The errors that several packages return are in package redlatch, such as redlatch.ErrNotAcquired. Compare with
+// errors.Is.
+//
 // In the repository, docs/guarantees.md has the limits and tests of each promise, docs/design.md the keys and the
 // protocol.
 package rlock

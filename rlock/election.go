@@ -107,7 +107,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 		e.split = 0
 	}
 	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
-		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
+		return wait.Answer{}, fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
 	}
 	if e.made++; e.made == 1 {
 		e.overhear(ctx)
@@ -116,7 +116,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	}
 	for _, m := range e.members {
 		if m.c.session.Closed() {
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errs.ErrClosed)
 		}
 	}
 	p, sent := newParts(e.q), time.Now()
@@ -135,9 +135,9 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 			return wait.Answer{Granted: true}, nil
 		}
 		if err == nil {
-			err = fmt.Errorf("%w: %q: the votes took longer than their lease", ErrUnavailable, e.q.name)
+			err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, e.q.name)
 		}
-		if why := p.b.life.Err(); why != nil && !errors.Is(why, ErrLost) {
+		if why := p.b.life.Err(); why != nil && !errors.Is(why, errs.ErrLost) {
 			err = why
 		}
 	}
@@ -334,8 +334,8 @@ func (e *election) count(t tally) (wait.Answer, error) {
 		case !t.answered[i]:
 			lefts = append(lefts, 0)
 		case err == nil:
-		case errors.Is(err, ErrClosed):
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
+		case errors.Is(err, errs.ErrClosed):
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errs.ErrClosed)
 		case errors.As(err, &contended) && contended.cause == nil:
 			held++
 			if contended.Lease >= 0 {
@@ -344,9 +344,9 @@ func (e *election) count(t tally) (wait.Answer, error) {
 		case script.NotAnswered(err), errors.As(err, &contended):
 			away++
 			if contended != nil && contended.unheard { // of the server: the round was over before it answered
-				err = fmt.Errorf("%w: %q: %w", ErrUnknownOutcome, contended.Name, contended.cause)
+				err = fmt.Errorf("%w: %q: %w", errs.ErrUnknownOutcome, contended.Name, contended.cause)
 			}
-			e.unsure = e.unsure || errors.Is(err, ErrUnknownOutcome)
+			e.unsure = e.unsure || errors.Is(err, errs.ErrUnknownOutcome)
 			problems = append(problems, err)
 		default:
 			fatal = append(fatal, err)
@@ -369,9 +369,9 @@ func (e *election) count(t tally) (wait.Answer, error) {
 			problems[i] = script.Unsure(err)
 		}
 	}
-	kind := ErrUnavailable
+	kind := errs.ErrUnavailable
 	if e.unsure {
-		kind = ErrUnknownOutcome
+		kind = errs.ErrUnknownOutcome
 	}
 	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, e.q.name, len(problems), n,
 		errors.Join(problems...))

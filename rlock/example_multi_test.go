@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -28,7 +29,7 @@ func ExampleMulti() {
 	}
 	err = both.Do(ctx, func(ctx context.Context) error {
 		_, err := locks.Reentrant("{acct}:bob").TryLock(context.Background(), 0, 0)
-		fmt.Println("bob alone:", errors.Is(err, rlock.ErrNotAcquired))
+		fmt.Println("bob alone:", errors.Is(err, redlatch.ErrNotAcquired))
 		return nil
 	})
 	fmt.Println(err)
@@ -115,7 +116,7 @@ func ExampleQuorum() {
 	servers[1].Close()
 	err = leader.Do(ctx, func(ctx context.Context) error {
 		_, err := leader.TryLock(context.Background(), 0, 0)
-		fmt.Println("another:", errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, rlock.ErrUnavailable))
+		fmt.Println("another:", errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable))
 		return ctx.Err()
 	})
 	fmt.Println(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -121,7 +122,7 @@ func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 
 		h := lock(t, c.Reentrant("l"), aMinute(t))
 		_, err := sure.Reentrant("{l}:sure").TryLock(aMinute(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		require.ErrorIs(t, err, errs.ErrNotReplicated)
 		time.Sleep(200 * time.Millisecond) // its key is looked after from when it is 50 ms old
 		require.NoError(t, p.Primary.Process.Kill())
 		p.Replica.Resume(t)
@@ -131,7 +132,7 @@ func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 		case <-aMinute(t).Done():
 			t.Fatal("not told of the loss, an hour before the end of the lease")
 		}
-		require.ErrorIs(t, h.Err(), rlock.ErrLost)
+		require.ErrorIs(t, h.Err(), errs.ErrLost)
 		again := lock(t, c.Reentrant("l"), aMinute(t))
 		require.NoError(t, again.Unlock(aMinute(t)))
 		require.NoError(t, kept.Err())
@@ -174,7 +175,7 @@ func TestHoldersExcludeEachOtherWhilePrimaryAndReplicaChangePlaces(t *testing.T)
 						case <-time.After(time.Millisecond):
 						}
 						inside.CompareAndSwap(h, nil)
-						if err := h.Unlock(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, rlock.ErrLost) {
+						if err := h.Unlock(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, errs.ErrLost) {
 							refused.Add(1)
 						}
 					}

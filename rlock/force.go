@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -55,7 +56,7 @@ func (l *single) evict(ctx context.Context, fields map[string]string) (removed i
 		l.c.queue.Wake(l.key)
 		for _, o := range owners { // those of this client learn of it now
 			if held := l.c.engine.Find(l.leaseKey(o), o); held != nil {
-				l.c.engine.Lost(held, ErrLost)
+				l.c.engine.Lost(held, errs.ErrLost)
 			}
 		}
 	}

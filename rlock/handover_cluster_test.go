@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -185,7 +186,7 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 		waiting <- result{hold: h, err: err}
 	}()
 	_, err := other.locks.Reentrant("l").TryLock(within(t), 200*time.Millisecond, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.Empty(t, waiting)
 	require.NoError(t, held.Unlock(within(t)))
 	got := <-waiting
@@ -194,13 +195,13 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n, "what is new is made on the new node")
 	_, err = other.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, got.hold.Extend(within(t), time.Minute))
 	got.unlock(t)
 	ok, err := other.locks.Reentrant("{l}2").ForceUnlock(within(t))
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.ErrorIs(t, forced.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, forced.Unlock(within(t)), errs.ErrLost)
 	require.NoError(t, lock(t, other.locks.Reentrant("{l}2"), within(t)).Unlock(within(t)))
 	for range 20 {
 		h := lock(t, other.locks.Reentrant("l"), within(t))
@@ -230,7 +231,7 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	ok, err = a.locks.Reentrant("l").ForceUnlock(within(t))
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.ErrorIs(t, got.hold.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, got.hold.Unlock(within(t)), errs.ErrLost)
 	got = next()
 	m.key(queue)
 	m.end()
@@ -296,7 +297,7 @@ func TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased(t *testing.T) 
 		ok, err := l.ForceUnlock(within(t))
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 	}
 	for _, w := range waiting {
 		got := <-w

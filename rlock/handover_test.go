@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
@@ -97,7 +98,7 @@ func looks(p *redistest.Proxy, name string) *atomic.Int32 {
 	var n atomic.Int32
 	with := redistest.With("redlatch_queue:{" + name + "}")
 	p.Trap(&redistest.Trap{Every: true, Match: func(words []string) bool {
-		if isScript(words) && with(words) {
+		if redistest.IsScript(words) && with(words) {
 			n.Add(1)
 		}
 		return false
@@ -144,7 +145,7 @@ func TestProcessesAreServedInTheOrderOfTheirArrival(t *testing.T) {
 		require.NoError(t, h.Unlock(within(t)))
 		for i, w := range waiters {
 			_, err := holder.locks.Reentrant("l").TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired, "nobody gets in between")
+			require.ErrorIs(t, err, errs.ErrNotAcquired, "nobody gets in between")
 			got := <-w
 			require.NoError(t, got.err)
 			require.EqualValues(t, owners[i], got.hold.Owner())
@@ -170,7 +171,7 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 		return slices.Equal(line[1:], queued(t, c, "l"))
 	})
 	third := queueUp(t, c, rigs[1].locks.Reentrant("l").WithWait(100*time.Millisecond), within(t), 2)
-	require.ErrorIs(t, (<-third).err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, (<-third).err, errs.ErrNotAcquired)
 	redistest.Eventually(t, 20*time.Second, "again", func() bool { return slices.Equal(line[1:], queued(t, c, "l")) })
 	require.NoError(t, h.Unlock(within(t)))
 	got := <-second
@@ -178,7 +179,7 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	ctx, cancel = context.WithCancel(within(t))
 	last := queueUp(t, c, rigs[0].locks.Reentrant("l"), ctx, 1)
 	cancel()
-	require.ErrorIs(t, (<-last).err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, (<-last).err, errs.ErrNotAcquired)
 	redistest.Eventually(t, 20*time.Second, "no queue is left beside the lock", func() bool {
 		return slices.Equal([]string{"l"}, keys(t, c))
 	})
@@ -364,7 +365,7 @@ func TestLeasesOfHandedOverHolds(t *testing.T) {
 				<-got.hold.Done()
 				require.Less(t, got.hold.Until().Sub(released), x.full+time.Second)
 				require.Zero(t, renewed.Load())
-				require.ErrorIs(t, got.hold.Unlock(within(t)), rlock.ErrLost)
+				require.ErrorIs(t, got.hold.Unlock(within(t)), errs.ErrLost)
 				return
 			}
 			redistest.Eventually(t, 20*time.Second, "the full lease", func() bool {
@@ -440,7 +441,7 @@ func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
 							time.Sleep(time.Millisecond)
 						}
 						// goes on in the background
-						if err := h.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrUnknownOutcome) {
+						if err := h.Unlock(within(t)); err != nil && !errors.Is(err, errs.ErrUnknownOutcome) {
 							t.Error(err)
 						}
 						g := <-got
@@ -449,8 +450,8 @@ func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
 							return
 						}
 						granted.Add(1)
-						if err := g.hold.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrLost) &&
-							!errors.Is(err, rlock.ErrUnknownOutcome) {
+						if err := g.hold.Unlock(within(t)); err != nil && !errors.Is(err, errs.ErrLost) &&
+							!errors.Is(err, errs.ErrUnknownOutcome) {
 							t.Error(err)
 						}
 					}

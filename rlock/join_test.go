@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -28,12 +29,12 @@ func TestAJoinedLockIsFreeWhenBothAreDone(t *testing.T) {
 			}
 			require.NoError(t, first.Unlock(within(t)))
 			_, err := a.locks.Reentrant("l").TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			require.NoError(t, last.Extend(within(t), time.Minute))
 			require.NoError(t, last.Unlock(within(t)))
 			require.Empty(t, a.hash(t, "l"))
 			_, err = remote.Lock(remote.WithOwner(within(t), parent.Owner()))
-			require.ErrorIs(t, err, rlock.ErrLost, "it holds nothing any more")
+			require.ErrorIs(t, err, errs.ErrLost, "it holds nothing any more")
 		}
 	})
 }
@@ -67,8 +68,8 @@ func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, removed, kind)
 			require.Empty(t, a.hash(t, kind), kind)
-			require.ErrorIs(t, joiner.Unlock(within(t)), rlock.ErrLost)
-			require.ErrorIs(t, parent.Unlock(within(t)), rlock.ErrLost)
+			require.ErrorIs(t, joiner.Unlock(within(t)), errs.ErrLost)
+			require.ErrorIs(t, parent.Unlock(within(t)), errs.ErrLost)
 		}
 	})
 }
@@ -82,7 +83,7 @@ func TestAReadWriteLockIsNotJoined(t *testing.T) {
 		before := a.hash(t, "l")
 		remote := b.locks.Reentrant("l")
 		_, err := remote.Lock(remote.WithOwner(within(t), h.Owner()))
-		require.ErrorIs(t, err, rlock.ErrWrongType)
+		require.ErrorIs(t, err, errs.ErrWrongType)
 		require.Equal(t, before, a.hash(t, "l"))
 		require.NoError(t, h.Unlock(within(t)))
 		require.Empty(t, a.hash(t, "l"))
@@ -116,7 +117,7 @@ func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
 		})
 		require.NoError(t, parent.Unlock(within(t)))
 		require.Empty(t, a.hash(t, "l"), "the dead joiner is swept out with the last of the living")
-		require.ErrorIs(t, dead.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, dead.Unlock(within(t)), errs.ErrLost)
 	})
 }
 
@@ -140,7 +141,7 @@ func TestADeadParentKeepsNobodyOutAfterItsJoiner(t *testing.T) {
 		return true
 	})
 	_, err := remote.Lock(remote.WithOwner(within(t), parent.Owner()))
-	require.ErrorIs(t, err, rlock.ErrLost)
+	require.ErrorIs(t, err, errs.ErrLost)
 	require.NoError(t, joiner.Err())
 	require.NoError(t, joiner.Unlock(within(t)))
 	require.Empty(t, a.hash(t, "l"))
@@ -156,10 +157,10 @@ func TestOnlyOurOwnHoldersCanBeJoined(t *testing.T) {
 	for _, o := range []rlock.Owner{rlock.Owner(java), "x", rlock.Owner(r.locks.ID() + ":1!"),
 		rlock.Owner(strings.Repeat("x", 1000))} {
 		_, err := l.Lock(l.WithOwner(within(t), o))
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%.20s", o)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, "%.20s", o)
 	}
 	_, err := l.Lock(l.WithOwner(within(t), rlock.Owner(r.locks.ID()+":999")))
-	require.ErrorIs(t, err, rlock.ErrLost)
+	require.ErrorIs(t, err, errs.ErrLost)
 	require.Equal(t, map[string]string{java: "1"}, r.hash(t, "l"))
 }
 
@@ -173,7 +174,7 @@ func TestAnOwnerOfTheSameClientIsReentered(t *testing.T) {
 	require.Equal(t, map[string]string{string(a.Owner()): "1"}, r.hash(t, "l"))
 	require.Equal(t, 1, timesHeld(t, l, b))
 	_, err := l.TryLock(rlock.Detach(ctx), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	other := lock(t, r.locks.Reentrant("other"), ctx)
 	require.NoError(t, other.Unlock(ctx))
 	require.NoError(t, b.Unlock(ctx))
@@ -199,9 +200,9 @@ func TestInspectShowsHoldersAndLabels(t *testing.T) {
 		require.NoError(t, in.Unlock(within(t)))
 		require.NoError(t, h.Unlock(within(t)))
 		_, err = r.locks.Reentrant("l").WithLabel(strings.Repeat("x", rlock.MaxLabel+1)).Lock(within(t))
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		_, err = r.locks.Reentrant("").Inspect(within(t))
-		require.ErrorIs(t, err, rlock.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 	})
 }
 
@@ -232,7 +233,7 @@ func TestForceUnlockWakesWaitersAndTheOldHolderSeesLost(t *testing.T) {
 	require.True(t, ok)
 	x := <-got
 	require.Less(t, time.Since(began), 10*time.Second, "woken, not timed out")
-	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 	require.Len(t, r.hash(t, "l"), 1, "the next holder is left alone")
 	require.NoError(t, x.Unlock(within(t)))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -31,7 +32,7 @@ func TestALateGrantIsGivenBackOnceTheHoldIsReleased(t *testing.T) {
 		h := lock(t, r.locks.Reentrant("l"), within(t))
 		late := h.Late()
 		<-h.Done()
-		require.ErrorIs(t, h.Err(), rlock.ErrMaxHold)
+		require.ErrorIs(t, h.Err(), errs.ErrMaxHold)
 		late()
 		require.Zero(t, r.locks.Owed(), "it is held until its Unlock")
 		h.Unlock(within(t))
@@ -46,7 +47,7 @@ func TestALateGrantIsGivenBackOnceTheHoldIsReleased(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- r.locks.Close(within(t)) }()
 		<-h.Done()
-		require.ErrorIs(t, h.Err(), rlock.ErrClosed)
+		require.ErrorIs(t, h.Err(), errs.ErrClosed)
 		late()
 		require.NotEmpty(t, r.hash(t, "l"), "it is held until its Unlock")
 		require.NoError(t, h.Unlock(within(t)))

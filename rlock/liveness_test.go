@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -200,7 +202,7 @@ func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
 }
 
 func isNotAcquired(err error) bool {
-	return err != nil && strings.Contains(err.Error(), rlock.ErrNotAcquired.Error())
+	return err != nil && strings.Contains(err.Error(), errs.ErrNotAcquired.Error())
 }
 
 // A holder that is cut off from the server stops before anybody can take over, though its lease has minutes to go.
@@ -235,7 +237,7 @@ func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
 				}
 				until := h.Until()
 				<-h.Done()
-				if h.Err() != rlock.ErrLost {
+				if !errors.Is(h.Err(), errs.ErrLost) {
 					t.Errorf("%d: %v", n, h.Err())
 				}
 				if at := <-got; at.Before(until) {
@@ -350,7 +352,7 @@ func TestAWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
 				require.NoError(t, r.Unlock(within(t)))
 				return false
 			}
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			return true
 		})
 		require.NoError(t, h.Unlock(within(t)))
@@ -459,7 +461,7 @@ func TestOptionsOfLocksAloneAreChecked(t *testing.T) {
 		"Process is \"xxxxxx": {Process: strings.Repeat("x", rlock.MaxLabel+1)},
 	} {
 		_, err := rlock.New(hub, o)
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, field)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -73,7 +74,7 @@ func TestLossIsNoticedAtOnceWhereKeysAreTracked(t *testing.T) {
 				lose(t, r)
 				<-h.Done()
 				require.Less(t, time.Since(began), beforeRenewal)
-				require.ErrorIs(t, h.Err(), rlock.ErrLost)
+				require.ErrorIs(t, h.Err(), errs.ErrLost)
 			})
 		}
 	}
@@ -165,7 +166,7 @@ func TestLossInAClusterIsNoticedAtOnceWhereInvalidationsAreObserved(t *testing.T
 	}
 	for _, h := range holds {
 		<-h.Done()
-		require.ErrorIs(t, h.Err(), rlock.ErrLost)
+		require.ErrorIs(t, h.Err(), errs.ErrLost)
 	}
 	require.Less(t, time.Since(began), beforeRenewal)
 	require.NoError(t, c.Close(within(t)))
@@ -246,10 +247,10 @@ func TestAnOverwrittenLockIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing
 				require.NoError(t, ignoreNil(r.redis.Do(within(t),
 					r.redis.B().Eval().Script(overwrite).Numkeys(1).Key(name).Build()).Error()))
 				err = find(h, make(name))
-				require.ErrorIs(t, err, rlock.ErrLost)
-				require.ErrorIs(t, err, rlock.ErrWrongType)
-				require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
-				require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrWrongType)
+				require.ErrorIs(t, err, errs.ErrLost)
+				require.ErrorIs(t, err, errs.ErrWrongType)
+				require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
+				require.ErrorIs(t, h.Unlock(within(t)), errs.ErrWrongType)
 			})
 		}
 	}
@@ -290,7 +291,7 @@ func TestAReleaseThatTheServerRefusesGoesOnInTheBackground(t *testing.T) {
 		}
 		err := unlock(within(t))
 		require.ErrorContains(t, err, "NOPERM", name)
-		require.NotErrorIs(t, err, rlock.ErrUnknownOutcome, name)
+		require.NotErrorIs(t, err, errs.ErrUnknownOutcome, name)
 		require.ErrorContains(t, err, "goes on in the background", name)
 	}
 	admin(t, root.redis, "ACL", "SETUSER", "app", "+@all")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -33,13 +34,13 @@ func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 			require.NoError(t, (*beside).Unlock(within(t)))
 			_, err := l.TryLock(within(t), 0, longer)
 			if err != nil {
-				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				require.ErrorIs(t, err, errs.ErrNotAcquired)
 			}
 			return err == nil
 		}
 	}
 	for name, make := range map[string]func(t *testing.T) redistest.Last{
-		"joined": func(t *testing.T) redistest.Last {
+		"joined": func(_ *testing.T) redistest.Last {
 			name, beside := fmt.Sprint("l", names.Add(1)), new(rlock.Hold)
 			return redistest.Last{Once: true, Gone: after(&beside, third.Reentrant(name)),
 				Take: func(t *testing.T) time.Duration {
@@ -50,7 +51,7 @@ func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 					return first
 				}}
 		},
-		"joined, and left with UnlockAfter": func(t *testing.T) redistest.Last {
+		"joined, and left with UnlockAfter": func(_ *testing.T) redistest.Last {
 			name, beside := fmt.Sprint("l", names.Add(1)), new(rlock.Hold)
 			return redistest.Last{Once: true, By: 5 * time.Second, Gone: after(&beside, third.Reentrant(name)),
 				Take: func(t *testing.T) time.Duration {
@@ -62,7 +63,7 @@ func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 					return left(t, h, began)
 				}}
 		},
-		"a reader beside another": func(t *testing.T) redistest.Last {
+		"a reader beside another": func(_ *testing.T) redistest.Last {
 			name, beside := fmt.Sprint("l", names.Add(1)), new(rlock.Hold)
 			return redistest.Last{Once: true, Gone: after(&beside, third.ReadWrite(name).Write()),
 				Take: func(t *testing.T) time.Duration {
@@ -71,7 +72,7 @@ func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 					return first
 				}}
 		},
-		"a reader that has left with UnlockAfter": func(t *testing.T) redistest.Last {
+		"a reader that has left with UnlockAfter": func(_ *testing.T) redistest.Last {
 			name, beside := fmt.Sprint("l", names.Add(1)), new(rlock.Hold)
 			return redistest.Last{Once: true, By: 5 * time.Second, Gone: after(&beside, third.ReadWrite(name).Write()),
 				Take: func(t *testing.T) time.Duration {

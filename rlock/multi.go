@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -52,7 +53,7 @@ import (
 // the lease. Unlock is one call for each, at the same time.
 func Multi(locks ...*Lock) (*Lock, error) {
 	if len(locks) == 0 {
-		return nil, fmt.Errorf("rlock: %w: multi: no locks, must be one or more", ErrInvalidOption)
+		return nil, fmt.Errorf("rlock: %w: multi: no locks, must be one or more", errs.ErrInvalidOption)
 	}
 	given, err := membersOf("multi", locks)
 	if err != nil {
@@ -72,7 +73,7 @@ func Multi(locks ...*Lock) (*Lock, error) {
 			members = append(members, l)
 		case other.kind != l.kind:
 			return nil, fmt.Errorf("rlock: %w: multi: %q is there as %s and as %s, which would wait for each other",
-				ErrInvalidOption, l.name, other.kind.title, l.kind.title)
+				errs.ErrInvalidOption, l.name, other.kind.title, l.kind.title)
 		}
 	}
 	// By key first, and by server only if keys are equal: otherwise every order would depend on all processes knowing the
@@ -181,10 +182,10 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 	}
 	p.giveBack(ctx, t.until)
 	switch {
-	case why == ErrClosed:
-		return nil, false, fmt.Errorf("rlock: %q: %w", name, ErrClosed)
-	case why == ErrMaxHold:
-		return nil, false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, ErrMaxHold, t.q.name)
+	case errors.Is(why, errs.ErrClosed):
+		return nil, false, fmt.Errorf("rlock: %q: %w", name, errs.ErrClosed)
+	case errors.Is(why, errs.ErrMaxHold):
+		return nil, false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, errs.ErrMaxHold, t.q.name)
 	case why == nil && err != nil:
 		return nil, false, err
 	}
@@ -201,7 +202,7 @@ var errLostMeanwhile = errors.New("lost while others were acquired")
 // gets it anew, and none is renewed any more.
 func (t *together) settle(ctx context.Context, p *parts) error {
 	holds := p.all()
-	errs := make([]error, len(holds))
+	failed := make([]error, len(holds))
 	if !t.until.IsZero() {
 		end := time.Now().Add(ownerOf(holds[0].h).lock.c.opts.CallTimeout) // one call is not begun for nothing
 		if t.until.After(end) {
@@ -214,14 +215,14 @@ func (t *together) settle(ctx context.Context, p *parts) error {
 	var wg sync.WaitGroup
 	for i, x := range holds {
 		if time.Until(x.Until()) < t.lease-lease.Margin(t.lease)-t.lease/10 {
-			wg.Go(func() { errs[i] = x.Extend(ctx, t.lease) })
+			wg.Go(func() { failed[i] = x.Extend(ctx, t.lease) })
 		}
 	}
 	wg.Wait()
 	for _, x := range holds {
 		x.h.Manual()
 	}
-	return errors.Join(errs...)
+	return errors.Join(failed...)
 }
 
 // together is one acquisition of a Multi, at first by one script.
@@ -337,18 +338,18 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 	for i, own := range t.owners {
 		own.Lease.Ctx = t.context(ctx, i)
 		if !c.engine.Add(&own.Lease, t.since, t.sent, t.lease, t.auto, c.opts.MaxHold) {
-			t.drop(ErrNotAcquired)
+			t.drop(errs.ErrNotAcquired)
 			return nil, own.Expired()
 		}
 	}
 	if c.session.Closed() { // it has not seen these holds
-		t.drop(ErrClosed)
-		return nil, ErrClosed
+		t.drop(errs.ErrClosed)
+		return nil, errs.ErrClosed
 	}
 	p := newParts(t.q)
 	for i, own := range t.owners {
 		x := newHold(own.First(t.auto, t.unanswered, ""))
-		x.follow(own.Lease.Ctx, c)
+		x.follow(own.Lease.Ctx, c) //nolint:contextcheck // each hold has the context of its own lease
 		p.add(i, x)
 	}
 	p.began = time.Now()
@@ -367,7 +368,7 @@ func (t *together) renew(ctx context.Context) {
 func (t *together) drop(why error) {
 	for _, own := range t.owners {
 		own.End(why)
-		t.c.engine.Remove(&own.Lease)
+		_ = t.c.engine.Remove(&own.Lease) // it has ended already, just above
 	}
 	t.abandon(time.Now())
 }
@@ -395,13 +396,13 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	}
 	r, err := timed.Run(ctx, c.runner)
 	received := time.Now()
-	unmet := errors.Is(err, ErrNotReplicated)
+	unmet := errors.Is(err, errs.ErrNotReplicated)
 	if err != nil && !unmet {
 		var re *rueidis.RedisError
 		switch {
 		case errors.As(err, &re) && re.IsTryAgain():
 			return wait.Answer{}, errOneByOne
-		case errors.Is(err, ErrUnknownOutcome):
+		case errors.Is(err, errs.ErrUnknownOutcome):
 			t.unsure = true
 			if runs := t.sent.Add(timed.Runs); runs.After(t.unanswered) {
 				t.unanswered = runs
@@ -422,7 +423,7 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	if unmet || !trusted || !received.Before(t.sent.Add(t.lease-lease.Margin(t.lease))) {
 		if !unmet {
 			err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted",
-				ErrUnavailable, t.q.name, t.lease), true
+				errs.ErrUnavailable, t.q.name, t.lease), true
 		}
 		t.takeBack(ctx)
 		t.renew(ctx)
@@ -436,7 +437,7 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 func (t *together) takeBack(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, own := range t.owners {
-		own.End(ErrNotAcquired)
+		own.End(errs.ErrNotAcquired)
 		wg.Go(func() {
 			until := t.unanswered
 			if _, err := own.lock.runRelease(ctx, own.Lease.Owner, ""); err != nil && until.IsZero() {

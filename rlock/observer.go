@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -96,7 +97,8 @@ var failures = [EventTakenOver + 1]string{EventNotAcquired: "acquire", EventRele
 
 // observe tells of e, and returns the context under which goes on what e begins. Called without a mutex held.
 func (c *Client) observe(ctx context.Context, e Event) context.Context {
-	if e.Err != nil && (e.Kind != EventRenewed || !errors.Is(e.Err, ErrLost)) { // a loss is reported when the hold ends
+	// a loss is reported when the hold ends
+	if e.Err != nil && (e.Kind != EventRenewed || !errors.Is(e.Err, errs.ErrLost)) {
 		c.session.Troubles().Add(failures[e.Kind], e.Name, e.Err)
 	}
 	return session.Follow(ctx, c.session, c.observer, e)

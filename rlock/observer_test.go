@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -88,7 +89,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	hold := lock(t, l, ctx)
 	again := lock(t, l, hold.Context(ctx))
 	_, err = l.TryLock(ctx, 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, hold.Unlock(ctx))
 	require.NoError(t, hold.Unlock(ctx)) // has that result, and is not told
 	require.NoError(t, again.Unlock(again.Context(ctx)))
@@ -114,7 +115,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	require.NoError(t, err)
 	all := lock(t, both, ctx)
 	_, err = both.TryLock(ctx, 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, all.Unlock(ctx))
 	notes = f.Take()
 	for _, want := range []string{"12 acquired m1", "13 acquired m2", "14 did not acquire m1", "15 did not acquire m2"} {
@@ -125,8 +126,8 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	hold = lock(t, l, ctx)
 	_, err = l.ForceUnlock(ctx)
 	require.NoError(t, err)
-	require.ErrorIs(t, hold.Extend(ctx, 10*time.Minute), rlock.ErrLost)
-	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLost)
+	require.ErrorIs(t, hold.Extend(ctx, 10*time.Minute), errs.ErrLost)
+	require.ErrorIs(t, hold.Unlock(ctx), errs.ErrLost)
 	notes = f.Take()
 	require.Contains(t, notes, "18 lost l")
 	require.Contains(t, notes, "19 releases l of 18")
@@ -179,7 +180,7 @@ func TestWaitingIsToldOnceToEachThatWaitsAndToNobodyElse(t *testing.T) {
 			l := of(r.locks, kind)
 			hold := lock(t, l, ctx)
 			_, err := l.TryLock(ctx, 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			for _, note := range f.Take() {
 				require.NotContains(t, note, "waits")
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -57,7 +58,7 @@ func beAdder() error {
 	add := func(ctx context.Context) error {
 		inside, err := c.Do(ctx, c.B().Incr().Key("inside").Build()).AsInt64()
 		if err != nil || inside != 1 {
-			return fmt.Errorf("%d inside at once (%v)", inside, err)
+			return fmt.Errorf("%d inside at once (%s)", inside, fmt.Sprint(err))
 		}
 		n, err := c.Do(ctx, c.B().Get().Key("sum").Build()).AsInt64()
 		if err != nil && !rueidis.IsRedisNil(err) {
@@ -68,13 +69,13 @@ func beAdder() error {
 		}
 		return c.Do(ctx, c.B().Decr().Key("inside").Build()).Error()
 	}
-	errs := make([]error, goroutines)
+	failed := make([]error, goroutines)
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
 			for range rounds {
 				if err := locks.Reentrant("l").Do(ctx, add); err != nil {
-					errs[g] = err
+					failed[g] = err
 					return
 				}
 			}
@@ -82,7 +83,7 @@ func beAdder() error {
 	}
 	wg.Wait()
 	fmt.Println("done")
-	return errors.Join(errs...)
+	return errors.Join(failed...)
 }
 
 // beHolder holds the lock, says so, and says when it is told that the hold is over.
@@ -135,7 +136,7 @@ func TestAKilledHolderBlocksForItsLeaseAndNoLonger(t *testing.T) {
 	require.Equal(t, "held", holder.Line(t))
 	holder.Signal(t, syscall.SIGKILL)
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	began := time.Now()
 	left := r.pttl(t, "l")
 	h := lock(t, r.locks.Reentrant("l"), within(t))
@@ -175,7 +176,7 @@ func TestAHolderThatPausesAgainAndAgainKeepsItsHold(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		holder.Signal(t, syscall.SIGCONT)
 		_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		time.Sleep(100 * time.Millisecond)
 	}
 	require.Equal(t, owners, r.hash(t, "l"), "it never let go")
@@ -207,7 +208,7 @@ func beCarefulHolder() error {
 	}
 	<-work.Done()
 	fmt.Println("acted", acted.UnixNano(), context.Cause(work),
-		errors.Is(hold.Unlock(context.Background()), rlock.ErrLost))
+		errors.Is(hold.Unlock(context.Background()), errs.ErrLost))
 	return nil
 }
 

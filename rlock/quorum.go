@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -83,7 +84,7 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 // each member.
 func Quorum(locks ...*Lock) (*Lock, error) {
 	if len(locks) < 3 {
-		return nil, fmt.Errorf("rlock: %w: quorum: %d locks, must be 3 or more", ErrInvalidOption, len(locks))
+		return nil, fmt.Errorf("rlock: %w: quorum: %d locks, must be 3 or more", errs.ErrInvalidOption, len(locks))
 	}
 	members, err := membersOf("quorum", locks)
 	if err != nil {
@@ -94,10 +95,11 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 		k := votingKinds[l.kind]
 		if k == nil {
 			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is %s, must be Reentrant, NonReentrant, Spin or Fenced",
-				ErrInvalidOption, i+1, l.name, l.kind.title)
+				errs.ErrInvalidOption, i+1, l.name, l.kind.title)
 		}
 		if mode := l.c.session.Hub.Client().Mode(); mode != rueidis.ClientModeStandalone {
-			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is of a %s, must be of a single server", ErrInvalidOption,
+			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is of a %s, must be of a single server",
+				errs.ErrInvalidOption,
 				i+1, l.name, mode)
 		}
 		for _, of := range []any{l.c.session.Hub, l.c.session.Hub.Client()} {
@@ -108,7 +110,7 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 		}
 		if (l.kind == fencing) != (members[0].kind == votingKinds[fencing] || i == 0 && l.kind == fencing) {
 			return nil, fmt.Errorf("rlock: %w: quorum: locks 1 and %d, %q and %q: all or none must be Fenced",
-				ErrInvalidOption, i+1, members[0].name, l.name)
+				errs.ErrInvalidOption, i+1, members[0].name, l.name)
 		}
 		voter := *l.single
 		voter.kind = k
@@ -119,7 +121,7 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 
 func sameServer(i, j int, a, b member) error {
 	return fmt.Errorf("rlock: %w: quorum: locks %d and %d, %q and %q, are on the same server, must each be on another",
-		ErrInvalidOption, i, j, a.name, b.name)
+		errs.ErrInvalidOption, i, j, a.name, b.name)
 }
 
 // youngError says that a server gives no vote yet.
@@ -130,10 +132,10 @@ type youngError struct {
 
 func (e *youngError) Error() string {
 	return fmt.Sprintf("%v: vote for %q: the server has not been up for as long as the lease, and may have forgotten a "+
-		"vote; it votes in %v", ErrUnavailable, e.name, e.left)
+		"vote; it votes in %v", errs.ErrUnavailable, e.name, e.left)
 }
 
-func (e *youngError) Unwrap() error { return ErrUnavailable }
+func (e *youngError) Unwrap() error { return errs.ErrUnavailable }
 
 // elect acquires a majority of the members of a Quorum.
 func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -192,7 +193,7 @@ func (l *single) resolve(own *owner, turn int32) (again, under *owner, err error
 //	while A reads
 func resolveReader(l *single, own *owner, turn int32) (again, under *owner, err error) {
 	if !own.Lasts() || !own.Bar(turn) {
-		return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, ErrLost)
+		return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, errs.ErrLost)
 	}
 	return nil, own, nil
 }

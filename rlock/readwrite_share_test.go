@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -128,7 +129,7 @@ func TestReadersOfOneProcessAreOneHolder(t *testing.T) {
 	}
 	require.NoError(t, again.Err())
 	_, err = rw.Write().TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the last one holds it")
+	require.ErrorIs(t, err, errs.ErrNotAcquired, "the last one holds it")
 	require.NoError(t, again.Unlock(within(t)))
 	w, err := rw.Write().TryLock(within(t), 0, 0)
 	require.NoError(t, err)
@@ -280,9 +281,9 @@ func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(15 * time.Millisecond)
 		_, err := rw.Read().TryLock(ctx, 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		_, err = rw.Read().TryLock(ctx, 5*time.Millisecond, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		read := next(t, rw.Read(), ctx)
 		synctest.Wait()
 		require.NoError(t, first.Unlock(ctx))
@@ -303,7 +304,7 @@ func TestAReaderDoesNotPassAWriterOfItsProcess(t *testing.T) {
 		written := next(t, rw.Write(), ctx)
 		synctest.Wait()
 		_, err = rw.Read().TryLock(ctx, 0, 0) // within the window: no time has passed
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NoError(t, first.Unlock(ctx))
 		require.NoError(t, second.Unlock(ctx))
 		require.NoError(t, (<-written).Unlock(ctx))
@@ -327,7 +328,7 @@ func TestReadersThatDoNotWaitAreAnsweredByTheServer(t *testing.T) {
 			all.Go(func() {
 				h, err := rw.Read().TryLock(within(t), 0, 0)
 				switch {
-				case taken && !errors.Is(err, rlock.ErrNotAcquired):
+				case taken && !errors.Is(err, errs.ErrNotAcquired):
 					t.Errorf("of a lock that is taken: %v", err)
 				case !taken && err != nil:
 					t.Error(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -32,7 +33,7 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "granted with the replica", func() bool {
 		h, err := l.TryLock(within(t), 0, 0)
 		if err != nil {
-			require.ErrorIs(t, err, rlock.ErrNotReplicated)
+			require.ErrorIs(t, err, errs.ErrNotReplicated)
 			return false
 		}
 		require.NoError(t, h.Unlock(within(t)))
@@ -44,10 +45,10 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 
 	replica.Stop(t)
 	_, err = r.locks.Reentrant("other").Lock(within(t))
-	require.ErrorIs(t, err, rlock.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	require.Empty(t, r.hash(t, "other"), "taken back before the caller hears of it")
 	<-h.Done()
-	require.ErrorIs(t, h.Err(), rlock.ErrLost, "renewals that no replica has do not count")
+	require.ErrorIs(t, h.Err(), errs.ErrLost, "renewals that no replica has do not count")
 	replica.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "granted again", func() bool {
 		h, err := r.locks.Reentrant("other").TryLock(within(t), 0, 0)
@@ -64,7 +65,7 @@ func TestAnEvictingServerIsWarnedOfOrRefused(t *testing.T) {
 	}
 	redistest.Eventually(t, 10*time.Second, "a warning", func() bool { return log.Count("allkeys-lru") == 1 })
 	_, err := rlock.New(r.hub, rlock.Options{Strict: true})
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "allkeys-lru")
 	require.NoError(t, r.locks.Close(within(t)))
 	require.Equal(t, 1, log.Count("allkeys-lru"))
@@ -113,7 +114,7 @@ func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
 	refused := func(what string) {
 		t.Helper()
 		_, err := c.Reentrant("l").TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotReplicated, what)
+		require.ErrorIs(t, err, errs.ErrNotReplicated, what)
 		n, err := c.Reentrant("l").IsLocked(within(t))
 		require.NoError(t, err)
 		require.False(t, n, "taken back")
@@ -132,7 +133,7 @@ func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
 
 	h := lock(t, c.Reentrant("l"), within(t))
 	to.Replica.Stop(t)
-	require.ErrorIs(t, h.Extend(within(t), time.Hour), rlock.ErrNotReplicated)
+	require.ErrorIs(t, h.Extend(within(t), time.Hour), errs.ErrNotReplicated)
 	require.Less(t, time.Until(h.Until()), time.Minute)
 	to.Replica.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "extended", func() bool { return h.Extend(within(t), time.Hour) == nil })

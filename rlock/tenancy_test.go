@@ -12,6 +12,7 @@ import (
 	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -85,7 +86,7 @@ func TestAContextOfAnEarlierTurnReentersNothing(t *testing.T) {
 		b := <-had
 		require.Equal(t, owner, r.owners(t, "l"), "one owner for both")
 		_, err := l.Lock(kept)
-		require.ErrorIs(t, err, rlock.ErrLost)
+		require.ErrorIs(t, err, errs.ErrLost)
 		require.NoError(t, a.Unlock(ctx), "the first one's result")
 		require.NoError(t, b.Err())
 		again := lock(t, l, b.Context(ctx))
@@ -94,7 +95,7 @@ func TestAContextOfAnEarlierTurnReentersNothing(t *testing.T) {
 		require.NotEqual(t, owner[0], a.Owner(), "it joins nothing")
 		require.Equal(t, a.Owner(), a.Owner())
 		_, err = l.Lock(l.WithOwner(ctx, a.Owner()))
-		require.ErrorIs(t, err, rlock.ErrLost)
+		require.ErrorIs(t, err, errs.ErrLost)
 		require.Equal(t, owner[0], b.Owner())
 		require.NoError(t, b.Unlock(ctx))
 		require.Empty(t, r.owners(t, "l"))
@@ -194,7 +195,7 @@ func TestACallerWhoseContextHasEndedTakesNoTurn(t *testing.T) {
 		synctest.Wait() // it has its turn, and is about to take it
 		cancel()
 		err := <-failed
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.ErrorIs(t, err, context.Canceled)
 		began := time.Now()
 		b := <-had
@@ -298,12 +299,12 @@ func TestATenureEndsThoughCallersWait(t *testing.T) {
 func TestTheLossOfATenureEndsOneTurn(t *testing.T) {
 	const lease = 300 * time.Millisecond
 	for name, end := range map[string]func(t *testing.T, r *rig, h *rlock.Hold){
-		"DEL": func(t *testing.T, r *rig, h *rlock.Hold) { r.server.Embedded.Del("l") },
+		"DEL": func(_ *testing.T, r *rig, h *rlock.Hold) { r.server.Embedded.Del("l") },
 		"ForceUnlock": func(t *testing.T, r *rig, h *rlock.Hold) {
 			ok, err := r.locks.Reentrant("l").ForceUnlock(context.Background())
 			require.NoError(t, err)
 			require.True(t, ok)
-			require.ErrorIs(t, h.Err(), rlock.ErrLost, "at once")
+			require.ErrorIs(t, h.Err(), errs.ErrLost, "at once")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -321,8 +322,8 @@ func TestTheLossOfATenureEndsOneTurn(t *testing.T) {
 				if b == nil {
 					t.FailNow()
 				}
-				require.ErrorIs(t, a.Err(), rlock.ErrLost)
-				require.ErrorIs(t, a.Unlock(ctx), rlock.ErrLost)
+				require.ErrorIs(t, a.Err(), errs.ErrLost)
+				require.ErrorIs(t, a.Unlock(ctx), errs.ErrLost)
 				require.NoError(t, b.Err())
 				require.NotEqual(t, owner, r.owners(t, "l"))
 				require.NoError(t, b.Unlock(ctx))
@@ -346,7 +347,7 @@ func TestCallersBehindADroppedHoldAreServedWhenItsLeaseIsOver(t *testing.T) {
 		select {
 		case h := <-had:
 			if err := h.Unlock(within(t)); err != nil {
-				require.ErrorIs(t, err, rlock.ErrLost) // a lease of 300 ms that a busy machine could not renew
+				require.ErrorIs(t, err, errs.ErrLost) // a lease of 300 ms that a busy machine could not renew
 			}
 			return true
 		default:
@@ -420,7 +421,7 @@ func TestNoWriterHasItsTurnWhileAReadUnderTheLastOneLasts(t *testing.T) {
 		b := <-had
 		require.Equal(t, owner, r.hash(t, "l"), "one owner for both")
 		_, err := l.Read().Lock(kept)
-		require.ErrorIs(t, err, rlock.ErrLost, "it is another one's turn")
+		require.ErrorIs(t, err, errs.ErrLost, "it is another one's turn")
 
 		had = next(t, l.Write(), ctx)
 		synctest.Wait()

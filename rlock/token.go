@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -59,7 +60,7 @@ func (e *election) mint(ctx context.Context, p *parts) error {
 			p.mu.Unlock()
 			return nil
 		case later < token || !time.Now().Before(p.until()):
-			err = fmt.Errorf("%w: %q: %d of %d servers have kept the token: %w", ErrUnavailable, e.q.name, kept,
+			err = fmt.Errorf("%w: %q: %d of %d servers have kept the token: %w", errs.ErrUnavailable, e.q.name, kept,
 				len(e.members), errors.Join(failed...))
 		}
 		token = later + 1
@@ -94,7 +95,7 @@ func (e *election) nextToken(ctx context.Context, p *parts) (int64, error) {
 	}
 	if err := errors.Join(failed...); err != nil {
 		return 0, fmt.Errorf("%w: %q: no token: %d of %d servers are sure of the last one, which is no majority (they were "+
-			"restarted, or the name is new), so all must answer: %w", ErrUnavailable, e.q.name, counts, len(e.members), err)
+			"restarted, or the name is new), so all must answer: %w", errs.ErrUnavailable, e.q.name, counts, len(e.members), err)
 	}
 	return token + 1, nil
 }

@@ -112,7 +112,7 @@ func (s *tenancies) take(x *caller) (*Hold, error) {
 			own.Decline()
 			return nil, nil
 		}
-		c.engine.Under(&own.Lease, x.call.Ctx)
+		c.engine.Under(x.call.Ctx, &own.Lease)
 	}
 	h, err := own.Take(x.auto)
 	if err != nil {
@@ -188,6 +188,6 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 		}
 		return r.status, r.err
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: release of %q: %w", ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))
+		return 0, fmt.Errorf("%w: release of %q: %w", errs.ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))
 	}
 }

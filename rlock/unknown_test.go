@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -31,7 +32,7 @@ func lanes(t *testing.T, s *redistest.Server, width, n int, o rlock.Options,
 		r := newRig(t, p.Server(), o)
 		warm := lock(t, r.locks.Reentrant(fmt.Sprintf("warm %p", p)), within(t)) // learns the server's clock
 		if err := warm.Unlock(within(t)); err != nil {
-			require.ErrorIs(t, err, rlock.ErrUnknownOutcome) // the call timeout is short, and the machine busy
+			require.ErrorIs(t, err, errs.ErrUnknownOutcome) // the call timeout is short, and the machine busy
 		}
 		wg.Go(func() {
 			for !t.Failed() {
@@ -88,7 +89,7 @@ func TestWhatATryOfUnknownOutcomeTookIsGivenBack(t *testing.T) {
 		name := fmt.Sprintf("try-%d", i)
 		p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReply})
 		_, err := r.locks.Reentrant(name).TryLock(within(t), 0, 0)
-		if err == nil || !strings.Contains(err.Error(), rlock.ErrUnknownOutcome.Error()) {
+		if err == nil || !strings.Contains(err.Error(), errs.ErrUnknownOutcome.Error()) {
 			t.Errorf("round %d: %v", i, err)
 		}
 	})
@@ -246,7 +247,7 @@ func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
 	s.Stop(t)
 	for i := range 20 {
 		_, err := r.locks.Reentrant(fmt.Sprintf("abandoned-%d", i)).TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrUnknownOutcome)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	}
 	s.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "what was owed is settled", func() bool { return r.locks.Owed() == 0 })
@@ -267,7 +268,7 @@ func TestWaitTimeIsKeptWithTheServerStoppedAndBlackHoled(t *testing.T) {
 			var err error
 			redistest.Eventually(t, 30*time.Second, "connected", func() bool { // the call timeout is short, and the machine busy
 				_, err = r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-				return errors.Is(err, rlock.ErrNotAcquired)
+				return errors.Is(err, errs.ErrNotAcquired)
 			})
 			inflict := func() {
 				if fault == "black-holed" {
@@ -295,7 +296,7 @@ func TestWaitTimeIsKeptWithTheServerStoppedAndBlackHoled(t *testing.T) {
 				})
 				require.Error(t, err)
 				if fault != "stopped while waiting" {
-					require.NotErrorIs(t, err, rlock.ErrNotAcquired, "the server did not say that it is held")
+					require.NotErrorIs(t, err, errs.ErrNotAcquired, "the server did not say that it is held")
 				}
 				require.Less(t, took, bound+50*time.Millisecond+5*slow, "waitTime %v", waitTime)
 			}
@@ -402,12 +403,12 @@ func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
 				ctx, cancel := context.WithTimeout(within(t), 2*time.Second)
 				defer cancel()
 				unlocked := h.Unlock(ctx)
-				if errors.Is(unlocked, rlock.ErrUnknownOutcome) { // stands behind it: there was no connection for tracking yet
+				if errors.Is(unlocked, errs.ErrUnknownOutcome) { // stands behind it: there was no connection for tracking yet
 					close(release)
 					return
 				}
 				next, err := r.locks.Reentrant(name).TryLock(within(t), 5*time.Second, time.Minute)
-				if errors.Is(err, rlock.ErrUnknownOutcome) { // likewise, though the unlock was sent on another connection
+				if errors.Is(err, errs.ErrUnknownOutcome) { // likewise, though the unlock was sent on another connection
 					close(release)
 					return
 				}
@@ -558,7 +559,7 @@ func TestCloseDoesNotWaitForWhatIsLostMeanwhile(t *testing.T) {
 	defer cancel()
 	go func() { closed <- r.locks.Close(ctx) }()
 	<-h.Done()
-	require.ErrorIs(t, h.Err(), rlock.ErrClosed)
+	require.ErrorIs(t, h.Err(), errs.ErrClosed)
 	require.NoError(t, direct.Do(within(t), direct.B().Del().Key("l").Build()).Error())
 	require.NoError(t, <-closed)
 	require.NoError(t, ctx.Err(), "long before its context ends")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -24,7 +25,7 @@ func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
 		h := lock(t, of(r.locks, kind), within(t))
 		at := time.Now()
 		require.NoError(t, h.UnlockAfter(within(t), d))
-		require.ErrorIs(t, h.Err(), rlock.ErrReleased)
+		require.ErrorIs(t, h.Err(), errs.ErrReleased)
 		require.NoError(t, h.Unlock(within(t)), "the first result")
 		require.LessOrEqual(t, leaseOf(t, asks), d, "5 minutes before")
 		ctx := within(t)
@@ -89,14 +90,14 @@ func TestWhatIsKeptIsNotJoined(t *testing.T) {
 			t.Helper()
 			for _, l := range []*rlock.Lock{r.locks.Reentrant("l"), l} {
 				_, err := l.Lock(l.WithOwner(within(t), h.Owner()))
-				require.ErrorIs(t, err, rlock.ErrLost)
+				require.ErrorIs(t, err, errs.ErrLost)
 			}
 		}
 		h := lock(t, r.locks.Reentrant("l"), within(t))
 		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
 		refused(h)
 		_, err := l.TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.LessOrEqual(t, r.pttl(t, "l"), time.Minute, "nobody has raised its lease")
 		state, err := r.locks.Reentrant("l").Inspect(within(t))
 		require.NoError(t, err)
@@ -166,11 +167,11 @@ func TestUnlockAfterOfWhatIsLost(t *testing.T) {
 			for _, key := range keys(t, c) {
 				require.NoError(t, c.Do(within(t), c.B().Del().Key(key).Build()).Error())
 			}
-			require.ErrorIs(t, h.UnlockAfter(within(t), time.Hour), rlock.ErrLost, kind)
+			require.ErrorIs(t, h.UnlockAfter(within(t), time.Hour), errs.ErrLost, kind)
 			require.Empty(t, keys(t, c), kind)
 		}
 		h := lock(t, r.locks.Reentrant("l"), within(t))
-		require.ErrorIs(t, h.UnlockAfter(within(t), -time.Second), rlock.ErrInvalidOption)
+		require.ErrorIs(t, h.UnlockAfter(within(t), -time.Second), errs.ErrInvalidOption)
 		require.NoError(t, h.Err(), "nothing was done")
 		require.NoError(t, h.Unlock(within(t)))
 	})

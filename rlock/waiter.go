@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -96,10 +97,10 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, joi
 	}
 	r, err := a.try(ctx, standing, &timed)
 	received := time.Now()
-	unmet := errors.Is(err, ErrNotReplicated)
+	unmet := errors.Is(err, errs.ErrNotReplicated)
 	if err != nil && !unmet {
 		switch {
-		case errors.Is(err, ErrUnknownOutcome):
+		case errors.Is(err, errs.ErrUnknownOutcome):
 			a.ReleaseLater(a.runs)
 		case script.BrokenOff(err): // a lock without an end, it may be
 			a.ReleaseLater(received)
@@ -130,9 +131,9 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, joi
 		return wait.Answer{Granted: true}, nil
 	case acquireLost:
 		if a.join != "" {
-			return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, a.l.name, ErrLost)
+			return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, a.l.name, errs.ErrLost)
 		}
-		return wait.Answer{}, fmt.Errorf("re-enter %q: %w", a.l.name, ErrLost)
+		return wait.Answer{}, fmt.Errorf("re-enter %q: %w", a.l.name, errs.ErrLost)
 	case acquireYoung:
 		return wait.Answer{}, &youngError{a.l.name, r.left}
 	}
@@ -165,11 +166,11 @@ func (a *acquisition) granted(received time.Time) (wait.Answer, error) {
 	case !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))):
 		// A reply slower than the lease is worthless.
 		return a.renamed(received),
-			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
+			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, l.name, a.lease)
 	case !l.c.engine.Trusted(l.key, a.since):
 		// Another waiter may have seen it for long enough to take it away.
 		return a.renamed(received),
-			fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", ErrUnavailable, l.name)
+			fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", errs.ErrUnavailable, l.name)
 	}
 	return wait.Answer{Granted: true}, nil
 }
@@ -181,7 +182,7 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 		// Since its last answer this owner may have been handed the lock, and lost it to a takeover. The process that took
 		// over must not see the same owner again.
 		return a.renamed(received),
-			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
+			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, l.name)
 	}
 	a.since = a.sent
 	a.sees(seen{foreign: r.foreign, noEnd: r.left < 0, listeners: r.listeners})
@@ -253,7 +254,7 @@ func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wa
 	a.sent = sent
 	switch {
 	case err != nil:
-		if errors.Is(err, ErrUnknownOutcome) {
+		if errors.Is(err, errs.ErrUnknownOutcome) {
 			a.ReleaseLater(end)
 		}
 		if !script.NotAnswered(err) {

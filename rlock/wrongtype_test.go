@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -48,7 +49,7 @@ func TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken(t *testing.T) {
 					if err == nil {
 						require.NoError(t, hold.Unlock(within(t)), what)
 					} else {
-						require.ErrorIs(t, err, rlock.ErrWrongType, what)
+						require.ErrorIs(t, err, errs.ErrWrongType, what)
 						refused++
 					}
 					for _, of := range []string{"x", "w", "y"} {
@@ -82,10 +83,10 @@ func TestAHoldBesideAKeyOfAnotherTypeChangesNothing(t *testing.T) {
 					switch {
 					case first == "Read" && under: // the lease of its own hold is raised, by a script that uses no queue
 						if prefix == "redlatch_rw" {
-							require.ErrorIs(t, err, rlock.ErrWrongType, name)
+							require.ErrorIs(t, err, errs.ErrWrongType, name)
 						}
 					case first == "Read" || under:
-						require.ErrorIs(t, err, rlock.ErrWrongType, name)
+						require.ErrorIs(t, err, errs.ErrWrongType, name)
 					default: // refused because of the writer, whatever is beside it
 						require.Error(t, err, name)
 					}
@@ -141,8 +142,8 @@ func TestALockWhoseKeysBecomeOfAnotherTypeWhileSomebodyWaitsIsNotLeftTaken(t *te
 					}
 					do("EVAL", "if redis.call('TYPE', KEYS[1]).ok == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1", "1", key,
 						map[string]string{"SET": "string", "RPUSH": "list"}[command])
-					if err := <-done; err != nil && !errors.Is(err, rlock.ErrLost) {
-						require.ErrorIs(t, err, rlock.ErrWrongType, what)
+					if err := <-done; err != nil && !errors.Is(err, errs.ErrLost) {
+						require.ErrorIs(t, err, errs.ErrWrongType, what)
 					}
 					redistest.Eventually(t, 5*time.Second, what+": it is free", func() bool {
 						return !slices.ContainsFunc(keys(t, r.redis), func(k string) bool { return k == "x" || k == "w" || k == "y" })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -212,7 +213,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 
 // unheard takes in the error of a call for this acquisition alone, which may run until runs.
 func (a *acquisition) unheard(err error, runs time.Time) {
-	a.p.unheard.Store(!errors.Is(err, ErrUnavailable))
+	a.p.unheard.Store(!errors.Is(err, errs.ErrUnavailable))
 	a.failed(err, runs, time.Now())
 }
 
@@ -237,7 +238,7 @@ func (a *acquisition) late(sent time.Time, place bool) func(rueidis.RedisResult)
 // failed takes in the error of a call that may run until runs.
 func (a *acquisition) failed(err error, runs, received time.Time) {
 	switch {
-	case errors.Is(err, ErrUnknownOutcome):
+	case errors.Is(err, errs.ErrUnknownOutcome):
 		a.mayRun(runs)
 	case script.BrokenOff(err):
 		a.mayRun(received)
@@ -284,16 +285,17 @@ func (c *Client) confirmed(ctx context.Context, call script.Call) (rueidis.Redis
 }
 
 // run makes the call of one or several acquisitions. sent is when it was last sent.
-func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], sent *time.Time) (t timedReply, err error) {
+func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply],
+	sent *time.Time) (t timedReply, err error) {
 	c := s.c
 	r, err := timed.Run(ctx, c.runner)
 	t = timedReply{acquireReply: r, sent: *sent, received: time.Now()}
 	switch {
-	case errors.Is(err, ErrNotReplicated) && r.status == acquireDone:
+	case errors.Is(err, errs.ErrNotReplicated) && r.status == acquireDone:
 		t.unmet = err
-	case errors.Is(err, ErrNotReplicated): // nothing that replicas need have
+	case errors.Is(err, errs.ErrNotReplicated): // nothing that replicas need have
 	case err != nil:
-		if ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
+		if ctx.Err() == nil && !errors.Is(err, errs.ErrUnavailable) {
 			c.queue.AskAgain(s.made.line) // it may have served others of this process, which get no message
 		}
 		return t, err
@@ -337,14 +339,14 @@ func (a *acquisition) answer(r timedReply) (wait.Answer, error) {
 	case r.asked == askedGranted && !r.received.Before(r.sent.Add(a.lease-lease.Margin(a.lease))):
 		// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are never used again.
 		return a.renamed(r.received),
-			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
+			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, s.name, a.lease)
 	case r.asked == askedAgain:
 		return wait.Answer{Left: -1, Again: true}, nil
 	case !a.trusted(a.since):
 		// Since its last answer it may have been served, and another that saw that for long enough may have taken it over, or
 		// is about to. It must not see the same ids again.
 		return a.renamed(r.received),
-			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, s.name)
+			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, s.name)
 	case r.asked == askedGranted:
 		a.sent, a.handed = r.sent, false
 		return wait.Answer{Granted: true}, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -149,12 +150,12 @@ func TestWhatABarrierRefuses(t *testing.T) {
 	ctx := within(t)
 	for _, n := range []int{0, -1, 10_001} {
 		_, err := r.c.CyclicBarrier("b", n).Await(ctx)
-		require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, "parties is "+strconv.Itoa(n))
 	}
 	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
-		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Await(ctx)), rsemaphore.ErrInvalidName)
-		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Inspect(ctx)), rsemaphore.ErrInvalidName)
+		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Await(ctx)), errs.ErrInvalidName)
+		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Inspect(ctx)), errs.ErrInvalidName)
 	}
 	require.Empty(t, r.keys(t))
 	st, err := r.c.CyclicBarrier("b", 2).Inspect(ctx)
@@ -162,10 +163,10 @@ func TestWhatABarrierRefuses(t *testing.T) {
 	require.Equal(t, rsemaphore.BarrierState{Generation: 1}, st)
 	require.Empty(t, r.keys(t), "looking makes nothing")
 	r.must(t, "SET", "{b}:barrier", "x")
-	require.ErrorIs(t, errOf(r.c.CyclicBarrier("b", 2).Await(ctx)), rsemaphore.ErrWrongType)
+	require.ErrorIs(t, errOf(r.c.CyclicBarrier("b", 2).Await(ctx)), errs.ErrWrongType)
 	r.must(t, "DEL", "{b}:barrier")
 	require.NoError(t, r.c.Close(ctx))
-	require.ErrorIs(t, errOf(r.c.CyclicBarrier("b", 2).Await(ctx)), rsemaphore.ErrClosed)
+	require.ErrorIs(t, errOf(r.c.CyclicBarrier("b", 2).Await(ctx)), errs.ErrClosed)
 }
 
 func TestABarrierOfOneDoesNotWait(t *testing.T) {
@@ -279,7 +280,7 @@ func TestAnArrivalThatFindsNoPlaceIsNotAcquired(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	_, err := b.Await(ctx)
-	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	close(hold)
 	require.NoError(t, (<-done).err)
@@ -385,7 +386,7 @@ func TestAnActionIsToldWhenTheBarrierIsGone(t *testing.T) {
 			case <-actx.Done():
 			case <-within(t).Done():
 			}
-			require.ErrorIs(t, context.Cause(actx), rsemaphore.ErrLost, gone)
+			require.ErrorIs(t, context.Cause(actx), errs.ErrLost, gone)
 			require.ErrorIs(t, context.Cause(actx), rsemaphore.ErrBrokenBarrier, gone)
 			return context.Cause(actx)
 		}).Await(within(t))
@@ -400,7 +401,7 @@ func TestACloseBreaksTheGenerationsOfItsParties(t *testing.T) {
 	gathered(t, b, 2)
 	require.NoError(t, r.c.Close(within(t)))
 	a := <-mine
-	require.ErrorIs(t, a.err, rsemaphore.ErrClosed)
+	require.ErrorIs(t, a.err, errs.ErrClosed)
 	require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
 	require.ErrorIs(t, (<-theirs).err, rsemaphore.ErrBrokenBarrier)
 }
@@ -448,7 +449,7 @@ func TestAPartyCutOffFromTheServerGivesUpByItsOwnClock(t *testing.T) {
 		s.Embedded.SetError("LOADING for ever")
 		a := <-done
 		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
-		require.ErrorIs(t, a.err, rsemaphore.ErrLost)
+		require.ErrorIs(t, a.err, errs.ErrLost)
 		require.Less(t, time.Since(began), 30*time.Second, "before the server takes it for dead")
 		require.Greater(t, time.Since(began), 15*time.Second)
 		s.Embedded.SetError("")
@@ -470,7 +471,7 @@ func TestAFlushedBarrierIsBrokenForThoseWhoWaited(t *testing.T) {
 	for range 2 {
 		a := <-done
 		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
-		require.ErrorIs(t, a.err, rsemaphore.ErrLost)
+		require.ErrorIs(t, a.err, errs.ErrLost)
 	}
 }
 
@@ -556,7 +557,7 @@ func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), 600*time.Millisecond)
 				defer cancel()
 				_, err := b.Await(ctx)
-				require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+				require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				p.Heal()
 				close(release)
@@ -683,7 +684,7 @@ func TestCancelledPartiesLeaveNothing(t *testing.T) {
 					breaks.Add(1)
 				case !errors.Is(err, context.Canceled):
 					t.Error(err)
-				case errors.Is(err, rsemaphore.ErrUnknownOutcome): // only where the machine stalled
+				case errors.Is(err, errs.ErrUnknownOutcome): // only where the machine stalled
 					unknowns.Add(1)
 				}
 			}
@@ -749,7 +750,7 @@ func TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver(t *testing.T) {
 	for range 2 {
 		a := <-done
 		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
-		require.NotErrorIs(t, a.err, rsemaphore.ErrLost)
+		require.NotErrorIs(t, a.err, errs.ErrLost)
 	}
 	// with one that comes back they are complete again, in the next generation
 	back := redistest.Spawn(t, "party", srv, "4", "1")
@@ -795,8 +796,8 @@ func TestAPartyThatArrivedAndCannotSayThatItLeavesIsOfUnknownOutcome(t *testing.
 		cancel()
 		gone := <-done
 		require.ErrorIs(t, gone.err, context.Canceled)
-		require.ErrorIs(t, gone.err, rsemaphore.ErrUnknownOutcome)
-		require.NotErrorIs(t, gone.err, rsemaphore.ErrUnavailable)
+		require.ErrorIs(t, gone.err, errs.ErrUnknownOutcome)
+		require.NotErrorIs(t, gone.err, errs.ErrUnavailable)
 		_, err := ob.Await(within(t))
 		require.NoError(t, err, "the others go on with it")
 	})
@@ -901,7 +902,7 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 				switch {
 				case err == nil:
 					book.tripped[a.Generation]++
-				case errors.Is(err, rsemaphore.ErrBrokenBarrier) && errors.Is(err, rsemaphore.ErrLost):
+				case errors.Is(err, rsemaphore.ErrBrokenBarrier) && errors.Is(err, errs.ErrLost):
 					book.lost[a.Generation]++
 				case errors.Is(err, rsemaphore.ErrBrokenBarrier):
 					book.broken[a.Generation]++
@@ -986,7 +987,7 @@ func TestAnOverwrittenBarrierIsLostAndOfTheWrongType(t *testing.T) {
 	r.must(t, "SET", "{b}:barrier", "x")
 	for range 2 {
 		a := <-done
-		require.ErrorIs(t, a.err, rsemaphore.ErrLost)
-		require.ErrorIs(t, a.err, rsemaphore.ErrWrongType)
+		require.ErrorIs(t, a.err, errs.ErrLost)
+		require.ErrorIs(t, a.err, errs.ErrWrongType)
 	}
 }

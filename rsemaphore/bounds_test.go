@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -288,7 +289,7 @@ func TestANumberThatIsNoneIsWrongTypeAndChangesNothing(t *testing.T) {
 					}
 				}
 				for name, act := range acts {
-					require.ErrorIs(t, act(), rsemaphore.ErrWrongType, "%s, %s is %q", name, key, text)
+					require.ErrorIs(t, act(), errs.ErrWrongType, "%s, %s is %q", name, key, text)
 				}
 				require.Equal(t, dump, r.text(t, "GET", "s")+fmt.Sprint(r.number(t, "EXISTS", "{s}:timeout", "{s}:weights")),
 					"%s is %q", key, text)

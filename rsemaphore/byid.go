@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -38,9 +39,9 @@ func (s *Semaphore) releaseIDs(ctx context.Context, ids []string,
 		case err != nil:
 			return 0, err
 		case held < 0 && unsure:
-			return 0, fmt.Errorf("%w: release on %q: an earlier request may have released them", ErrUnknownOutcome, s.name)
+			return 0, fmt.Errorf("%w: release on %q: an earlier request may have released them", errs.ErrUnknownOutcome, s.name)
 		case held < 0:
-			return 0, fmt.Errorf("release on %q: %w", s.name, ErrLost)
+			return 0, fmt.Errorf("release on %q: %w", s.name, errs.ErrLost)
 		}
 		if unsure {
 			s.c.queue.AskAgain(s.made.line)
@@ -75,7 +76,7 @@ func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string
 	x.Replicas, x.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
 	held, err := ask(ctx, &s.object, x, s.c.runner.Do)
 	if err == nil && !held {
-		err = s.c.session.Error(fmt.Errorf("extend on %q: %w", s.name, ErrLost))
+		err = s.c.session.Error(fmt.Errorf("extend on %q: %w", s.name, errs.ErrLost))
 	}
 	return err
 }

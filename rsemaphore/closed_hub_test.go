@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -42,7 +43,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			redistest.Eventually(t, 20*time.Second, "all wait", func() bool { return c.Lines() == 4 })
 			require.NoError(t, hub.Close(context.Background()))
 			for range 4 {
-				require.ErrorIs(t, <-waiting, rsemaphore.ErrClosed)
+				require.ErrorIs(t, <-waiting, errs.ErrClosed)
 			}
 
 			if !dialed { // what the waiters may have left behind is still cleared away
@@ -62,13 +63,13 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				errOf(barrier.Await(context.Background())), errOf(barrier.Inspect(within(t))),
 				errOf(rsemaphore.New(hub, patient)),
 			} {
-				require.ErrorIs(t, err, rsemaphore.ErrClosed)
+				require.ErrorIs(t, err, errs.ErrClosed)
 			}
 			require.Equal(t, before, redistest.CommandCalls(t, direct.redis)["evalsha"])
 
 			for _, err := range []error{held.Release(context.Background()), counting.Release(context.Background(), 1)} {
 				if dialed {
-					require.ErrorIs(t, err, rsemaphore.ErrClosed)
+					require.ErrorIs(t, err, errs.ErrClosed)
 				} else {
 					require.NoError(t, err, "what is held can be given back while there is a client")
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -154,7 +155,7 @@ func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 	if err == nil {
 		s.c.session.Answered()
 	} else if s.c.session.Inner.Context().Err() != nil {
-		err = fmt.Errorf("%w: hub: %w", err, ErrClosed)
+		err = fmt.Errorf("%w: hub: %w", err, errs.ErrClosed)
 	}
 	err = s.c.session.Error(err)
 	s.c.observe(ctx, Event{Kind: EventReleased, Name: s.name, N: n, Held: -1, Err: err})

@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -79,7 +80,7 @@ func ExampleCountingSemaphore_TryAcquire() {
 	}
 	fmt.Println("two:", s.TryAcquire(ctx, 2, 0))
 	err := s.TryAcquire(ctx, 1, 10*time.Millisecond)
-	fmt.Println("one more:", errors.Is(err, rsemaphore.ErrNotAcquired))
+	fmt.Println("one more:", errors.Is(err, redlatch.ErrNotAcquired))
 	// Output:
 	// two: <nil>
 	// one more: true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -175,7 +176,7 @@ func TestCountCloseLosesNoPermits(t *testing.T) {
 			require.NoError(t, end(r))
 			require.NoError(t, s.Release(within(t), 2))
 			require.Equal(t, "3", direct.text(t, "GET", "s"))
-			require.ErrorIs(t, s.Acquire(within(t), 1), rsemaphore.ErrClosed)
+			require.ErrorIs(t, s.Acquire(within(t), 1), errs.ErrClosed)
 		})
 	}
 }
@@ -205,7 +206,7 @@ func TestCloseWaitsForTheReplyToARequestThatTakesPermits(t *testing.T) {
 				go func() { gaveUp <- f(s, ctx) }()
 				trap.Wait(t) // it has run
 				cancel()
-				require.ErrorIs(t, <-gaveUp, rsemaphore.ErrUnknownOutcome)
+				require.ErrorIs(t, <-gaveUp, errs.ErrUnknownOutcome)
 				require.NotEqual(t, "2", direct.text(t, "GET", "s"), "it has run")
 				closed := make(chan error, 1)
 				go func() { closed <- r.c.Close(within(t)) }()

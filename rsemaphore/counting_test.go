@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -49,7 +50,7 @@ func TestACountingSemaphoreIsRedissonsNumber(t *testing.T) {
 		require.Equal(t, "3", r.text(t, "GET", "s"))
 		require.NoError(t, s.TryAcquire(within(t), 3, 0))
 		err := s.TryAcquire(within(t), 1, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		var not *rsemaphore.NotAcquiredError
 		require.ErrorAs(t, err, &not)
 		require.Equal(t, "s", not.Name)
@@ -92,7 +93,7 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 		"ttl is -1s":             errOf(s.TrySetPermits(ctx, 1, -time.Second)),
 		"permits is -2147483648": s.Release(ctx, -1<<31),
 	} {
-		require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, what)
 	}
 	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
@@ -100,7 +101,7 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 		for _, err := range []error{bad.Acquire(ctx, 1), bad.TryAcquire(ctx, 1, 0), bad.Release(ctx, 1),
 			errOf(bad.Drain(ctx)), errOf(bad.Available(ctx)), errOf(bad.TrySetPermits(ctx, 1, 0)),
 			errOf(bad.AddPermits(ctx, 1))} {
-			require.ErrorIs(t, err, rsemaphore.ErrInvalidName)
+			require.ErrorIs(t, err, errs.ErrInvalidName)
 		}
 	}
 	require.Empty(t, r.keys(t))
@@ -112,13 +113,13 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 			"add":   errOf(s.AddPermits(ctx, 1)),
 			"drain": errOf(s.Drain(ctx)), "available": errOf(s.Available(ctx)),
 		} {
-			require.ErrorIs(t, err, rsemaphore.ErrWrongType, "%s %d", what, i)
+			require.ErrorIs(t, err, errs.ErrWrongType, "%s %d", what, i)
 		}
 	}
 	r.must(t, "DEL", "s")
 	require.NoError(t, r.c.Close(ctx))
 	for _, err := range []error{s.Acquire(ctx, 1), errOf(s.AddPermits(ctx, 1)), errOf(s.Available(ctx))} {
-		require.ErrorIs(t, err, rsemaphore.ErrClosed)
+		require.ErrorIs(t, err, errs.ErrClosed)
 	}
 }
 
@@ -245,11 +246,11 @@ func TestAContextThatEndsIsToldAsBothReasons(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, why)
 		defer cancel()
 		err := r.c.CountingSemaphore("s").Acquire(ctx, 3)
-		for _, is := range []error{rsemaphore.ErrNotAcquired, context.DeadlineExceeded, why} {
+		for _, is := range []error{errs.ErrNotAcquired, context.DeadlineExceeded, why} {
 			require.ErrorIs(t, err, is)
 		}
 		began := time.Now()
-		require.ErrorIs(t, r.c.CountingSemaphore("s").TryAcquire(within(t), 1, time.Second), rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, r.c.CountingSemaphore("s").TryAcquire(within(t), 1, time.Second), errs.ErrNotAcquired)
 		require.GreaterOrEqual(t, time.Since(began), time.Second)
 		redistest.Eventually(t, 30*time.Second, "waiting leaves nothing", func() bool { return len(r.keys(t)) == 0 })
 		require.Zero(t, r.c.Lines())
@@ -290,8 +291,8 @@ func TestAPlainVerbWithoutAReplyIsSentOnceAndSaysSo(t *testing.T) {
 		err := verb.do(r.c.CountingSemaphore(name))
 		left := direct.text(t, "GET", name)
 		trap.Wait(t)
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome, name)
-		require.NotErrorIs(t, err, rsemaphore.ErrUnavailable, name)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome, name)
+		require.NotErrorIs(t, err, errs.ErrUnavailable, name)
 		if takes := name == "acquire" || name == "try" || name == "drain"; !takes || left != "10" { // given back already
 			require.Equal(t, verb.left, left, "%s ran once", name)
 		}
@@ -316,7 +317,7 @@ func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
 		} {
 			release := make(chan struct{})
 			trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: release})
-			require.ErrorIs(t, f(), rsemaphore.ErrUnknownOutcome, what)
+			require.ErrorIs(t, f(), errs.ErrUnknownOutcome, what)
 			trap.Wait(t) // it has run
 			close(release)
 			redistest.Eventually(t, 10*time.Second, what+": given back", func() bool {
@@ -344,13 +345,13 @@ func TestAnUnansweredRequestNamesTheCallersOwnReasonOnly(t *testing.T) {
 		},
 	} {
 		err := f(context.Background(), hasty.c)
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome, what)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome, what)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, what)
 		require.NotErrorIs(t, err, context.Canceled, what)
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 		err = f(ctx, slow.c)
 		cancel()
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome, what)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome, what)
 		require.ErrorIs(t, err, context.DeadlineExceeded, what)
 		require.NotErrorIs(t, err, context.Canceled, what)
 	}
@@ -393,7 +394,7 @@ func TestAnAcquireThatIsGivenUpIsNotGrantedLater(t *testing.T) {
 		err := s.TryAcquire(within(t), 2, 0)
 		time.Sleep(50 * time.Millisecond) // past the not-after, which errs to the early side
 		p.Heal()                          // now it arrives
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 		require.EqualValues(t, 9, must1[int64](t)(r.c.CountingSemaphore("s").Available(within(t))))
 	})
 }
@@ -409,7 +410,7 @@ func TestPermitsThatCannotBeGivenBackAreLogged(t *testing.T) {
 		direct.load(t, "counting_*")
 		release := make(chan struct{})
 		trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: release})
-		require.ErrorIs(t, r.c.CountingSemaphore("s").Acquire(within(t), 4), rsemaphore.ErrUnknownOutcome)
+		require.ErrorIs(t, r.c.CountingSemaphore("s").Acquire(within(t), 4), errs.ErrUnknownOutcome)
 		trap.Wait(t)              // it has run
 		p.BlackHole(redistest.Up) // the reply comes, and nothing is sent any more
 		close(release)
@@ -457,7 +458,7 @@ func TestAReleaseUnderAContextThatHasEndedIsMadeAllTheSame(t *testing.T) {
 	require.ErrorIs(t, s.Acquire(over, 1), context.Canceled)
 	require.NoError(t, s.Release(over, 2))
 	require.Equal(t, "2", r.text(t, "GET", "s"))
-	require.ErrorIs(t, errOf(s.Drain(over)), rsemaphore.ErrUnavailable, "the other verbs do not")
+	require.ErrorIs(t, errOf(s.Drain(over)), errs.ErrUnavailable, "the other verbs do not")
 	require.Equal(t, "2", r.text(t, "GET", "s"))
 }
 
@@ -467,7 +468,7 @@ func TestACloseEndsCountingWaiters(t *testing.T) {
 	go func() { got <- r.c.CountingSemaphore("s").Acquire(ctx, 1) }()
 	waitingIn(t, r, "counting:s", 1)
 	require.NoError(t, r.c.Close(within(t)))
-	require.ErrorIs(t, <-got, rsemaphore.ErrClosed)
+	require.ErrorIs(t, <-got, errs.ErrClosed)
 }
 
 // countingBook is what the callers of one semaphore know.
@@ -508,7 +509,7 @@ func (b *countingBook) use(ctx context.Context, s *rsemaphore.CountingSemaphore,
 			cancel()
 		}
 		switch {
-		case errors.Is(err, rsemaphore.ErrUnknownOutcome):
+		case errors.Is(err, errs.ErrUnknownOutcome):
 			b.record(func() { b.unknowns++; b.doubtful += int64(n) })
 			continue
 		case err != nil:
@@ -521,7 +522,7 @@ func (b *countingBook) use(ctx context.Context, s *rsemaphore.CountingSemaphore,
 			rctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			err := s.Release(rctx, n)
 			cancel()
-			if errors.Is(err, rsemaphore.ErrUnknownOutcome) { // never sent again: that could raise the count
+			if errors.Is(err, errs.ErrUnknownOutcome) { // never sent again: that could raise the count
 				b.record(func() { b.returned += int64(n) })
 				break
 			}
@@ -623,11 +624,11 @@ func TestCancelledCountingWaitersLeaveNothing(t *testing.T) {
 		switch err := s.Acquire(ctx, n); {
 		case err == nil:
 			require.NoError(t, s.Release(within(t), n))
-		case errors.Is(err, rsemaphore.ErrUnknownOutcome):
+		case errors.Is(err, errs.ErrUnknownOutcome):
 			unknown++
 			require.ErrorIs(t, err, context.Canceled)
 		default:
-			require.True(t, errors.Is(err, rsemaphore.ErrNotAcquired) || errors.Is(err, rsemaphore.ErrUnavailable), "%v", err)
+			require.True(t, errors.Is(err, errs.ErrNotAcquired) || errors.Is(err, errs.ErrUnavailable), "%v", err)
 			require.ErrorIs(t, err, context.Canceled)
 		}
 		cancel()
@@ -702,8 +703,8 @@ func TestInspectTellsOfACountingSemaphoreWhatIsFreeAndForHowLong(t *testing.T) {
 		require.Equal(t, 3, state.Available)
 		require.InDelta(t, time.Hour, state.TTL, float64(time.Minute))
 		r.must(t, "SET", "text", "abc")
-		require.ErrorIs(t, errOf(r.c.CountingSemaphore("text").Inspect(within(t))), rsemaphore.ErrWrongType)
+		require.ErrorIs(t, errOf(r.c.CountingSemaphore("text").Inspect(within(t))), errs.ErrWrongType)
 		acquire(t, r.c.Semaphore("s", 2), 1)
-		require.ErrorIs(t, errOf(r.c.CountingSemaphore("s").Inspect(within(t))), rsemaphore.ErrWrongType)
+		require.ErrorIs(t, errOf(r.c.CountingSemaphore("s").Inspect(within(t))), errs.ErrWrongType)
 	})
 }

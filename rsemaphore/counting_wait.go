@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
@@ -102,9 +103,9 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 	if asked >= 2 {
 		if free == unheard {
 			var err error
-			if free, err = t.s.get(ctx, t.s.c.runner.Attempt); err != nil && !errors.Is(err, ErrWrongType) {
-				if errors.Is(err, ErrUnknownOutcome) { // nothing was asked for but the number
-					err = fmt.Errorf("%w: %q: %v", ErrUnavailable, t.s.name, err)
+			if free, err = t.s.get(ctx, t.s.c.runner.Attempt); err != nil && !errors.Is(err, errs.ErrWrongType) {
+				if errors.Is(err, errs.ErrUnknownOutcome) { // nothing was asked for but the number
+					err = fmt.Errorf("%w: %q: %s", errs.ErrUnavailable, t.s.name, err.Error())
 				}
 				return refused, err
 			} else if err != nil {
@@ -116,7 +117,7 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 		}
 	}
 	took, err := t.s.take(ctx, t.n)
-	if errors.Is(err, ErrUnknownOutcome) {
+	if errors.Is(err, errs.ErrUnknownOutcome) {
 		err = wait.Final(err)
 	}
 	refused.Granted = took
@@ -175,7 +176,7 @@ func returned[R any](s *CountingSemaphore, x exchange[R], took func(R) int64) (_
 // it took goes back over a connection that is closed after Close. After a CallTimeout a reply is unlikely, and none may
 // come at all.
 func (s *CountingSemaphore) awaitReply(err error, replied <-chan struct{}) {
-	if !errors.Is(err, ErrUnknownOutcome) {
+	if !errors.Is(err, errs.ErrUnknownOutcome) {
 		return
 	}
 	s.c.session.Finish(func() {

@@ -48,6 +48,9 @@
 // Use different names, or an Options.KeyPrefix for each kind. Where the kind can be known, another is refused with
 // [ErrWrongType].
 //
+// The errors that several packages return are in package redlatch, such as redlatch.ErrNotAcquired. Compare with
+// errors.Is.
+//
 // In the repository, docs/guarantees.md has the limits and tests of each promise, docs/design.md the keys and the
 // protocol.
 package rsemaphore

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -40,7 +41,7 @@ func TestAPermitThatIsOverIsDroppedWithoutAWord(t *testing.T) {
 	func() {
 		p := acquire(t, brief.c.Semaphore("over", 1), 1)
 		<-p.Done()
-		require.ErrorIs(t, p.Err(), rsemaphore.ErrMaxHold)
+		require.ErrorIs(t, p.Err(), errs.ErrMaxHold)
 	}()
 	for range 3 {
 		collect()

@@ -61,7 +61,8 @@ func parseIDs(ids []string) ([]string, error) {
 	for i, id := range ids {
 		b, err := hex.DecodeString(id)
 		if err != nil || len(b) != idSize {
-			return nil, fmt.Errorf("rsemaphore: %w: id is %.64q, must be %d hexadecimal digits", ErrInvalidOption, id, 2*idSize)
+			return nil, fmt.Errorf("rsemaphore: %w: id is %.64q, must be %d hexadecimal digits", errs.ErrInvalidOption, id,
+				2*idSize)
 		}
 		raw[i] = string(b)
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // state is all that the server has.
@@ -105,7 +105,7 @@ func TestWhatIsKnownToBeAnotherKindIsRefusedAndNothingIsChanged(t *testing.T) {
 							c.make(t, r, name)
 							before := r.state(t)
 							err := do(t, r, name)
-							require.ErrorIs(t, err, rsemaphore.ErrWrongType)
+							require.ErrorIs(t, err, errs.ErrWrongType)
 							require.ErrorContains(t, err, c.says)
 							require.Equal(t, before, r.state(t))
 						}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -162,5 +163,5 @@ func TestLatchHistoriesUnderFaultsOpenForAllWhenAllHaveCounted(t *testing.T) {
 }
 
 func rsemaphoreRetryable(err error) bool {
-	return errors.Is(err, rsemaphore.ErrUnavailable) || errors.Is(err, rsemaphore.ErrUnknownOutcome)
+	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)
 }

@@ -3,6 +3,7 @@ package rsemaphore_test
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -127,7 +129,7 @@ func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
 	const late = beat / 4 // twice: the script has to be sent in full
 	bubbleOn(t, 1, living(), func(c rueidis.Client) rueidis.Client {
 		return lateBeats{c, late}
-	}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		began := time.Now()
 		p := take(t, rigs[0].c.Semaphore("s", 1), 1)
 		require.GreaterOrEqual(t, time.Since(began), late)
@@ -184,7 +186,7 @@ func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {
 }
 
 func isNotAcquired(err error) bool {
-	return err != nil && strings.Contains(err.Error(), rsemaphore.ErrNotAcquired.Error())
+	return err != nil && strings.Contains(err.Error(), errs.ErrNotAcquired.Error())
 }
 
 func TestNoPermitIsTakenFromAProcessThatLives(t *testing.T) {
@@ -261,7 +263,7 @@ func TestAHolderThatIsCutOffStopsBeforeItsPermitsAreTaken(t *testing.T) {
 				p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[n%2])
 				<-x.Done()
 				ended := time.Now()
-				if x.Err() != rsemaphore.ErrLost {
+				if !errors.Is(x.Err(), errs.ErrLost) {
 					t.Errorf("%d: %v", n, x.Err())
 				}
 				if at := <-got; at.Before(ended) {
@@ -327,7 +329,7 @@ func TestCallersOfLittlePatienceFollowACrashedHolder(t *testing.T) {
 	})
 }
 
-func countingGrants(t *testing.T, r *rig, handed *atomic.Int64) (stop func()) {
+func countingGrants(_ *testing.T, r *rig, handed *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { countGrants(ctx, r, handed) })
@@ -474,9 +476,9 @@ func TestAPartyThatDiesLeavesAfterThreeHeartbeats(t *testing.T) {
 		began := time.Now()
 		err := <-done
 		require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
-		require.NotErrorIs(t, err, rsemaphore.ErrLost)
+		require.NotErrorIs(t, err, errs.ErrLost)
 		require.Less(t, time.Since(began), 4*beat)
-		require.ErrorIs(t, <-gone, rsemaphore.ErrLost)
+		require.ErrorIs(t, <-gone, errs.ErrLost)
 		p.Heal()
 	})
 }

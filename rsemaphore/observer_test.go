@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -58,7 +59,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	pool := r.c.Semaphore("pool", 3)
 	permit := acquire(t, pool, 2)
 	_, err := pool.TryAcquire(ctx, 2, 0, 0)
-	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	other := acquire(t, pool, 1)
 	require.NoError(t, permit.Release(ctx))
 	require.NoError(t, permit.Release(ctx)) // has that result, and is not told
@@ -81,8 +82,8 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 
 	permit = acquire(t, pool, 1)
 	r.must(t, "FLUSHALL")
-	require.ErrorIs(t, permit.Extend(ctx, 10*time.Minute), rsemaphore.ErrLost)
-	require.ErrorIs(t, permit.Release(ctx), rsemaphore.ErrLost)
+	require.ErrorIs(t, permit.Extend(ctx, 10*time.Minute), errs.ErrLost)
+	require.ErrorIs(t, permit.Release(ctx), errs.ErrLost)
 	require.Equal(t, []string{
 		"8 acquires 1 of pool", "8 acquired 1 of pool", "8 lost pool",
 		"9 releases 1 of pool acquired by 8", "9 released 1 of pool: false",
@@ -98,7 +99,7 @@ func TestWaitingIsToldOnceToEachThatWaits(t *testing.T) {
 	pool := r.c.Semaphore("pool", 1)
 	permit := acquire(t, pool, 1)
 	_, err := pool.TryAcquire(ctx, 1, 0, 0)
-	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.Len(t, f.Take(), 4, "it did not wait")
 	const waiters = 3
 	var all sync.WaitGroup

@@ -100,10 +100,10 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 	if !b.c.engine.Add(&p.lease, p.sent, p.sent, p.term, true, 0) {
 		// happens only if this machine, or the network, stalled for as long as the lease
 		p.leaveLater(time.Now())
-		return p.broken(ErrLost)
+		return p.broken(errs.ErrLost)
 	}
 	if b.c.session.Closed() { // Close ran meanwhile, and has not seen this lease
-		cancel(ErrClosed)
+		cancel(errs.ErrClosed)
 	}
 	defer p.finish()
 	if p.joined.status == barrierLast {
@@ -114,7 +114,7 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 
 // finish ends Await for a party that had arrived.
 func (p *party) finish() {
-	p.b.c.engine.Remove(&p.lease)
+	_ = p.b.c.engine.Remove(&p.lease) // Await has returned what became of it
 	p.over.Store(true)
 	if !p.unanswered.IsZero() {
 		// A request to arrive may still be on its way, on another connection. It would arrive for a party whose Await has
@@ -154,7 +154,7 @@ func (p *party) arrive(ctx context.Context) error {
 	}
 	return wait.Ending{Package: "rsemaphore", Name: b.name, Unsure: !p.unanswered.IsZero(),
 		Contended: func(g *wait.GaveUp) error {
-			return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, ErrNotAcquired, g.Cause)
+			return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, errs.ErrNotAcquired, g.Cause)
 		}}.Explain(err)
 }
 
@@ -202,8 +202,8 @@ func (p *party) askTime(ctx context.Context) error {
 	switch {
 	case err == nil:
 		c.runner.Clock.Learn(key, r.server, sent, time.Now())
-	case errors.Is(err, ErrUnknownOutcome): // nothing was asked for but the time
-		err = fmt.Errorf("%w: %q: the server's time: %v", ErrUnavailable, p.b.name, err)
+	case errors.Is(err, errs.ErrUnknownOutcome): // nothing was asked for but the time
+		err = fmt.Errorf("%w: %q: the server's time: %s", errs.ErrUnavailable, p.b.name, err.Error())
 	}
 	return err
 }
@@ -214,13 +214,13 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 		// A request without a reply may have arrived, and from here on the server may forget that it did. Another
 		// request would then arrive a second time.
 		return rueidis.RedisMessage{},
-			wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, p.b.name))
+			wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", errs.ErrUnknownOutcome, p.b.name))
 	}
 	if p.unanswered.IsZero() {
 		p.sent = sent
 	}
 	m, err := c.attemptOnce(ctx, call)
-	if errors.Is(err, ErrUnknownOutcome) {
+	if errors.Is(err, errs.ErrUnknownOutcome) {
 		p.unanswered = script.LastRun(sent.Add(c.opts.CallTimeout))
 	}
 	return m, err
@@ -311,24 +311,24 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 	if err == nil && time.Now().Before(c.engine.Until(&p.lease)) {
 		return p.outcome(result, nil)
 	}
-	if errors.Is(err, ErrWrongType) { // the watchdog would have found it, too
+	if errors.Is(err, errs.ErrWrongType) { // the watchdog would have found it, too
 		p.leaveLater(time.Now())
-		return p.broken(fmt.Errorf("%w: %w", ErrLost, err))
+		return p.broken(fmt.Errorf("%w: %w", errs.ErrLost, err))
 	}
 	// the server refuses for good, for example because a right is missing
 	if err != nil && ctx.Err() == nil && !isGaveUp(err) {
 		return p.leave(ctx, err)
 	}
 	why := context.Cause(ctx)
-	if err == nil || errors.Is(why, ErrLost) {
-		if !errors.Is(why, ErrLost) {
-			why = ErrLost
+	if err == nil || errors.Is(why, errs.ErrLost) {
+		if !errors.Is(why, errs.ErrLost) {
+			why = errs.ErrLost
 		}
 		p.leaveLater(time.Now())
 		return p.broken(why)
 	}
 	if c.session.Closed() {
-		why = ErrClosed
+		why = errs.ErrClosed
 	} else if ended := errs.Ended(ctx); ended != nil {
 		why = ended
 	}
@@ -350,9 +350,9 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 		return p.broken(cause)
 	}
 	if cause != nil {
-		cause = fmt.Errorf("%w: %w", ErrLost, cause)
+		cause = fmt.Errorf("%w: %w", errs.ErrLost, cause)
 	} else {
-		cause = ErrLost
+		cause = errs.ErrLost
 	}
 	return p.broken(cause)
 }
@@ -360,7 +360,7 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 // leave removes the party from its generation, which breaks the generation unless it is over.
 func (p *party) leave(ctx context.Context, cause error) (Arrival, error) {
 	c := p.b.c
-	c.engine.Remove(&p.lease) // before it is sent: see package lease
+	_ = c.engine.Remove(&p.lease) // before it is sent: see package lease; the reply says how the party ended
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
 	defer cancel()
 	r, err := p.end(ctx, "leave")
@@ -400,8 +400,8 @@ func (p *party) watched(ctx context.Context) (actx context.Context, stop func())
 		switch {
 		case err == nil:
 			_, err = p.outcome(r, nil)
-		case errors.Is(err, ErrWrongType): // as in await
-			_, err = p.broken(fmt.Errorf("%w: %w", ErrLost, err))
+		case errors.Is(err, errs.ErrWrongType): // as in await
+			_, err = p.broken(fmt.Errorf("%w: %w", errs.ErrLost, err))
 		default: // the caller's context ended, or a right to look is missing: renewals go on without the look
 			return
 		}
@@ -423,7 +423,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 		defer func() {
 			if !returned { // a panic, or runtime.Goexit
 				stop()
-				p.leave(ctx, nil)
+				_, _ = p.leave(ctx, nil) // Await returns nothing then
 			}
 		}()
 		err = p.b.action(actx)
@@ -444,9 +444,9 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	if err == nil {
 		return p.outcome(r, nil)
 	}
-	if why := context.Cause(ctx); errors.Is(why, ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
+	if why := context.Cause(ctx); errors.Is(why, errs.ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
 		p.leaveLater(time.Now())
-		return p.broken(ErrLost)
+		return p.broken(errs.ErrLost)
 	} else if why != nil {
 		err = errors.Join(err, why)
 	}
@@ -457,7 +457,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 // over. The answer to what was sent before after is not final.
 func (p *party) leaveLater(after time.Time) {
 	c := p.b.c
-	c.engine.Remove(&p.lease)
+	_ = c.engine.Remove(&p.lease) // lost or not, the party is removed
 	anywhere := &party{b: p.b, id: p.id, term: p.term, unanswered: p.unanswered}
 	c.session.ReleaseLater(p.b.name, after, p.term, func(ctx context.Context) error {
 		_, err := anywhere.exchange("leave", 0).by(ctx, c.runner.Attempt)

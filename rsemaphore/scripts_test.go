@@ -11,9 +11,9 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // Bases of 13 bytes, with what must not disturb a script in them, and their ids.
@@ -578,7 +578,7 @@ func TestScriptsRefuseKeysOfAnotherKind(t *testing.T) {
 				r.put(t, sem{})
 				r.must(t, spoil...)
 				_, err := r.c.Semaphore("s", 3).TryAcquire(within(t), 1, 0, 0)
-				require.ErrorIs(t, err, rsemaphore.ErrWrongType)
+				require.ErrorIs(t, err, errs.ErrWrongType)
 				require.Len(t, r.keys(t), 1, "nothing was made")
 			})
 		}

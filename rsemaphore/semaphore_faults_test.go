@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -32,7 +33,7 @@ func inLanes(t *testing.T, s *redistest.Server, width, n int, o rsemaphore.Optio
 		r := newRig(t, p.Server(), o)
 		warm := acquire(t, r.c.Semaphore(fmt.Sprintf("warm %p", p), 1), 1) // learns the server's clock
 		if err := warm.Release(within(t)); err != nil {
-			require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome) // the call timeout is short, and the machine busy
+			require.ErrorIs(t, err, errs.ErrUnknownOutcome) // the call timeout is short, and the machine busy
 		}
 		wg.Go(func() {
 			for !t.Failed() {
@@ -109,7 +110,7 @@ func TestWhatATryOfUnknownOutcomeTookIsGivenBack(t *testing.T) {
 		name := fmt.Sprintf("try-%d", i)
 		p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReply})
 		_, err := r.c.Semaphore(name, 3).TryAcquire(within(t), 2, 0, 0)
-		if !errors.Is(err, rsemaphore.ErrUnknownOutcome) {
+		if !errors.Is(err, errs.ErrUnknownOutcome) {
 			t.Errorf("round %d: %v", i, err)
 		}
 	})
@@ -200,7 +201,7 @@ func TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun(t *testing.T
 		p, err := sem.TryAcquire(within(t), 2, 20*time.Second, 500*time.Millisecond) // by its second request
 		require.NoError(t, err)
 		<-p.Done()
-		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+		require.ErrorIs(t, p.Release(within(t)), errs.ErrLost)
 		for {
 			owed := r.c.Owed()
 			if !time.Now().Before(began.Add(call)) {
@@ -231,8 +232,8 @@ func TestAnErrorThatAnEarlierTryMayContradictSaysUnknown(t *testing.T) {
 			return false
 		}, func() { s.Embedded.SetError("LOADING away") }}, patient)
 		_, err = r.c.Semaphore("s", 3).TryAcquire(within(t), 2, 300*time.Millisecond, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
-		require.NotErrorIs(t, err, rsemaphore.ErrUnavailable, "the first request has run")
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+		require.NotErrorIs(t, err, errs.ErrUnavailable, "the first request has run")
 		s.Embedded.SetError("")
 		redistest.Eventually(t, 20*time.Second, "given back", func() bool {
 			_, out := state(t, r.c.Semaphore("s", 3))
@@ -260,7 +261,7 @@ func TestALostReleaseReplyIsARelease(t *testing.T) {
 					t.Errorf("round %d: %v", i, err)
 				}
 			} else if err := sem.ReleaseIDs(within(t), permit.IDs()...); (fate == redistest.LoseReply) != errors.Is(err,
-				rsemaphore.ErrUnknownOutcome) {
+				errs.ErrUnknownOutcome) {
 				// by an id alone it cannot be told whether it was there before
 				t.Errorf("round %d: by id: %v", i, err)
 			}
@@ -350,7 +351,7 @@ func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
 	s.Stop(t)
 	for i := range 20 {
 		_, err := r.c.Semaphore(fmt.Sprintf("abandoned-%d", i), 5).TryAcquire(within(t), 3, 0, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	}
 	s.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "what was owed is settled", func() bool { return r.c.Owed() == 0 })
@@ -613,8 +614,8 @@ func TestAReleaseThatIsNotAnsweredGoesOnInTheBackground(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	err := permit.Release(ctx)
-	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
-	require.ErrorIs(t, permit.Err(), rsemaphore.ErrReleased)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+	require.ErrorIs(t, permit.Err(), errs.ErrReleased)
 	require.Equal(t, err, permit.Release(within(t)), "the first result")
 	_, out := state(t, direct.c.Semaphore("s", 3))
 	require.Equal(t, 2, out)
@@ -648,10 +649,10 @@ func TestPermitsThatAreGrantedToWhoeverHasLeftAreTakenBack(t *testing.T) {
 			cancel(left)
 			err := <-got
 			close(arrive)
-			for _, want := range []error{rsemaphore.ErrNotAcquired, context.Canceled, left} {
+			for _, want := range []error{errs.ErrNotAcquired, context.Canceled, left} {
 				require.ErrorIs(t, err, want)
 			}
-			require.NotErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+			require.NotErrorIs(t, err, errs.ErrUnknownOutcome)
 			redistest.Eventually(t, 20*time.Second, "taken back, long before the lease is over", func() bool {
 				_, out := state(t, direct.c.Semaphore(name, 3))
 				return out == 0 && r.c.Owed() == 0
@@ -670,8 +671,8 @@ func TestAGrantSlowerThanItsLeaseIsNone(t *testing.T) {
 	p.Delay(0, 150*time.Millisecond)
 	_, err := r.c.Semaphore("s", 3).TryAcquire(within(t), 2, 0, 100*time.Millisecond)
 	require.Error(t, err, "it may not be used any more when it is known")
-	require.NotErrorIs(t, err, rsemaphore.ErrNotAcquired)
-	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, errs.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	p.Heal()
 	permit, err := r.c.Semaphore("s", 3).TryAcquire(within(t), 3, 20*time.Second, time.Minute)
 	require.NoError(t, err)
@@ -707,7 +708,7 @@ func TestCloseWhilePermitsAreBeingGrantedLeavesNothing(t *testing.T) {
 				for {
 					p, err := r.c.Semaphore(name, 10).Acquire(context.Background(), 1+rand.N(3))
 					if err != nil {
-						if !errors.Is(err, rsemaphore.ErrClosed) {
+						if !errors.Is(err, errs.ErrClosed) {
 							t.Error(err)
 						}
 						return

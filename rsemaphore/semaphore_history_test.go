@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -156,11 +157,11 @@ func underFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 					switch err := useSome(r.c.Semaphore(l.name, l.capacity), l, rnd, &lost); {
 					case err == nil:
 						granted.Add(1)
-					case errors.Is(err, rsemaphore.ErrNotAcquired):
+					case errors.Is(err, errs.ErrNotAcquired):
 						refused.Add(1)
-					case errors.Is(err, rsemaphore.ErrUnknownOutcome):
+					case errors.Is(err, errs.ErrUnknownOutcome):
 						unknown.Add(1)
-					case !errors.Is(err, rsemaphore.ErrUnavailable):
+					case !errors.Is(err, errs.ErrUnavailable):
 						t.Error(err)
 					}
 				}
@@ -296,8 +297,8 @@ func useSome(sem *rsemaphore.Semaphore, l *ledger, rnd *rand.Rand, lost *atomic.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
 	defer cancel()
 	switch err := p.Release(ctx); {
-	case err == nil, errors.Is(err, rsemaphore.ErrLost), errors.Is(err, rsemaphore.ErrUnavailable),
-		errors.Is(err, rsemaphore.ErrUnknownOutcome):
+	case err == nil, errors.Is(err, errs.ErrLost), errors.Is(err, errs.ErrUnavailable),
+		errors.Is(err, errs.ErrUnknownOutcome):
 		return nil
 	default:
 		return fmt.Errorf("release: %w", err)

@@ -238,7 +238,7 @@ func (x *WeightedPermit) ReleasePart(ctx context.Context, n int64) error {
 		return held, err
 	})
 	if err == nil && held == 0 {
-		err = s.c.session.Error(fmt.Errorf("release of a part of %q: %w", s.name, ErrLost))
+		err = s.c.session.Error(fmt.Errorf("release of a part of %q: %w", s.name, errs.ErrLost))
 	}
 	return err
 }

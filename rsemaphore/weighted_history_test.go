@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -51,7 +52,7 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 	defer stop()
 	var granted, unknown, lost, parts, taken atomic.Int64
 	o.CallTimeout, o.PollCap = historyTimeout, 50*time.Millisecond
-	o.Observer = heeding(rsemaphore.EventTakenOver, func(e rsemaphore.Event) { taken.Add(1) })
+	o.Observer = heeding(rsemaphore.EventTakenOver, func(rsemaphore.Event) { taken.Add(1) })
 	var rigs []*rig
 	var proxies []*redistest.Proxy
 	for c := range 3 {
@@ -73,9 +74,9 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 					switch err := useWeight(r.c.WeightedSemaphore(l.name, int64(l.capacity)), l, rnd, &lost, &parts); {
 					case err == nil:
 						granted.Add(1)
-					case errors.Is(err, rsemaphore.ErrUnknownOutcome):
+					case errors.Is(err, errs.ErrUnknownOutcome):
 						unknown.Add(1)
-					case !errors.Is(err, rsemaphore.ErrUnavailable) && !errors.Is(err, rsemaphore.ErrNotAcquired):
+					case !errors.Is(err, errs.ErrUnavailable) && !errors.Is(err, errs.ErrNotAcquired):
 						t.Error(err)
 					}
 				}
@@ -171,8 +172,8 @@ func useWeight(s *rsemaphore.WeightedSemaphore, l *ledger, rnd *rand.Rand, lost,
 	}
 	used(p.Weight())
 	switch err := p.Release(release); {
-	case err == nil, errors.Is(err, rsemaphore.ErrLost), errors.Is(err, rsemaphore.ErrUnavailable),
-		errors.Is(err, rsemaphore.ErrUnknownOutcome):
+	case err == nil, errors.Is(err, errs.ErrLost), errors.Is(err, errs.ErrUnavailable),
+		errors.Is(err, errs.ErrUnknownOutcome):
 		return nil
 	default:
 		return fmt.Errorf("release: %w", err)

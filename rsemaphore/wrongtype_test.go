@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -86,17 +87,17 @@ func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 							r.spoil(t, command, side)
 							if release, err := k.take(r.c, 1, time.Millisecond); err == nil {
 								had = append(had, release)
-							} else if errors.Is(err, rsemaphore.ErrWrongType) {
+							} else if errors.Is(err, errs.ErrWrongType) {
 								refused++
 							}
 							for _, release := range had {
 								if err := release(); err != nil {
-									require.ErrorIs(t, err, rsemaphore.ErrWrongType, what)
+									require.ErrorIs(t, err, errs.ErrWrongType, what)
 								}
 							}
 							r.must(t, "DEL", side)
 							if err := <-done; err != nil {
-								require.ErrorIs(t, err, rsemaphore.ErrWrongType, what)
+								require.ErrorIs(t, err, errs.ErrWrongType, what)
 							}
 							redistest.Eventually(t, 5*time.Second, what+": all are free", func() bool {
 								available, held, err := k.free(r.c)
@@ -141,7 +142,7 @@ func TestWhoWaitsWhileAKeyBecomesOneOfAnotherTypeIsServedOrRefused(t *testing.T)
 					require.Error(t, release(), what)
 					r.must(t, "DEL", k.whole[0], k.whole[1]) // as somebody does who mends it
 					if err := <-done; err != nil {
-						require.ErrorIs(t, err, rsemaphore.ErrWrongType, what)
+						require.ErrorIs(t, err, errs.ErrWrongType, what)
 					}
 					redistest.Eventually(t, 5*time.Second, what+": all are free", func() bool {
 						available, held, err := k.free(r.c)

@@ -13,9 +13,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/bench/internal/results"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // How a caller of the workload "impatient" gives up.
@@ -157,7 +157,7 @@ func (w *workerProcess) giveUp(ctx context.Context, o order) (answer, error) {
 			if err == nil || run.Err() != nil {
 				return release, err
 			}
-			gave := errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) ||
+			gave := errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) ||
 				errors.Is(err, context.Canceled)
 			if time.Since(asked) < wait && !gave {
 				return nil, err // it failed

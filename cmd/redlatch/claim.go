@@ -101,7 +101,7 @@ func (j *job) acquire(ctx context.Context, red *redlatch.Client) (claim, error) 
 		lock = lock.WithWait(j.wait)
 	}
 	h, err := lock.Lock(ctx)
-	if join && errors.Is(err, rlock.ErrLost) {
+	if join && errors.Is(err, redlatch.ErrLost) {
 		return nil, fmt.Errorf("%w: the hold that %s names, which this would join, is over; --no-join acquires the lock "+
 			"instead", err, heldEnv)
 	}
@@ -165,7 +165,7 @@ func (j *job) what() string {
 // refused is the error of an acquisition, with its exit code.
 func (j *job) refused(ctx context.Context, red *redlatch.Client, err error, waited time.Duration) error {
 	switch {
-	case errors.Is(err, rlock.ErrNotAcquired):
+	case errors.Is(err, redlatch.ErrNotAcquired):
 		return coded{j.conflict,
 			fmt.Errorf("%s is held%s; waited %v", j.what(), j.holders(ctx, red), waited.Round(time.Millisecond))}
 	case errors.Is(err, rsemaphore.ErrCapacityMismatch):

@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 const connectionHelp = `CONNECTION
@@ -206,7 +205,7 @@ func (s *server) with(ctx context.Context, fn func(red *redlatch.Client) error) 
 // that is not tried for long.
 func (s *server) close(ctx context.Context, red *redlatch.Client, err error) {
 	ctx = context.WithoutCancel(ctx)
-	if errors.Is(err, rlock.ErrDenied) {
+	if errors.Is(err, redlatch.ErrDenied) {
 		short, cancel := context.WithTimeout(ctx, 2*s.timeout)
 		defer cancel()
 		ctx = short

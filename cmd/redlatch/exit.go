@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/stock"
-	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -73,22 +73,22 @@ var codes = []struct {
 	err  error
 	code int
 }{
-	{rlock.ErrInvalidName, exitUsage},
-	{rlock.ErrInvalidOption, exitUsage},
-	{stock.ErrOutOfRange, exitUsage},
-	{rlock.ErrDenied, exitDenied},
-	{rlock.ErrWrongType, exitData},
+	{redlatch.ErrInvalidName, exitUsage},
+	{redlatch.ErrInvalidOption, exitUsage},
+	{redlatch.ErrOutOfRange, exitUsage},
+	{redlatch.ErrDenied, exitDenied},
+	{redlatch.ErrWrongType, exitData},
 	{rsemaphore.ErrCapacityMismatch, exitData},
-	{stock.ErrCorrupt, exitData},
-	{rlock.ErrLost, exitLost},
+	{redlatch.ErrCorrupt, exitData},
+	{redlatch.ErrLost, exitLost},
 	{stock.ErrNotOpen, exitConflict},
-	{stock.ErrAlreadyOpen, exitConflict},
+	{redlatch.ErrAlreadyOpen, exitConflict},
 	{stock.ErrRestoring, exitServer},
-	{rlock.ErrNotAcquired, exitConflict},
-	{rlock.ErrNotReplicated, exitServer},
-	{rlock.ErrUnavailable, exitServer},
-	{rlock.ErrUnknownOutcome, exitServer},
-	{rlock.ErrClosed, exitServer},
+	{redlatch.ErrNotAcquired, exitConflict},
+	{redlatch.ErrNotReplicated, exitServer},
+	{redlatch.ErrUnavailable, exitServer},
+	{redlatch.ErrUnknownOutcome, exitServer},
+	{redlatch.ErrClosed, exitServer},
 	{context.Canceled, exitSignal + int(syscall.SIGINT)},
 }
 

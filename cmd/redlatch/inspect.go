@@ -13,7 +13,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 const inspectHelp = `inspect shows who holds locks and semaphores, with what label and for how long yet, and who waits. It changes nothing.
@@ -154,7 +153,7 @@ func (s *search) statuses(ctx context.Context, red *redlatch.Client, names []str
 	for _, name := range names {
 		x, err := look(ctx, red, s.server.prefix, name)
 		switch {
-		case searched && (errors.Is(err, rlock.ErrWrongType) || errors.Is(err, rlock.ErrInvalidName)):
+		case searched && (errors.Is(err, redlatch.ErrWrongType) || errors.Is(err, redlatch.ErrInvalidName)):
 			continue // another program's
 		case err != nil:
 			return nil, err

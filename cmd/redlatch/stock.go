@@ -122,7 +122,7 @@ func (t *tool) showStocks(ctx context.Context, red *redlatch.Client, names []str
 	var all []stockStatus
 	for _, name := range names {
 		s, err := red.Stocks().Stock(name).Inspect(ctx)
-		if err != nil && !errors.Is(err, stock.ErrCorrupt) {
+		if err != nil && !errors.Is(err, redlatch.ErrCorrupt) {
 			return err
 		}
 		x := stockStatus{name, s.State.String(), s.Limit, s.Sold, s.Held, s.Remaining, s.Reservations, s.Epoch,
@@ -236,7 +236,7 @@ func (t *tool) stockChange() *cobra.Command {
 		return nil
 	}, func(ctx context.Context, s *stock.Stock) error {
 		err := s.Change(ctx, o)
-		if errors.Is(err, stock.ErrOutOfRange) {
+		if errors.Is(err, redlatch.ErrOutOfRange) {
 			return fmt.Errorf("--limit %d: %w", o.Limit, err)
 		}
 		return err

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // errLostHold says that a command lost what it ran under.
@@ -55,7 +54,7 @@ func (j *job) hold(c claim, signals <-chan os.Signal) error {
 	} else if p.left(ending) {
 		j.say("the command has ended, and left processes in the background that %s does not cover", j.what())
 	}
-	if err := j.release(c); errors.Is(err, rlock.ErrLost) && why == nil {
+	if err := j.release(c); errors.Is(err, redlatch.ErrLost) && why == nil {
 		why = coded{exitLost,
 			fmt.Errorf("%w: %s, before the command had ended; another may have had it", errLostHold, j.what())}
 	}
@@ -74,7 +73,7 @@ func (j *job) release(c claim) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := c.release(ctx)
-	if err != nil && !errors.Is(err, rlock.ErrLost) {
+	if err != nil && !errors.Is(err, redlatch.ErrLost) {
 		j.say("release of %s: %v; it is free at the end of its lease at the latest", j.what(), err)
 	}
 	return err
@@ -96,8 +95,8 @@ type supervisor struct {
 	kill    <-chan time.Time
 }
 
-// ahead is how long before the end of its lease the command is notified: the grace, but at most a third of what the lease
-// has left, so that each renewal comes in time. A lock that was handed over has a lease of 4 s at first.
+// ahead is how long before the end of its lease the command is notified: the grace, but at most a third of what the
+// lease has left, so that each renewal comes in time. A lock that was handed over has a lease of 4 s at first.
 func ahead(left, grace time.Duration) time.Duration { return min(grace, left/3) }
 
 // run returns why the command was stopped, when it has ended; nil if it ended by itself.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
@@ -36,18 +37,18 @@ type Interceptor struct {
 }
 
 // New returns an Interceptor that takes from all limits in one step, 1 to 16. In a Cluster their keys must be in one
-// slot: see ratelimit.Client.AllowAll. The error is ratelimit.ErrInvalidOption. It sends nothing.
+// slot: see ratelimit.Client.AllowAll. The error is redlatch.ErrInvalidOption. It sends nothing.
 func New(c *ratelimit.Client, limits ...Limit) (*Interceptor, error) {
 	if c == nil {
-		return nil, fmt.Errorf("redlatchgrpc: %w: client is nil", ratelimit.ErrInvalidOption)
+		return nil, fmt.Errorf("redlatchgrpc: %w: client is nil", redlatch.ErrInvalidOption)
 	}
 	if len(limits) == 0 || len(limits) > 16 {
-		return nil, fmt.Errorf("redlatchgrpc: %w: the number of limits is %d, must be 1 to 16", ratelimit.ErrInvalidOption,
+		return nil, fmt.Errorf("redlatchgrpc: %w: the number of limits is %d, must be 1 to 16", redlatch.ErrInvalidOption,
 			len(limits))
 	}
 	for i, l := range limits {
 		if l.Limiter == nil {
-			return nil, fmt.Errorf("redlatchgrpc: %w: Limiter of limit %d is nil", ratelimit.ErrInvalidOption, i)
+			return nil, fmt.Errorf("redlatchgrpc: %w: Limiter of limit %d is nil", redlatch.ErrInvalidOption, i)
 		}
 	}
 	return &Interceptor{c, append([]Limit(nil), limits...)}, nil

@@ -119,8 +119,8 @@ func TestWhatNewRefuses(t *testing.T) {
 	c, _ := limiters(t)
 	for _, limits := range [][]redlatchgrpc.Limit{nil, make([]redlatchgrpc.Limit, 17), make([]redlatchgrpc.Limit, 1)} {
 		_, err := redlatchgrpc.New(c, limits...)
-		require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+		require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	}
 	_, err := redlatchgrpc.New(nil, redlatchgrpc.Limit{})
-	require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -47,7 +48,7 @@ type Options struct {
 	NoHeaders bool
 }
 
-// New returns middleware that limits the requests of a handler. The error is ratelimit.ErrInvalidOption. It sends
+// New returns middleware that limits the requests of a handler. The error is redlatch.ErrInvalidOption. It sends
 // nothing.
 func New(c *ratelimit.Client, o Options) (func(http.Handler) http.Handler, error) {
 	if c == nil {
@@ -88,7 +89,7 @@ func New(c *ratelimit.Client, o Options) (func(http.Handler) http.Handler, error
 }
 
 func invalid(field string, value any, must string) error {
-	return fmt.Errorf("redlatchhttp: %w: %s is %v, must be %s", ratelimit.ErrInvalidOption, field, value, must)
+	return fmt.Errorf("redlatchhttp: %w: %s is %v, must be %s", redlatch.ErrInvalidOption, field, value, must)
 }
 
 func text(status int, what string) http.Handler {
@@ -123,7 +124,7 @@ func (o *Options) serve(c *ratelimit.Client, next http.Handler, w http.ResponseW
 }
 
 func (o *Options) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if o.Failed != nil && !errors.Is(err, rsemaphore.ErrNotAcquired) {
+	if o.Failed != nil && !errors.Is(err, redlatch.ErrNotAcquired) {
 		o.Failed(r, err)
 	}
 	w.Header().Set("Retry-After", "1")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/contrib/http"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/redlatchtest"
@@ -108,7 +109,7 @@ func TestAServerThatIsDownIsAsThePolicySays(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
 		require.Equal(t, "1", r.Header.Get("Retry-After"))
 		require.Len(t, failures, 1)
-		require.ErrorIs(t, failures[0], ratelimit.ErrUnavailable)
+		require.ErrorIs(t, failures[0], redlatch.ErrUnavailable)
 		require.Equal(t, http.StatusTooManyRequests, asks[ratelimit.Closed]("").StatusCode)
 		r = asks[ratelimit.Open]("")
 		require.Equal(t, http.StatusOK, r.StatusCode)
@@ -175,10 +176,10 @@ func TestWhatNewRefuses(t *testing.T) {
 			"PermitWait is -1ns":     {Limits: []redlatchhttp.Limit{{Limiter: l}}, PermitWait: -1},
 		} {
 			_, err := redlatchhttp.New(c, o)
-			require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+			require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 			require.ErrorContains(t, err, says)
 		}
 		_, err := redlatchhttp.New(nil, redlatchhttp.Options{})
-		require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+		require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	})
 }

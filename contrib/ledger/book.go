@@ -10,14 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch"
 )
 
 // batch is how many entries Keep moves in one transaction.
 const batch = 500
 
-// announcing is how many times Keep asks whether an opening is known before it ends with ErrUnknownOpening: the program that
-// opens a stock tells the database of it a moment later, and a unit may be sold in between.
+// announcing is how many times Keep asks whether an opening is known before it ends with ErrUnknownOpening: the program
+// that opens a stock tells the database of it a moment later, and a unit may be sold in between.
 const announcing = 10
 
 // maxText is the longest text in bytes: as long as a claimant or an id may be, and as MySQL's columns.
@@ -98,7 +98,7 @@ func (b *book[E]) check() error {
 		return invalid(field, `""`, "the name of the "+b.object)
 	}
 	if len(b.name) > maxText { // no database has an index on it
-		return fmt.Errorf("redlatchledger: %w: %s has %d bytes, must be at most %d", stock.ErrInvalidOption, field,
+		return fmt.Errorf("redlatchledger: %w: %s has %d bytes, must be at most %d", redlatch.ErrInvalidOption, field,
 			len(b.name), maxText)
 	}
 	return b.dialect.check()
@@ -108,7 +108,7 @@ func (b *book[E]) sql(query string) string { return b.query(b.dialect, query) }
 
 // lasting reports whether err is one that trying again does not cure.
 func lasting(err error) bool {
-	for _, e := range []error{ErrHole, ErrReissued, ErrUnbalanced, stock.ErrInvalidOption} {
+	for _, e := range []error{ErrHole, ErrReissued, ErrUnbalanced, redlatch.ErrInvalidOption} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -27,12 +27,13 @@
 // # Openings
 //
 // A server that has lost a stock with all that it knew, and on which it is opened again, sells every unit a second
-// time, and nothing on the server tells the two openings from two sales. The database can. Each opening is announced to it:
+// time, and nothing on the server tells the two openings from two sales. The database can. Each opening is announced to
+// it:
 //
 //   - [Mover.Announce], by every process that has opened or joined the stock, when it starts. It tells of the first
 //     opening, and is refused for any other.
-//   - [Mover.Admit], by the one who decides that there is another sale of the same name. It is never called where a process
-//     starts.
+//   - [Mover.Admit], by the one who decides that there is another sale of the same name. It is never called where a
+//     process starts.
 //   - [Mover.Carry], when the stock was lost, for the opening that goes on with its sale: see ExampleMover.
 //
 // With [Mover.Opened] as stock.Spec.Opened a process that starts after a loss does not open the stock at all. That is a

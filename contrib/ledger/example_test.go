@@ -92,7 +92,7 @@ func ExampleMover() {
 
 	server.FlushAll()
 	_, err = sale.OpenOrJoin(ctx, spec)
-	fmt.Println("lost:", errors.Is(err, stock.ErrCorrupt))
+	fmt.Println("lost:", errors.Is(err, redlatch.ErrCorrupt))
 	spec.Suspended, spec.Opened = true, nil
 	again, err := sale.Open(ctx, spec)
 	if err != nil {
@@ -202,7 +202,7 @@ func ExamplePacketMover() {
 			return nil
 		}}
 	epoch, err := packet.Send(ctx, spec)
-	if err != nil && !errors.Is(err, redpacket.ErrAlreadyOpen) { // a process that died here has sent it
+	if err != nil && !errors.Is(err, redlatch.ErrAlreadyOpen) { // a process that died here has sent it
 		log.Fatal(err)
 	}
 	if err := mover.Announce(ctx, epoch, spec); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
@@ -75,8 +76,8 @@ func dialSale(addr string) (*stock.Client, error) {
 func insist[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for {
 		v, err := ask()
-		if err == nil || ctx.Err() != nil || errors.Is(err, stock.ErrCorrupt) || errors.Is(err, stock.ErrNotFound) ||
-			errors.Is(err, stock.ErrMismatch) {
+		if err == nil || ctx.Err() != nil || errors.Is(err, redlatch.ErrCorrupt) || errors.Is(err, stock.ErrNotFound) ||
+			errors.Is(err, redlatch.ErrMismatch) {
 			return v, err
 		}
 		redistest.Pause(ctx, 20*time.Millisecond)
@@ -321,7 +322,7 @@ func TestASaleOfManyReservationsIsExactInTheDatabaseWhateverFails(t *testing.T) 
 	s := client.Stock("sale")
 	_, err = insist(ctx, func() (int64, error) {
 		n, err := s.Open(ctx, stock.Spec{Limit: limit, OpenFor: 12 * time.Hour, Remember: 6 * time.Hour, Ledger: true})
-		if errors.Is(err, stock.ErrAlreadyOpen) {
+		if errors.Is(err, redlatch.ErrAlreadyOpen) {
 			err = nil
 		}
 		return n, err

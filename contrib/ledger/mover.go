@@ -10,7 +10,8 @@ import (
 )
 
 // Mover moves the ledger of one stock into a database. Its fields are not changed while it is used. Several Movers, in
-// one process or in many, may move one ledger. A Mover without a required field is refused with stock.ErrInvalidOption.
+// one process or in many, may move one ledger. A Mover without a required field is refused with
+// redlatch.ErrInvalidOption.
 type Mover struct {
 	// DB has the tables of Dialect.Schema. An SQLite database that several connections write to needs its busy timeout
 	// set. Required.

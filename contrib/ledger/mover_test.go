@@ -20,6 +20,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/internal/redistest/databases"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
 )
@@ -34,13 +35,13 @@ type shop struct {
 	redlatchledger.Mover
 }
 
-// databases runs a test on each of them, with the tables.
-func databases(t *testing.T, test func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB)) {
+// onDatabases runs a test on each of them, with the tables.
+func onDatabases(t *testing.T, test func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB)) {
 	for _, on := range []struct {
 		redlatchledger.Dialect
 		fresh func(t *testing.T) func() *sql.DB
-	}{{redlatchledger.SQLite, freshSQLite}, {redlatchledger.PostgreSQL, freshPostgres},
-		{redlatchledger.MySQL, freshMySQL}} {
+	}{{redlatchledger.SQLite, freshSQLite}, {redlatchledger.PostgreSQL, databases.PostgreSQL.Fresh},
+		{redlatchledger.MySQL, databases.MariaDB.Fresh}} {
 		t.Run(string(on.Dialect), func(t *testing.T) {
 			open := on.fresh(t)
 			require.NoError(t, on.Create(t.Context(), open()))
@@ -61,7 +62,7 @@ func embedded(t *testing.T) (*miniredis.Miniredis, *redlatch.Client) {
 
 // each runs a test on a sale of which each database knows.
 func each(t *testing.T, limit int64, test func(t *testing.T, s *shop)) {
-	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		s := &shop{open: open, spec: stock.Spec{Limit: limit, PerUser: 9, OpenFor: time.Hour, Ledger: true}}
 		var red *redlatch.Client
 		s.server, red = embedded(t)
@@ -264,9 +265,9 @@ func TestAStreamThatIsDeletedOrTrimmedUnderWayIsNoticed(t *testing.T) {
 				return s.Move(ctx, entries)
 			})
 			require.NoError(t, err, "these are in the database")
-			require.ErrorIs(t, s.drain(t), stock.ErrCorrupt)
+			require.ErrorIs(t, s.drain(t), redlatch.ErrCorrupt)
 			_, err = s.sale.Claim(t.Context(), "late")
-			require.ErrorIs(t, err, stock.ErrCorrupt)
+			require.ErrorIs(t, err, redlatch.ErrCorrupt)
 			_, err = s.sale.Restore(t.Context(), s.Entries(t.Context(), s.epoch))
 			require.NoError(t, err)
 			require.NoError(t, s.drain(t))
@@ -356,7 +357,7 @@ func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
 		g, err := s.sale.Claim(t.Context(), "dan", stock.Request{ID: "order", N: 2})
 		require.NoError(t, err)
 		require.NoError(t, s.drain(t))
-		require.ErrorIs(t, s.Carry(t.Context(), s.epoch, s.epoch), stock.ErrInvalidOption)
+		require.ErrorIs(t, s.Carry(t.Context(), s.epoch, s.epoch), redlatch.ErrInvalidOption)
 		require.ErrorIs(t, s.Carry(t.Context(), s.epoch+1, s.epoch+2), redlatchledger.ErrUnknownOpening)
 		for range 2 { // the second time with what was carried over the first time
 			s.server.FlushAll()

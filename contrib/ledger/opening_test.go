@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
@@ -50,7 +51,7 @@ func TestASecondOpeningIsNoticedByTheMoverAndByTheProcessThatWouldOpen(t *testin
 			asking := s.spec
 			asking.Opened = s.Opened
 			_, err = s.sale.OpenOrJoin(ctx, asking)
-			require.ErrorIs(t, err, stock.ErrCorrupt)
+			require.ErrorIs(t, err, redlatch.ErrCorrupt)
 			st, err := s.sale.Inspect(ctx)
 			require.NoError(t, err)
 			require.Zero(t, st.Epoch, "nobody has opened it again")
@@ -102,7 +103,7 @@ func TestKeepWaitsForAnOpeningToBeAnnounced(t *testing.T) {
 // Processes start at the same time, and each creates the tables and tells of what it has opened or joined.
 func TestOfOpeningsThatAreAnnouncedAtTheSameTimeOneIsTheFirst(t *testing.T) {
 	t.Parallel()
-	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		for round := range 4 {
 			m := redlatchledger.Mover{DB: open(), Dialect: d, Stock: "sale " + strconv.Itoa(round)}
 			m.DB.SetMaxIdleConns(6) // so that nobody has to connect first
@@ -187,7 +188,7 @@ func TestAMoversBadInputIsRefused(t *testing.T) {
 		"Stock has 1025 bytes, must be at ": (&redlatchledger.Mover{DB: db, Dialect: redlatchledger.MySQL,
 			Stock: fmt.Sprintf("%01025d", 0)}).Announce(t.Context(), 1),
 	} {
-		require.ErrorIs(t, err, stock.ErrInvalidOption, want)
+		require.ErrorIs(t, err, redlatch.ErrInvalidOption, want)
 		require.ErrorContains(t, err, want)
 	}
 	require.NoError(t, redlatchledger.SQLite.Create(t.Context(), db))

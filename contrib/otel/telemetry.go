@@ -33,8 +33,8 @@ type Options struct {
 	// counter, stock, redpacket or limiter. It runs where the event happens, for every event, so it must return at once.
 	// "" counts as "other". Defaults to "all" for every name.
 	Class func(kind, name string) string
-	// MaxClasses is how many classes of each kind are counted separately, the first that come; later ones count as "other".
-	// Defaults to 50, also if it is not positive.
+	// MaxClasses is how many classes of each kind are counted separately, the first that come; later ones count as
+	// "other". Defaults to 50, also if it is not positive.
 	MaxClasses int
 	// Names puts the name of the lock or semaphore into the spans. Metrics never have it.
 	Names bool

@@ -84,7 +84,7 @@ func TestLocksAndPermitsAreCounted(t *testing.T) {
 	hold, err := lock.Lock(ctx)
 	require.NoError(t, err)
 	_, err = lock.TryLock(ctx, 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	_, err = lock.Lock(gone)
@@ -133,9 +133,9 @@ func TestALossIsCountedByItsCauseAndWasZeroBefore(t *testing.T) {
 	require.EqualValues(t, 0, value(t, c, "redlatch_losses_total", "cause=lost", "class=job", "kind=lock"))
 	_, err = lock.ForceUnlock(ctx)
 	require.NoError(t, err)
-	require.ErrorIs(t, hold.Extend(ctx, time.Minute), rlock.ErrLost)
+	require.ErrorIs(t, hold.Extend(ctx, time.Minute), redlatch.ErrLost)
 	require.EqualValues(t, 1, value(t, c, "redlatch_losses_total", "cause=lost", "class=job", "kind=lock"))
-	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLost)
+	require.ErrorIs(t, hold.Unlock(ctx), redlatch.ErrLost)
 	require.EqualValues(t, 1, value(t, c, "redlatch_releases_total", "class=job", "kind=lock", "result=lost"))
 }
 
@@ -187,21 +187,21 @@ func TestAnErrorIsCountedAsWhatItSaysOfTheOutcome(t *testing.T) {
 	c := redlatchprom.New(redlatchprom.Options{})
 	locks := c.Locks()
 	for err, want := range map[error]string{
-		rlock.ErrNotAcquired: "not_acquired",
-		errors.Join(rlock.ErrNotAcquired, context.Canceled):     "canceled",
-		errors.Join(rlock.ErrNotAcquired, rlock.ErrUnavailable): "not_acquired",
-		errors.Join(context.Canceled, rlock.ErrLost):            "lost",
-		rlock.ErrLost:          "lost",
-		rlock.ErrMaxHold:       "max_hold",
-		rlock.ErrNotReplicated: "not_replicated",
-		rlock.ErrUnavailable:   "unavailable",
-		fmt.Errorf("x: %w", rlock.ErrUnknownOutcome): "unknown_outcome",
-		rlock.ErrDenied:          "denied",
-		rlock.ErrClosed:          "closed",
-		context.DeadlineExceeded: "timeout",
-		errors.New("?"):          "other",
-		rlock.ErrWrongType:       "wrong_type",
-		errors.Join(rlock.ErrUnavailable, context.DeadlineExceeded): "unavailable",
+		redlatch.ErrNotAcquired:                                       "not_acquired",
+		errors.Join(redlatch.ErrNotAcquired, context.Canceled):        "canceled",
+		errors.Join(redlatch.ErrNotAcquired, redlatch.ErrUnavailable): "not_acquired",
+		errors.Join(context.Canceled, redlatch.ErrLost):               "lost",
+		redlatch.ErrLost:                                "lost",
+		redlatch.ErrMaxHold:                             "max_hold",
+		redlatch.ErrNotReplicated:                       "not_replicated",
+		redlatch.ErrUnavailable:                         "unavailable",
+		fmt.Errorf("x: %w", redlatch.ErrUnknownOutcome): "unknown_outcome",
+		redlatch.ErrDenied:                              "denied",
+		redlatch.ErrClosed:                              "closed",
+		context.DeadlineExceeded:                        "timeout",
+		errors.New("?"):                                 "other",
+		redlatch.ErrWrongType:                           "wrong_type",
+		errors.Join(redlatch.ErrUnavailable, context.DeadlineExceeded): "unavailable",
 	} {
 		before := value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)
 		locks(context.Background(), rlock.Event{Kind: rlock.EventNotAcquired, Name: "l", Err: err})
@@ -239,7 +239,7 @@ func everything() *redlatchprom.Collector {
 		{Kind: rlock.EventNotAcquired, Name: "l", Waited: 1, Err: err},
 		{Kind: rlock.EventReleased, Name: "l", Held: 1},
 		{Kind: rlock.EventRenewed, Name: "l", Err: err},
-		{Kind: rlock.EventEnded, Name: "l", Err: rlock.ErrLost},
+		{Kind: rlock.EventEnded, Name: "l", Err: redlatch.ErrLost},
 		{Kind: rlock.EventWoken, Name: "l", ByMessage: true},
 		{Kind: rlock.EventTakenOver, Name: "l", Holds: 1},
 	} {
@@ -252,7 +252,7 @@ func everything() *redlatchprom.Collector {
 		{Kind: rsemaphore.EventReleased, Name: "s", N: 1, Held: -1},
 		{Kind: rsemaphore.EventAwaited, Name: "s", Waited: 1},
 		{Kind: rsemaphore.EventRenewed, Name: "s"},
-		{Kind: rsemaphore.EventEnded, Name: "s", Err: rlock.ErrWrongType},
+		{Kind: rsemaphore.EventEnded, Name: "s", Err: redlatch.ErrWrongType},
 		{Kind: rsemaphore.EventWoken, Name: "s"},
 	} {
 		semaphores(ctx, e)

@@ -16,8 +16,8 @@
 //
 // # Labels
 //
-//   - kind is lock, election, semaphore, counter, stock, redpacket or limiter: the package that reported it. Latches and
-//     barriers are semaphores.
+//   - kind is lock, election, semaphore, counter, stock, redpacket or limiter: the package that reported it. Latches
+//     and barriers are semaphores.
 //   - class is what Options.Class makes of the name; "all" without that function. The name itself is never a label.
 //     There are at most Options.MaxClasses of each kind; names of further classes count under "other".
 //   - result, cause, outcome and by have the few values that their metric's help lists. An error's value is what

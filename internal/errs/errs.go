@@ -1,6 +1,5 @@
-// Package errs holds the error values that more than one public package returns. Each is one value, exported again
-// under the same name by every package that can return it, so errors.Is gives the same answer whichever package the
-// caller imported.
+// Package errs holds the error values that more than one public package returns. Package redlatch exports them, under
+// the same names. They stand here, because the other packages cannot import that one, which is made of them.
 package errs
 
 import (

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/interop"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -91,11 +92,11 @@ func TestForceUnlockWakesAWaiterAndTheHolderIsTold(t *testing.T) {
 						} else {
 							select {
 							case <-held.Done():
-								require.ErrorIs(t, held.Err(), rlock.ErrLost)
+								require.ErrorIs(t, held.Err(), errs.ErrLost)
 							case <-time.After(soon):
 								require.Fail(t, "the holder is not told")
 							}
-							require.ErrorIs(t, held.Unlock(within(t)), rlock.ErrLost)
+							require.ErrorIs(t, held.Unlock(within(t)), errs.ErrLost)
 						}
 						if javaWaits { // and the late unlock touched nobody's lock
 							require.Equal(t, "true", waiter.do(t, "held", waits, name))

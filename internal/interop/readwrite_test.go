@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -267,7 +268,7 @@ func TestOurReadersMakeRoomForJavaOnlyWhileItWaits(t *testing.T) {
 			if err == nil {
 				release(t, h)
 			}
-			return errors.Is(err, rlock.ErrNotAcquired)
+			return errors.Is(err, errs.ErrNotAcquired)
 		})
 		release(t, g.hold)
 		java.do(t, "unlock", "read", name)

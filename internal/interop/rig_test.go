@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rlock"
@@ -115,7 +116,7 @@ func release(t testing.TB, h *rlock.Hold) {
 func refused(t testing.TB, l *rlock.Lock) {
 	t.Helper()
 	_, err := l.TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 }
 
 // free is a lock that nobody holds.

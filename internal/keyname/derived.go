@@ -18,6 +18,7 @@ var Derived = []string{
 	"redlatch_alive",
 	"redlatch_grant",
 	"redlatch_token",
+	"redlatch_fence", // of contrib/fence
 	"redlatch_leader",
 	"redisson_lock__channel",
 	"redisson_lock_queue",
@@ -57,9 +58,9 @@ func Mark(channel string) string {
 	return ""
 }
 
-// derived says by what key is one that another object has besides its own; "": it is none. The name of that object is in
-// braces, or has braces, but for heartbeats: "order:7:timeout" is no key of a semaphore's, and "{order:7}:timeout" is
-// one.
+// derived says by what key is one that another object has besides its own; "": it is none. The name of that object is
+// in braces, or has braces, but for heartbeats: "order:7:timeout" is no key of a semaphore's, and "{order:7}:timeout"
+// is one.
 func derived(key string) string {
 	for _, p := range Derived {
 		rest, ok := strings.CutPrefix(key, p)

@@ -89,8 +89,8 @@ func NewMonitor(r *script.Runner, interval, callTimeout time.Duration,
 		beats: map[string]*beatSeen{}}
 }
 
-// Watch has w watched until Unwatch, under a key that is the same for all that wait for the same. What is not waited for
-// any more is watched for a trust longer: where each caller waits for less than that, and others come, none of them
+// Watch has w watched until Unwatch, under a key that is the same for all that wait for the same. What is not waited
+// for any more is watched for a trust longer: where each caller waits for less than that, and others come, none of them
 // would see a hold for long enough (TestCallersOfLittlePatienceFollowACrashedHolder).
 func (m *Monitor) Watch(key any, w Watched) {
 	m.mu.Lock()
@@ -162,7 +162,7 @@ func (m *Monitor) round(ctx context.Context, watches []*watch) {
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	for _, x := range watches {
 		for _, h := range x.holds {
 			if m.beats[h.Beat] == nil {
@@ -185,7 +185,7 @@ func (m *Monitor) round(ctx context.Context, watches []*watch) {
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	for _, x := range watches {
 		if gone := m.gone(x); len(gone) > 0 {
 			x.of.TakeOver(ctx, gone)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -259,7 +260,7 @@ func Result(err error, success string) string {
 
 // Cause is why a hold has ended: a reason, or "overwritten" for a loss by another type of value.
 func Cause(why error) string {
-	if errors.Is(why, rlock.ErrWrongType) {
+	if errors.Is(why, errs.ErrWrongType) {
 		return "overwritten"
 	}
 	return redlatch.Reason(why)

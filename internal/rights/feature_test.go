@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/acl"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
@@ -95,5 +96,5 @@ func TestTheRightsOfOneFeatureAreNotThoseOfAnother(t *testing.T) {
 	admin := s.Client(t)
 	require.NoError(t, admin.Do(t.Context(),
 		admin.B().Arbitrary(strings.Fields(acl.Line("redlatch", "", "limits"))...).Build()).Error())
-	require.ErrorIs(t, one(s.Option(), "", "locks"), rlock.ErrDenied)
+	require.ErrorIs(t, one(s.Option(), "", "locks"), errs.ErrDenied)
 }

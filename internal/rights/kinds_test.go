@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -65,7 +66,7 @@ func kinds(ctx context.Context, locks *rlock.Client, must func(what string, e er
 				}()
 			}
 			if kind == "fair" { // one that gives up leaves the line
-				if _, e = l.TryLock(ctx, 20*time.Millisecond, 0); !errors.Is(e, rlock.ErrNotAcquired) {
+				if _, e = l.TryLock(ctx, 20*time.Millisecond, 0); !errors.Is(e, errs.ErrNotAcquired) {
 					must(kind+": giving up", e)
 				}
 			}

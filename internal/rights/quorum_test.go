@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -76,7 +77,7 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 			redistest.Eventually(t, 10*time.Second, "refused by name", func() bool {
 				_, err = q.TryLock(ctx, 0, 0)
 				// the change of users has cut connections
-				return err != nil && !errors.Is(err, rlock.ErrUnavailable) && !errors.Is(err, rlock.ErrUnknownOutcome)
+				return err != nil && !errors.Is(err, errs.ErrUnavailable) && !errors.Is(err, errs.ErrUnknownOutcome)
 			})
 			require.ErrorContains(t, err, "no vote without INFO server")
 		})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
@@ -219,7 +220,7 @@ func enoughFor(t *testing.T, s *redistest.Server, admins []rueidis.Client, line 
 		var refused []string
 		refused, err = run(t, s, admins, line, use)
 		require.Empty(t, refused)
-		require.NotErrorIs(t, err, rlock.ErrDenied)
+		require.NotErrorIs(t, err, errs.ErrDenied)
 		if err == nil {
 			return
 		}

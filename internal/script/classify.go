@@ -67,8 +67,8 @@ func classify(err error) fate {
 		return notRun
 	}
 	// rueidis.ErrClosing, EOF, resets, time-outs: the bytes may have left. A deadline error here may be rueidis' own,
-	// because a new connection's HELLO has a timeout even if the caller has none; it cannot be distinguished from that of a call
-	// under way.
+	// because a new connection's HELLO has a timeout even if the caller has none; it cannot be distinguished from that of
+	// a call under way.
 	return unknown
 }
 
@@ -179,3 +179,12 @@ type unsureError struct {
 
 func (e unsureError) Error() string   { return e.text }
 func (e unsureError) Unwrap() []error { return e.is }
+
+// Unexpected is the error of a reply that a script does not return. err is what reading it said; nil: it was read, and
+// has other values.
+func Unexpected(what string, reply any, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: unexpected reply: %w", what, err)
+	}
+	return fmt.Errorf("%s: unexpected reply %v", what, reply)
+}

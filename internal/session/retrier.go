@@ -161,8 +161,8 @@ func (r *Retrier) tryNow(p *Pending) {
 }
 
 // Kick has the pending release of an owner, if there is one, sent now: the owner was just granted something, or put
-// into a queue. Otherwise that would be found when the release is next tried. A caller that is about to add a release need
-// not be kicked, because what is added is sent after this.
+// into a queue. Otherwise that would be found when the release is next tried. A caller that is about to add a release
+// need not be kicked, because what is added is sent after this.
 func (r *Retrier) Kick(owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
@@ -117,7 +118,7 @@ func (w *world) told(o *object, c *client, s Step, e *entry, err error, fine ...
 	if err == nil || c.dead() || slices.ContainsFunc(fine, func(f error) bool { return errors.Is(err, f) }) {
 		return
 	}
-	w.failed(s, c, err)
+	w.failed(s, err)
 }
 
 const (
@@ -140,7 +141,7 @@ func actOnStock(w *world, o *object, c *client, s Step) {
 	var err error
 	fine := []error{}
 	if w.forgot(o) {
-		fine = append(fine, stock.ErrCorrupt, stock.ErrNotFound)
+		fine = append(fine, errs.ErrCorrupt, stock.ErrNotFound)
 	}
 	switch s.What {
 	case claims:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
@@ -52,11 +53,11 @@ func sales() []*kind {
 }
 
 func openSale(w *world, o *object) {
-	w.openStock(o, w.clients[0].red.Stocks().Stock(o.name), o.name)
+	w.openStock(w.clients[0].red.Stocks().Stock(o.name), o.name)
 }
 
 // openStock opens a stock that keeps a ledger.
-func (w *world) openStock(o *object, x *stock.Stock, name string) {
+func (w *world) openStock(x *stock.Stock, name string) {
 	_, err := x.Open(context.Background(),
 		stock.Spec{Limit: stockLimit, PerUser: saleClaimant, OpenFor: time.Hour, Retain: time.Hour, Ledger: true})
 	if err != nil {
@@ -80,7 +81,7 @@ func (w *world) ask(o *object, c *client, s Step, verb what, key string, n int64
 func (w *world) fine(o *object) []error {
 	fine := []error{stock.ErrNotFound}
 	if w.forgot(o) {
-		fine = append(fine, stock.ErrCorrupt, stock.ErrNotOpen, stock.ErrMismatch, errNotOurs)
+		fine = append(fine, errs.ErrCorrupt, stock.ErrNotOpen, errs.ErrMismatch, errNotOurs)
 	}
 	return fine
 }

@@ -15,8 +15,8 @@ type Batcher interface {
 	Taker
 	// AskAll asks for several waiters in one call, in their order; place: also for a place in the server's queue for each
 	// that cannot be served. Without places none is to be served after one that was not: no queue keeps their order. It
-	// returns a reply for each, which that waiter's Reply reads, or an error for all. What the call says of others it tells
-	// Queue.Served.
+	// returns a reply for each, which that waiter's Reply reads, or an error for all. What the call says of others it
+	// tells Queue.Served.
 	//
 	// It is called on any Taker of the line, also while that waiter leaves: it uses nothing of a waiter but its Standing.
 	AskAll(ctx context.Context, all []Standing, place bool) (replies []any, err error)
@@ -268,8 +268,8 @@ func (q *Queue) parts(c *crowd, w *waiter) {
 	}
 }
 
-// unused reports whether no waiter ever joined the crowd, and no timer was made for it, so that nothing refers to it but
-// its line.
+// unused reports whether no waiter ever joined the crowd, and no timer was made for it, so that nothing refers to it
+// but its line.
 func (c *crowd) unused() bool { return c.sweepAt.IsZero() && c.alarms == 0 && c.overheard == nil }
 
 // still ends what only a crowd with waiters needs.
@@ -485,8 +485,8 @@ func (q *Queue) alarmBy(c *crowd, at time.Time) {
 	c.timer = time.AfterFunc(time.Until(at), func() { q.alarm(c, n) })
 }
 
-// alarm asks for all waiters if that is due; otherwise for the first: leases end that it waits for, and a call that asks
-// has the server serve all.
+// alarm asks for all waiters if that is due; otherwise for the first: leases end that it waits for, and a call that
+// asks has the server serve all.
 func (q *Queue) alarm(c *crowd, n int) {
 	q.mu.Lock()
 	if c.timer == nil || c.alarms != n || c.first == nil {

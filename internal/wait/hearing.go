@@ -76,9 +76,9 @@ func (q *Queue) subscribe(ctx context.Context, channel string) *pubsub.Subscript
 	return nil
 }
 
-// overhear listens to releases for the crowd, where it does not hear of them otherwise: foreign, because holders are not of
-// this library and hand over nothing; or because this process hears no grants. A message has the first in line asked
-// for.
+// overhear listens to releases for the crowd, where it does not hear of them otherwise: foreign, because holders are
+// not of this library and hand over nothing; or because this process hears no grants. A message has the first in line
+// asked for.
 func (w *waiter) overhear(foreign bool) {
 	q, c := w.q, w.line.crowd
 	q.mu.Lock()

@@ -106,9 +106,9 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 		w.heard, w.failures = true, 0
 		w.note(answer.Left, nil)
 	case script.NotAnswered(err):
-		// A try that the waiter's own patience cut short says nothing about the server. The server gets the time when the patience
-		// ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit in,
-		// either. What an earlier try has found out about the server stays.
+		// A try that the waiter's own patience cut short says nothing about the server. The server gets the time when the
+		// patience ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit
+		// in, either. What an earlier try has found out about the server stays.
 		if end, ok := ctx.Deadline(); !w.heard && (w.failure == nil || !errs.IsCut(err)) ||
 			ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 			w.note(-1, err)

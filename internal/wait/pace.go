@@ -3,8 +3,8 @@ package wait
 import "time"
 
 // pace bounds how many waiters of a line ask for the first time at once, where each has a place of its own in the
-// server's queue (Paced). Nothing else does: a caller that gives up does not wait for the server, and the next caller asks at
-// once.
+// server's queue (Paced). Nothing else does: a caller that gives up does not wait for the server, and the next caller
+// asks at once.
 //
 //	64 callers, patience 2 ms               server, 20,000 requests a second
 //	ask, give up, ask, …: 30,000 a second ----> runs each, also those whose callers have left: it cannot know

@@ -106,8 +106,9 @@ type Request struct {
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
 	Try func(ctx context.Context) (Answer, error)
-	// OnMessage, if set, is given each message of Channel that the waiter hears once it is the contender, and reports whether
-	// the message says by itself that the wait is over: then Try is not called again. After any other message it is.
+	// OnMessage, if set, is given each message of Channel that the waiter hears once it is the contender, and reports
+	// whether the message says by itself that the wait is over: then Try is not called again. After any other message it
+	// is.
 	OnMessage func(payload string) bool
 	// Crowded: who wakes the line ([Queue.Wake]) has heard what other processes hear, too, so the contender draws a turn.
 	Crowded bool
@@ -185,7 +186,7 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if r.Place == Yielding && q.waiting(r.Line) {
 		return &GaveUp{Left: -1}
 	}
-	w := q.enter(r, ctx)
+	w := q.enter(ctx, r)
 	defer w.leave()
 	if b, ok := r.Taker.(Batcher); ok && !r.Place.alone() {
 		err := w.contendAmong(b)
@@ -227,7 +228,7 @@ type Resumable struct {
 }
 
 // Resume makes x a wait, which begins with the first call of its Wait. Its End must be called.
-func (q *Queue) Resume(x *Resumable, r Request) { x.w = q.enter(r, q.ctx) }
+func (q *Queue) Resume(x *Resumable, r Request) { x.w = q.enter(q.ctx, r) }
 
 // Empty reports whether x was never made a wait, or has ended.
 func (x *Resumable) Empty() bool { return x.w == nil }

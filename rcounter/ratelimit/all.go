@@ -121,7 +121,7 @@ func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
 		if c.calls.Hub.Client().Mode() == rueidis.ClientModeCluster &&
 			keyname.Slot(parts[i].key) != keyname.Slot(parts[0].key) {
 			return request{}, fmt.Errorf("%w: the limits of %q and %q are in different slots of the Cluster: give both the "+
-				"same key, or keys with the same {tag}", ErrInvalidName, takes[0].Key, t.Key)
+				"same key, or keys with the same {tag}", errs.ErrInvalidName, takes[0].Key, t.Key)
 		}
 	}
 	return request{part: parts[0], all: parts}, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -56,9 +57,9 @@ const (
 func (r reply) refused(key string) error {
 	switch r.taken {
 	case anotherType:
-		return fmt.Errorf("%w: rate limit at %q", ErrWrongType, key)
+		return fmt.Errorf("%w: rate limit at %q", errs.ErrWrongType, key)
 	case somethingElse:
-		return fmt.Errorf("%w: rate limit at %q: it holds something else", ErrWrongType, key)
+		return fmt.Errorf("%w: rate limit at %q: it holds something else", errs.ErrWrongType, key)
 	}
 	return nil
 }

@@ -27,6 +27,7 @@
 //
 // # Errors
 //
+// Compare with errors.Is. Errors that are not exported here are exported by package redlatch.
 // ErrLimited is the one refusal that is not a mistake. The request did not run: ErrInvalidName, ErrInvalidOption and
 // ErrClosed before anything was sent, ErrUnavailable. The server refused: ErrWrongType, ErrDenied. The outcome is
 // unknown: ErrUnknownOutcome.

@@ -106,11 +106,11 @@ func (c *Client) judge(ctx context.Context, r request) (Admission, error) {
 	return c.insteadOf(err, &r), nil
 }
 
-var errSilent = fmt.Errorf("%w: it did not answer a moment ago", ErrUnavailable)
+var errSilent = fmt.Errorf("%w: it did not answer a moment ago", errs.ErrUnavailable)
 
 // unasked is the error of a caller whose context had ended.
 func unasked(ctx context.Context, key string) error {
-	return fmt.Errorf("%w: rate limit of %q: %w", ErrUnavailable, key, errs.Cut(errs.Ended(ctx)))
+	return fmt.Errorf("%w: rate limit of %q: %w", errs.ErrUnavailable, key, errs.Cut(errs.Ended(ctx)))
 }
 
 // failed notes that the server did not answer, and reports whether a policy does. A caller that has left knows nothing

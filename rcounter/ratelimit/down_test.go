@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -83,7 +84,7 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 	srv.Stop(t)
 	_, err := fail.Allow(ctx, "k", 1)
 	require.Error(t, err)
-	require.ErrorIs(t, err, ratelimit.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 
 	began := time.Now()
 	passed := 0
@@ -288,7 +289,7 @@ func TestTheObserverIsToldOfEachAdmission(t *testing.T) {
 		if e.Kind != ratelimit.EventAdmitted || e.Took < 0 {
 			t.Error(e)
 		}
-		told[fmt.Sprint(e.Name, " ", e.Allowed, " ", errors.Is(e.Err, ratelimit.ErrWrongType))]++
+		told[fmt.Sprint(e.Name, " ", e.Allowed, " ", errors.Is(e.Err, errs.ErrWrongType))]++
 	}
 	c := on(t, srv.Client(t), o)
 	a, b := c.Limiter("a", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}), c.Limiter("b",
@@ -304,6 +305,6 @@ func TestTheObserverIsToldOfEachAdmission(t *testing.T) {
 	must(t, srv.Client(t), "DEL", a.Key("k"))
 	must(t, srv.Client(t), "RPUSH", a.Key("k"), "x")
 	_, err = a.Allow(ctx, "k", 1)
-	require.ErrorIs(t, err, ratelimit.ErrWrongType)
+	require.ErrorIs(t, err, errs.ErrWrongType)
 	require.Equal(t, map[string]int{"a true false": 2, "b true false": 3, "a false false": 1, "a false true": 1}, told)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/stretchr/testify/require"
@@ -69,6 +70,6 @@ func TestWaitersThatLeaveCloseNoLimiter(t *testing.T) {
 	require.Equal(t, before, after, "nothing was taken")
 	for _, d := range []time.Duration{-1, time.Microsecond, 25 * time.Hour} {
 		l := on(t, srv.Client(t), patient).Limiter("bad", ratelimit.LimiterOptions{Rate: 1, MaxWait: d})
-		require.ErrorIs(t, only(l.Wait(ctx, "", 1)), ratelimit.ErrInvalidOption)
+		require.ErrorIs(t, only(l.Wait(ctx, "", 1)), errs.ErrInvalidOption)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/stretchr/testify/require"
@@ -114,7 +115,7 @@ func TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond(t *testing.T)
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			c := on(t, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), patient)
 			at := time.Now().Truncate(time.Millisecond)
-			for i := range 8 {
+			for i := range redistest.Sized(4, 4, 8) {
 				o := rates(rnd)
 				l := c.Limiter("l"+strconv.Itoa(i), o)
 				models := map[string]*arrivals{"": newArrivals(o), "a": newArrivals(o)}
@@ -497,9 +498,9 @@ func TestNamesAndKeysOfLimitersDoNotMix(t *testing.T) {
 		for _, o := range []ratelimit.LimiterOptions{o, {Rate: 1, Algorithm: ratelimit.SlidingWindow},
 			{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}} {
 			_, err = c.Limiter("z", o).Allow(ctx, "", 1)
-			require.ErrorIs(t, err, ratelimit.ErrWrongType, make)
+			require.ErrorIs(t, err, errs.ErrWrongType, make)
 		}
-		require.ErrorIs(t, only(c.Limiter("z", o).Wait(ctx, "", 1)), ratelimit.ErrWrongType)
+		require.ErrorIs(t, only(c.Limiter("z", o).Wait(ctx, "", 1)), errs.ErrWrongType)
 	}
 }
 
@@ -559,7 +560,7 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 	good := ratelimit.LimiterOptions{Rate: 1, Burst: 3}
 	for _, name := range []string{"", "a{b", "a\xff", strings.Repeat("x", 64<<10+1)} {
 		for verb, err := range verbs(c.Limiter(name, good)) {
-			require.ErrorIs(t, err, ratelimit.ErrInvalidName, verb)
+			require.ErrorIs(t, err, errs.ErrInvalidName, verb)
 		}
 	}
 	for _, tc := range []struct {
@@ -592,7 +593,7 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 			"Burst is 9223372036854775807"},
 	} {
 		for verb, err := range verbs(c.Limiter("l", tc.o)) {
-			require.ErrorIs(t, err, ratelimit.ErrInvalidOption, verb)
+			require.ErrorIs(t, err, errs.ErrInvalidOption, verb)
 			require.ErrorContains(t, err, tc.says, verb)
 		}
 	}
@@ -601,20 +602,20 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 		l := c.Limiter("l", good)
 		for _, n := range []int64{-1, 0, 4} {
 			_, err := l.Allow(ctx, "k", n)
-			require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			require.ErrorContains(t, err, "n is "+dec(n))
 			require.ErrorContains(t, only(l.Wait(ctx, "k", n)), "n is "+dec(n))
 		}
 		require.ErrorContains(t, only(l.Wait(ctx, "k", 0)), "n is 0")
-		require.ErrorIs(t, only(l.Wait(ctx, strings.Repeat("x", 1024+1), 1)), ratelimit.ErrInvalidName)
+		require.ErrorIs(t, only(l.Wait(ctx, strings.Repeat("x", 1024+1), 1)), errs.ErrInvalidName)
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_, err := l.Allow(ended, "k", 1)
-		require.ErrorIs(t, err, ratelimit.ErrUnavailable)
+		require.ErrorIs(t, err, errs.ErrUnavailable)
 		require.ErrorIs(t, err, context.Canceled)
 		defer func() {
 			for verb, err := range verbs(l) {
-				require.ErrorIs(t, err, ratelimit.ErrClosed, verb)
+				require.ErrorIs(t, err, errs.ErrClosed, verb)
 			}
 		}()
 	}

@@ -103,7 +103,7 @@ func (l *Limiter) reserve(ctx context.Context, key string, n int64) (*Reservatio
 		err = a.refused(r.key)
 	}
 	switch {
-	case errors.Is(err, ErrUnknownOutcome): // the units may have been taken for a caller that no longer waits
+	case errors.Is(err, errs.ErrUnknownOutcome): // the units may have been taken for a caller that no longer waits
 		l.giveBack(ctx, r)
 		return nil, Admission{}, err
 	case err != nil:

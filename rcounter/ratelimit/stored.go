@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -48,7 +49,7 @@ func (l *Limiter) Set(ctx context.Context, by string) (err error) {
 	}
 	if l.terms.algorithm == FixedWindow {
 		if _, err := time.LoadLocation(l.terms.zone.String()); err != nil {
-			return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", ErrInvalidOption, l.terms.zone, err)
+			return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", errs.ErrInvalidOption, l.terms.zone, err)
 		}
 	}
 	return l.set(ctx, l.terms.text(), by)
@@ -114,7 +115,7 @@ func (l *Limiter) Inspect(ctx context.Context) (_ LimitState, err error) {
 }
 
 func (l *Limiter) unreadable(text string) error {
-	return fmt.Errorf("%w: the limit at %q is %.64q", ErrWrongType, l.storedKey(), text)
+	return fmt.Errorf("%w: the limit at %q is %.64q", errs.ErrWrongType, l.storedKey(), text)
 }
 
 // storedKey is the key of the limit that is kept under the name.
@@ -143,7 +144,7 @@ func storedParts(text string) (terms, at, by string, ok bool) {
 func readTerms(text string) (*terms, error) {
 	fields := strings.Split(text, ",")
 	if len(fields) != 4 {
-		return nil, ErrWrongType
+		return nil, errs.ErrWrongType
 	}
 	rate, err := strconv.ParseInt(fields[1], 10, 64)
 	o := LimiterOptions{Rate: rate}
@@ -162,7 +163,7 @@ func readTerms(text string) (*terms, error) {
 		o.Algorithm, o.Unit = FixedWindow, Unit(max(0, strings.Index(letters, fields[2])))
 		o.Zone, err2 = time.LoadLocation(fields[3])
 	default:
-		err = ErrWrongType
+		err = errs.ErrWrongType
 	}
 	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
@@ -286,16 +287,16 @@ func TestAllowAllRefusesWhatCannotBeOneStepAndSendsNothing(t *testing.T) {
 		is    error
 		says  string
 	}{
-		"none":           {nil, ratelimit.ErrInvalidOption, "the number of limits is 0"},
-		"too many":       {many, ratelimit.ErrInvalidOption, "the number of limits is 17"},
-		"no limiter":     {[]ratelimit.Take{{Key: "x", N: 1}}, ratelimit.ErrInvalidOption, "Limiter is nil"},
-		"another client": {[]ratelimit.Take{{Limiter: l(other, "a"), N: 1}}, ratelimit.ErrInvalidOption, "of another client"},
-		"twice":          {[]ratelimit.Take{{a, "x", 1}, {a, "x", 1}}, ratelimit.ErrInvalidOption, `"x" of "a", twice`},
-		"too much": {[]ratelimit.Take{{a, "x", 1}, {b, "x", 11}}, ratelimit.ErrInvalidOption,
+		"none":           {nil, errs.ErrInvalidOption, "the number of limits is 0"},
+		"too many":       {many, errs.ErrInvalidOption, "the number of limits is 17"},
+		"no limiter":     {[]ratelimit.Take{{Key: "x", N: 1}}, errs.ErrInvalidOption, "Limiter is nil"},
+		"another client": {[]ratelimit.Take{{Limiter: l(other, "a"), N: 1}}, errs.ErrInvalidOption, "of another client"},
+		"twice":          {[]ratelimit.Take{{a, "x", 1}, {a, "x", 1}}, errs.ErrInvalidOption, `"x" of "a", twice`},
+		"too much": {[]ratelimit.Take{{a, "x", 1}, {b, "x", 11}}, errs.ErrInvalidOption,
 			`limit 1, "b": invalid option: n is 11`},
 		"of the process": {[]ratelimit.Take{{c.Limiter("p", ratelimit.LimiterOptions{Rate: 1, PerProcess: true}), "x", 1}},
-			ratelimit.ErrInvalidOption, "PerProcess"},
-		"two slots": {[]ratelimit.Take{{a, "x", 1}, {b, "y", 1}}, ratelimit.ErrInvalidName,
+			errs.ErrInvalidOption, "PerProcess"},
+		"two slots": {[]ratelimit.Take{{a, "x", 1}, {b, "y", 1}}, errs.ErrInvalidName,
 			`the limits of "x" and "y" are in different slots`},
 	} {
 		_, err := c.AllowAll(ctx, tc.takes...)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -157,7 +158,7 @@ func (p *Packet) page(ctx context.Context, from string, size int) (packetPage, e
 		return pg, misled(p.keys[3], v[10], v[11])
 	}
 	if v[9] != 0 {
-		return pg, fmt.Errorf("%w: records or shares of %q are missing", ErrCorrupt, p.keys[0])
+		return pg, fmt.Errorf("%w: records or shares of %q are missing", errs.ErrCorrupt, p.keys[0])
 	}
 	for i := 0; i < len(records); i += 2 {
 		f := strings.SplitN(records[i+1], ";", 3)

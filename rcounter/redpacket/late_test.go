@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,7 @@ func TestALateCopyOfASendOpensNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, redpacket.NotOpen, share.Outcome)
 		if _, err = c.Packet("other").Send(ctx, o); err != nil { // loads the script
-			require.ErrorIs(t, err, redpacket.ErrAlreadyOpen)
+			require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 		}
 	}
 }

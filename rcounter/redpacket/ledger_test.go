@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
@@ -223,14 +224,14 @@ func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
 			verbs["KeepLedger"] = func() error { return p.KeepLedger(ctx, time.Hour, 9, new(books).move) }
 			for verb, call := range verbs {
 				err := call()
-				require.ErrorIs(t, err, redpacket.ErrCorrupt, "%s: %s", what, verb)
+				require.ErrorIs(t, err, errs.ErrCorrupt, "%s: %s", what, verb)
 				require.EqualError(t, err,
 					fmt.Sprintf(`redpacket: corrupt: the ledger "rc:{p}:e" should have %d entries, and has %d`, tc.should, tc.found),
 					"%s: %s", what, verb)
 			}
 			end(t, raw)
 			_, err = p.Refund(ctx)
-			require.ErrorIs(t, err, redpacket.ErrCorrupt, what)
+			require.ErrorIs(t, err, errs.ErrCorrupt, what)
 			require.Equal(t, before, packetCounts(t, raw), what)
 		}
 	}
@@ -312,7 +313,7 @@ end}
 				require.ErrorContains(t, err, "broken off")
 			}
 			st, err := p.Inspect(ctx)
-			if errors.Is(err, redpacket.ErrCorrupt) {
+			if errors.Is(err, errs.ErrCorrupt) {
 				require.False(t, whole, "%s: %v", name, err)
 				noticed++
 				continue
@@ -376,15 +377,15 @@ func TestALedgersBadInputIsRefusedAndNothingIsSent(t *testing.T) {
 	p := on(t, wire, patient).Packet("p")
 	sent := wire.Sent.Load()
 	nothing := func(context.Context, []redpacket.Entry) error { return nil }
-	for _, max := range []int{-1, 0, 10_001} {
-		_, err := p.Ledger(ctx, max, nothing)
-		require.EqualError(t, err, fmt.Sprintf("redpacket: invalid option: max is %d, must be between 1 and 10000", max))
+	for _, n := range []int{-1, 0, 10_001} {
+		_, err := p.Ledger(ctx, n, nothing)
+		require.EqualError(t, err, fmt.Sprintf("redpacket: invalid option: n is %d, must be between 1 and 10000", n))
 	}
 	_, err := p.Ledger(ctx, 1, nil)
 	require.EqualError(t, err, "redpacket: invalid option: fn is nil, must be a function")
-	require.ErrorIs(t, p.KeepLedger(ctx, 0, 1, nothing), redpacket.ErrInvalidOption)
-	require.ErrorIs(t, p.KeepLedger(ctx, time.Second, 1, nil), redpacket.ErrInvalidOption)
+	require.ErrorIs(t, p.KeepLedger(ctx, 0, 1, nothing), errs.ErrInvalidOption)
+	require.ErrorIs(t, p.KeepLedger(ctx, time.Second, 1, nil), errs.ErrInvalidOption)
 	_, err = on(t, wire, patient).Packet("{p").Ledger(ctx, 1, nothing)
-	require.ErrorIs(t, err, redpacket.ErrInvalidName)
+	require.ErrorIs(t, err, errs.ErrInvalidName)
 	require.Equal(t, sent, wire.Sent.Load())
 }

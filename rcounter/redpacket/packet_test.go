@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -252,7 +253,7 @@ func TestASendingBrokenOffVanishesByItself(t *testing.T) {
 	require.Equal(t, redpacket.StateSending, st.State)
 	srv.Embedded.SetTime(began.Add(31 * time.Second))
 	_, err = p.SendAs(ctx, "A", o, []int64{10, 20, 30}, 2, 1)
-	require.ErrorIs(t, err, redpacket.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.ErrorContains(t, err, "the parts of")
 	_, err = p.Send(ctx, o)
 	require.NoError(t, err)
@@ -277,7 +278,7 @@ func (m *packetModel) grab(u string) (redpacket.Share, error) {
 	case !m.there:
 		return redpacket.Share{User: u, Outcome: redpacket.NotOpen}, nil
 	case m.broken:
-		return redpacket.Share{}, redpacket.ErrCorrupt
+		return redpacket.Share{}, errs.ErrCorrupt
 	}
 	s := redpacket.Share{User: u, Epoch: m.epoch, Outcome: redpacket.Granted}
 	for _, t := range m.taken {
@@ -309,7 +310,7 @@ func TestRedPacketKeepsToItsModel(t *testing.T) {
 			return newLossy(t, s, func() bool { return rnd.IntN(3) == 0 })
 		},
 	} {
-		for range 3 {
+		for range redistest.Sized(1, 1, 3) {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				srv := redistest.Embedded(t)
@@ -335,7 +336,7 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			epoch, err := p.Send(ctx, o)
 			switch {
 			case m.there:
-				require.ErrorIs(t, err, redpacket.ErrAlreadyOpen)
+				require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 			default:
 				require.NoError(t, err)
 				*m = packetModel{now: m.now, there: true, epoch: epoch, total: o.Total, n: n, end: m.now + o.OpenFor,
@@ -370,7 +371,7 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			case m.now < m.end:
 				want, wantErr = redpacket.Share{}, redpacket.ErrNotEnded
 			case m.broken:
-				want, wantErr = redpacket.Share{}, redpacket.ErrCorrupt
+				want, wantErr = redpacket.Share{}, errs.ErrCorrupt
 			}
 			require.ErrorIs(t, err, wantErr)
 			require.Equal(t, want, got)
@@ -378,7 +379,7 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 		case op < 82:
 			st, err := p.Inspect(ctx)
 			if m.broken {
-				require.ErrorIs(t, err, redpacket.ErrCorrupt)
+				require.ErrorIs(t, err, errs.ErrCorrupt)
 			} else {
 				require.NoError(t, err)
 			}
@@ -405,7 +406,7 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 				got = append(got, s)
 			}
 			if m.broken {
-				require.ErrorIs(t, err, redpacket.ErrCorrupt)
+				require.ErrorIs(t, err, errs.ErrCorrupt)
 				break
 			}
 			require.NoError(t, err)
@@ -454,7 +455,7 @@ func TestARedPacketsBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T
 	for what, name := range map[string]string{"empty": "", "braces": "a{b}", "not UTF-8": "a\xff",
 		"too long": strings.Repeat("x", 64<<10+1)} {
 		for verb, call := range packetVerbs(c.Packet(name)) {
-			require.ErrorIs(t, call(), redpacket.ErrInvalidName, what+" "+verb)
+			require.ErrorIs(t, call(), errs.ErrInvalidName, what+" "+verb)
 		}
 	}
 	p := c.Packet("p")
@@ -475,18 +476,18 @@ func TestARedPacketsBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T
 		{redpacket.Spec{Total: 5, Shares: 2, OpenFor: lifetime, Retain: lifetime}, []string{"OpenFor + Retain"}},
 	} {
 		_, err := p.Send(ctx, tc.o)
-		require.ErrorIs(t, err, redpacket.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		for _, s := range tc.says {
 			require.ErrorContains(t, err, s)
 		}
 	}
 	for _, u := range []string{"", strings.Repeat("x", 1024+1)} {
 		_, err := p.Grab(ctx, u)
-		require.ErrorIs(t, err, redpacket.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 	}
 	require.NoError(t, c.Close(ctx))
 	for verb, call := range packetVerbs(p) {
-		require.ErrorIs(t, call(), redpacket.ErrClosed, verb)
+		require.ErrorIs(t, call(), errs.ErrClosed, verb)
 	}
 	require.Zero(t, wire.Sent.Load())
 }
@@ -596,13 +597,13 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 		redpacket.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
 	o := packet(10, 1)
 	_, err := c.Packet("q").Send(ctx, o)
-	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	p := c.Packet("p")
 	o.OpenFor = time.Second
 	sent(t, calm, "p", o)
 	for range 2 {
 		s, err := p.Grab(ctx, "ann")
-		require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+		require.ErrorIs(t, err, errs.ErrNotReplicated)
 		require.False(t, s.Won())
 	}
 	s, err := p.Grab(ctx, "bob")
@@ -613,7 +614,7 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	require.Equal(t, redpacket.Replayed, s.Outcome)
 	redistest.Eventually(t, 20*time.Second, "it is over", func() bool {
 		_, err := p.Refund(ctx)
-		return errors.Is(err, redpacket.ErrNotReplicated)
+		return errors.Is(err, errs.ErrNotReplicated)
 	})
 
 	host, port, _ := strings.Cut(srv.Addr(), ":")
@@ -640,13 +641,13 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	require.NoError(t, err)
 	hasty := redpacket.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond}
 	_, err = on(t, srv.Client(t), hasty).Packet("r").Grab(ctx, "ann")
-	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	redistest.Eventually(t, 20*time.Second, "it is over", func() bool {
 		_, err := calm.Packet("r").Refund(ctx)
 		return err == nil
 	})
 	_, err = on(t, srv.Client(t), hasty).Packet("r").Refund(ctx)
-	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	replica.Resume(t)
 	st, err := c.Packet("r").Inspect(ctx)
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -99,9 +100,10 @@ func (p *Packet) sendPart(ctx context.Context, id string, o Spec, first int, sha
 	case 1:
 		return 0, fmt.Errorf("%w: of %q", ErrSending, p.keys[0])
 	case 2:
-		return v[1], fmt.Errorf("%w: %q, epoch %d", ErrAlreadyOpen, p.name, v[1])
+		return v[1], fmt.Errorf("%w: %q, epoch %d", errs.ErrAlreadyOpen, p.name, v[1])
 	case 3:
-		return 0, fmt.Errorf("%w: the parts of %q sent before are gone: %d of the first %d shares are there", ErrUnavailable,
+		return 0, fmt.Errorf("%w: the parts of %q sent before are gone: %d of the first %d shares are there",
+			errs.ErrUnavailable,
 			p.keys[0], v[1], first)
 	}
 	return 0, p.verdict(v)

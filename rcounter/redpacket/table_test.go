@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
@@ -136,21 +137,21 @@ func TestGrabTable(t *testing.T) {
 		{"the largest amount", handing(2, last, 0, 0, dec(last-1)+" 1"), "B", "b c",
 			"granted 1: 9007199254740990, granted 2: 1", "0 0", nil,
 			handing(2, last, 2, last, "", "b", "1;9007199254740990;B", "c", "2;1;B")},
-		{"a record lost", handing(3, 60, 1, 10, "20 30"), "B", "b", "", "", redpacket.ErrCorrupt,
+		{"a record lost", handing(3, 60, 1, 10, "20 30"), "B", "b", "", "", errs.ErrCorrupt,
 			handing(3, 60, 1, 10, "20 30")},
-		{"a record too many", handing(3, 60, 0, 0, "10 20 30", "x", "1;10;X"), "B", "b", "", "", redpacket.ErrCorrupt,
+		{"a record too many", handing(3, 60, 0, 0, "10 20 30", "x", "1;10;X"), "B", "b", "", "", errs.ErrCorrupt,
 			handing(3, 60, 0, 0, "10 20 30", "x", "1;10;X")},
-		{"the shares lost", handing(3, 60, 1, 10, "", "a", "1;10;A"), "B", "a", "", "", redpacket.ErrCorrupt,
+		{"the shares lost", handing(3, 60, 1, 10, "", "a", "1;10;A"), "B", "a", "", "", errs.ErrCorrupt,
 			handing(3, 60, 1, 10, "", "a", "1;10;A")},
-		{"a share too many", handing(2, 30, 1, 10, "20 30", "a", "1;10;A"), "B", "b", "", "", redpacket.ErrCorrupt,
+		{"a share too many", handing(2, 30, 1, 10, "20 30", "a", "1;10;A"), "B", "b", "", "", errs.ErrCorrupt,
 			handing(2, 30, 1, 10, "20 30", "a", "1;10;A")},
-		{"more than the total", handing(2, 30, 1, 10, "21", "a", "1;10;A"), "B", "b", "", "", redpacket.ErrCorrupt,
+		{"more than the total", handing(2, 30, 1, 10, "21", "a", "1;10;A"), "B", "b", "", "", errs.ErrCorrupt,
 			handing(2, 30, 1, 10, "21", "a", "1;10;A")},
 		{"less than the total at the end", handing(2, 30, 1, 10, "19", "a", "1;10;A"), "B", "b", "", "",
-			redpacket.ErrCorrupt, handing(2, 30, 1, 10, "19", "a", "1;10;A")},
-		{"a record that is none", handing(2, 30, 1, 10, "20", "a", "?"), "B", "b a", "", "", redpacket.ErrCorrupt,
+			errs.ErrCorrupt, handing(2, 30, 1, 10, "19", "a", "1;10;A")},
+		{"a record that is none", handing(2, 30, 1, 10, "20", "a", "?"), "B", "b a", "", "", errs.ErrCorrupt,
 			handing(2, 30, 1, 10, "20", "a", "?")},
-		{"a share that is no number", handing(2, 30, 1, 10, "x", "a", "1;10;A"), "B", "b", "", "", redpacket.ErrCorrupt,
+		{"a share that is no number", handing(2, 30, 1, 10, "x", "a", "1;10;A"), "B", "b", "", "", errs.ErrCorrupt,
 			handing(2, 30, 1, 10, "x", "a", "1;10;A")},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -198,12 +199,12 @@ func TestRefundTable(t *testing.T) {
 		{"not over, and empty", all, "R", redpacket.Share{}, redpacket.ErrNotEnded, all},
 		{"being sent", some.sending(), "R", redpacket.Share{}, redpacket.ErrNoPacket, some.sending()},
 		{"retained no longer", some.over(), "R", redpacket.Share{}, redpacket.ErrNoPacket, some.over()},
-		{"shares lost", handing(3, 60, 1, 10, "20", "a", "1;10;A").ended(), "R", redpacket.Share{}, redpacket.ErrCorrupt,
+		{"shares lost", handing(3, 60, 1, 10, "20", "a", "1;10;A").ended(), "R", redpacket.Share{}, errs.ErrCorrupt,
 			handing(3, 60, 1, 10, "20", "a", "1;10;A")},
-		{"records lost", handing(3, 60, 1, 10, "20 30").ended(), "R", redpacket.Share{}, redpacket.ErrCorrupt,
+		{"records lost", handing(3, 60, 1, 10, "20 30").ended(), "R", redpacket.Share{}, errs.ErrCorrupt,
 			handing(3, 60, 1, 10, "20 30")},
 		{"more taken than there was", handing(2, 10, 1, 20, "5", "a", "1;20;A").ended(), "R", redpacket.Share{},
-			redpacket.ErrCorrupt, handing(2, 10, 1, 20, "5", "a", "1;20;A")},
+			errs.ErrCorrupt, handing(2, 10, 1, 20, "5", "a", "1;20;A")},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -265,7 +266,7 @@ func TestSendTable(t *testing.T) {
 			require.Greater(t, number(t, c, "PTTL", "rc:{p}:a"), int64(hour))
 
 			standing, err := p.SendAs(ctx, "B", o, shares, 0, part)
-			require.ErrorIs(t, err, redpacket.ErrAlreadyOpen)
+			require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 			require.Equal(t, epoch, standing)
 			require.Equal(t, packetCountsOf(handing(3, 60, 0, 0, "10 20 30")), packetCounts(t, c))
 		}
@@ -292,19 +293,19 @@ func TestSendTable(t *testing.T) {
 		require.Empty(t, keys(t, c), "and nothing is created")
 
 		_, err = p.SendAs(ctx, "A", o, []int64{10, 20, 31}, 0, 3)
-		require.ErrorIs(t, err, redpacket.ErrCorrupt, "another sum")
+		require.ErrorIs(t, err, errs.ErrCorrupt, "another sum")
 		require.Empty(t, keys(t, c))
 
 		handing(3, 60, 1, 10, "20 30", "a", "1;10;A").write(t, c)
 		must(t, c, "DEL", "rc:{p}:p")
 		_, err = p.SendAs(ctx, "A", o, shares, 0, 3)
-		require.ErrorIs(t, err, redpacket.ErrCorrupt, "what is left of a lost packet")
+		require.ErrorIs(t, err, errs.ErrCorrupt, "what is left of a lost packet")
 		must(t, c, "DEL", "rc:{p}:a")
 		_, err = p.SendAs(ctx, "A", o, shares, 0, 3)
-		require.ErrorIs(t, err, redpacket.ErrCorrupt)
+		require.ErrorIs(t, err, errs.ErrCorrupt)
 		must(t, c, "HSET", "rc:{p}:p", "x", "y")
 		_, err = p.SendAs(ctx, "A", o, shares, 0, 3)
-		require.ErrorIs(t, err, redpacket.ErrCorrupt, "a hash that is no packet")
+		require.ErrorIs(t, err, errs.ErrCorrupt, "a hash that is no packet")
 
 		handing(3, 60, 1, 10, "20 30", "a", "1;10;A").over().write(t, c)
 		_, err = p.SendAs(ctx, "A", o, shares, 0, 3)
@@ -363,7 +364,7 @@ func TestWhatARedPacketLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *t
 				err := call()
 				require.ElementsMatch(t, before, keys(t, c), "%s: %s", what, verb)
 				if verb == "Send" {
-					require.ErrorIs(t, err, redpacket.ErrCorrupt, what)
+					require.ErrorIs(t, err, errs.ErrCorrupt, what)
 				}
 			}
 			s, err := p.Grab(ctx, "b")
@@ -371,7 +372,7 @@ func TestWhatARedPacketLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *t
 			require.Equal(t, redpacket.NotOpen, s.Outcome, what)
 			// a late copy of a part of the sending that was lost
 			_, err = p.SendAs(ctx, "T", packet(60, 3), []int64{10, 20, 30}, 2, 1)
-			require.ErrorIs(t, err, redpacket.ErrCorrupt, what)
+			require.ErrorIs(t, err, errs.ErrCorrupt, what)
 		}
 		// a late copy of a part, when all is over: it stores nothing
 		leaves(map[string]int64{"a": hour, "g": hour})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -220,7 +221,7 @@ func (s *Stock) timely(ctx context.Context, n int, sc *script.Script,
 
 func (s *Stock) tooLate() error {
 	return fmt.Errorf("%w: %q: the request reached the server too late, and an earlier copy may have run",
-		ErrUnknownOutcome, s.keys[0])
+		errs.ErrUnknownOutcome, s.keys[0])
 }
 
 // won is the answer to an act that grants units under id.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -75,7 +76,7 @@ func (m *requestModel) call(times int, deeds []stock.Deed) []stock.Answer {
 func TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	for i := range redistest.Sized(3, 4, 60) {
+	for i := range redistest.Sized(2, 2, 60) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			srv := redistest.Embedded(t)
@@ -249,7 +250,7 @@ func TestAWrongRecordIsTheErrorOfItsOwnActOnly(t *testing.T) {
 		got, err := s.ActsAs(ctx, "call"+verb, stock.Deed{Verb: verb, ID: "a", Claimant: "a", N: 1, TTL: time.Hour},
 			stock.Deed{Verb: "C", ID: "b"})
 		require.NoError(t, err)
-		require.ErrorIs(t, got[0].Err, stock.ErrCorrupt, verb)
+		require.ErrorIs(t, got[0].Err, errs.ErrCorrupt, verb)
 		require.NoError(t, got[1].Err, verb)
 		require.True(t, got[1].Grant.Won(), verb)
 	}
@@ -501,7 +502,7 @@ func TestRememberIsLongerThanTwoCalls(t *testing.T) {
 		o := spec(1)
 		o.Remember = d
 		_, err := s.Open(ctx, o)
-		require.ErrorIs(t, err, stock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, "Remember")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -263,7 +262,7 @@ func (t *cartStocks) holdings(m rueidis.RedisMessage, sent time.Time) (map[strin
 			return nil, corrupt(t.stocks[i].keys[0], -1, 0)
 		}
 		if q, _ := parseRecord(f.record); q.cart() != "" && q.cart() != t.digest {
-			return nil, fmt.Errorf("%w: on %q", ErrMismatch, t.stocks[i].keys[0])
+			return nil, fmt.Errorf("%w: on %q", errs.ErrMismatch, t.stocks[i].keys[0])
 		}
 		all[name] = h
 	}
@@ -296,7 +295,7 @@ func (g *Group) cart(id string, lines []Line) (*cartStocks, error) {
 		t.names = append(t.names, l.Stock)
 		t.stocks = append(t.stocks, s)
 		t.at.keys = append(t.at.keys, s.keys...)
-		io.WriteString(all, l.Stock+"\x00") // which no name has
+		all.Write([]byte(l.Stock + "\x00")) // which no name has
 	}
 	t.digest = base64.RawURLEncoding.EncodeToString(all.Sum(nil)[:9])
 	return t, nil

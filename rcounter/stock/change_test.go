@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -182,7 +183,7 @@ func TestOpenOrJoinTakesWhatStandsAndRefusesAContradiction(t *testing.T) {
 			other := o
 			change(&other)
 			_, err := s.OpenOrJoin(ctx, other)
-			require.ErrorIs(t, err, stock.ErrMismatch)
+			require.ErrorIs(t, err, errs.ErrMismatch)
 			require.ErrorContains(t, err, says)
 		}
 	})
@@ -254,7 +255,7 @@ func TestAChangeIsMadeAsAWhole(t *testing.T) {
 	answer(stock.NotStarted, "ann", three)
 	forward(time.Minute)
 	answer(stock.Granted, "ann", three)
-	require.ErrorIs(t, s.Change(ctx, stock.Change{PerUser: 1, Limit: 2, Pause: true}), stock.ErrOutOfRange)
+	require.ErrorIs(t, s.Change(ctx, stock.Change{PerUser: 1, Limit: 2, Pause: true}), errs.ErrOutOfRange)
 	answer(stock.Granted, "ann")
 	answer(stock.UserLimit, "ann", stock.Request{ID: "more", N: 1})
 	require.NoError(t, s.Change(ctx, stock.Change{PerUser: 1}))

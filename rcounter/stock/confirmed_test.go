@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -67,9 +68,9 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 			return err
 		}},
 	} {
-		require.ErrorIs(t, tc.call(), stock.ErrNotReplicated, tc.name)
+		require.ErrorIs(t, tc.call(), errs.ErrNotReplicated, tc.name)
 		before := rig.Writes(t, admin)
-		require.ErrorIs(t, tc.call(), stock.ErrNotReplicated, tc.name)
+		require.ErrorIs(t, tc.call(), errs.ErrNotReplicated, tc.name)
 		require.Greater(t, rig.Writes(t, admin), before, tc.name)
 	}
 }
@@ -101,5 +102,5 @@ func TestARetryOverANewConnectionIsNotConfirmedByNobody(t *testing.T) {
 	}()
 	_, err := s.Claim(ctx, "ann", stock.Request{ID: "order", N: 1})
 	<-done
-	require.ErrorIs(t, err, stock.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 }

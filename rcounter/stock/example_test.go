@@ -9,6 +9,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
@@ -127,7 +128,7 @@ func ExampleStock_Open() {
 	g, _ := sale.Claim(ctx, "ann")
 	fmt.Println(g.Outcome)
 	_, err := sale.Open(ctx, stock.Spec{Limit: 5, OpenFor: time.Hour}) // a second server of the fleet starts
-	fmt.Println(errors.Is(err, stock.ErrAlreadyOpen))
+	fmt.Println(errors.Is(err, redlatch.ErrAlreadyOpen))
 	// Output:
 	// not started
 	// true
@@ -139,6 +140,6 @@ func ExampleClient_Stock_invalidName() {
 	defer end()
 
 	_, err := c.Stock("sale{1}").Claim(context.Background(), "ann")
-	fmt.Println(errors.Is(err, stock.ErrInvalidName))
+	fmt.Println(errors.Is(err, redlatch.ErrInvalidName))
 	// Output: true
 }

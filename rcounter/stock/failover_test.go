@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -156,7 +157,7 @@ func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 			first := dial().Stock("s")
 			redistest.Eventually(t, 20*time.Second, "open", func() bool {
 				_, err := first.Open(ctx, spec(limit))
-				return err == nil || errors.Is(err, stock.ErrAlreadyOpen)
+				return err == nil || errors.Is(err, errs.ErrAlreadyOpen)
 			})
 			l := newLedger()
 			var stop atomic.Bool
@@ -206,7 +207,7 @@ func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 	}
 }
 
-func isUnconfirmed(err error) bool { return errors.Is(err, stock.ErrNotReplicated) }
+func isUnconfirmed(err error) bool { return errors.Is(err, errs.ErrNotReplicated) }
 
 func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
 	t.Parallel()
@@ -225,10 +226,10 @@ func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
 		"Reserve":   func() error { _, err := s.Reserve(ctx, "bob", stock.Request{ID: "h", N: 1}, time.Hour); return err },
 		"ClaimAny":  func() error { _, err := s.ClaimAny(ctx, 3); return err },
 	} {
-		require.ErrorIs(t, ask(), stock.ErrNotReplicated, name)
+		require.ErrorIs(t, ask(), errs.ErrNotReplicated, name)
 	}
 	_, err = s.Confirm(ctx, "h")
-	require.ErrorIs(t, err, stock.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	redistest.Eventually(t, 20*time.Second, "ClaimAny's units are returned", func() bool {
 		st, err := s.Inspect(ctx)
 		return err == nil && st.Sold == 4
@@ -275,7 +276,7 @@ func TestALedgerThatReplicasDoNotConfirmIsMovedWhenTheyDo(t *testing.T) {
 	require.NoError(t, err)
 	p.link.Lead("")
 	_, err = s.Claim(ctx, "ann")
-	require.ErrorIs(t, err, stock.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 
 	keeping, stop := context.WithCancel(ctx)
 	defer stop()
@@ -291,7 +292,7 @@ func TestALedgerThatReplicasDoNotConfirmIsMovedWhenTheyDo(t *testing.T) {
 	for range 3 {
 		select {
 		case err := <-unconfirmed:
-			require.ErrorIs(t, err, stock.ErrNotReplicated)
+			require.ErrorIs(t, err, errs.ErrNotReplicated)
 		case err := <-ended:
 			t.Fatal("the mover ended: ", err)
 		}

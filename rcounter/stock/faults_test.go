@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -164,7 +165,7 @@ func TestAStoppedServerMakesAClaimUnknown(t *testing.T) {
 	hurried, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	g, err := s.Claim(hurried, "ann")
-	require.ErrorIs(t, err, stock.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	require.False(t, g.Won())
 	srv.Resume(t)
 
@@ -185,7 +186,7 @@ func TestACallWithoutADeadlineEnds(t *testing.T) {
 	srv.Stop(t)
 	started := time.Now()
 	_, err := c.Stock("s").Claim(context.Background(), "ann")
-	require.ErrorIs(t, err, stock.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	require.GreaterOrEqual(t, time.Since(started), 80*time.Millisecond, "it is asked more than once")
 	srv.Resume(t)
 }
@@ -201,7 +202,7 @@ func TestUnavailableMeansNothingRan(t *testing.T) {
 		"Claim": func() error { _, err := c.Stock("s").Claim(ended, "ann"); return err },
 	} {
 		err := verb()
-		require.ErrorIs(t, err, stock.ErrUnavailable, name)
+		require.ErrorIs(t, err, errs.ErrUnavailable, name)
 		require.ErrorIs(t, err, context.Canceled, name)
 	}
 	st, err := s.Inspect(ctx)
@@ -212,7 +213,7 @@ func TestUnavailableMeansNothingRan(t *testing.T) {
 	redistest.Eventually(t, 10*time.Second, "a server that is not there is ErrUnavailable", func() bool {
 		_, err := c.Stock("s").Claim(ctx, "ann")
 		require.Error(t, err)
-		return errors.Is(err, stock.ErrUnavailable)
+		return errors.Is(err, errs.ErrUnavailable)
 	})
 }
 
@@ -235,7 +236,7 @@ func TestAFullServerGrantsNothingAndChangesNothing(t *testing.T) {
 			defer cancel()
 			err := verb(short)
 			require.Error(t, err, what)
-			return errors.Is(err, stock.ErrUnavailable)
+			return errors.Is(err, errs.ErrUnavailable)
 		})
 	}
 	g, err := s.Claim(ctx, "ann")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func TestAFullServerAnswersWinnersAndTakesUnitsBack(t *testing.T) {
 				defer cancel()
 				_, err := s.Claim(brief, "bob")
 				require.Error(t, err)
-				return errors.Is(err, stock.ErrUnavailable)
+				return errors.Is(err, errs.ErrUnavailable)
 			})
 			for _, u := range []stock.Units{{Claimant: "ann", Ordinal: unit.Ordinal},
 				{Request: any.Request, Ordinal: any.Ordinal, N: 1}, {Request: "sold"}} {

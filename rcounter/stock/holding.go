@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -53,7 +54,7 @@ func (s *Stock) Holders(ctx context.Context, claimants ...string) iter.Seq2[Hold
 		if err == nil {
 			err = s.holders(ctx, claimants, func(h Holding) bool { return yield(h, nil) })
 		}
-		if err != nil && err != errEnough {
+		if err != nil && !errors.Is(err, errEnough) {
 			yield(Holding{}, edged(err))
 		}
 	}
@@ -78,7 +79,7 @@ func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holdi
 		head, _, _ := strings.Cut(text, ";")
 		switch ordinal := number(head); {
 		case ordinal < 0:
-			return ErrCorrupt
+			return errs.ErrCorrupt
 		case ordinal > 0:
 			return tell(Holding{Outcome: Replayed, Claimant: user, Ordinal: ordinal, N: 1, Asked: 1, Epoch: f.epoch})
 		}
@@ -93,7 +94,7 @@ func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holdi
 		case "r":
 			h, ok := f.holding(id, text)
 			if !ok {
-				return ErrCorrupt
+				return errs.ErrCorrupt
 			}
 			if h.Outcome == Replayed {
 				return tell(h)
@@ -101,7 +102,7 @@ func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holdi
 		case "a":
 			a, ok := parseAny(text)
 			if !ok {
-				return ErrCorrupt
+				return errs.ErrCorrupt
 			}
 			for _, u := range a.units().minus(a.returned) {
 				if err := tell(Holding{Outcome: Replayed, Request: id, Ordinal: u.first, N: u.n(), Epoch: f.epoch}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -241,7 +242,7 @@ func TestALedgerThatIsNotWholeStopsTheSaleUntilItIsRestored(t *testing.T) {
 			before := counts(t, raw)
 			for verb, call := range verbs {
 				err := call()
-				require.ErrorIs(t, err, stock.ErrCorrupt, verb)
+				require.ErrorIs(t, err, errs.ErrCorrupt, verb)
 				require.ErrorContains(t, err, `"rc:{s}:l" `+tc.says, verb)
 			}
 			require.Equal(t, before, counts(t, raw))
@@ -317,7 +318,7 @@ func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 					require.ErrorContains(t, err, "broken off")
 				}
 				st, err := s.Inspect(ctx)
-				if errors.Is(err, stock.ErrCorrupt) {
+				if errors.Is(err, errs.ErrCorrupt) {
 					require.False(t, whole, err)
 					noticed++
 					continue

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -70,7 +71,7 @@ func TestAnObserverIsToldOfEveryClaimOnce(t *testing.T) {
 	_, err = s.Reserve(ctx, "cid", stock.Request{ID: "more", N: 2}, time.Hour)
 	require.NoError(t, err)
 	_, err = s.Claim(ctx, "cid", stock.Request{ID: "r", N: 2})
-	require.ErrorIs(t, err, stock.ErrMismatch)
+	require.ErrorIs(t, err, errs.ErrMismatch)
 	_, err = s.Claim(ctx, "") // refused, and not a claim
 	require.Error(t, err)
 	require.Equal(t, []string{"s: granted, 1, <nil>", "s: replayed, 1, <nil>", "s: granted, 2, <nil>",
@@ -120,7 +121,7 @@ func TestWhatFailsInTheBackgroundIsToldAndLoggedOnce(t *testing.T) {
 		_, err := s.ClaimAny(brief, 1)
 		cancel()
 		require.Error(t, err)
-		if errors.Is(err, stock.ErrUnknownOutcome) { // and not over before it was sent
+		if errors.Is(err, errs.ErrUnknownOutcome) { // and not over before it was sent
 			unknown++
 		}
 	}

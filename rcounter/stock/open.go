@@ -112,7 +112,7 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 		return 0, err
 	}
 	if !r.opened {
-		return r.epoch, fmt.Errorf("%w: %q, epoch %d", ErrAlreadyOpen, s.name, r.epoch)
+		return r.epoch, fmt.Errorf("%w: %q, epoch %d", errs.ErrAlreadyOpen, s.name, r.epoch)
 	}
 	return r.epoch, nil
 }
@@ -161,7 +161,7 @@ func (s *Stock) contradiction(o Spec, stands []int64) error {
 		{"Remember", ms(o.Remember), script.Duration(stands[5])},
 	} {
 		if f.want != f.stand {
-			return fmt.Errorf("%w: %q was opened with %s %v, not %v", ErrMismatch, s.name, f.name, f.stand, f.want)
+			return fmt.Errorf("%w: %q was opened with %s %v, not %v", errs.ErrMismatch, s.name, f.name, f.stand, f.want)
 		}
 	}
 	return nil
@@ -209,7 +209,7 @@ func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) 
 				if before, err := o.Opened(ctx); err != nil {
 					return openReply{}, err
 				} else if before {
-					return openReply{}, fmt.Errorf("%w: %q was open before, and the server has lost it", ErrCorrupt, s.name)
+					return openReply{}, fmt.Errorf("%w: %q was open before, and the server has lost it", errs.ErrCorrupt, s.name)
 				}
 			}
 			until = script.NotAfter(v[1], s.c.calls.Wanted(ctx))

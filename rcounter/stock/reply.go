@@ -111,13 +111,13 @@ func (s *Stock) verdict(v []int64) error {
 	case stockLedger:
 		return misled(s.keys[5], v[1], v[2])
 	case stockUsedUp:
-		return fmt.Errorf("%w: %q has given out ordinal %d", ErrOverflow, s.keys[0], maxLimit)
+		return fmt.Errorf("%w: %q has given out ordinal %d", errs.ErrOverflow, s.keys[0], maxLimit)
 	case stockMismatch:
-		return fmt.Errorf("%w: on %q", ErrMismatch, s.keys[0])
+		return fmt.Errorf("%w: on %q", errs.ErrMismatch, s.keys[0])
 	case stockParts:
-		return fmt.Errorf("%w: %q keeps no more than 1024 returned parts of one grant", ErrOutOfRange, s.keys[0])
+		return fmt.Errorf("%w: %q keeps no more than 1024 returned parts of one grant", errs.ErrOutOfRange, s.keys[0])
 	case stockTooSmall:
-		return fmt.Errorf("%w: %q has %d units sold and held", ErrOutOfRange, s.keys[0], v[1])
+		return fmt.Errorf("%w: %q has %d units sold and held", errs.ErrOutOfRange, s.keys[0], v[1])
 	case stockNone:
 		return fmt.Errorf("%w: on %q", ErrNotFound, s.keys[0])
 	}

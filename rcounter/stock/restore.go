@@ -101,7 +101,7 @@ func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_
 		if err == nil {
 			return r.out(), nil
 		}
-		if err != errChanged { // by a return or a cancellation
+		if !errors.Is(err, errChanged) { // by a return or a cancellation
 			return Restored{}, err
 		}
 		// The next round needs another id. Otherwise a late copy of a "put" of this round could undo one of the next
@@ -195,7 +195,7 @@ func (r *restorer) begin(ctx context.Context) error {
 		}
 		r.epoch = seen.epoch
 		_, err = r.step(ctx, "begin", decimal(seen.revision), script.NotAfter(seen.at, r.s.c.calls.Wanted(ctx)))
-		if err != errChanged {
+		if !errors.Is(err, errChanged) {
 			return err
 		}
 	}
@@ -210,7 +210,7 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: restore of %q: %w", ErrUnavailable, r.s.keys[0], errs.Ended(ctx))
+			return fmt.Errorf("%w: restore of %q: %w", errs.ErrUnavailable, r.s.keys[0], errs.Ended(ctx))
 		}
 		if e.Epoch == r.epoch {
 			r.serial = max(r.serial, e.Serial)
@@ -249,13 +249,15 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
 	for i, o := range r.owned {
 		if i > 0 && o.first <= r.owned[i-1].last {
-			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", ErrCorrupt, o.first, r.owned[i-1].holder,
+			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", errs.ErrCorrupt, o.first,
+				r.owned[i-1].holder,
 				o.holder)
 		}
 	}
 	for _, s := range r.back {
 		for o := range r.others("", s) {
-			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q, and was returned", ErrCorrupt, max(o.first, s.first),
+			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q, and was returned", errs.ErrCorrupt,
+				max(o.first, s.first),
 				o.holder)
 		}
 	}
@@ -274,7 +276,7 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 			continue
 		}
 		for o := range r.others(holder, span{w.spans[0].first, w.spans[len(w.spans)-1].last}) {
-			return fmt.Errorf("%w: winners: ordinal %d, amid those of %.64q, is that of %.64q", ErrCorrupt, o.first, holder,
+			return fmt.Errorf("%w: winners: ordinal %d, amid those of %.64q, is that of %.64q", errs.ErrCorrupt, o.first, holder,
 				o.holder)
 		}
 	}
@@ -374,7 +376,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	sold := max(t.sold, counted)
 	top := max(t.top, now.seen[2], sold)
 	if sold > maxLimit-t.held {
-		return fmt.Errorf("%w: %q would have %d units sold and %d held", ErrCorrupt, r.s.keys[0], sold, t.held)
+		return fmt.Errorf("%w: %q would have %d units sold and %d held", errs.ErrCorrupt, r.s.keys[0], sold, t.held)
 	}
 	var args []string
 	for _, v := range append(now.seen[:], sold, t.held, top) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -43,7 +44,7 @@ func TestALateRestoreSuspendsNothing(t *testing.T) {
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_, err := s.Restore(short, sequence(ann))
-			require.ErrorIs(t, err, stock.ErrUnknownOutcome)
+			require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 			<-short.Done()
 			time.Sleep(10 * time.Millisecond)
 		}},
@@ -257,7 +258,7 @@ func TestWinnersAreRightAboutHowManyUnitsARequestHasAndWhose(t *testing.T) {
 	_, err := s.Restore(ctx,
 		sequence(stock.Entry{Claimant: "ann", Request: "r", Ordinal: 1}, stock.Entry{Claimant: "bob", Ordinal: 2},
 			stock.Entry{Claimant: "ann", Request: "r", Ordinal: 3}))
-	require.ErrorIs(t, err, stock.ErrCorrupt, "a request's units are in one piece")
+	require.ErrorIs(t, err, errs.ErrCorrupt, "a request's units are in one piece")
 }
 
 func TestRestoreCostsAsMuchAsThereAreRecordsNotUnits(t *testing.T) {
@@ -303,7 +304,7 @@ func TestRestoreEndsWithItsContext(t *testing.T) {
 		}
 	})
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, stock.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.Equal(t, 10, asked)
 }
 
@@ -318,9 +319,9 @@ func TestAFieldThatIsNoRecordIsCorruptToRestoreToo(t *testing.T) {
 			require.NoError(t, err)
 			must(t, admin, "HSET", "rc:{s}:r", field, "1")
 			_, err = s.Claim(ctx, "bob")
-			require.ErrorIs(t, err, stock.ErrCorrupt)
+			require.ErrorIs(t, err, errs.ErrCorrupt)
 			_, err = s.Restore(ctx, sequence())
-			require.ErrorIs(t, err, stock.ErrCorrupt)
+			require.ErrorIs(t, err, errs.ErrCorrupt)
 		}
 	})
 }
@@ -390,7 +391,7 @@ func TestRestoreGivesOutNoOrdinalOfAUnitThatWasReturned(t *testing.T) {
 			stock.Entry{Claimant: "ann", Ordinal: 1},
 			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3},
 			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Kind: stock.KindReturn}))
-		require.ErrorIs(t, err, stock.ErrCorrupt, "held and returned")
+		require.ErrorIs(t, err, errs.ErrCorrupt, "held and returned")
 		require.Zero(t, restored)
 		restored, err = s.Restore(ctx, sequence(
 			stock.Entry{Claimant: "ann", Ordinal: 1},
@@ -424,7 +425,7 @@ func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
 		}
 		require.Equal(t, stock.NotOpen, claimed(t, s, "bob").Outcome)
 		_, err = c.Stock("other").Open(ctx, spec(1)) // loads the scripts
-		require.NoError(t, errOf(err, stock.ErrAlreadyOpen))
+		require.NoError(t, errOf(err, errs.ErrAlreadyOpen))
 	}
 
 	// what is opened then is what was asked for then
@@ -532,7 +533,7 @@ func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err = on(t, newLate(t, srv, has("end")), exact).Stock("s").Restore(short, won)
-	require.ErrorIs(t, err, stock.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	hear(stock.ErrRestoring)
 	st, err := other.Inspect(ctx)
 	require.NoError(t, err)
@@ -541,7 +542,7 @@ func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
 	defer stop()
 	require.ErrorIs(t, other.KeepReaped(reaping, time.Millisecond), context.DeadlineExceeded)
 	srv.Embedded.SetTime(at.Add(2 * time.Minute))
-	hear(stock.ErrCorrupt)
+	hear(errs.ErrCorrupt)
 	_, err = on(t, raw, exact).Stock("s").Restore(ctx, won)
 	require.NoError(t, err)
 	require.Equal(t, stock.Granted, claimed(t, other, "bob").Outcome)

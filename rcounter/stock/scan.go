@@ -2,10 +2,12 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -28,10 +30,10 @@ func (c *Client) scan(ctx context.Context, key string, each func(field, value st
 		}
 		for i := 0; i+1 < len(e.Elements); i += 2 {
 			switch err := each(e.Elements[i], e.Elements[i+1]); {
-			case err == errEnough:
+			case errors.Is(err, errEnough):
 				return err
 			case err != nil:
-				return fmt.Errorf("%w: %q has a record that is none", ErrCorrupt, key)
+				return fmt.Errorf("%w: %q has a record that is none", errs.ErrCorrupt, key)
 			}
 		}
 		if cursor = e.Cursor; cursor == 0 {

@@ -3,6 +3,8 @@ package stock
 import (
 	"fmt"
 	"strings"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // tally is what a stock has once its records are settled.
@@ -17,7 +19,7 @@ type tally struct {
 // settle takes every unit from a holder that, by the winners, does not have it, and adds up the rest.
 func (r *restorer) settle() (tally, error) {
 	bad := func(name string) error {
-		return fmt.Errorf("%w: %q has a record of %.64q that is none", ErrCorrupt, r.s.keys[0], name)
+		return fmt.Errorf("%w: %q has a record of %.64q that is none", errs.ErrCorrupt, r.s.keys[0], name)
 	}
 	t := tally{counts: map[string]int64{}}
 	if len(r.owned) > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -64,7 +65,7 @@ func (s *Stock) runAnys(ctx context.Context, requests []*batch.Request[int64, Gr
 		for _, r := range requests {
 			r.Err = err
 		}
-		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrNotReplicated) {
+		if errors.Is(err, errs.ErrUnknownOutcome) || errors.Is(err, errs.ErrNotReplicated) {
 			s.c.calls.Finish(func() { s.handBack(ctx, id, 0, 0) })
 		}
 		return
@@ -102,7 +103,7 @@ func (s *Stock) handBack(ctx context.Context, request string, first, n int64) {
 	err := s.c.calls.GiveBack(ctx, func(ctx context.Context) error {
 		_, err := s.giveBackAny(ctx, call, request, first, n)
 		if errors.Is(err, ErrRestoring) { // it can be given back when the stock is restored
-			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+			err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 		}
 		return err
 	})

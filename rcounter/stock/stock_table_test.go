@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -143,19 +144,19 @@ func TestClaimTable(t *testing.T) {
 			selling(2e15, 1e15+1, 1e15+1, 2, "b", "1000000000000000;B", "c", "1000000000000001;B")},
 		{"the last ordinal", selling(last, last-1, last-1, 0), "B", "b", "granted 9007199254740991", 0, nil,
 			selling(last, last, last, 1, "b", "9007199254740991;B")},
-		{"the ordinals are used up", selling(9, 3, last, 0), "B", "b", "", 0, stock.ErrOverflow, selling(9, 3, last, 0)},
-		{"all records lost", two.drop("a"), "B", "b", "", 0, stock.ErrCorrupt, two.drop("a")},
-		{"one record lost, asked by one that is not", selling(5, 2, 2, 2, "a", "1;A"), "B", "a", "", 0, stock.ErrCorrupt,
+		{"the ordinals are used up", selling(9, 3, last, 0), "B", "b", "", 0, errs.ErrOverflow, selling(9, 3, last, 0)},
+		{"all records lost", two.drop("a"), "B", "b", "", 0, errs.ErrCorrupt, two.drop("a")},
+		{"one record lost, asked by one that is not", selling(5, 2, 2, 2, "a", "1;A"), "B", "a", "", 0, errs.ErrCorrupt,
 			selling(5, 2, 2, 2, "a", "1;A")},
-		{"a record too many", selling(5, 1, 1, 1, "a", "1;A", "x", "2;X"), "B", "b", "", 0, stock.ErrCorrupt,
+		{"a record too many", selling(5, 1, 1, 1, "a", "1;A", "x", "2;X"), "B", "b", "", 0, errs.ErrCorrupt,
 			selling(5, 1, 1, 1, "a", "1;A", "x", "2;X")},
-		{"a record that is none", selling(5, 1, 1, 1, "a", "?"), "B", "b a", "", 0, stock.ErrCorrupt,
+		{"a record that is none", selling(5, 1, 1, 1, "a", "?"), "B", "b a", "", 0, errs.ErrCorrupt,
 			selling(5, 1, 1, 1, "a", "?")},
-		{"a return record that is none", selling(5, 0, 1, 1, "a", "0;A"), "A", "b a", "", 0, stock.ErrCorrupt,
+		{"a return record that is none", selling(5, 0, 1, 1, "a", "0;A"), "A", "b a", "", 0, errs.ErrCorrupt,
 			selling(5, 0, 1, 1, "a", "0;A")},
-		{"more sold than there are", selling(1, 2, 2, 0), "B", "b", "", 0, stock.ErrCorrupt, selling(1, 2, 2, 0)},
-		{"more sold than granted", selling(5, 2, 1, 0), "B", "b", "", 0, stock.ErrCorrupt, selling(5, 2, 1, 0)},
-		{"less than nothing sold", selling(5, -1, 1, 0), "B", "b", "", 0, stock.ErrCorrupt, selling(5, -1, 1, 0)},
+		{"more sold than there are", selling(1, 2, 2, 0), "B", "b", "", 0, errs.ErrCorrupt, selling(1, 2, 2, 0)},
+		{"more sold than granted", selling(5, 2, 1, 0), "B", "b", "", 0, errs.ErrCorrupt, selling(5, 2, 1, 0)},
+		{"less than nothing sold", selling(5, -1, 1, 0), "B", "b", "", 0, errs.ErrCorrupt, selling(5, -1, 1, 0)},
 		{"128 claimants", selling(200, 0, 0, 0), "B", strings.Repeat("b ", 127) + "b",
 			"granted 1" + strings.Repeat(", replayed 1", 127), 199, nil, selling(200, 1, 1, 1, "b", "1;B")},
 	}
@@ -211,10 +212,10 @@ func TestReturnTable(t *testing.T) {
 		{"retained no longer", held.over(), "R", "a", 4, false, nil, held.over()},
 		{"above 10^15", selling(2e15, 1e15+1, 1e15+1, 1, "a", "1000000000000001;A"), "R", "a", 1e15 + 1, true, nil,
 			selling(2e15, 1e15, 1e15+1, 1, "a", "0;A;1000000000000001;R")},
-		{"records lost", held.drop("b"), "R", "a", 4, false, stock.ErrCorrupt, held.drop("b")},
-		{"a record that is none", selling(2, 1, 1, 1, "a", "x"), "R", "a", 1, false, stock.ErrCorrupt,
+		{"records lost", held.drop("b"), "R", "a", 4, false, errs.ErrCorrupt, held.drop("b")},
+		{"a record that is none", selling(2, 1, 1, 1, "a", "x"), "R", "a", 1, false, errs.ErrCorrupt,
 			selling(2, 1, 1, 1, "a", "x")},
-		{"nothing sold", selling(2, 0, 1, 1, "a", "1;A"), "R", "a", 1, false, stock.ErrCorrupt,
+		{"nothing sold", selling(2, 0, 1, 1, "a", "1;A"), "R", "a", 1, false, errs.ErrCorrupt,
 			selling(2, 0, 1, 1, "a", "1;A")},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -254,8 +255,8 @@ func TestLookupTable(t *testing.T) {
 		{"retained no longer", held.over(), "a", stock.Holding{}, nil},
 		{"returned", held, "b", none, nil},
 		{"never claimed", held, "c", none, nil},
-		{"records lost", held.drop("b"), "a", stock.Holding{}, stock.ErrCorrupt},
-		{"a record that is none", selling(3, 1, 1, 1, "a", "x"), "a", stock.Holding{}, stock.ErrCorrupt},
+		{"records lost", held.drop("b"), "a", stock.Holding{}, errs.ErrCorrupt},
+		{"a record that is none", selling(3, 1, 1, 1, "a", "x"), "a", stock.Holding{}, errs.ErrCorrupt},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -288,7 +289,7 @@ func TestStatusTable(t *testing.T) {
 		{"closed", base.shut(), stock.StateClosed, nil},
 		{"closed and ended", base.shut().ended(), stock.StateClosed, nil},
 		{"retained no longer", base.over(), stock.StateAbsent, nil},
-		{"records lost", base.drop("a"), stock.StateOpen, stock.ErrCorrupt},
+		{"records lost", base.drop("a"), stock.StateOpen, errs.ErrCorrupt},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -314,7 +315,7 @@ func TestStatusTable(t *testing.T) {
 		}
 		must(t, c, "HDEL", "rc:{s}", "gone")
 		_, err := s.Inspect(ctx)
-		require.ErrorIs(t, err, stock.ErrCorrupt)
+		require.ErrorIs(t, err, errs.ErrCorrupt)
 	})
 }
 
@@ -376,14 +377,14 @@ func TestOpenTable(t *testing.T) {
 		held.write(t, c) // the stock's half is lost
 		must(t, c, "DEL", "rc:{s}")
 		_, _, err = s.OpenAs(ctx, "X", spec(7))
-		require.ErrorIs(t, err, stock.ErrCorrupt)
+		require.ErrorIs(t, err, errs.ErrCorrupt)
 		require.Equal(t, []string{"rc:{s}:u"}, keys(t, c))
 
 		must(t, c, "DEL", "rc:{s}:u")
 		must(t, c, "HSET", "rc:{s}", "somebody", "else's")
 		must(t, c, "PEXPIRE", "rc:{s}", "60000")
 		_, _, err = s.OpenAs(ctx, "X", spec(7))
-		require.ErrorIs(t, err, stock.ErrCorrupt)
+		require.ErrorIs(t, err, errs.ErrCorrupt)
 		require.Equal(t, map[string]string{"somebody": "else's"}, hash(t, c, "rc:{s}"))
 		g, err := s.Claim(ctx, "a")
 		require.NoError(t, err)
@@ -428,7 +429,7 @@ func TestEveryFieldOfAStockIsNeeded(t *testing.T) {
 			must(t, c, "HSET", "rc:{s}", field, "x")
 			before := counts(t, c)
 			_, err := s.Claim(ctx, "b")
-			require.ErrorIs(t, err, stock.ErrCorrupt, field)
+			require.ErrorIs(t, err, errs.ErrCorrupt, field)
 			require.Equal(t, before, counts(t, c))
 		}
 	})
@@ -495,7 +496,7 @@ func TestWhatAStockLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testi
 				must(t, c, "DEL", "rc:{s}")
 				continue
 			}
-			require.NotErrorIs(t, err, stock.ErrCorrupt, verb)
+			require.NotErrorIs(t, err, errs.ErrCorrupt, verb)
 			require.Empty(t, keys(t, c), verb)
 		}
 		for what, ms := range map[string]int64{"lost while it sold": hour + 60_000, "its end was taken off": -1} {
@@ -508,7 +509,7 @@ func TestWhatAStockLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testi
 				require.Len(t, keys(t, c), 4, "%s: %s", what, verb)
 			}
 			_, err := s.Open(ctx, spec(1))
-			require.ErrorIs(t, err, stock.ErrCorrupt, what)
+			require.ErrorIs(t, err, errs.ErrCorrupt, what)
 			g, err := s.Claim(ctx, "b")
 			require.NoError(t, err)
 			require.Equal(t, stock.NotOpen, g.Outcome)
@@ -517,7 +518,7 @@ func TestWhatAStockLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testi
 			leavings(t, c, hour)
 			must(t, c, "PEXPIRE", "rc:{s}:"+k, dec(hour+60_000))
 			_, err := s.Open(ctx, spec(1))
-			require.ErrorIs(t, err, stock.ErrCorrupt, k)
+			require.ErrorIs(t, err, errs.ErrCorrupt, k)
 		}
 	})
 }

@@ -41,5 +41,7 @@
 // WatchdogTimeout. To resign takes two calls. Leader takes two reads, or one without an announcement; so does an
 // observer after each message and each PollCap.
 //
+// The errors are those of a Fenced lock, which package redlatch has, such as redlatch.ErrLost.
+//
 // In the repository, docs/design.md has the keys and the protocol.
 package election

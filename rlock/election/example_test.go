@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock/election"
 )
@@ -82,7 +83,7 @@ func ExampleElection_Run() {
 				former = l.Token()
 				server.Del("scheduler") // a flush, an eviction, a failover that lost the write
 				<-ctx.Done()            // a heartbeat or renewal finds out
-				fmt.Println(errors.Is(l.Err(), election.ErrLost), "so Run campaigns again")
+				fmt.Println(errors.Is(l.Err(), redlatch.ErrLost), "so Run campaigns again")
 				return ctx.Err()
 			}
 			fmt.Println("with the token of before:", write(former))
@@ -115,7 +116,7 @@ func ExampleElection_Campaign() {
 	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
 	_, err = scheduler.Campaign(soon, "bob")
-	fmt.Println("bob has waited:", errors.Is(err, election.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded))
+	fmt.Println("bob has waited:", errors.Is(err, redlatch.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded))
 
 	fmt.Println("resigned:", l.Resign(ctx))
 	<-l.Done()

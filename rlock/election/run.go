@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -28,7 +29,7 @@ func (e *Election) Run(ctx context.Context, value string, fn func(ctx context.Co
 			if lost, err := l.serve(ctx, fn); !lost {
 				return err
 			}
-		case !script.NotAnswered(err) && !errors.Is(err, ErrNotReplicated), !script.Pause(ctx, script.Backoff(failed)):
+		case !script.NotAnswered(err) && !errors.Is(err, errs.ErrNotReplicated), !script.Pause(ctx, script.Backoff(failed)):
 			return err
 		default:
 			failed++
@@ -43,7 +44,7 @@ func (l *Leadership) serve(ctx context.Context,
 		ended := l.Err()
 		resigned := l.Resign(ctx)
 		switch {
-		case errors.Is(resigned, ErrLost), ended != nil && !errors.Is(ended, ErrReleased):
+		case errors.Is(resigned, errs.ErrLost), ended != nil && !errors.Is(ended, errs.ErrReleased):
 			lost, err = true, nil
 		case resigned != nil:
 			err = errors.Join(err, resigned)

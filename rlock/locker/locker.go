@@ -9,6 +9,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -52,7 +53,7 @@ func (x *Locker) Lock() {
 	select {
 	case x.turn <- struct{}{}:
 	case <-x.ctx.Done():
-		panic(fmt.Errorf("locker: %q is held by this process: %w: %w", x.lock.Name(), rlock.ErrNotAcquired,
+		panic(fmt.Errorf("locker: %q is held by this process: %w: %w", x.lock.Name(), errs.ErrNotAcquired,
 			context.Cause(x.ctx)))
 	}
 	for n := 0; ; n++ {
@@ -61,7 +62,7 @@ func (x *Locker) Lock() {
 		case err == nil:
 			x.take(hold)
 			return
-		case x.ctx.Err() == nil && (errors.Is(err, rlock.ErrUnavailable) || errors.Is(err, rlock.ErrUnknownOutcome)):
+		case x.ctx.Err() == nil && (errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)):
 			// Its own waiting is over, ours is not. It may have been none at all.
 			script.Pause(x.ctx, script.Backoff(n))
 			continue
@@ -100,7 +101,7 @@ func (x *Locker) take(hold *rlock.Hold) {
 // is dropped would be renewed for ever (TestALockedLockerThatIsDroppedIsRenewedNoMore).
 func watch(over <-chan struct{}, hold weak.Pointer[rlock.Hold], reported *atomic.Bool, lost func(error)) {
 	<-over
-	why := rlock.ErrLost // of one that was dropped
+	why := errs.ErrLost // of one that was dropped
 	if h := hold.Value(); h != nil {
 		why = h.Err()
 	}

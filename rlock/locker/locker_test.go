@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -116,9 +117,9 @@ func TestLockPanicsWithTheReasonAndCanBeTriedAgain(t *testing.T) {
 	defer cancel()
 	x := locker.New(ctx, c.Reentrant("l"), never(t))
 	require.ErrorIs(t, reason(x), context.DeadlineExceeded)
-	require.ErrorIs(t, reason(x), rlock.ErrNotAcquired, "not a deadlock")
+	require.ErrorIs(t, reason(x), redlatch.ErrNotAcquired, "not a deadlock")
 	brief := locker.New(context.Background(), c.Reentrant("l").WithWait(0), never(t))
-	require.ErrorIs(t, reason(brief), rlock.ErrNotAcquired)
+	require.ErrorIs(t, reason(brief), redlatch.ErrNotAcquired)
 	require.NoError(t, h.Unlock(context.Background()))
 	long := locker.New(context.Background(), c.Reentrant("l"), never(t))
 	use(long) // it may take a moment until what was handed to those who left is given back
@@ -126,9 +127,9 @@ func TestLockPanicsWithTheReasonAndCanBeTriedAgain(t *testing.T) {
 	defer cancel()
 	x = locker.New(ctx, c.Reentrant("l"), never(t))
 	x.Lock()
-	require.ErrorIs(t, reason(x), rlock.ErrNotAcquired, "held by this very Locker, until ctx ends")
+	require.ErrorIs(t, reason(x), redlatch.ErrNotAcquired, "held by this very Locker, until ctx ends")
 	x.Unlock()
-	require.ErrorIs(t, reason(locker.New(context.Background(), c.Reentrant(""), never(t))), rlock.ErrInvalidName)
+	require.ErrorIs(t, reason(locker.New(context.Background(), c.Reentrant(""), never(t))), redlatch.ErrInvalidName)
 }
 
 func TestLossIsToldOnceAndBeforeUnlock(t *testing.T) {
@@ -140,7 +141,7 @@ func TestLossIsToldOnceAndBeforeUnlock(t *testing.T) {
 	taken, err := c.Reentrant("l").ForceUnlock(context.Background())
 	require.NoError(t, err)
 	require.True(t, taken)
-	require.ErrorIs(t, <-told, rlock.ErrLost)
+	require.ErrorIs(t, <-told, redlatch.ErrLost)
 	x.Unlock()
 	require.Empty(t, told)
 	use(x)
@@ -267,7 +268,7 @@ func TestALockedLockerThatIsDroppedIsRenewedNoMore(t *testing.T) {
 			return false
 		}
 	})
-	require.ErrorIs(t, why, rlock.ErrLost)
+	require.ErrorIs(t, why, redlatch.ErrLost)
 	locked, err := c.Reentrant("l").IsLocked(context.Background())
 	require.NoError(t, err)
 	require.False(t, locked && s.Embedded.TTL("l") > 300*time.Millisecond)

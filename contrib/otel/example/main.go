@@ -29,7 +29,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchotel "github.com/redlatch/redlatch/contrib/otel"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 func main() {
@@ -143,7 +142,7 @@ func lose(ctx context.Context, red *redlatch.Client) error {
 		return err
 	}
 	<-hold.Done()
-	if err := hold.Unlock(ctx); !errors.Is(err, rlock.ErrLost) {
+	if err := hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLost) {
 		return err
 	}
 	return nil

@@ -126,7 +126,7 @@ func orders(ctx context.Context, red *redlatch.Client) error {
 		time.Sleep(rand.N(40 * time.Millisecond))
 		return nil
 	})
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return nil // another works on that order
 	}
 	return err
@@ -197,7 +197,7 @@ func lose(ctx context.Context, red *redlatch.Client) error {
 	case <-hold.Done():
 	case <-ctx.Done():
 	}
-	if err := hold.Unlock(ctx); !errors.Is(err, rlock.ErrLost) {
+	if err := hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLost) {
 		return err
 	}
 	return nil

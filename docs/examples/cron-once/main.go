@@ -134,7 +134,7 @@ func (c config) machine(ctx context.Context, start time.Time, unlock func(contex
 		time.Sleep(time.Until(start.Add(time.Duration(tick) * c.period)))
 		hold, err := both.TryLock(ctx, 0, 0)
 		switch {
-		case errors.Is(err, rlock.ErrNotAcquired):
+		case errors.Is(err, redlatch.ErrNotAcquired):
 			continue // another machine runs it, or has run it
 		case err != nil:
 			return err

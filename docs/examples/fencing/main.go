@@ -32,7 +32,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 const (
@@ -268,7 +267,7 @@ func serveSlowly(ctx context.Context, addr, kind, file string, guarded bool) err
 	} else {
 		fmt.Printf("writes %d: taken\n", balance+slow)
 	}
-	if err := hold.Unlock(ctx); !errors.Is(err, rlock.ErrLost) {
+	if err := hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLost) {
 		return fmt.Errorf("the lock was to be lost by now: %v", err)
 	}
 	return nil

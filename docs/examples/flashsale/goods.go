@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
@@ -154,7 +155,7 @@ func (p packetGoods) open(ctx context.Context, units int64, openFor time.Duratio
 	_, err := p.packet.Send(ctx, redpacket.Spec{Total: p.total, Shares: units, OpenFor: openFor, Retain: retain})
 	// a leader died while it was sending; the next one asks again, until that sending has expired
 	if errors.Is(err, redpacket.ErrSending) {
-		err = fmt.Errorf("%w: %w", stock.ErrUnavailable, err)
+		err = fmt.Errorf("%w: %w", redlatch.ErrUnavailable, err)
 	}
 	return err
 }

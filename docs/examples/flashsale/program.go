@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
@@ -151,7 +152,7 @@ func (s *sale) prepare() (sh *shop, status int, end func()) {
 	defer cancel()
 	st, err := sh.status(ctx)
 	switch {
-	case errors.Is(err, stock.ErrInvalidName):
+	case errors.Is(err, redlatch.ErrInvalidName):
 		s.console.say("-name %q: %v", s.name, err)
 		return nil, exitUsage, end
 	case errors.Is(err, errOtherTotal):

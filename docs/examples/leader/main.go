@@ -98,7 +98,7 @@ func stand(c config) error {
 		}
 		return nil
 	})
-	if errors.Is(err, election.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return nil // it was told to stop while it waited
 	}
 	if err == nil {

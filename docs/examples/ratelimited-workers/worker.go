@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -55,7 +56,7 @@ func callOnce(ctx context.Context, slots *rsemaphore.Semaphore, url string) erro
 	}
 	err = call(slot.Context(context.WithoutCancel(ctx)), url)
 	err = errors.Join(err, slot.Release(ctx))
-	if errors.Is(err, rsemaphore.ErrLost) {
+	if errors.Is(err, redlatch.ErrLost) {
 		return nil // no reason to stop: the call has ended, and there are other slots
 	}
 	return err

@@ -57,11 +57,11 @@ func hold(ctx context.Context, o options) (p *party, status int, err error) {
 	packet := packets.Packet(o.name)
 	epoch, err := packet.Send(ctx, o.packet)
 	switch {
-	case errors.Is(err, redpacket.ErrAlreadyOpen):
+	case errors.Is(err, redlatch.ErrAlreadyOpen):
 		return nil, exitUsage,
 			fmt.Errorf("-name %s: there is such a packet already; Redis keeps it until an hour after its end, choose "+
 				"another name", o.name)
-	case errors.Is(err, redpacket.ErrInvalidName):
+	case errors.Is(err, redlatch.ErrInvalidName):
 		return nil, exitUsage, fmt.Errorf("-name %s: %w", o.name, err)
 	case err != nil:
 		return nil, exitBad, fmt.Errorf("sending the packet: %w", err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -147,7 +148,7 @@ func (h ourHold) Lost() <-chan struct{} { return h.Done() }
 
 func (h ourHold) Release(ctx context.Context) error {
 	err := h.Unlock(ctx)
-	if errors.Is(err, rlock.ErrLost) {
+	if errors.Is(err, errs.ErrLost) {
 		return errors.Join(ErrGone, err)
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -430,7 +431,7 @@ func gone(err error, absent bool) error {
 	if absent && err == nil {
 		err = errors.New("absent")
 	}
-	if absent || errors.Is(err, stock.ErrCorrupt) {
+	if absent || errors.Is(err, errs.ErrCorrupt) {
 		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return err

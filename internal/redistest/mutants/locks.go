@@ -178,8 +178,8 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a caller that gives up while its request is under way", file: "rlock/waiter.go", pkg: "internal/simulation",
-		old:    "case errors.Is(err, ErrUnknownOutcome):\n\t\t\ta.ReleaseLater(a.runs)",
-		new:    "case errors.Is(err, ErrUnknownOutcome):",
+		old:    "case errors.Is(err, errs.ErrUnknownOutcome):\n\t\t\ta.ReleaseLater(a.runs)",
+		new:    "case errors.Is(err, errs.ErrUnknownOutcome):",
 		breaks: "what was granted to a caller that has left is taken back",
 		tests:  "TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle",
 	},

@@ -219,7 +219,7 @@ var ofPermits = []mutant{
 	{
 		name: "a Close that does not wait for the reply to what takes permits", file: "rsemaphore/counting_wait.go",
 		pkg: "rsemaphore",
-		old: "\tif !errors.Is(err, ErrUnknownOutcome) {\n", new: "\tif err != nil || true {\n",
+		old: "\tif !errors.Is(err, errs.ErrUnknownOutcome) {\n", new: "\tif err != nil || true {\n",
 		breaks: "an orderly shutdown loses no permits", tests: "TestCloseWaitsForTheReplyToARequestThatTakesPermits",
 	},
 	{

@@ -110,7 +110,7 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 		}
 	}
 	hold, err := lock.TryLock(ctx, patience(ctx, ttl, opt.RetryStrategy), max(ttl, 10*time.Millisecond))
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		if ctx.Err() != nil {
 			return nil, errors.Join(ErrNotObtained, err)
 		}
@@ -166,7 +166,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // Refresh is the peer's.
 func (l *Lock) Refresh(ctx context.Context, ttl time.Duration, _ *Options) error {
 	err := l.hold.Extend(ctx, ttl)
-	if errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrReleased) {
+	if errors.Is(err, redlatch.ErrLost) || errors.Is(err, redlatch.ErrReleased) {
 		return ErrNotObtained
 	}
 	return err
@@ -178,7 +178,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		return ErrLockNotHeld
 	}
 	err := l.hold.Unlock(ctx)
-	if errors.Is(err, rlock.ErrLost) {
+	if errors.Is(err, redlatch.ErrLost) {
 		return ErrLockNotHeld
 	}
 	return err

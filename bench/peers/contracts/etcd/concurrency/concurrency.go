@@ -95,7 +95,7 @@ func (m *Mutex) Lock(ctx context.Context) error {
 func (m *Mutex) TryLock(ctx context.Context) error {
 	l, ctx := m.owner(ctx)
 	err := m.keep(l.TryLock(ctx, 0, 0))
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return ErrLocked
 	}
 	return err
