@@ -66,7 +66,7 @@ func (c Claim) verdict(rounds []round) string {
 	}
 	note := ""
 	if within != nil {
-		note = fmt.Sprintf("; two holders for less than %v: %s", c.Within, strings.Join(within, ", "))
+		note = fmt.Sprintf("; two holders for less than %s: %s", short(c.Within), strings.Join(within, ", "))
 	}
 	switch {
 	case ran == 0:
@@ -321,8 +321,11 @@ func better(libraries []Library, rounds []round) string {
 			if r.Stall < ours.Stall-200*time.Millisecond {
 				in = append(in, "stall "+short(r.Stall))
 			}
-			if r.Acquired > 2*ours.Acquired {
+			if r.Acquired > 2*ours.Acquired && r.Violations <= ours.Violations {
 				in = append(in, fmt.Sprintf("acquisitions %d", r.Acquired))
+			}
+			if in != nil && r.Violations > ours.Violations {
+				in = append(in, fmt.Sprintf("though with violations %d", r.Violations))
 			}
 			if in != nil && r.Stall > noticeable {
 				in = append(in, "though with a stall of "+short(r.Stall))
