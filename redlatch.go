@@ -129,7 +129,7 @@ func Open(o rueidis.ClientOption, opts Options) (*Client, error) {
 		add(c, &c.limiters, ratelimit.New, opts.Limiters),
 	)
 	if err != nil {
-		c.Close(context.Background())
+		_ = c.Close(context.Background()) // nothing is held yet
 		return nil, fmt.Errorf("redlatch: %w", err)
 	}
 	return c, nil

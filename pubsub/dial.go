@@ -75,7 +75,7 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 		return nil, err
 	}
 	if err := unfit(c, cmp.Or(opts.CallTimeout, defaultCallTimeout)); err != nil {
-		hub.Close(context.Background())
+		_ = hub.Close(context.Background()) // it has no subscription yet
 		c.Close()
 		return nil, fmt.Errorf("pubsub: %w", err)
 	}
@@ -215,10 +215,10 @@ func crossed(o rueidis.ClientOption, err error) (why string) {
 		if err != nil {
 			continue
 		}
-		conn.SetDeadline(time.Now().Add(probeTimeout))
+		_ = conn.SetDeadline(time.Now().Add(probeTimeout)) // a TCP connection that is open takes one
 		if config != nil {
 			reply := make([]byte, 1)
-			fmt.Fprint(conn, "PING\r\n")
+			_, _ = conn.Write([]byte("PING\r\n")) // if it fails, nothing can be read
 			if n, _ := conn.Read(reply); n == 1 && (reply[0] == '+' || reply[0] == '-') {
 				why = fmt.Sprintf("%s is set, and the server at %s speaks without TLS", field, addr)
 			}
@@ -230,7 +230,7 @@ func crossed(o rueidis.ClientOption, err error) (why string) {
 				why = fmt.Sprintf("%s is nil, and the server at %s speaks TLS", field, addr)
 			}
 		}
-		conn.Close()
+		_ = conn.Close() // it is over, whatever it says
 		return why
 	}
 	return ""

@@ -220,7 +220,7 @@ func TestAddOnceCountsOnceForEachIdWhateverIsLost(t *testing.T) {
 			const ids, callers = 50, 8
 			var first atomic.Int64
 			var sums [ids]atomic.Int64
-			crowd(callers, ids, func(caller, i int) {
+			crowd(callers, ids, func(_, i int) {
 				v, replayed, err := k.AddOnce(ctx, strconv.Itoa(i), 7)
 				if err != nil {
 					t.Error(err)

@@ -214,7 +214,7 @@ func TestCountersOfAClusterShareCallsInTheirSlots(t *testing.T) {
 	s := redistest.Cluster(t)
 	c := on(t, s.Client(t), patient)
 	const callers, each = 32, 12
-	crowd(callers, each, func(caller, i int) {
+	crowd(callers, each, func(caller, _ int) {
 		for _, name := range []string{"all", "{tag}:" + dec(int64(caller%4)), dec(int64(caller % 8))} {
 			if _, err := c.Counter(name, rcounter.CounterOptions{}).Incr(ctx); err != nil {
 				t.Error(err)

@@ -107,7 +107,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}
 	if o.Strict {
 		if policy := s.EvictionPolicy(); policy != "" {
-			c.Close(context.Background())
+			_ = c.Close(context.Background()) // it holds nothing yet
 			return nil, s.Error(errs.InvalidOption("the server's maxmemory-policy", policy, "noeviction (Options.Strict)"))
 		}
 	}

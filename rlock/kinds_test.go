@@ -314,7 +314,7 @@ func TestTokensGrowUnderContentionAndLostReplies(t *testing.T) {
 					if w == 0 && i%5 == 0 {
 						p.Trap(&redistest.Trap{Match: redistest.With("redisson_lock_token:{l}"), Fate: redistest.LoseReply})
 					}
-					err := r.locks.Fenced("l").Do(within(t), func(ctx context.Context) error {
+					err := r.locks.Fenced("l").Do(within(t), func(_ context.Context) error {
 						mu.Lock()
 						defer mu.Unlock()
 						return nil

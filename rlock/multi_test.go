@@ -391,7 +391,7 @@ func TestWhatAMultiSaysOfItself(t *testing.T) {
 		require.ErrorIs(t, h.Extend(within(t), time.Hour), errs.ErrReleased)
 		_, ok = lock(t, multi(t, reentrants(r, "a", "c")...), within(t)).Token()
 		require.False(t, ok)
-		require.NoError(t, multi(t, reentrants(r, "d", "e")...).Do(within(t), func(ctx context.Context) error {
+		require.NoError(t, multi(t, reentrants(r, "d", "e")...).Do(within(t), func(_ context.Context) error {
 			require.Equal(t, 2, holders(t, r, "d", "e"))
 			return nil
 		}))

@@ -175,7 +175,9 @@ func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take)
 						continue
 					}
 					taken.Add(1)
-					for start := time.Now(); time.Since(start) < 100*time.Microsecond; {
+					start := time.Now()
+					for held := time.Duration(0); held < 100*time.Microsecond; {
+						held = time.Since(start)
 					}
 					release()
 				}

@@ -81,7 +81,7 @@ func TestATurnThatWasGivenBackGoesToTheNextThatReserves(t *testing.T) {
 		for i := 1; i <= 4; i++ {
 			require.EqualValues(t, i, reserve(strconv.Itoa(i), 1))
 		}
-		return
+		return k, reserve, cancel, pass, free
 	}
 	t.Run("the last: the line is shorter", func(t *testing.T) {
 		_, reserve, cancel, _, _ := line(t)

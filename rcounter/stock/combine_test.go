@@ -82,7 +82,7 @@ func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
 			claims := wire.calls.Swap(0)
 			taken := make([]atomic.Bool, 2*callers*each+1)
 			taken[1].Store(true)
-			crowd(callers, each, func(caller, i int) {
+			crowd(callers, each, func(_, i int) {
 				n := int64(1 + i%3)
 				g, err := a.ClaimAny(ctx, n)
 				if err != nil || g.N < 1 || g.N > n {

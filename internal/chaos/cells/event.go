@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"cmp"
@@ -76,6 +76,9 @@ type use struct {
 // but no longer than it was told in the beginning.
 func (h record) uses() (list []use) {
 	left := map[string]int64{}
+	for _, e := range h.all("look") {
+		left[e.ID] = e.To
+	}
 	for _, e := range h.all("stop") {
 		left[e.ID] = e.To
 	}

@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"context"
@@ -132,7 +132,7 @@ func (s *scene) steady(ctx context.Context, length time.Duration, progress io.Wr
 	fmt.Fprintln(progress)
 	stop()
 	s.must(<-broke)
-	s.finish()
+	s.finish(patience)
 	s.must(ctx.Err())
 	if len(s.died) > 0 {
 		s.must(errors.New(strings.Join(s.died, "; ")))

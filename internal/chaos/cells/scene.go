@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"bufio"
@@ -69,6 +69,8 @@ type scene struct {
 
 	places  [parties]*process
 	proxies [parties]map[string]*redistest.Proxy
+	wires   [parties]*redistest.Wire // before a server that is not Redis
+	library string                   // whose lock the clients use
 
 	mu     sync.Mutex
 	last   int // number of the last process
@@ -85,10 +87,12 @@ type process struct {
 	in      io.WriteCloser
 	heard   chan struct{} // closed when all it said has been heard
 	proxies map[string]*redistest.Proxy
+	wire    *redistest.Wire
 	said    *strings.Builder // errors
 }
 
-func (p *process) signal(sig os.Signal) { p.cmd.Process.Signal(sig) }
+// signal signals the process and all that it has started.
+func (p *process) signal(sig syscall.Signal) { syscall.Kill(-p.cmd.Process.Pid, sig) }
 
 // anyone is one of the clients.
 func (s *scene) anyone(rnd *rand.Rand) *process { return s.places[rnd.IntN(parties)] }
@@ -101,11 +105,12 @@ func (s *scene) start(place int) error {
 	}
 	s.mu.Lock()
 	s.last++
-	p := &process{number: s.last, cmd: exec.Command(self), heard: make(chan struct{}), proxies: s.proxies[place],
-		said: &strings.Builder{}}
+	p := &process{number: s.last, cmd: exec.Command(self), heard: make(chan struct{}), said: &strings.Builder{}}
+	p.proxies, p.wire = s.proxies[place], s.wires[place]
 	s.mu.Unlock()
 	p.cmd.Env = append(plain(), roleEnv+"=client")
 	p.cmd.Stderr = p.said
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return err
 	}
@@ -116,7 +121,12 @@ func (s *scene) start(place int) error {
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	s.st.Cleanup(func() { p.signal(syscall.SIGCONT); p.cmd.Process.Kill(); p.cmd.Wait() })
+	s.st.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			p.signal(syscall.SIGKILL)
+			p.cmd.Wait()
+		}
+	})
 	go func() {
 		defer close(p.heard)
 		for d := json.NewDecoder(bufio.NewReader(out)); ; {
@@ -130,10 +140,13 @@ func (s *scene) start(place int) error {
 	o := s.d.entry
 	o.Client, o.Place, o.Places, o.Prefix, o.Seed, o.Began, o.Break = p.number, place, parties, s.prefix, s.seed, s.began,
 		s.broken
-	o.Soak = s.long
+	o.Soak, o.Library = s.long, s.library
 	o.Through = map[string]string{}
 	for addr, through := range p.proxies {
 		o.Through[addr] = through.Addr()
+	}
+	if p.wire != nil {
+		o.Through[o.Addrs[0]] = p.wire.Addr()
 	}
 	for _, x := range s.chosen {
 		o.Primitives = append(o.Primitives, x.name)
@@ -155,7 +168,7 @@ func (s *scene) note(e event) {
 // replace kills a client and starts another.
 func (s *scene) replace(place int) {
 	p := s.places[place]
-	p.cmd.Process.Kill()
+	p.signal(syscall.SIGKILL)
 	p.cmd.Wait()
 	s.mu.Lock()
 	s.ended[p.number] = now()
@@ -167,12 +180,12 @@ func (s *scene) replace(place int) {
 }
 
 // finish has every client end in good order.
-func (s *scene) finish() {
+func (s *scene) finish(limit time.Duration) {
 	for _, p := range s.places {
 		p.in.Close()
 	}
 	for _, p := range s.places {
-		late := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
+		late := time.AfterFunc(limit, func() { p.signal(syscall.SIGKILL) })
 		<-p.heard
 		err := p.cmd.Wait()
 		if !late.Stop() {
@@ -184,9 +197,9 @@ func (s *scene) finish() {
 }
 
 // working waits until each primitive has worked so often since the event of number from.
-func (s *scene) working(from, often int) error {
+func (s *scene) working(from, often int, limit time.Duration) error {
 	n := map[string]int{}
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		s.mu.Lock()
 		for ; from < len(s.events); from++ {
 			e := s.events[from]
@@ -207,7 +220,7 @@ func (s *scene) working(from, often int) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("in %v not %d times: %s", patience, often, strings.Join(missing, ", "))
+			return fmt.Errorf("in %v not %d times: %s", limit, often, strings.Join(missing, ", "))
 		}
 	}
 }
@@ -307,7 +320,17 @@ func (s *scene) stage(ctx context.Context) []*redlatch.Client {
 			s.must(p.setUp(in, own[0]))
 		}
 	}
+	s.clients()
+	s.must(wrapped("before the fault", s.working(0, 1, patience)))
+	return own
+}
+
+// clients starts the clients behind their proxies.
+func (s *scene) clients() {
 	for place := range parties {
+		if s.d.foreign != nil {
+			s.wires[place] = redistest.NewWire(s.st, s.d.foreign.Addr())
+		}
 		s.proxies[place] = map[string]*redistest.Proxy{}
 		for _, n := range s.d.nodes {
 			p := redistest.NewProxy(s.st, n)
@@ -320,8 +343,6 @@ func (s *scene) stage(ctx context.Context) []*redlatch.Client {
 		}
 		s.must(s.start(place))
 	}
-	s.must(wrapped("before the fault", s.working(0, 1)))
-	return own
 }
 
 // act starts the clients, lets the fault befall them, and looks at what is left.
@@ -347,14 +368,14 @@ func (s *scene) act(ctx context.Context, c *cell) (finals map[string]map[string]
 	s.mu.Lock()
 	healed, from := time.Now(), len(s.events)
 	s.mu.Unlock()
-	s.must(wrapped("after the fault", s.working(from, 3)))
+	s.must(wrapped("after the fault", s.working(from, 3, patience)))
 	c.Recovered = time.Since(healed)
 	if s.quiet >= measurable {
 		rest(ctx, time.Until(healed.Add(settling+s.quiet)))
 		s.calm = append(s.calm, span{now() - int64(time.Since(healed)-settling), now()})
 	}
 	s.must(ctx.Err())
-	s.finish()
+	s.finish(patience)
 	s.must(s.d.healthy(patience))
 	if s.f.keys == kept && s.d.reigns() != reigns {
 		s.f.keys, c.Stalled = older, true

@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"encoding/binary"
@@ -37,7 +37,7 @@ __attribute__((constructor)) static void begin(void) {
 	const char *dir = getenv("REDLATCH_CHAOS_CLOCK");
 	if (!dir) return;
 	snprintf(path, sizeof path, "%s/%d", dir, (int)getpid());
-	int fd = open(path, O_RDWR | O_CREAT, 0600);
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600); // not the step of an earlier process of that id
 	if (fd < 0) return;
 	if (ftruncate(fd, 8) == 0) {
 		void *p = mmap(0, 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"fmt"
@@ -153,7 +153,7 @@ var faults = []fault{
 	{name: "FLUSHALL", what: "a primary (two of the five) loses all keys", keys: lost, spent: true,
 		inflict: func(s *scene, rnd *rand.Rand) {
 			for _, n := range s.victims(rnd) {
-				s.ask(n, "FLUSHALL")
+				s.wipe(func() { s.ask(n, "FLUSHALL") })
 			}
 			time.Sleep(500 * time.Millisecond)
 		}},
@@ -233,14 +233,29 @@ func (s *scene) victims(rnd *rand.Rand) []*redistest.Server {
 }
 
 func (s *scene) crash(hit []*redistest.Server, empty bool) {
-	for _, n := range hit {
-		n.Kill(s.st)
+	dead := func() {
+		for _, n := range hit {
+			n.Kill(s.st)
+		}
+	}
+	if empty {
+		s.wipe(dead)
+	} else {
+		dead()
 	}
 	time.Sleep(100 * time.Millisecond)
 	for _, n := range hit {
 		n.Revive(s.st, empty)
 	}
 	time.Sleep(500 * time.Millisecond)
+}
+
+// wipe notes when keys are deleted.
+func (s *scene) wipe(f func()) {
+	e := event{Do: "wiped", Call: now()}
+	f()
+	e.Return = now()
+	s.note(e)
 }
 
 // failover kills n and returns when its replica has taken its place and n is back. behind: the replica does not have

@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"bytes"
@@ -192,7 +192,7 @@ func head(cells []cell) []string {
 		fmt.Sprintf("Three client processes use every primitive concurrently, with leases of %v and calls of at most %v. "+
 			"Half of the callers of locks, elections and permits give up after 0 to 50 ms, by a waitTime, a deadline or a "+
 			"cancellation. "+
-			"One fault strikes the servers, the network or a client, repeatedly. Then it heals, and every primitive must work "+
+			"One fault rivalFaults the servers, the network or a client, repeatedly. Then it heals, and every primitive must work "+
 			"three times again.", lease, callTimeout),
 		"A run fails if a client observes a broken promise:\n\n" +
 			"- More owners or permits at once than allowed, up to each holder's own deadline. For locks, porcupine must also " +
@@ -303,6 +303,12 @@ func asDetails(cells []cell) []byte {
 
 // soaked is the end of the page.
 const soaked = `
+## Rivals
+
+Under the same faults the locks of redsync, redislock, rueidislock, Redisson and etcd contend, and ours.
+[rivals.md](chaos/rivals.md) has violations, stalls and losses by library and fault, what confirms or breaks claims of their
+documents, and where one of them did better.
+
 ## Soak
 
 ` + "`go -C internal/chaos run . -soak 1h -chart ../../docs/chaos/soak.svg`" + ` runs the three clients on one node for an hour, with a

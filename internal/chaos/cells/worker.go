@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"context"
@@ -52,14 +52,16 @@ type order struct {
 	MinReplicas int
 	Seed        uint64
 	Began       int64
-	Soak        bool // say what it uses, and leave no name behind
+	Soak        bool   // say what it uses, and leave no name behind
+	Library     string // whose lock it uses, in place of primitives
 }
 
 // client is one process that works.
 type client struct {
 	order
-	red   []*redlatch.Client // one, or one for each server of a Quorum
-	turns atomic.Int64
+	red    []*redlatch.Client // one, or one for each server of a Quorum
+	locker Locker             // of a library, in place of red
+	turns  atomic.Int64
 
 	mu  sync.Mutex
 	out *json.Encoder
@@ -132,7 +134,7 @@ func disconnect(list []*redlatch.Client) {
 }
 
 // serve is the main function of a client.
-func serve(in io.Reader, out io.Writer) error {
+func serve(in io.Reader, out io.Writer, libraries []Library) error {
 	orders := json.NewDecoder(in)
 	c := &client{out: json.NewEncoder(out)}
 	if err := orders.Decode(&c.order); err != nil {
@@ -144,6 +146,9 @@ func serve(in io.Reader, out io.Writer) error {
 		orders.Decode(&struct{}{}) // nothing but the end comes
 		cancel()
 	}()
+	if c.Library != "" {
+		return c.contend(ctx, libraries)
+	}
 	var err error
 	if c.red, err = connect(ctx, c.order); err != nil {
 		if ctx.Err() != nil {

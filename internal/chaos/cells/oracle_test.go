@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"slices"
@@ -74,6 +74,8 @@ func TestTheOracleFindsWhatIsPlanted(t *testing.T) {
 			killed(played(hold(1, "a", 10, 0, 1, 0, "")[:1], hold(2, "b", 1300, 1400, 1, 0, "ok")), 1, 100), ""},
 		"killed while it gave it back": {"counting",
 			killed(played(hold(1, "a", 10, 0, 2, 0, "")[:1], stop(1, "a", 20), hold(2, "b", 21, 400, 1, 0, "ok")), 1, 500), ""},
+		"a lock's holder killed while it gave it back": {"fair",
+			killed(played(hold(1, "a", 10, 0, 1, 0, "")[:1], stop(1, "a", 20), hold(2, "b", 21, 400, 1, 0, "ok")), 1, 500), ""},
 		"released by who had lost it": {"plain",
 			played(hold(1, "a", 10, 20, 1, 0, "ok"), hold(2, "b", 30, 2000, 1, 0, "ok"), hold(3, "c", 2100, 2200, 1, 0, "ok")),
 			""},

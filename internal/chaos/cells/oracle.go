@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"cmp"
@@ -128,9 +128,12 @@ func linear(h record) error {
 	if len(h.events) > 0 {
 		at = h.events[0].Call
 	}
-	left := map[string]event{}
+	left, stopped := map[string]event{}, map[string]event{}
 	for _, e := range h.all("leave") {
 		left[e.ID] = e
+	}
+	for _, e := range h.all("stop") {
+		stopped[e.ID] = e
 	}
 	for i, e := range h.all("take") {
 		op := history.Op{Client: i, Lock: e.Of, Owner: log.Owner(), Kind: history.Acquire, Outcome: history.Unknown,
@@ -155,9 +158,12 @@ func linear(h record) error {
 			if killed, ok := h.ended[e.Client]; ok {
 				op.Call = time.Duration(max(min(killed, e.To), e.Return) - at)
 			}
+			if s, ok := stopped[e.ID]; ok { // while it gave it back: its release may have run
+				op.Call = time.Duration(s.Call - at)
+			}
 		case l.Out == "ok":
 			op.Call, op.Return, op.Outcome = time.Duration(l.Call-at), time.Duration(l.Return-at), history.OK
-		case l.Out == "lost":
+		case l.Out == "lost" || l.Out == "gone":
 			log.Lost(op.Owner, base.Add(time.Duration(l.To-at)))
 			op.Call, op.Return, op.Outcome = time.Duration(l.Call-at), time.Duration(l.Return-at), history.Refused
 		default:

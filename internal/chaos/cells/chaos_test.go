@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(roleEnv) != "" {
-		if err := serve(os.Stdin, os.Stdout); err != nil {
+	if Role() {
+		if err := serve(os.Stdin, os.Stdout, nil); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -1,4 +1,4 @@
-package main
+package cells
 
 import (
 	"context"
@@ -15,12 +15,13 @@ import (
 
 // deployment is servers that are up, and how clients reach them.
 type deployment struct {
-	name  string
-	st    *stage.Stage
-	nodes []*redistest.Server         // those that have data
-	pairs []redistest.Pair            // of primary and replica
-	entry order                       // Addrs, Set and Each
-	wires map[*redistest.Server]wired // between nodes; nil: they talk to each other directly
+	name    string
+	st      *stage.Stage
+	nodes   []*redistest.Server         // those that have data
+	pairs   []redistest.Pair            // of primary and replica
+	entry   order                       // Addrs, Set and Each
+	wires   map[*redistest.Server]wired // between nodes; nil: they talk to each other directly
+	foreign Server                      // in place of nodes: it is not Redis
 }
 
 // deployments are what there is, and how long it takes: Sentinel and Cluster some seconds each.
