@@ -21,6 +21,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -63,12 +64,13 @@ func run(ctx context.Context, holder bool, guards []string, trials, batch int, l
 		return fmt.Errorf("-trials and -batch must be 4 or more")
 	}
 	began := time.Now()
-	counts, err := try(ctx, guards, trials, batch, lease)
-	if err != nil {
+	counts, done, err := try(ctx, guards, trials, batch, lease)
+	if done == 0 {
 		return err
 	}
-	fmt.Fprintf(out, "%d trials each, lease %v, %v\n\n", trials, lease, time.Since(began).Round(time.Second))
-	return table(out, guards, counts)
+	// After an interruption, too: a run is long.
+	fmt.Fprintf(out, "%d trials each, lease %v, %v\n\n", done, lease, time.Since(began).Round(time.Second))
+	return errors.Join(err, table(out, guards, counts))
 }
 
 // count is what became of the trials of a guard in one way.

@@ -37,8 +37,9 @@ func TestPaused_LostUpdates(t *testing.T) {
 			}
 		}
 	}
-	counts, err := try(t.Context(), guards, 16, 16, 200*time.Millisecond)
+	counts, done, err := try(t.Context(), guards, 16, 16, 200*time.Millisecond)
 	require.NoError(t, err)
+	require.Equal(t, 16, done)
 	var out strings.Builder
 	require.NoError(t, table(&out, guards, counts))
 	t.Log("\n" + out.String())

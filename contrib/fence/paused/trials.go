@@ -37,45 +37,49 @@ func momentOf(name string) int {
 	return n % moments
 }
 
-// try makes trials of all guards, and returns the counts of each guard and way.
-func try(ctx context.Context, guards []string, trials, batch int, lease time.Duration) (map[string]*count, error) {
+// try makes trials of all guards, and returns the counts of each guard and way, and how many of each are done. After an
+// error these are trials that were counted before it.
+func try(ctx context.Context, guards []string, trials, batch int, lease time.Duration) (
+	counts map[string]*count, done int, err error) {
 	sites, end, err := serve(guards)
 	defer end()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	red, err := open(sites.Redis)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer red.Close(context.WithoutCancel(ctx))
 	accounts, endAccounts, err := sites.open(red)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer endAccounts()
-	counts := map[string]*count{}
+	counts = map[string]*count{}
 	for _, g := range guards {
 		for _, way := range ways {
 			counts[g+"-"+way] = &count{}
 		}
 	}
-	for done := 0; done < trials; done += batch {
+	for done < trials {
+		n := min(batch, trials-done)
 		o := orders{Sites: sites, Names: map[string][]string{}, Lease: lease}
 		for key := range counts {
-			for i := range min(batch, trials-done) {
+			for i := range n {
 				name := fmt.Sprintf("%s-%d", key, done+i)
 				o.Names[key] = append(o.Names[key], name)
 			}
 			if err := accounts[key].create(ctx, o.Names[key]); err != nil {
-				return nil, err
+				return counts, done, err
 			}
 		}
 		if err := stopOnce(ctx, red, accounts, o, counts); err != nil {
-			return nil, fmt.Errorf("trials from %d: %w", done, err)
+			return counts, done, fmt.Errorf("trials from %d: %w", done, err)
 		}
+		done += n
 	}
-	return counts, nil
+	return counts, done, nil
 }
 
 // successor is the holder of a lock after the one that was stopped.
