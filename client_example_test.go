@@ -34,11 +34,12 @@ func ExampleClient() {
 	check(exports.Do(ctx, 1, func(context.Context) error { fmt.Println("exporting"); return nil }))
 
 	// One process leads, and all others know where it is.
-	err = red.Elections().Election("scheduler").Run(ctx, "10.0.0.7:8080", func(ctx context.Context, l *election.Leadership) error {
-		leader, err := red.Elections().Election("scheduler").Leader(ctx)
-		fmt.Println("leader:", leader.Value)
-		return err
-	})
+	err = red.Elections().Election("scheduler").Run(ctx, "10.0.0.7:8080",
+		func(ctx context.Context, l *election.Leadership) error {
+			leader, err := red.Elections().Election("scheduler").Leader(ctx)
+			fmt.Println("leader:", leader.Value)
+			return err
+		})
 	check(err)
 
 	visits, err := red.Counters().Counter("visits", rcounter.CounterOptions{}).Incr(ctx)

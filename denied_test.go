@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
@@ -53,8 +54,10 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for kind, l := range map[string]*rlock.Lock{
-		"Reentrant": locks.Reentrant("a"), "NonReentrant": locks.NonReentrant("b"), "Fenced": locks.Fenced("c"), "Fair": locks.Fair("d"),
-		"Spin": locks.Spin("e", 0, 0), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(), "Write": locks.ReadWrite("h").Write(),
+		"Reentrant": locks.Reentrant("a"), "NonReentrant": locks.NonReentrant("b"), "Fenced": locks.Fenced("c"),
+		"Fair": locks.Fair("d"),
+		"Spin": locks.Spin("e", 0, 0), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(),
+		"Write": locks.ReadWrite("h").Write(),
 	} {
 		for verb, err := range map[string]error{
 			"Lock":        second(l.Lock(ctx)),
@@ -63,25 +66,27 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 			"Inspect":     second(l.Inspect(ctx)),
 			"ForceUnlock": second(l.ForceUnlock(ctx)),
 		} {
-			require.ErrorIs(t, err, rlock.ErrDenied, "%s.%s", kind, verb)
+			require.ErrorIs(t, err, redlatch.ErrDenied, "%s.%s", kind, verb)
 			require.ErrorContains(t, err, "lacks +evalsha", "%s.%s", kind, verb)
-			require.NotErrorIs(t, err, rlock.ErrNotAcquired, "%s.%s", kind, verb)
+			require.NotErrorIs(t, err, redlatch.ErrNotAcquired, "%s.%s", kind, verb)
 		}
 	}
-	sem, counting, latch := semaphores.Semaphore("s", 2), semaphores.CountingSemaphore("cs"), semaphores.CountDownLatch("l")
+	sem, counting, latch := semaphores.Semaphore("s", 2), semaphores.CountingSemaphore("cs"),
+		semaphores.CountDownLatch("l")
 	for verb, err := range map[string]error{
-		"Semaphore.Acquire":               second(sem.Acquire(ctx, 1)),
-		"Semaphore.Available":             second(sem.Available(ctx)),
-		"Semaphore.Inspect":               second(sem.Inspect(ctx)),
-		"Semaphore.Resize":                second(sem.Resize(ctx, 3)),
-		"Semaphore.AddPermits":            second(sem.AddPermits(ctx, 1)),
-		"Semaphore.ExtendIDs":             sem.ExtendIDs(ctx, time.Second, strings.Repeat("0", 32)),
-		"Semaphore.InspectIDs":            second(sem.InspectIDs(ctx, strings.Repeat("0", 32))),
-		"WeightedSemaphore.Acquire":       second(semaphores.WeightedSemaphore("w", 2).Acquire(ctx, 1)),
-		"WeightedSemaphore.Available":     second(semaphores.WeightedSemaphore("w", 2).Available(ctx)),
-		"WeightedSemaphore.Inspect":       second(semaphores.WeightedSemaphore("w", 2).Inspect(ctx)),
-		"WeightedSemaphore.Resize":        second(semaphores.WeightedSemaphore("w", 2).Resize(ctx, 3)),
-		"WeightedSemaphore.ExtendIDs":     semaphores.WeightedSemaphore("w", 2).ExtendIDs(ctx, time.Second, strings.Repeat("0", 32)),
+		"Semaphore.Acquire":           second(sem.Acquire(ctx, 1)),
+		"Semaphore.Available":         second(sem.Available(ctx)),
+		"Semaphore.Inspect":           second(sem.Inspect(ctx)),
+		"Semaphore.Resize":            second(sem.Resize(ctx, 3)),
+		"Semaphore.AddPermits":        second(sem.AddPermits(ctx, 1)),
+		"Semaphore.ExtendIDs":         sem.ExtendIDs(ctx, time.Second, strings.Repeat("0", 32)),
+		"Semaphore.InspectIDs":        second(sem.InspectIDs(ctx, strings.Repeat("0", 32))),
+		"WeightedSemaphore.Acquire":   second(semaphores.WeightedSemaphore("w", 2).Acquire(ctx, 1)),
+		"WeightedSemaphore.Available": second(semaphores.WeightedSemaphore("w", 2).Available(ctx)),
+		"WeightedSemaphore.Inspect":   second(semaphores.WeightedSemaphore("w", 2).Inspect(ctx)),
+		"WeightedSemaphore.Resize":    second(semaphores.WeightedSemaphore("w", 2).Resize(ctx, 3)),
+		"WeightedSemaphore.ExtendIDs": semaphores.WeightedSemaphore("w", 2).ExtendIDs(ctx, time.Second,
+			strings.Repeat("0", 32)),
 		"WeightedSemaphore.ReleaseIDs":    semaphores.WeightedSemaphore("w", 2).ReleaseIDs(ctx, strings.Repeat("0", 32)),
 		"CountingSemaphore.TrySetPermits": second(counting.TrySetPermits(ctx, 1, 0)),
 		"CountingSemaphore.Acquire":       counting.Acquire(ctx, 1),
@@ -97,7 +102,7 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"CyclicBarrier.Await":             second(semaphores.CyclicBarrier("b", 1).Await(ctx)),
 		"CyclicBarrier.Inspect":           second(semaphores.CyclicBarrier("b", 1).Inspect(ctx)),
 	} {
-		require.ErrorIs(t, err, rsemaphore.ErrDenied, verb)
+		require.ErrorIs(t, err, redlatch.ErrDenied, verb)
 	}
 	counter, sale, packet := counters.Counter("n", rcounter.CounterOptions{}), stocks.Stock("st"), packets.Packet("p")
 	spec := stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute}
@@ -120,14 +125,15 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"Stock.Delete":          sale.Delete(ctx),
 		"Stock.Publish":         sale.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, N: 1}}),
 		"Stock.Events":          firstError(sale.Events(ctx, time.Minute)),
-		"Packet.Send":           second(packet.Send(ctx, redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})),
-		"Packet.Grab":           second(packet.Grab(ctx, "ann")),
-		"Limiter.Allow":         second(limiters.Limiter("r", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "k", 1)),
+		"Packet.Send": second(packet.Send(ctx,
+			redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})),
+		"Packet.Grab":   second(packet.Grab(ctx, "ann")),
+		"Limiter.Allow": second(limiters.Limiter("r", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "k", 1)),
 	} {
-		require.ErrorIs(t, err, rcounter.ErrDenied, verb)
+		require.ErrorIs(t, err, redlatch.ErrDenied, verb)
 	}
-	require.ErrorIs(t, second(hub.Publish(ctx, "c", "m")), pubsub.ErrDenied)
-	require.ErrorIs(t, second(hub.Subscribe(ctx, "c")), pubsub.ErrDenied)
+	require.ErrorIs(t, second(hub.Publish(ctx, "c", "m")), redlatch.ErrDenied)
+	require.ErrorIs(t, second(hub.Subscribe(ctx, "c")), redlatch.ErrDenied)
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -1,6 +1,6 @@
-// Package redlatch coordinates the processes of a Go service through Redis or Valkey: locks, semaphores, latches, barriers,
-// counters, stocks of which the first N win, red packets and rate limiters. It is built on rueidis, and shares its keys with
-// Redisson: Java and Go processes can hold the same lock.
+// Package redlatch coordinates the processes of a Go service through Redis or Valkey: locks, semaphores, latches,
+// barriers, counters, stocks of which the first N win, red packets and rate limiters. It is built on rueidis, and
+// shares its keys with Redisson: Java and Go processes can hold the same lock.
 //
 // [Open] connects once and makes the client of every package; one Close ends all of it:
 //
@@ -14,7 +14,7 @@
 //	err = report.Do(ctx, func(ctx context.Context) error {
 //		return write(ctx) // ctx ends if the lock is lost
 //	})
-//	if errors.Is(err, rlock.ErrNotAcquired) {
+//	if errors.Is(err, redlatch.ErrNotAcquired) {
 //		return nil // another process has it
 //	}
 //
@@ -29,30 +29,32 @@
 //	Limiters     rcounter/ratelimit  so many units a second, for all processes together
 //	Hub          pubsub              Pub/Sub that tells you when messages may have been missed
 //
-// Package redlatchdebug shows what a client holds and waits for; redlatchtest is a server for tests. Each package can be used
-// alone: call pubsub.Dial, give the hub to rlock.New, and close the client before the hub.
+// Package redlatchdebug shows what a client holds and waits for; redlatchtest is a server for tests. Each package can
+// be used alone: call pubsub.Dial, give the hub to rlock.New, and close the client before the hub.
 //
 // # What holds in all packages
 //
-//   - A call that waits for others lasts until its context ends, or its waitTime is over. Any other lasts one CallTimeout at
-//     most, or Options.RetryTimeout, if that is set.
-//   - What is held has a lease, which is renewed while the holder lives. Work runs under the context of the hold, which ends when
-//     the hold is lost: before another process can have it where the lease runs out, soon after where a key is deleted.
-//   - A lost reply never makes anything count twice. The few calls that cannot guarantee this are never retried; their comments
-//     say so.
-//   - One error value stands for one state in all packages: ErrNotAcquired, another owner has it; ErrLost and ErrMaxHold, the
-//     caller had it; ErrUnavailable, nothing changed; ErrUnknownOutcome, the request was sent and no reply came. Sold out, over,
-//     taken before are answers, not errors.
-//   - The zero value of every Options is good. What cannot be used is refused before anything is sent, with field, value and
-//     bounds.
+//   - A call that waits for others lasts until its context ends, or its waitTime is over. Any other lasts one
+//     CallTimeout at most, or Options.RetryTimeout, if that is set.
+//   - What is held has a lease, which is renewed while the holder lives. Work runs under the context of the hold, which
+//     ends when the hold is lost: before another process can have it where the lease runs out, soon after where a key
+//     is deleted.
+//   - A lost reply never makes anything count twice. The few calls that cannot guarantee this are never retried; their
+//     comments say so.
+//   - One error value stands for one state in all packages, and is exported here: ErrNotAcquired, another owner has it;
+//     ErrLost and ErrMaxHold, the caller had it; ErrUnavailable, nothing changed; ErrUnknownOutcome, the request was
+//     sent and no reply came. Sold out, over, taken before are answers, not errors.
+//   - The zero value of every Options is good. What cannot be used is refused before anything is sent, with field,
+//     value and bounds.
 //   - Making a Lock or a Counter sends nothing. All values are safe for concurrent use.
 //
 // # What one Redis cannot promise
 //
-// A promoted replica may lack the last writes, and so a lock that was just acquired. Options.MinReplicas makes that rare, rlock's
-// Quorum survives it, and a fenced lock's token lets the resource refuse the earlier holder. FLUSHALL, DEL and eviction end what is
-// held. A step of the server's clock moves leases. A process that was suspended may act after its deadline.
+// A promoted replica may lack the last writes, and so a lock that was just acquired. Options.MinReplicas makes that
+// rare, rlock's Quorum survives it, and a fenced lock's token lets the resource refuse the earlier holder. FLUSHALL,
+// DEL and eviction end what is held. A step of the server's clock moves leases. A process that was suspended may act
+// after its deadline.
 //
-// In the repository, docs/guarantees.md has every promise, docs/operations.md what to set on the server, docs/recipes.md whole
-// solutions, and docs/redisson.md what is shared with Java.
+// In the repository, docs/guarantees.md has every promise, docs/operations.md what to set on the server,
+// docs/recipes.md whole solutions, and docs/redisson.md what is shared with Java.
 package redlatch

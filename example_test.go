@@ -39,7 +39,7 @@ func Example() {
 		return nil
 	})
 	if err != nil {
-		log.Fatal(err) // errors.Is(err, rlock.ErrNotAcquired): another process held it the whole time
+		log.Fatal(err) // errors.Is(err, redlatch.ErrNotAcquired): another process held it the whole time
 	}
 	fmt.Println("released")
 	// Output:
@@ -47,11 +47,15 @@ func Example() {
 	// released
 }
 
-// Admit admits a request of a user: ten a second and a thousand a day, in all processes together; all of them while Redis is down.
-func Admit(ctx context.Context, limits *ratelimit.Client, user string) (allowed bool, retryAfter time.Duration, err error) {
+// Admit admits a request of a user: ten a second and a thousand a day, in all processes together; all of them while
+// Redis is down.
+func Admit(ctx context.Context, limits *ratelimit.Client,
+	user string) (allowed bool, retryAfter time.Duration, err error) {
 	second := limits.Limiter("second", ratelimit.LimiterOptions{Rate: 10, WhenDown: ratelimit.Open})
-	day := limits.Limiter("day", ratelimit.LimiterOptions{Rate: 1000, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, WhenDown: ratelimit.Open})
-	d, err := limits.AllowAll(ctx, ratelimit.Take{Limiter: second, Key: user, N: 1}, ratelimit.Take{Limiter: day, Key: user, N: 1})
+	day := limits.Limiter("day",
+		ratelimit.LimiterOptions{Rate: 1000, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, WhenDown: ratelimit.Open})
+	d, err := limits.AllowAll(ctx, ratelimit.Take{Limiter: second, Key: user, N: 1},
+		ratelimit.Take{Limiter: day, Key: user, N: 1})
 	return d.Allowed, d.RetryAfter, err // not allowed: status 429, with Retry-After
 }
 

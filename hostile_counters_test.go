@@ -37,7 +37,9 @@ func counterScenes(c *rcounter.Client) []scene {
 			does("Add", func(ctx context.Context) error { return second(x.Add(ctx, -2)) }),
 			does("CompareAndSet", func(ctx context.Context) error { return second(x.CompareAndSet(ctx, 9, 10)) }),
 			does("Set", func(ctx context.Context) error { return x.Set(ctx, 9) }),
-			does("Incr unbounded", func(ctx context.Context) error { return second(c.Counter(name, rcounter.CounterOptions{}).Incr(ctx)) }),
+			does("Incr unbounded", func(ctx context.Context) error {
+				return second(c.Counter(name, rcounter.CounterOptions{}).Incr(ctx))
+			}),
 		}, func() {}
 	}, func(ctx context.Context, name string) error {
 		return second(c.Counter(name, rcounter.CounterOptions{Max: &top}).Incr(ctx))
@@ -54,7 +56,8 @@ func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []scene {
 			does("Allow", func(ctx context.Context) error { return second(x.Allow(ctx, "k", 2)) }),
 			does("AllowAtMost", func(ctx context.Context) error { return second(x.AllowAtMost(ctx, "k", 2)) }),
 			does("AllowAll", func(ctx context.Context) error {
-				return second(c.AllowAll(ctx, ratelimit.Take{Limiter: x, Key: "k", N: 1}, ratelimit.Take{Limiter: x, Key: "other", N: 1}))
+				return second(c.AllowAll(ctx, ratelimit.Take{Limiter: x, Key: "k", N: 1},
+					ratelimit.Take{Limiter: x, Key: "other", N: 1}))
 			}),
 			waitsFor("Wait", func(ctx context.Context) error { return second(x.Wait(ctx, "k", 5)) }),
 		}
@@ -68,12 +71,18 @@ func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []scene {
 			}})
 		}
 		if r != nil {
-			all = append(all, act{name: "Cancel", parts: true, do: func(ctx context.Context) error { return second(r.Cancel(ctx)) }})
+			all = append(all, act{name: "Cancel", parts: true, do: func(ctx context.Context) error {
+				return second(r.Cancel(ctx))
+			}})
 		}
 		if o.Stored {
-			all = append(all, does("Set", func(ctx context.Context) error { return x.Set(ctx, "me") }), does("Unset", func(ctx context.Context) error { return x.Unset(ctx) }))
+			all = append(all, does("Set", func(ctx context.Context) error {
+				return x.Set(ctx, "me")
+			}), does("Unset", func(ctx context.Context) error { return x.Unset(ctx) }))
 		}
-		return append(all, does("Reset", func(ctx context.Context) error { return x.Reset(ctx, "k") }), does("Allow again", func(ctx context.Context) error { return second(x.Allow(ctx, "k", 2)) }))
+		return append(all, does("Reset", func(ctx context.Context) error {
+			return x.Reset(ctx, "k")
+		}), does("Allow again", func(ctx context.Context) error { return second(x.Allow(ctx, "k", 2)) }))
 	}
 	works := func(ctx context.Context, name string) error {
 		x := c.Limiter(name, o)
@@ -138,7 +147,8 @@ func packetScenes(c *redpacket.Client) []scene {
 	make := func(openFor time.Duration, refund bool) func(t testing.TB, name string) ([]act, func()) {
 		return func(t testing.TB, name string) ([]act, func()) {
 			x := c.Packet(name)
-			require.NoError(t, second(x.Send(bg, redpacket.Spec{Total: 100, Shares: 5, OpenFor: openFor, Retain: time.Minute, Ledger: true})))
+			require.NoError(t, second(x.Send(bg,
+				redpacket.Spec{Total: 100, Shares: 5, OpenFor: openFor, Retain: time.Minute, Ledger: true})))
 			x.Grab(bg, "bob")
 			if refund {
 				redistest.Eventually(t, 10*time.Second, "refunded", func() bool { return second(x.Refund(bg)) == nil })
@@ -186,6 +196,6 @@ func TestHostileValuesOfCountersAreErrWrongType(t *testing.T) {
 	redistest.SideBySide(t, kinds, func(t *testing.T, kind string, scenes func(t *testing.T, s *stage) []scene) {
 		s := newStage(t)
 		defer s.report(t)
-		s.suffer(t, kind, scenes(t, s), redistest.Sized(40, 15, 1))
+		s.suffer(t, kind, scenes(t, s), redistest.Sized(40, 30, 1))
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -32,7 +33,8 @@ func (s *stage) actors(t *testing.T) actors {
 }
 
 // lockScenes are those of one kind of lock. held is what the holder has, wanted what the others want.
-func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Client, name string) *rlock.Lock, joins bool) []scene {
+func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Client, name string) *rlock.Lock,
+	joins bool) []scene {
 	acts := func(name string, hold *rlock.Hold) (all []act) {
 		l := wanted(a.other, name)
 		take := func(ctx context.Context, wait time.Duration) error {
@@ -77,7 +79,7 @@ func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Cli
 				}
 			}
 			var err error
-			if h, err = wanted(a.other, name).TryLock(ctx, 0, 0); err != nil && !errors.Is(err, rlock.ErrNotAcquired) {
+			if h, err = wanted(a.other, name).TryLock(ctx, 0, 0); err != nil && !errors.Is(err, redlatch.ErrNotAcquired) {
 				return err
 			}
 		}
@@ -125,10 +127,12 @@ func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Cli
 			m := held(a.waiter, name)
 			j, err := m.Lock(m.WithOwner(context.Background(), h.Owner()))
 			require.NoError(t, err)
-			return append(acts(name, h), does("Unlock of the join", func(ctx context.Context) error { return j.Unlock(ctx) })), func() {
-				h.Unlock(context.Background())
-				j.Unlock(context.Background())
-			}
+			return append(acts(name, h), does("Unlock of the join", func(ctx context.Context) error {
+					return j.Unlock(ctx)
+				})), func() {
+					h.Unlock(context.Background())
+					j.Unlock(context.Background())
+				}
 		}, works})
 	}
 	if kind == "Multi" { // whose waiters wait for its members
@@ -172,6 +176,6 @@ func TestHostileValuesOfLocksAreErrWrongType(t *testing.T) {
 		a := s.actors(t)
 		joins := kind == "Reentrant"
 		scenes := s.lockScenes(a, kind, k[0], k[1], joins)
-		s.suffer(t, strings.ToLower(kind), scenes, redistest.Sized(40, 15, 1))
+		s.suffer(t, strings.ToLower(kind), scenes, redistest.Sized(40, 30, 1))
 	})
 }

@@ -26,7 +26,8 @@ func (s *stage) semaphores(t *testing.T) *rsemaphore.Client {
 }
 
 // waiting runs wait until the end of a scene. It is there when ready says so.
-func (s *stage) waiting(t testing.TB, what string, wait func(ctx context.Context) error, ready func() bool) (end func()) {
+func (s *stage) waiting(t testing.TB, what string, wait func(ctx context.Context) error,
+	ready func() bool) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var waits sync.WaitGroup
 	waits.Go(func() { s.judge(act{name: what + " waiter", waits: true}, wait(ctx), 0) })
@@ -38,7 +39,8 @@ func (s *stage) waiting(t testing.TB, what string, wait func(ctx context.Context
 }
 
 // semaphoreScenes are those of a Semaphore of 3, of which make makes descriptions.
-func (s *stage) semaphoreScenes(holder, waiter, other *rsemaphore.Client, make func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore) []scene {
+func (s *stage) semaphoreScenes(holder, waiter, other *rsemaphore.Client,
+	make func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore) []scene {
 	bg := context.Background()
 	acts := func(name string, p *rsemaphore.Permit) (all []act) {
 		x := make(other, name)
@@ -125,7 +127,8 @@ for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
 end
 return n`
 
-func (s *stage) weightedScenes(holder, waiter, other *rsemaphore.Client, make func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore) []scene {
+func (s *stage) weightedScenes(holder, waiter, other *rsemaphore.Client,
+	make func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore) []scene {
 	bg := context.Background()
 	acts := func(name string, p *rsemaphore.WeightedPermit) (all []act) {
 		x := make(other, name)
@@ -285,7 +288,9 @@ func (s *stage) latchScenes(waiter, other *rsemaphore.Client) []scene {
 func (s *stage) barrierScenes(waiter, other *rsemaphore.Client) []scene {
 	return []scene{{"awaited", func(t testing.TB, name string) ([]act, func()) {
 		x := other.CyclicBarrier(name, 3)
-		end := s.waiting(t, "barrier", func(ctx context.Context) error { return second(waiter.CyclicBarrier(name, 3).Await(ctx)) }, func() bool {
+		end := s.waiting(t, "barrier", func(ctx context.Context) error {
+			return second(waiter.CyclicBarrier(name, 3).Await(ctx))
+		}, func() bool {
 			state, err := x.Inspect(context.Background())
 			return err == nil && state.Waiting > 0
 		})
@@ -302,7 +307,9 @@ func TestHostileValuesOfSemaphoresAreErrWrongType(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(s *stage, holder, waiter, other *rsemaphore.Client) []scene{
 		"Semaphore": func(s *stage, holder, waiter, other *rsemaphore.Client) []scene {
-			return s.semaphoreScenes(holder, waiter, other, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore { return c.Semaphore(name, 3) })
+			return s.semaphoreScenes(holder, waiter, other, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
+				return c.Semaphore(name, 3)
+			})
 		},
 		"Revised": func(s *stage, holder, waiter, other *rsemaphore.Client) []scene {
 			return s.semaphoreScenes(holder, waiter, other, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
@@ -310,25 +317,31 @@ func TestHostileValuesOfSemaphoresAreErrWrongType(t *testing.T) {
 			})
 		},
 		"Shared": func(s *stage, holder, waiter, other *rsemaphore.Client) []scene {
-			return s.semaphoreScenes(holder, waiter, other, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore { return c.Semaphore(name, 3).Shared() })
+			return s.semaphoreScenes(holder, waiter, other, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
+				return c.Semaphore(name, 3).Shared()
+			})
 		},
 		"Weighted": func(s *stage, holder, waiter, other *rsemaphore.Client) []scene {
-			return s.weightedScenes(holder, waiter, other, func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore {
-				return c.WeightedSemaphore(name, 100)
-			})
+			return s.weightedScenes(holder, waiter, other,
+				func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore {
+					return c.WeightedSemaphore(name, 100)
+				})
 		},
 		"WeightedRevised": func(s *stage, holder, waiter, other *rsemaphore.Client) []scene {
-			return s.weightedScenes(holder, waiter, other, func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore {
-				return c.WeightedSemaphore(name, 100).WithRevision(7)
-			})
+			return s.weightedScenes(holder, waiter, other,
+				func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore {
+					return c.WeightedSemaphore(name, 100).WithRevision(7)
+				})
 		},
 		"Counting": func(s *stage, _, _, other *rsemaphore.Client) []scene { return s.countingScenes(other) },
 		"Latch":    func(s *stage, _, waiter, other *rsemaphore.Client) []scene { return s.latchScenes(waiter, other) },
 		"Barrier":  func(s *stage, _, waiter, other *rsemaphore.Client) []scene { return s.barrierScenes(waiter, other) },
 	}
-	redistest.SideBySide(t, kinds, func(t *testing.T, kind string, scenes func(s *stage, holder, waiter, other *rsemaphore.Client) []scene) {
-		s := newStage(t)
-		defer s.report(t)
-		s.suffer(t, strings.ToLower(kind), scenes(s, s.semaphores(t), s.semaphores(t), s.semaphores(t)), redistest.Sized(40, 15, 1))
-	})
+	redistest.SideBySide(t, kinds,
+		func(t *testing.T, kind string, scenes func(s *stage, holder, waiter, other *rsemaphore.Client) []scene) {
+			s := newStage(t)
+			defer s.report(t)
+			s.suffer(t, strings.ToLower(kind), scenes(s, s.semaphores(t), s.semaphores(t), s.semaphores(t)),
+				redistest.Sized(40, 30, 1))
+		})
 }

@@ -31,7 +31,9 @@ func stockScenes(c *stock.Client) []scene {
 			}),
 			does("Claim", func(ctx context.Context) error { return second(x.Claim(ctx, "ann")) }),
 			does("Claim another", func(ctx context.Context) error { return second(x.Claim(ctx, "eve")) }),
-			does("ClaimOnce", func(ctx context.Context) error { return second(x.Claim(ctx, "bob", stock.Request{ID: "order", N: 2})) }),
+			does("ClaimOnce", func(ctx context.Context) error {
+				return second(x.Claim(ctx, "bob", stock.Request{ID: "order", N: 2}))
+			}),
 			does("ClaimAny", func(ctx context.Context) error {
 				g, err := x.ClaimAny(ctx, 2)
 				if err == nil {
@@ -88,5 +90,5 @@ func TestHostileValuesOfStocksAreErrWrongType(t *testing.T) {
 		defer cancel()
 		c.Close(ctx)
 	})
-	s.suffer(t, "stock", stockScenes(c), redistest.Sized(40, 15, 1))
+	s.suffer(t, "stock", stockScenes(c), redistest.Sized(40, 30, 1))
 }

@@ -25,7 +25,8 @@ import (
 
 // hostile are values that no program of ours writes. Lua reads most of them as numbers.
 var hostile = []string{
-	"nan", "inf", "-inf", "1e3", "0x10", " 5", "5.5", "+3", "007", "", "-5", "1000000000000000000", strings.Repeat("long ", 2000), "\x00\xff\r\n\x80",
+	"nan", "inf", "-inf", "1e3", "0x10", " 5", "5.5", "+3", "007", "", "-5", "1000000000000000000",
+	strings.Repeat("long ", 2000), "\x00\xff\r\n\x80",
 }
 
 // inside are what one number in a text becomes: "<owner> <lease> <stale>" and the like.
@@ -39,7 +40,8 @@ type act struct {
 	name  string
 	waits bool // for up to patience
 	do    func(ctx context.Context) error
-	parts bool // it is several calls, or, a reservation of a limiter that is cancelled, reads its neighbours when it is gone
+	// it is several calls, or, a reservation of a limiter that is cancelled, reads its neighbours when it is gone
+	parts bool
 }
 
 const (
@@ -49,8 +51,8 @@ const (
 	blocked  = 300 * time.Millisecond // for which no script may have the server for itself
 )
 
-// scene is an object in a state: build makes it under a name, and returns all that may be done with it, and what ends it. works makes
-// use of an object in that state, and returns what went wrong.
+// scene is an object in a state: build makes it under a name, and returns all that may be done with it, and what ends
+// it. works makes use of an object in that state, and returns what went wrong.
 type scene struct {
 	state string
 	build func(t testing.TB, name string) (acts []act, end func())
@@ -106,7 +108,8 @@ func newStage(t *testing.T) *stage {
 				continue
 			}
 			st.blame("a script has the server for itself", "")
-			if err := killer.Do(context.Background(), killer.B().ScriptKill().Build()).Error(); err != nil && strings.HasPrefix(err.Error(), "UNKILLABLE ") {
+			if err := killer.Do(context.Background(), killer.B().ScriptKill().Build()).Error(); err != nil &&
+				strings.HasPrefix(err.Error(), "UNKILLABLE ") {
 				st.blame("a script has the server for itself, and has written", "")
 				s.Process.Kill()
 				return
@@ -194,7 +197,9 @@ func mutated(text string) (all []string) {
 	}
 	skip := ids.FindAllStringIndex(text, -1)
 	for _, at := range numerals.FindAllStringIndex(text, -1) {
-		if at[0] == 0 && at[1] == len(text) || slices.ContainsFunc(skip, func(s []int) bool { return at[0] < s[1] && at[1] > s[0] }) {
+		if at[0] == 0 && at[1] == len(text) || slices.ContainsFunc(skip, func(s []int) bool {
+			return at[0] < s[1] && at[1] > s[0]
+		}) {
 			continue
 		}
 		for _, v := range inside {
@@ -207,7 +212,8 @@ func mutated(text string) (all []string) {
 // plants are all hostile values in all places of an object. beside are the keys of its other states, and what they are.
 func plants(all []stored, beside map[string]string, name string) (list []plant) {
 	add := func(what, value string, args ...[]string) {
-		list = append(list, plant{fmt.Sprintf("%s = %.60q", ids.ReplaceAllString(strings.ReplaceAll(what, name, "NAME"), "ID"), value), args})
+		list = append(list, plant{fmt.Sprintf("%s = %.60q",
+			ids.ReplaceAllString(strings.ReplaceAll(what, name, "NAME"), "ID"), value), args})
 	}
 	other := func(key, kind string) {
 		if kind != "list" {
@@ -306,15 +312,18 @@ func (s *stage) judge(a act, err error, took time.Duration) {
 		s.blame("too long: "+a.name, fmt.Sprint(took, " ", err))
 	case err == nil:
 	case redlatch.Reason(err) == "other":
-		s.blame(fmt.Sprintf("no class: %s: %.150s", a.name, numerals.ReplaceAllString(ids.ReplaceAllString(err.Error(), "ID"), "N")), "")
+		s.blame(fmt.Sprintf("no class: %s: %.150s", a.name,
+			numerals.ReplaceAllString(ids.ReplaceAllString(err.Error(), "ID"), "N")), "")
 	case errors.Is(err, context.DeadlineExceeded) && !a.waits:
 		s.blame("until its end: "+a.name, "")
 	case slices.ContainsFunc(rawLua, func(w string) bool { return strings.Contains(err.Error(), w) }):
-		s.blame(fmt.Sprintf("raw: %s: %.200s", a.name, numerals.ReplaceAllString(ids.ReplaceAllString(err.Error(), "ID"), "N")), "")
+		s.blame(fmt.Sprintf("raw: %s: %.200s", a.name,
+			numerals.ReplaceAllString(ids.ReplaceAllString(err.Error(), "ID"), "N")), "")
 	}
 }
 
-// suffer plants every value in every place of a group of scenes, one at a time, and does everything with the object. every: of so many plants one.
+// suffer plants every value in every place of a group of scenes, one at a time, and does everything with the object.
+// every: of so many plants one.
 func (s *stage) suffer(t *testing.T, group string, scenes []scene, every int) {
 	beside, n := map[string]string{}, 0
 	fresh := func() string { n++; return fmt.Sprintf("%s.%d.", group, n) }
@@ -365,8 +374,10 @@ func (s *stage) suffer(t *testing.T, group string, scenes []scene, every int) {
 				cancel()
 				// Others may have written where somebody waits, and a call of a Multi is one for each lock.
 				alone := !a.parts && sc.state != "queued" && sc.state != "awaited" && group != "multi"
-				if now := s.contents(t, name); alone && errors.Is(err, errs.ErrWrongType) && !errors.Is(err, errs.ErrLost) && now != was {
-					s.blame("changed: "+group+" "+sc.state+" "+a.name+fmt.Sprintf(" %.150v", numerals.ReplaceAllString(err.Error(), "N")), fmt.Sprintf("\n%.600s\n%.600s", was, now))
+				if now := s.contents(t, name); alone && errors.Is(err, errs.ErrWrongType) && !errors.Is(err, errs.ErrLost) &&
+					now != was {
+					s.blame("changed: "+group+" "+sc.state+" "+a.name+
+						fmt.Sprintf(" %.150v", numerals.ReplaceAllString(err.Error(), "N")), fmt.Sprintf("\n%.600s\n%.600s", was, now))
 				}
 				s.judge(act{group + " " + sc.state + " " + a.name, a.waits, nil, false}, err, time.Since(began))
 			}

@@ -20,7 +20,8 @@ func TestANameThatIsAnotherObjectsKeyIsRefused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for prefix, names := range map[string][]string{
-		"":          {"redlatch_queue:{x}", "redlatch_queue:{x}:plain", "redlatch_rw:{x}", "redisson_lock_queue:{x}", "redlatch_leader:a{x}", "{x}:timeout", "a{x}:latch", "{x}:o:1:rwlock_timeout:1"},
+		"": {"redlatch_queue:{x}", "redlatch_queue:{x}:plain", "redlatch_rw:{x}", "redisson_lock_queue:{x}",
+			"redlatch_leader:a{x}", "{x}:timeout", "a{x}:latch", "{x}:o:1:rwlock_timeout:1"},
 		"redlatch_": {"rwq:{x}"},
 	} {
 		red, err := redlatch.Open(s.Option(), redlatch.Options{KeyPrefix: prefix})

@@ -46,8 +46,9 @@ func TestAReleaseEndsWithItsContextOrItsLeaseWhateverHasBecomeOfTheServer(t *tes
 	redistest.SkipShort(t)
 	t.Parallel()
 	const lease = 6 * time.Second
-	o := redlatch.Options{CallTimeout: callTimeout, Locks: rlock.Options{WatchdogTimeout: lease}, Semaphores: rsemaphore.Options{WatchdogTimeout: lease},
-		Elections: election.Options{WatchdogTimeout: lease}}
+	o := redlatch.Options{CallTimeout: callTimeout, Locks: rlock.Options{WatchdogTimeout: lease},
+		Semaphores: rsemaphore.Options{WatchdogTimeout: lease},
+		Elections:  election.Options{WatchdogTimeout: lease}}
 	ended, end := context.WithCancel(context.Background())
 	end()
 	for what, x := range map[string]struct {
@@ -58,15 +59,21 @@ func TestAReleaseEndsWithItsContextOrItsLeaseWhateverHasBecomeOfTheServer(t *tes
 		"a deadline": {func() (context.Context, context.CancelFunc) {
 			return context.WithTimeout(context.Background(), 3*callTimeout)
 		}, 3 * callTimeout, true},
-		"a context that has ended": {func() (context.Context, context.CancelFunc) { return ended, func() {} }, time.Second, false},
-		"no end":                   {func() (context.Context, context.CancelFunc) { return context.Background(), func() {} }, lease, false},
+		"a context that has ended": {func() (context.Context, context.CancelFunc) {
+			return ended, func() {}
+		}, time.Second, false},
+		"no end": {func() (context.Context, context.CancelFunc) {
+			return context.Background(), func() {}
+		}, lease, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
 				all := releases(t, connect(o))
 				counting := connect(o).Semaphores().CountingSemaphore("counting")
-				redistest.Eventually(t, time.Minute, "a semaphore is there", func() bool { return counting.Release(t.Context(), 1) == nil })
+				redistest.Eventually(t, time.Minute, "a semaphore is there", func() bool {
+					return counting.Release(t.Context(), 1) == nil
+				})
 				begin()
 				ctx, cancel := x.ctx()
 				defer cancel()

@@ -28,7 +28,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// outages are the ways in which a server goes away, for a client that is connected through the proxy, or to the server itself.
+// outages are the ways in which a server goes away, for a client that is connected through the proxy, or to the server
+// itself.
 var outages = map[string]struct {
 	direct bool
 	begin  func(t *testing.T, s *redistest.Server, p *redistest.Proxy)
@@ -66,9 +67,10 @@ var outages = map[string]struct {
 // callTimeout is the default.
 const callTimeout = 500 * time.Millisecond
 
-// eachOutage runs fn in parallel for each outage; by default for two of them, other ones for each test. connect makes a client, which is connected; begin begins the outage, end ends it, and
-// the server has what it had.
-func eachOutage(t *testing.T, fn func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func())) {
+// eachOutage runs fn in parallel for each outage; by default for two of them, other ones for each test. connect makes a
+// client, which is connected; begin begins the outage, end ends it, and the server has what it had.
+func eachOutage(t *testing.T,
+	fn func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func())) {
 	for i, name := range slices.Sorted(maps.Keys(outages)) {
 		if (i+len(t.Name()))%len(outages) > 1 && !redistest.Long() {
 			continue
@@ -140,18 +142,21 @@ func (v verbs) all(ctx context.Context) (results map[string]result, stall time.D
 	return results, stall
 }
 
-// warm makes a call of each package that changes nothing, so that the next ones find its server well: such calls are made in place.
+// warm makes a call of each package that changes nothing, so that the next ones find its server well: such calls are
+// made in place.
 func (v verbs) warm() {
-	for _, verb := range []string{"Lock.Inspect of Reentrant", "Election.Leader", "Semaphore.InspectIDs", "Counter.AddOnce", "Limiter.Allow", "Packet.Inspect", "Stock.Inspect"} {
+	for _, verb := range []string{"Lock.Inspect of Reentrant", "Election.Leader", "Semaphore.InspectIDs",
+		"Counter.AddOnce", "Limiter.Allow", "Packet.Inspect", "Stock.Inspect"} {
 		v[verb](context.Background()) // an error is that of a busy machine
 	}
 }
 
-// soon is the bound of what ends within d: half a call timeout more is for work, and what the machine itself was late by, several times.
+// soon is the bound of what ends within d: half a call timeout more is for work, and what the machine itself was late
+// by, several times.
 func soon(d, stall time.Duration) time.Duration { return d + callTimeout/2 + 5*stall }
 
-// requireAway fails unless every call said that the server could not be asked. unsent: nothing was sent, and some say so. Not all
-// can: of a call whose time was over while rueidis was at work it is not known how far that had come.
+// requireAway fails unless every call said that the server could not be asked. unsent: nothing was sent, and some say
+// so. Not all can: of a call whose time was over while rueidis was at work it is not known how far that had come.
 func requireAway(t *testing.T, results map[string]result, unsent bool) {
 	surely := 0
 	for name, r := range results {
@@ -206,7 +211,8 @@ func TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo(t *testing.T) {
 		red := connect(redlatch.Options{CallTimeout: callTimeout})
 		sale(t, connect(patient), "crowded")
 		s, p := red.Stocks().Stock("crowded"), red.RedPackets().Packet("crowded")
-		require.NoError(t, err1(connect(patient).RedPackets().Packet("crowded").Send(t.Context(), redpacket.Spec{Total: 1000, Shares: 100, OpenFor: time.Minute})))
+		require.NoError(t, err1(connect(patient).RedPackets().Packet("crowded").Send(t.Context(),
+			redpacket.Spec{Total: 1000, Shares: 100, OpenFor: time.Minute})))
 		permits := red.Semaphores().Semaphore("crowded", 1000)
 		require.NoError(t, err1(permits.Acquire(t.Context(), 1)))
 		crowd := verbs{}
@@ -220,7 +226,9 @@ func TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo(t *testing.T) {
 			crowd["Stock.Reserve "+id] = func(ctx context.Context) error {
 				return err1(s.Reserve(ctx, id, stock.Request{ID: id, N: 1}, time.Minute))
 			}
-			crowd["Stock.LookupID "+id] = func(ctx context.Context) error { return err1(s.Lookup(ctx, stock.Units{Request: id})) }
+			crowd["Stock.LookupID "+id] = func(ctx context.Context) error {
+				return err1(s.Lookup(ctx, stock.Units{Request: id}))
+			}
 			crowd["Packet.Grab "+id] = func(ctx context.Context) error { return err1(p.Grab(ctx, id)) }
 		}
 		begin()
@@ -236,7 +244,8 @@ func TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo(t *testing.T) {
 	})
 }
 
-// Sold out, and a value of Cached, are read from a cache that goes with its connection. While another call connects, they ask nobody.
+// Sold out, and a value of Cached, are read from a cache that goes with its connection. While another call connects,
+// they ask nobody.
 func TestAnAnswerFromACacheWaitsForNoConnection(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
@@ -271,7 +280,8 @@ func TestAnAnswerFromACacheWaitsForNoConnection(t *testing.T) {
 	})
 }
 
-// A context with a deadline is no option: it says when the caller leaves, and not that the server may be away for so long.
+// A context with a deadline is no option: it says when the caller leaves, and not that the server may be away for so
+// long.
 func TestRetryTimeoutIsThePatienceThatNoContextGives(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
@@ -280,8 +290,10 @@ func TestRetryTimeoutIsThePatienceThatNoContextGives(t *testing.T) {
 		red := connect(redlatch.Options{CallTimeout: callTimeout, RetryTimeout: retry})
 		all := unwaiting(t, red, connect(patient))
 		repeated := verbs{} // those whose requests may run twice
-		for _, verb := range []string{"Lock.IsLocked of Reentrant", "Election.Leader", "Hold.Extend of Reentrant", "Semaphore.Available", "CountDownLatch.Inspect",
-			"Counter.Get", "Counter.AddOnce", "Limiter.Reserve", "Limiter.Inspect", "Packet.Grab", "Stock.Inspect", "Stock.Claim", "Stock.Reserve"} {
+		for _, verb := range []string{"Lock.IsLocked of Reentrant", "Election.Leader", "Hold.Extend of Reentrant",
+			"Semaphore.Available", "CountDownLatch.Inspect",
+			"Counter.Get", "Counter.AddOnce", "Limiter.Reserve", "Limiter.Inspect", "Packet.Grab", "Stock.Inspect",
+			"Stock.Claim", "Stock.Reserve"} {
 			require.NotNil(t, all[verb], verb)
 			repeated[verb] = all[verb]
 		}
@@ -305,11 +317,14 @@ func TestRetryTimeoutIsThePatienceThatNoContextGives(t *testing.T) {
 // apart are the methods that take a context, and are not in unwaiting.
 var apart = []string{
 	// They wait for others, or for time.
-	"Lock.Lock", "Lock.Do", "Election.Campaign", "Election.Run", "Semaphore.Acquire", "Semaphore.Do", "WeightedSemaphore.Acquire", "WeightedSemaphore.Do",
-	"CountingSemaphore.Acquire", "CountDownLatch.Await", "CyclicBarrier.Await", "Packet.KeepLedger", "Stock.KeepLedger", "Stock.KeepReaped", "Stock.Events",
+	"Lock.Lock", "Lock.Do", "Election.Campaign", "Election.Run", "Semaphore.Acquire", "Semaphore.Do",
+	"WeightedSemaphore.Acquire", "WeightedSemaphore.Do",
+	"CountingSemaphore.Acquire", "CountDownLatch.Await", "CyclicBarrier.Await", "Packet.KeepLedger", "Stock.KeepLedger",
+	"Stock.KeepReaped", "Stock.Events",
 	"Hub.Subscribe", "Subscription.Next", "Client.Close", "Hub.Close",
 	// They give back, and go on for as long as they may.
-	"Hold.Unlock", "Hold.UnlockAfter", "Leadership.Resign", "Permit.Release", "WeightedPermit.Release", "CountingSemaphore.Release",
+	"Hold.Unlock", "Hold.UnlockAfter", "Leadership.Resign", "Permit.Release", "WeightedPermit.Release",
+	"CountingSemaphore.Release",
 	// They ask nobody.
 	"Lock.WithOwner", "Hold.Context", "Leadership.Context", "Permit.Context", "WeightedPermit.Context",
 }
@@ -325,9 +340,12 @@ func TestEveryCallIsMeasuredInAnOutageOrNamedHere(t *testing.T) {
 	require.Equal(t, len(apart), len(slices.Compact(slices.Sorted(slices.Values(apart)))))
 	withCtx := reflect.TypeFor[context.Context]()
 	for _, v := range []any{
-		&redlatch.Client{}, &pubsub.Hub{}, &pubsub.Subscription{}, &rlock.Lock{}, &rlock.Hold{}, &election.Election{}, &election.Leadership{},
-		&rsemaphore.Semaphore{}, &rsemaphore.WeightedSemaphore{}, &rsemaphore.CountingSemaphore{}, &rsemaphore.CountDownLatch{}, &rsemaphore.CyclicBarrier{},
-		&rsemaphore.Permit{}, &rsemaphore.WeightedPermit{}, &rcounter.Counter{}, &ratelimit.Client{}, &ratelimit.Limiter{}, &ratelimit.Reservation{}, &redpacket.Packet{}, &stock.Stock{}, &stock.Group{},
+		&redlatch.Client{}, &pubsub.Hub{}, &pubsub.Subscription{}, &rlock.Lock{}, &rlock.Hold{}, &election.Election{},
+		&election.Leadership{},
+		&rsemaphore.Semaphore{}, &rsemaphore.WeightedSemaphore{}, &rsemaphore.CountingSemaphore{},
+		&rsemaphore.CountDownLatch{}, &rsemaphore.CyclicBarrier{},
+		&rsemaphore.Permit{}, &rsemaphore.WeightedPermit{}, &rcounter.Counter{}, &ratelimit.Client{}, &ratelimit.Limiter{},
+		&ratelimit.Reservation{}, &redpacket.Packet{}, &stock.Stock{}, &stock.Group{},
 	} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumMethod() {
@@ -348,15 +366,17 @@ func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	const silent, again = "the server does not answer those who wait", "the server answers those who wait again"
-	eachOutage(t, func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
+	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
 		books := map[string]*redistest.Logbook{"rlock": {}, "election": {}, "rsemaphore": {}}
 		var o redlatch.Options
 		o.CallTimeout = callTimeout
-		o.Locks.Logger, o.Elections.Logger, o.Semaphores.Logger = books["rlock"].Logger(), books["election"].Logger(), books["rsemaphore"].Logger()
+		o.Locks.Logger, o.Elections.Logger, o.Semaphores.Logger = books["rlock"].Logger(), books["election"].Logger(),
+			books["rsemaphore"].Logger()
 		red, ctx := connect(o), t.Context()
 		locks, permits, leaders := red.Locks(), red.Semaphores(), red.Elections()
 		taken := connect(patient)
-		for _, l := range []*rlock.Lock{taken.Locks().Reentrant("crowd"), taken.Locks().Fair("fair"), taken.Locks().ReadWrite("rw").Write(), taken.Locks().Plain("plain")} {
+		for _, l := range []*rlock.Lock{taken.Locks().Reentrant("crowd"), taken.Locks().Fair("fair"),
+			taken.Locks().ReadWrite("rw").Write(), taken.Locks().Plain("plain")} {
 			require.NoError(t, err1(l.Lock(ctx)))
 		}
 		require.NoError(t, err1(taken.Semaphores().Semaphore("permits", 1).Acquire(ctx, 1)))
@@ -373,7 +393,8 @@ func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
 		defer crowd.Wait()
 		defer leave()
 		many(1000, func(ctx context.Context) error { return err1(locks.Reentrant("crowd").Lock(ctx)) })
-		for _, l := range []*rlock.Lock{locks.Fair("fair"), locks.ReadWrite("rw").Read(), locks.ReadWrite("rw").Write(), locks.Plain("plain"), locks.Spin("crowd", time.Millisecond, time.Second)} {
+		for _, l := range []*rlock.Lock{locks.Fair("fair"), locks.ReadWrite("rw").Read(), locks.ReadWrite("rw").Write(),
+			locks.Plain("plain"), locks.Spin("crowd", time.Millisecond, time.Second)} {
 			many(10, func(ctx context.Context) error { return err1(l.Lock(ctx)) })
 		}
 		many(100, func(ctx context.Context) error { return err1(permits.Semaphore("permits", 1).Acquire(ctx, 1)) })
@@ -418,26 +439,42 @@ func TestACallThatWaitsEndsAtItsOwnTimeoutAndGrantsNothing(t *testing.T) {
 		locks, permits := red.Locks(), red.Semaphores()
 		require.NoError(t, err1(connect(patient).Semaphores().CountDownLatch("latch").TrySetCount(t.Context(), 1, 0)))
 		waits := verbs{
-			"Lock.TryLock": func(ctx context.Context) error {
+			"Lock.TryLock": func(_ context.Context) error {
 				return err1(locks.Reentrant("tried").TryLock(context.Background(), patience, 0))
 			},
-			"Semaphore.TryAcquire": func(ctx context.Context) error {
+			"Semaphore.TryAcquire": func(_ context.Context) error {
 				return err1(permits.Semaphore("tried", 1).TryAcquire(context.Background(), 1, patience, 0))
 			},
-			"Semaphore.Acquire":         func(ctx context.Context) error { return err1(permits.Semaphore("acquired", 1).Acquire(ctx, 1)) },
-			"Semaphore.Do":              func(ctx context.Context) error { return permits.Semaphore("done", 1).Do(ctx, 1, none) },
-			"WeightedSemaphore.Acquire": func(ctx context.Context) error { return err1(permits.WeightedSemaphore("weighed", 9).Acquire(ctx, 3)) },
-			"CountingSemaphore.Acquire": func(ctx context.Context) error { return permits.CountingSemaphore("counted").Acquire(ctx, 1) },
-			"CountDownLatch.Await":      func(ctx context.Context) error { return permits.CountDownLatch("latch").Await(ctx) },
-			"CyclicBarrier.Await":       func(ctx context.Context) error { return err1(permits.CyclicBarrier("barrier", 1).Await(ctx)) },
-			"Election.Campaign":         func(ctx context.Context) error { return err1(red.Elections().Election("campaign").Campaign(ctx, "")) },
+			"Semaphore.Acquire": func(ctx context.Context) error {
+				return err1(permits.Semaphore("acquired", 1).Acquire(ctx, 1))
+			},
+			"Semaphore.Do": func(ctx context.Context) error {
+				return permits.Semaphore("done", 1).Do(ctx, 1, none)
+			},
+			"WeightedSemaphore.Acquire": func(ctx context.Context) error {
+				return err1(permits.WeightedSemaphore("weighed", 9).Acquire(ctx, 3))
+			},
+			"CountingSemaphore.Acquire": func(ctx context.Context) error {
+				return permits.CountingSemaphore("counted").Acquire(ctx, 1)
+			},
+			"CountDownLatch.Await": func(ctx context.Context) error { return permits.CountDownLatch("latch").Await(ctx) },
+			"CyclicBarrier.Await": func(ctx context.Context) error {
+				return err1(permits.CyclicBarrier("barrier", 1).Await(ctx))
+			},
+			"Election.Campaign": func(ctx context.Context) error {
+				return err1(red.Elections().Election("campaign").Campaign(ctx, ""))
+			},
 			"Election.Run": func(ctx context.Context) error {
-				return red.Elections().Election("run").Run(ctx, "", func(ctx context.Context, _ *election.Leadership) error { return none(ctx) })
+				return red.Elections().Election("run").Run(ctx, "", func(ctx context.Context, _ *election.Leadership) error {
+					return none(ctx)
+				})
 			},
 		}
 		for kind, l := range map[string]*rlock.Lock{
-			"Reentrant": locks.Reentrant("l"), "NonReentrant": locks.NonReentrant("n"), "Fenced": locks.Fenced("f"), "Fair": locks.Fair("fair"), "Plain": locks.Plain("p"),
-			"Spin": locks.Spin("s", time.Millisecond, time.Second), "Read": locks.ReadWrite("r").Read(), "Write": locks.ReadWrite("w").Write(),
+			"Reentrant": locks.Reentrant("l"), "NonReentrant": locks.NonReentrant("n"), "Fenced": locks.Fenced("f"),
+			"Fair": locks.Fair("fair"), "Plain": locks.Plain("p"),
+			"Spin": locks.Spin("s", time.Millisecond, time.Second), "Read": locks.ReadWrite("r").Read(),
+			"Write": locks.ReadWrite("w").Write(),
 		} {
 			waits["Lock.Do of "+kind] = func(ctx context.Context) error { return l.Do(ctx, none) }
 		}
@@ -452,14 +489,15 @@ func TestACallThatWaitsEndsAtItsOwnTimeoutAndGrantsNothing(t *testing.T) {
 	})
 }
 
-// The outage lasts until a leadership is lost, which is after three heartbeats: what has a lease of 30 s is there afterwards, and so is a
-// leadership with longer heartbeats.
+// The outage lasts until a leadership is lost, which is after three heartbeats: what has a lease of 30 s is there
+// afterwards, and so is a leadership with longer heartbeats.
 func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
 		red, ctx := connect(redlatch.Options{CallTimeout: callTimeout}), t.Context()
-		steady := connect(redlatch.Options{CallTimeout: callTimeout, Elections: election.Options{Heartbeat: 10 * time.Second}})
+		steady := connect(redlatch.Options{CallTimeout: callTimeout,
+			Elections: election.Options{Heartbeat: 10 * time.Second}})
 		type held interface {
 			Done() <-chan struct{}
 			Err() error
@@ -492,8 +530,9 @@ func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
 		begin()
 		select {
 		case <-short.Done():
-			require.ErrorIs(t, short.Err(), election.ErrLost)
-			require.Greater(t, time.Since(began), 1500*time.Millisecond, "two heartbeats at least, but for what the last one was early")
+			require.ErrorIs(t, short.Err(), redlatch.ErrLost)
+			require.Greater(t, time.Since(began), 1500*time.Millisecond,
+				"two heartbeats at least, but for what the last one was early")
 		case <-time.After(time.Minute):
 			t.Fatal("a leadership without heartbeats is over")
 		}

@@ -30,8 +30,9 @@ func errOf[T any](seq iter.Seq2[T, error]) (err error) {
 	return err
 }
 
-// unwaiting are all calls of all packages that do not wait, made while the server is well: what they are about is there, and was made by
-// other, whatever takes no time. Each has an object of its own, so that none shares a call with another.
+// unwaiting are all calls of all packages that do not wait, made while the server is well: what they are about is
+// there, and was made by other, whatever takes no time. Each has an object of its own, so that none shares a call with
+// another.
 func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 	all := verbs{}
 	ofLocks(t, red, all)
@@ -54,7 +55,8 @@ func ofLocks(t *testing.T, red *redlatch.Client, all verbs) {
 		return l
 	}
 	for kind, of := range map[string]func(name string) *rlock.Lock{
-		"Reentrant": c.Reentrant, "NonReentrant": c.NonReentrant, "Fenced": c.Fenced, "Fair": c.Fair, "Plain": c.Plain, "Multi": multi,
+		"Reentrant": c.Reentrant, "NonReentrant": c.NonReentrant, "Fenced": c.Fenced, "Fair": c.Fair, "Plain": c.Plain,
+		"Multi": multi,
 		"Spin":  func(name string) *rlock.Lock { return c.Spin(name, time.Millisecond, time.Second) },
 		"Read":  func(name string) *rlock.Lock { return c.ReadWrite(name).Read() },
 		"Write": func(name string) *rlock.Lock { return c.ReadWrite(name).Write() },
@@ -72,7 +74,9 @@ func ofLocks(t *testing.T, red *redlatch.Client, all verbs) {
 		return err1(c.Reentrant("job").DoOnce(ctx, time.Hour, func(context.Context) error { return nil }))
 	}
 	all["Election.Leader"] = func(ctx context.Context) error { return err1(red.Elections().Election("asked").Leader(ctx)) }
-	all["Election.Observe"] = func(ctx context.Context) error { return err1(red.Elections().Election("observed").Observe(ctx)) }
+	all["Election.Observe"] = func(ctx context.Context) error {
+		return err1(red.Elections().Election("observed").Observe(ctx))
+	}
 }
 
 func ofPermits(t *testing.T, red *redlatch.Client, all verbs) {
@@ -100,8 +104,12 @@ func ofPermits(t *testing.T, red *redlatch.Client, all verbs) {
 	all["WeightedSemaphore.Inspect"] = func(ctx context.Context) error { return err1(w.Inspect(ctx)) }
 	all["WeightedSemaphore.Resize"] = func(ctx context.Context) error { return err1(w.Resize(ctx, 99)) }
 	all["WeightedSemaphore.ReleaseIDs"] = func(ctx context.Context) error { return w.ReleaseIDs(ctx, weight.IDs()...) }
-	all["WeightedSemaphore.ExtendIDs"] = func(ctx context.Context) error { return w.ExtendIDs(ctx, time.Minute, weight.IDs()...) }
-	all["WeightedSemaphore.InspectIDs"] = func(ctx context.Context) error { return err1(w.InspectIDs(ctx, weight.IDs()...)) }
+	all["WeightedSemaphore.ExtendIDs"] = func(ctx context.Context) error {
+		return w.ExtendIDs(ctx, time.Minute, weight.IDs()...)
+	}
+	all["WeightedSemaphore.InspectIDs"] = func(ctx context.Context) error {
+		return err1(w.InspectIDs(ctx, weight.IDs()...))
+	}
 }
 
 func ofParties(red *redlatch.Client, all verbs) {
@@ -142,14 +150,16 @@ func ofLimits(t *testing.T, red *redlatch.Client, all verbs) {
 	reserved, err := l.Reserve(t.Context(), "canceled", 1)
 	require.NoError(t, err)
 	all["Client.AllowAll"] = func(ctx context.Context) error {
-		return err1(c.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "all", N: 1}, ratelimit.Take{Limiter: together, Key: "all", N: 1}))
+		return err1(c.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "all", N: 1},
+			ratelimit.Take{Limiter: together, Key: "all", N: 1}))
 	}
 	all["Limiter.Allow"] = func(ctx context.Context) error { return err1(l.Allow(ctx, "", 1)) }
 	all["Limiter.AllowAtMost"] = func(ctx context.Context) error { return err1(l.AllowAtMost(ctx, "at most", 2)) }
 	all["Limiter.Peek"] = func(ctx context.Context) error { return err1(l.Peek(ctx, "peeked")) }
 	all["Limiter.Reset"] = func(ctx context.Context) error { return l.Reset(ctx, "reset") }
 	all["Limiter.Reserve"] = func(ctx context.Context) error { return err1(l.Reserve(ctx, "reserved", 1)) }
-	all["Limiter.Wait"] = func(ctx context.Context) error { return err1(l.Wait(ctx, "waited", 1)) } // it waits for units, after the answer
+	// it waits for units, after the answer
+	all["Limiter.Wait"] = func(ctx context.Context) error { return err1(l.Wait(ctx, "waited", 1)) }
 	all["Limiter.Set"] = func(ctx context.Context) error { return kept.Set(ctx, "ann") }
 	all["Limiter.Unset"] = func(ctx context.Context) error { return c.Limiter("unset", o).Unset(ctx) }
 	all["Limiter.Inspect"] = func(ctx context.Context) error { return err1(kept.Inspect(ctx)) }
@@ -161,7 +171,9 @@ func ofPackets(t *testing.T, red, other *redlatch.Client, all verbs) {
 	spec := redpacket.Spec{Total: 1000, Shares: 10, OpenFor: time.Minute, Ledger: true}
 	require.NoError(t, err1(other.RedPackets().Packet("packet").Send(t.Context(), spec)))
 	require.NoError(t, err1(other.RedPackets().Packet("packet").Grab(t.Context(), "bob")))
-	all["Packet.Send"] = func(ctx context.Context) error { return err1(red.RedPackets().Packet("packet-2").Send(ctx, spec)) }
+	all["Packet.Send"] = func(ctx context.Context) error {
+		return err1(red.RedPackets().Packet("packet-2").Send(ctx, spec))
+	}
 	all["Packet.Grab"] = func(ctx context.Context) error { return err1(p.Grab(ctx, "ann")) }
 	all["Packet.Refund"] = func(ctx context.Context) error { return err1(p.Refund(ctx)) }
 	all["Packet.Inspect"] = func(ctx context.Context) error { return err1(p.Inspect(ctx)) }
@@ -217,7 +229,8 @@ func ofClaims(t *testing.T, red, other *redlatch.Client, all verbs) {
 		all["Stock."+verb] = func(ctx context.Context) error { return call(ctx, of) }
 	}
 	all["Stock.Return of any"] = func(ctx context.Context) error {
-		return err1(red.Stocks().Stock("any").Return(ctx, stock.Units{Request: unit.Request, Ordinal: unit.Ordinal, N: unit.N}))
+		return err1(red.Stocks().Stock("any").Return(ctx,
+			stock.Units{Request: unit.Request, Ordinal: unit.Ordinal, N: unit.N}))
 	}
 }
 
@@ -244,14 +257,17 @@ func ofSales(t *testing.T, red, other *redlatch.Client, all verbs) {
 		all["Stock."+verb] = func(ctx context.Context) error { return call(ctx, of) }
 	}
 	all["Stock.Open"] = func(ctx context.Context) error { return err1(red.Stocks().Stock("opened").Open(ctx, spec)) }
-	all["Stock.OpenOrJoin"] = func(ctx context.Context) error { return err1(red.Stocks().Stock("joined").OpenOrJoin(ctx, spec)) }
+	all["Stock.OpenOrJoin"] = func(ctx context.Context) error {
+		return err1(red.Stocks().Stock("joined").OpenOrJoin(ctx, spec))
+	}
 
 	carts := func(verb string) *stock.Group {
 		g := other.Stocks().Group("shop-" + verb)
 		for _, name := range []string{"tea", "cup"} {
 			require.NoError(t, err1(g.Stock(name).Open(t.Context(), spec)))
 		}
-		require.NoError(t, err1(g.Reserve(t.Context(), "cart", "bob", []stock.Line{{Stock: "tea", N: 1}, {Stock: "cup", N: 1}}, time.Hour)))
+		require.NoError(t, err1(g.Reserve(t.Context(), "cart", "bob",
+			[]stock.Line{{Stock: "tea", N: 1}, {Stock: "cup", N: 1}}, time.Hour)))
 		return red.Stocks().Group("shop-" + verb)
 	}
 	reserve, confirm, cancel, others := carts("reserve"), carts("confirm"), carts("cancel"), carts("others")
@@ -261,7 +277,9 @@ func ofSales(t *testing.T, red, other *redlatch.Client, all verbs) {
 	all["Group.Confirm"] = func(ctx context.Context) error {
 		return err1(confirm.Confirm(ctx, "cart", stock.Line{Stock: "tea"}, stock.Line{Stock: "cup"}))
 	}
-	all["Group.Extend"] = func(ctx context.Context) error { return err1(others.Extend(ctx, "cart", time.Hour, "tea", "cup")) }
+	all["Group.Extend"] = func(ctx context.Context) error {
+		return err1(others.Extend(ctx, "cart", time.Hour, "tea", "cup"))
+	}
 	all["Group.Lookup"] = func(ctx context.Context) error { return err1(others.Lookup(ctx, "cart", "tea", "cup")) }
 	all["Group.Return"] = func(ctx context.Context) error { return err1(others.Return(ctx, "cart", "tea", "cup")) }
 	all["Group.Cancel"] = func(ctx context.Context) error { return err1(cancel.Cancel(ctx, "cart", "tea", "cup")) }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 func TestOneProcessNameIsForLocksPermitsAndLeaders(t *testing.T) {
@@ -35,13 +34,14 @@ func TestOneProcessNameIsForLocksPermitsAndLeaders(t *testing.T) {
 		require.NoError(t, err)
 		leader, err := other.Locks().Reentrant("leader").Inspect(t.Context())
 		require.NoError(t, err)
-		return lock.Holders[0].Process == "worker" && permits.Permits[0].Process == "worker" && leader.Holders[0].Process == "worker"
+		return lock.Holders[0].Process == "worker" && permits.Permits[0].Process == "worker" &&
+			leader.Holders[0].Process == "worker"
 	})
 	require.NoError(t, h.Unlock(t.Context()))
 	require.NoError(t, p.Release(t.Context()))
 	require.NoError(t, l.Resign(t.Context()))
 
 	_, err = redlatch.Open(s.Option(), redlatch.Options{Process: string(make([]byte, 257))})
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	require.ErrorContains(t, err, "Process is")
 }

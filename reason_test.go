@@ -28,19 +28,24 @@ import (
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // sentinels are the exported errors by name, each of one package that has it.
 var sentinels = map[string]error{
-	"ErrNotAcquired": rlock.ErrNotAcquired, "ErrLost": election.ErrLost, "ErrReleased": rlock.ErrReleased, "ErrMaxHold": rlock.ErrMaxHold,
-	"ErrUnavailable": rcounter.ErrUnavailable, "ErrUnknownOutcome": stock.ErrUnknownOutcome, "ErrDenied": pubsub.ErrDenied,
-	"ErrNotReplicated": rlock.ErrNotReplicated, "ErrReentry": rlock.ErrReentry, "ErrClosed": pubsub.ErrClosed,
-	"ErrInvalidName": rlock.ErrInvalidName, "ErrInvalidOption": rlock.ErrInvalidOption, "ErrWrongType": rlock.ErrWrongType,
-	"ErrCapacityMismatch": rsemaphore.ErrCapacityMismatch, "ErrLatchExpired": rsemaphore.ErrLatchExpired, "ErrLatchDeleted": rsemaphore.ErrLatchDeleted,
-	"ErrBrokenBarrier": rsemaphore.ErrBrokenBarrier, "ErrOutOfRange": rcounter.ErrOutOfRange, "ErrOverflow": rcounter.ErrOverflow,
-	"ErrMismatch": stock.ErrMismatch, "ErrAlreadyOpen": stock.ErrAlreadyOpen, "ErrCorrupt": stock.ErrCorrupt, "ErrNotOpen": stock.ErrNotOpen,
+	"ErrNotAcquired": redlatch.ErrNotAcquired, "ErrLost": redlatch.ErrLost, "ErrReleased": redlatch.ErrReleased,
+	"ErrMaxHold":     redlatch.ErrMaxHold,
+	"ErrUnavailable": redlatch.ErrUnavailable, "ErrUnknownOutcome": redlatch.ErrUnknownOutcome,
+	"ErrDenied":        redlatch.ErrDenied,
+	"ErrNotReplicated": redlatch.ErrNotReplicated, "ErrReentry": rlock.ErrReentry, "ErrClosed": redlatch.ErrClosed,
+	"ErrInvalidName": redlatch.ErrInvalidName, "ErrInvalidOption": redlatch.ErrInvalidOption,
+	"ErrWrongType":        redlatch.ErrWrongType,
+	"ErrCapacityMismatch": rsemaphore.ErrCapacityMismatch, "ErrLatchExpired": rsemaphore.ErrLatchExpired,
+	"ErrLatchDeleted":  rsemaphore.ErrLatchDeleted,
+	"ErrBrokenBarrier": rsemaphore.ErrBrokenBarrier, "ErrOutOfRange": redlatch.ErrOutOfRange,
+	"ErrOverflow": redlatch.ErrOverflow,
+	"ErrMismatch": redlatch.ErrMismatch, "ErrAlreadyOpen": redlatch.ErrAlreadyOpen, "ErrCorrupt": redlatch.ErrCorrupt,
+	"ErrNotOpen":   stock.ErrNotOpen,
 	"ErrRestoring": stock.ErrRestoring, "ErrNotFound": stock.ErrNotFound,
 	"ErrNotEnded": redpacket.ErrNotEnded,
 	"ErrSending":  redpacket.ErrSending, "ErrNoPacket": redpacket.ErrNoPacket, "ErrLimited": ratelimit.ErrLimited,
@@ -48,13 +53,14 @@ var sentinels = map[string]error{
 
 // again are those after which the same call may succeed later.
 var again = map[string]bool{
-	"ErrNotAcquired": true, "ErrUnavailable": true, "ErrUnknownOutcome": true, "ErrNotReplicated": true, "ErrLimited": true,
+	"ErrNotAcquired": true, "ErrUnavailable": true, "ErrUnknownOutcome": true, "ErrNotReplicated": true,
+	"ErrLimited": true,
 	"ErrSending": true, "ErrNotEnded": true,
 }
 
 func TestEveryExportedErrorHasItsReason(t *testing.T) {
 	declared := map[string]bool{}
-	for _, dir := range []string{"pubsub", "rlock", "rsemaphore", "rcounter"} {
+	for _, dir := range []string{"errors.go", "pubsub", "rlock", "rsemaphore", "rcounter"} {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -82,10 +88,13 @@ func TestEveryExportedErrorHasItsReason(t *testing.T) {
 	seen := map[string]bool{}
 	for name, err := range sentinels {
 		require.True(t, declared[name], name)
-		reason := capital.ReplaceAllStringFunc(strings.TrimPrefix(name, "Err"), func(s string) string { return "_" + strings.ToLower(s) })[1:]
+		reason := capital.ReplaceAllStringFunc(strings.TrimPrefix(name, "Err"), func(s string) string {
+			return "_" + strings.ToLower(s)
+		})[1:]
 		require.False(t, seen[reason])
 		seen[reason] = true
-		for _, e := range []error{err, fmt.Errorf("rlock: %q: %w", "x", err), errors.Join(errors.New("no paper"), err), errs.Edge("stock", err)} {
+		for _, e := range []error{err, fmt.Errorf("rlock: %q: %w", "x", err), errors.Join(errors.New("no paper"), err),
+			errs.Edge("stock", err)} {
 			require.Equal(t, reason, redlatch.Reason(e))
 			require.Equal(t, again[name], redlatch.Retryable(e), name)
 		}
@@ -103,16 +112,16 @@ func TestAnErrorOfSeveralStatesHasOneReason(t *testing.T) {
 		{paper, "other", false},
 		{context.Canceled, "canceled", false},
 		{fmt.Errorf("x: %w", context.DeadlineExceeded), "timeout", false},
-		{errors.Join(rlock.ErrNotAcquired, context.Canceled), "canceled", false},
-		{errors.Join(rlock.ErrNotAcquired, context.DeadlineExceeded), "not_acquired", true},
-		{errors.Join(context.DeadlineExceeded, rlock.ErrUnavailable), "unavailable", true},
-		{errors.Join(context.Canceled, rlock.ErrLost), "lost", false},
-		{errors.Join(rlock.ErrMaxHold, rlock.ErrLost), "lost", false},
-		{errors.Join(context.Canceled, rlock.ErrMaxHold), "max_hold", false},
+		{errors.Join(redlatch.ErrNotAcquired, context.Canceled), "canceled", false},
+		{errors.Join(redlatch.ErrNotAcquired, context.DeadlineExceeded), "not_acquired", true},
+		{errors.Join(context.DeadlineExceeded, redlatch.ErrUnavailable), "unavailable", true},
+		{errors.Join(context.Canceled, redlatch.ErrLost), "lost", false},
+		{errors.Join(redlatch.ErrMaxHold, redlatch.ErrLost), "lost", false},
+		{errors.Join(context.Canceled, redlatch.ErrMaxHold), "max_hold", false},
 		{errs.ErrOverwritten, "lost", false},
-		{errors.Join(paper, rlock.ErrUnknownOutcome), "unknown_outcome", true},
-		{errs.Once(fmt.Errorf("x: %w", rlock.ErrUnknownOutcome)), "unknown_outcome", false},
-		{errs.Once(rlock.ErrUnavailable), "unavailable", true},
+		{errors.Join(paper, redlatch.ErrUnknownOutcome), "unknown_outcome", true},
+		{errs.Once(fmt.Errorf("x: %w", redlatch.ErrUnknownOutcome)), "unknown_outcome", false},
+		{errs.Once(redlatch.ErrUnavailable), "unavailable", true},
 	} {
 		require.Equal(t, c.reason, redlatch.Reason(c.err), "%v", c.err)
 		require.Equal(t, c.again, redlatch.Retryable(c.err), "%v", c.err)
@@ -148,14 +157,16 @@ var statuses = map[string]int{
 	"not_acquired": http.StatusLocked, // somebody else works on it
 	"unavailable":  http.StatusServiceUnavailable, "unknown_outcome": http.StatusServiceUnavailable,
 	"limited": http.StatusTooManyRequests,
-	"closed":  http.StatusServiceUnavailable, "not_replicated": http.StatusServiceUnavailable, "timeout": http.StatusServiceUnavailable,
+	"closed":  http.StatusServiceUnavailable, "not_replicated": http.StatusServiceUnavailable,
+	"timeout": http.StatusServiceUnavailable,
 }
 
-// locked is a middleware: work on one object runs under the lock of its path. usually is how long that takes, which is what a client
-// should wait. The lease of the holder is no Retry-After: it has 20 to 30 s left however soon the holder is done. Only a request of which
-// nothing was begun has one. What work has written when its lock turns out to be lost cannot be taken back: work that must not say 200
-// then writes its answer after Do.
-func locked(locks *rlock.Client, usually time.Duration, work func(http.ResponseWriter, *http.Request) error) http.Handler {
+// locked is a middleware: work on one object runs under the lock of its path. usually is how long that takes, which is
+// what a client should wait. The lease of the holder is no Retry-After: it has 20 to 30 s left however soon the holder
+// is done. Only a request of which nothing was begun has one. What work has written when its lock turns out to be lost
+// cannot be taken back: work that must not say 200 then writes its answer after Do.
+func locked(locks *rlock.Client, usually time.Duration,
+	work func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun, done := false, false
 		err := locks.Reentrant(r.URL.Path).WithWait(usually).Do(r.Context(), func(ctx context.Context) error {
@@ -188,7 +199,7 @@ func ExampleReason() {
 		panic(err)
 	}
 	defer red.Close(ctx)
-	handler := locked(red.Locks(), 50*time.Millisecond, func(w http.ResponseWriter, r *http.Request) error {
+	handler := locked(red.Locks(), 50*time.Millisecond, func(_ http.ResponseWriter, r *http.Request) error {
 		if r.Header.Get("Steal") != "" { // as if the lease had run out
 			red.Locks().Reentrant(r.URL.Path).ForceUnlock(r.Context())
 		}
@@ -222,7 +233,7 @@ func ExampleReason() {
 
 // A call is made again where that helps and does no harm.
 func ExampleRetryable() {
-	for _, err := range []error{rlock.ErrUnavailable, rlock.ErrLost, rlock.ErrDenied} {
+	for _, err := range []error{redlatch.ErrUnavailable, redlatch.ErrLost, redlatch.ErrDenied} {
 		fmt.Println(redlatch.Reason(err), redlatch.Retryable(err))
 	}
 	// Output:

@@ -23,15 +23,16 @@ import (
 
 // Options of Open. The zero value is good.
 //
-// The first seven fields are for all packages: each package takes them where it has a field of that name and its own options leave
-// it zero. What differs from package to package is set in that package's options.
+// The first seven fields are for all packages: each package takes them where it has a field of that name and its own
+// options leave it zero. What differs from package to package is set in that package's options.
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
 	KeyPrefix string
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms; that of the hub to 5 s.
 	CallTimeout time.Duration
-	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not answer or refuses,
-	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not
+	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
+	// Defaults to CallTimeout.
 	RetryTimeout time.Duration
 	// MinReplicas has grants and renewals confirmed by that many replicas within ReplicaTimeout. Defaults to 0: off.
 	MinReplicas int
@@ -55,25 +56,32 @@ type Options struct {
 
 // shared gives every package what is set for all, where its own options leave it out.
 func (o *Options) shared() {
-	for _, p := range []*string{&o.Locks.KeyPrefix, &o.Elections.KeyPrefix, &o.Semaphores.KeyPrefix, &o.Counters.KeyPrefix, &o.Stocks.KeyPrefix, &o.RedPackets.KeyPrefix, &o.Limiters.KeyPrefix} {
+	for _, p := range []*string{&o.Locks.KeyPrefix, &o.Elections.KeyPrefix, &o.Semaphores.KeyPrefix,
+		&o.Counters.KeyPrefix, &o.Stocks.KeyPrefix, &o.RedPackets.KeyPrefix, &o.Limiters.KeyPrefix} {
 		unset(p, o.KeyPrefix)
 	}
-	for _, p := range []*time.Duration{&o.Hub.CallTimeout, &o.Locks.CallTimeout, &o.Elections.CallTimeout, &o.Semaphores.CallTimeout, &o.Counters.CallTimeout, &o.Stocks.CallTimeout, &o.RedPackets.CallTimeout, &o.Limiters.CallTimeout} {
+	for _, p := range []*time.Duration{&o.Hub.CallTimeout, &o.Locks.CallTimeout, &o.Elections.CallTimeout,
+		&o.Semaphores.CallTimeout, &o.Counters.CallTimeout, &o.Stocks.CallTimeout, &o.RedPackets.CallTimeout,
+		&o.Limiters.CallTimeout} {
 		unset(p, o.CallTimeout)
 	}
-	for _, p := range []*time.Duration{&o.Locks.RetryTimeout, &o.Elections.RetryTimeout, &o.Semaphores.RetryTimeout, &o.Counters.RetryTimeout, &o.Stocks.RetryTimeout, &o.RedPackets.RetryTimeout, &o.Limiters.RetryTimeout} {
+	for _, p := range []*time.Duration{&o.Locks.RetryTimeout, &o.Elections.RetryTimeout, &o.Semaphores.RetryTimeout,
+		&o.Counters.RetryTimeout, &o.Stocks.RetryTimeout, &o.RedPackets.RetryTimeout, &o.Limiters.RetryTimeout} {
 		unset(p, o.RetryTimeout)
 	}
-	for _, p := range []*int{&o.Locks.MinReplicas, &o.Elections.MinReplicas, &o.Semaphores.MinReplicas, &o.Stocks.MinReplicas, &o.RedPackets.MinReplicas} {
+	for _, p := range []*int{&o.Locks.MinReplicas, &o.Elections.MinReplicas, &o.Semaphores.MinReplicas,
+		&o.Stocks.MinReplicas, &o.RedPackets.MinReplicas} {
 		unset(p, o.MinReplicas)
 	}
-	for _, p := range []*time.Duration{&o.Locks.ReplicaTimeout, &o.Elections.ReplicaTimeout, &o.Semaphores.ReplicaTimeout, &o.Stocks.ReplicaTimeout, &o.RedPackets.ReplicaTimeout} {
+	for _, p := range []*time.Duration{&o.Locks.ReplicaTimeout, &o.Elections.ReplicaTimeout, &o.Semaphores.ReplicaTimeout,
+		&o.Stocks.ReplicaTimeout, &o.RedPackets.ReplicaTimeout} {
 		unset(p, o.ReplicaTimeout)
 	}
 	for _, p := range []*string{&o.Locks.Process, &o.Elections.Process, &o.Semaphores.Process} {
 		unset(p, o.Process)
 	}
-	for _, p := range []**slog.Logger{&o.Hub.Logger, &o.Locks.Logger, &o.Elections.Logger, &o.Semaphores.Logger, &o.Counters.Logger, &o.Stocks.Logger, &o.RedPackets.Logger, &o.Limiters.Logger} {
+	for _, p := range []**slog.Logger{&o.Hub.Logger, &o.Locks.Logger, &o.Elections.Logger, &o.Semaphores.Logger,
+		&o.Counters.Logger, &o.Stocks.Logger, &o.RedPackets.Logger, &o.Limiters.Logger} {
 		unset(p, o.Logger)
 	}
 }
@@ -101,9 +109,9 @@ type Client struct {
 	closing session.Once
 }
 
-// Open connects by [pubsub.Dial] and makes the client of every package on that hub. A client that is not used costs a few hundred
-// bytes, and neither a goroutine nor a request. The errors are those of pubsub.Dial and of the packages' New: ErrInvalidOption
-// names every package, field and value that cannot be used. After an error nothing is left open.
+// Open connects by [pubsub.Dial] and makes the client of every package on that hub. A client that is not used costs a
+// few hundred bytes, and neither a goroutine nor a request. The errors are those of pubsub.Dial and of the packages'
+// New: ErrInvalidOption names every package, field and value that cannot be used. After an error nothing is left open.
 func Open(o rueidis.ClientOption, opts Options) (*Client, error) {
 	opts.shared()
 	hub, err := pubsub.Dial(o, opts.Hub)
@@ -121,7 +129,7 @@ func Open(o rueidis.ClientOption, opts Options) (*Client, error) {
 		add(c, &c.limiters, ratelimit.New, opts.Limiters),
 	)
 	if err != nil {
-		c.Close(context.Background())
+		_ = c.Close(context.Background()) // nothing is held yet
 		return nil, fmt.Errorf("redlatch: %w", err)
 	}
 	return c, nil
@@ -165,10 +173,10 @@ func (c *Client) RedPackets() *redpacket.Client { return c.packets }
 // Limiters returns the client that makes rate limiters.
 func (c *Client) Limiters() *ratelimit.Client { return c.limiters }
 
-// Close closes all clients at the same time, and then the hub with its connections. Waiting calls end with ErrClosed, and the
-// contexts of what is held end. Close then waits until what is held is released and the server has confirmed all releases, until
-// ctx ends, or for 10 s if ctx has no end. Anything still held then stays locked until its lease expires; the error lists it.
-// Later calls wait for the first until their own ctx ends, and return its result.
+// Close closes all clients at the same time, and then the hub with its connections. Waiting calls end with ErrClosed,
+// and the contexts of what is held end. Close then waits until what is held is released and the server has confirmed
+// all releases, until ctx ends, or for 10 s if ctx has no end. Anything still held then stays locked until its lease
+// expires; the error lists it. Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error {
 	err := c.closing.Close(ctx, c.close)
 	if err != nil {
@@ -177,8 +185,8 @@ func (c *Client) Close(ctx context.Context) error {
 	return nil
 }
 
-// close closes the hub last. The calls of a client that outlived it could not be woken, and would return that the hub was
-// closed, not that the holds were released.
+// close closes the hub last. The calls of a client that outlived it could not be woken, and would return that the hub
+// was closed, not that the holds were released.
 func (c *Client) close(ctx context.Context) error {
 	errs := make([]error, len(c.clients), len(c.clients)+1)
 	var all sync.WaitGroup

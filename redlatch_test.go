@@ -68,25 +68,33 @@ const (
 
 var products = []product{
 	{"rlock", func(h *pubsub.Hub, s settings) (closer, error) {
-		return rlock.New(h, rlock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count, ReplicaTimeout: s.replicas,
+		return rlock.New(h, rlock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry,
+			MinReplicas: s.count, ReplicaTimeout: s.replicas,
 			WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
 	}, replicates | leases},
 	{"election", func(h *pubsub.Hub, s settings) (closer, error) {
-		return election.New(h, election.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count, ReplicaTimeout: s.replicas,
-			WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
+		return election.New(h,
+			election.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count,
+				ReplicaTimeout:  s.replicas,
+				WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
 	}, replicates | leases},
 	{"rsemaphore", func(h *pubsub.Hub, s settings) (closer, error) {
-		return rsemaphore.New(h, rsemaphore.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count, ReplicaTimeout: s.replicas,
-			WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
+		return rsemaphore.New(h,
+			rsemaphore.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count,
+				ReplicaTimeout:  s.replicas,
+				WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
 	}, replicates | leases},
 	{"rcounter", func(h *pubsub.Hub, s settings) (closer, error) {
 		return rcounter.New(h, rcounter.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry})
 	}, 0},
 	{"stock", func(h *pubsub.Hub, s settings) (closer, error) {
-		return stock.New(h, stock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count, ReplicaTimeout: s.replicas, MaxBatch: s.batch})
+		return stock.New(h, stock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry,
+			MinReplicas: s.count, ReplicaTimeout: s.replicas, MaxBatch: s.batch})
 	}, replicates | batches},
 	{"redpacket", func(h *pubsub.Hub, s settings) (closer, error) {
-		return redpacket.New(h, redpacket.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count, ReplicaTimeout: s.replicas, MaxBatch: s.batch})
+		return redpacket.New(h,
+			redpacket.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count,
+				ReplicaTimeout: s.replicas, MaxBatch: s.batch})
 	}, replicates | batches},
 	{"ratelimit", func(h *pubsub.Hub, s settings) (closer, error) {
 		return ratelimit.New(h, ratelimit.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry})
@@ -119,14 +127,20 @@ func TestEveryConstructorRefusesTheSameThingsWithTheSameErrors(t *testing.T) {
 			{"a timeout below a millisecond", hub, settings{timeout: time.Microsecond}, errs.ErrInvalidOption, "CallTimeout", 0},
 			{"a negative timeout", hub, settings{timeout: -time.Second}, errs.ErrInvalidOption, "CallTimeout", 0},
 			{"a timeout without an end", hub, settings{timeout: 1<<63 - 1}, errs.ErrInvalidOption, "CallTimeout", 0},
-			{"retries that end before the first try", hub, settings{timeout: time.Second, retry: 999 * time.Millisecond}, errs.ErrInvalidOption, "RetryTimeout is 999ms, must be 0 (the default), or 1s to ", 0},
+			{"retries that end before the first try", hub, settings{timeout: time.Second, retry: 999 * time.Millisecond},
+				errs.ErrInvalidOption, "RetryTimeout is 999ms, must be 0 (the default), or 1s to ", 0},
 			{"a negative retry timeout", hub, settings{retry: -time.Second}, errs.ErrInvalidOption, "RetryTimeout", 0},
 			{"replicas below zero", hub, settings{count: -1}, errs.ErrInvalidOption, "MinReplicas", replicates},
-			{"a wait for replicas as long as the call", hub, settings{timeout: time.Second, count: 1, replicas: time.Second}, errs.ErrInvalidOption, "ReplicaTimeout", replicates},
-			{"a negative wait for replicas", hub, settings{count: 1, replicas: -time.Second}, errs.ErrInvalidOption, "ReplicaTimeout", replicates},
-			{"batches that keep the server for long", hub, settings{batch: 129}, errs.ErrInvalidOption, "MaxBatch is 129, must be between 1 and 128", batches},
-			{"a lease below 100 ms", hub, settings{watchdog: 99 * time.Millisecond}, errs.ErrInvalidOption, "WatchdogTimeout", leases},
-			{"a lease of 200 years", hub, settings{watchdog: 200 * 365 * 24 * time.Hour}, errs.ErrInvalidOption, "WatchdogTimeout", leases},
+			{"a wait for replicas as long as the call", hub, settings{timeout: time.Second, count: 1, replicas: time.Second},
+				errs.ErrInvalidOption, "ReplicaTimeout", replicates},
+			{"a negative wait for replicas", hub, settings{count: 1, replicas: -time.Second}, errs.ErrInvalidOption,
+				"ReplicaTimeout", replicates},
+			{"batches that keep the server for long", hub, settings{batch: 129}, errs.ErrInvalidOption,
+				"MaxBatch is 129, must be between 1 and 128", batches},
+			{"a lease below 100 ms", hub, settings{watchdog: 99 * time.Millisecond}, errs.ErrInvalidOption, "WatchdogTimeout",
+				leases},
+			{"a lease of 200 years", hub, settings{watchdog: 200 * 365 * 24 * time.Hour}, errs.ErrInvalidOption,
+				"WatchdogTimeout", leases},
 			{"a sleep below 10 ms", hub, settings{poll: time.Millisecond}, errs.ErrInvalidOption, "PollCap", leases},
 			{"a negative sleep", hub, settings{poll: -time.Second}, errs.ErrInvalidOption, "PollCap", leases},
 			{"a hold below 10 ms", hub, settings{maxHold: time.Millisecond}, errs.ErrInvalidOption, "MaxHold", leases},
@@ -172,7 +186,8 @@ func TestANameThatCannotBeUsedIsRefusedByEveryPackageBeforeAnythingIsSent(t *tes
 	server := redistest.Embedded(t)
 	red := open(t, server, redlatch.Options{})
 	before := server.Embedded.CommandCount()
-	for what, bad := range map[string]string{"empty": "", "too long": strings.Repeat("x", 64<<10+1), "not UTF-8": "a\xff", "a NUL byte": "a\x00b", "an open brace": "a{b", "empty braces": "a{}b"} {
+	for what, bad := range map[string]string{"empty": "", "too long": strings.Repeat("x", 64<<10+1), "not UTF-8": "a\xff",
+		"a NUL byte": "a\x00b", "an open brace": "a{b", "empty braces": "a{}b"} {
 		for name, verb := range verbsOf(red, bad) {
 			err := verb(t.Context())
 			require.ErrorIs(t, err, errs.ErrInvalidName, "%s: %s", name, what)
@@ -204,7 +219,8 @@ func TestEveryClientIsClosedTwiceAndWithAContextThatHasEnded(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, p := range products {
-		for what, ctx := range map[string]context.Context{"with time": t.Context(), "without an end": context.Background(), "that has ended": ended} {
+		for what, ctx := range map[string]context.Context{"with time": t.Context(), "without an end": context.Background(),
+			"that has ended": ended} {
 			c, err := p.create(hub, settings{})
 			require.NoError(t, err)
 			require.NoError(t, c.Close(ctx), "%s: nothing is left, %s", p.name, what)
@@ -229,7 +245,10 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothingInAnyPackage(t *testing.T)
 	o.Hub.Observer = func(pubsub.Event) { panic("of pubsub") }
 	red := open(t, server, o)
 	verbs := verbsOf(red, "verbs")
-	verbs["stock"] = func(ctx context.Context) error { _, err := red.Stocks().Stock("verbs").Claim(ctx, "ann"); return err }
+	verbs["stock"] = func(ctx context.Context) error {
+		_, err := red.Stocks().Stock("verbs").Claim(ctx, "ann")
+		return err
+	}
 	verbs["redpacket"] = func(ctx context.Context) error {
 		_, err := red.RedPackets().Packet("verbs").Grab(ctx, "ann")
 		return err
@@ -274,14 +293,16 @@ func TestAnObserverMayLookAtItsClient(t *testing.T) {
 			red.Hub().Stats()
 		}
 		o := redlatch.Options{CallTimeout: 20 * time.Second}
-		o.Locks = rlock.Options{WatchdogTimeout: 3 * time.Second, Observer: func(ctx context.Context, e rlock.Event) context.Context {
-			look("rlock", e.Kind)
-			return ctx
-		}}
-		o.Semaphores = rsemaphore.Options{WatchdogTimeout: 3 * time.Second, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
-			look("rsemaphore", e.Kind)
-			return ctx
-		}}
+		o.Locks = rlock.Options{WatchdogTimeout: 3 * time.Second,
+			Observer: func(ctx context.Context, e rlock.Event) context.Context {
+				look("rlock", e.Kind)
+				return ctx
+			}}
+		o.Semaphores = rsemaphore.Options{WatchdogTimeout: 3 * time.Second,
+			Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
+				look("rsemaphore", e.Kind)
+				return ctx
+			}}
 		o.Counters.Observer = func(_ context.Context, e rcounter.Event) { look("rcounter", e.Kind) }
 		o.Stocks.Observer = func(_ context.Context, e stock.Event) { look("stock", e.Kind) }
 		o.RedPackets.Observer = func(_ context.Context, e redpacket.Event) { look("redpacket", e.Kind) }
@@ -297,11 +318,12 @@ func TestAnObserverMayLookAtItsClient(t *testing.T) {
 			}
 		}
 
-		for kind, l := range map[string]*rlock.Lock{"reentrant": red.Locks().Reentrant("l"), "fair": red.Locks().Fair("f"), "write": red.Locks().ReadWrite("rw").Write()} {
+		for kind, l := range map[string]*rlock.Lock{"reentrant": red.Locks().Reentrant("l"), "fair": red.Locks().Fair("f"),
+			"write": red.Locks().ReadWrite("rw").Write()} {
 			hold, err := l.Lock(ctx)
 			require.NoError(t, err, kind)
 			_, err = l.TryLock(ctx, 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired, kind)
+			require.ErrorIs(t, err, redlatch.ErrNotAcquired, kind)
 			var waiter sync.WaitGroup
 			waiter.Go(func() { assert.NoError(t, l.Do(ctx, func(context.Context) error { return nil }), kind) })
 			redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return red.Locks().Stats().Waiting == 1 })
@@ -312,7 +334,7 @@ func TestAnObserverMayLookAtItsClient(t *testing.T) {
 		permit, err := permits.Acquire(ctx, 1)
 		require.NoError(t, err)
 		_, err = permits.TryAcquire(ctx, 1, 0, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 		var waiter sync.WaitGroup
 		waiter.Go(func() { assert.NoError(t, permits.Do(ctx, 1, func(context.Context) error { return nil })) })
 		redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return red.Semaphores().Stats().Waiting == 1 })
@@ -337,9 +359,12 @@ func TestAnObserverMayLookAtItsClient(t *testing.T) {
 		_, err = red.Stocks().Stock("st").Claim(ctx, "ann")
 		require.NoError(t, err)
 		redistest.Eventually(t, 20*time.Second, "all were seen", has(
-			"rlock acquiring", "rlock waiting", "rlock woken", "rlock acquired", "rlock not acquired", "rlock releasing", "rlock released", "rlock renewed", "rlock ended",
-			"rsemaphore acquiring", "rsemaphore waiting", "rsemaphore acquired", "rsemaphore not acquired", "rsemaphore awaited", "rsemaphore releasing",
-			"rsemaphore released", "rsemaphore renewed", "rsemaphore ended", "rcounter written", "redpacket claimed", "stock claimed", "pubsub subscribed"))
+			"rlock acquiring", "rlock waiting", "rlock woken", "rlock acquired", "rlock not acquired", "rlock releasing",
+			"rlock released", "rlock renewed", "rlock ended",
+			"rsemaphore acquiring", "rsemaphore waiting", "rsemaphore acquired", "rsemaphore not acquired",
+			"rsemaphore awaited", "rsemaphore releasing",
+			"rsemaphore released", "rsemaphore renewed", "rsemaphore ended", "rcounter written", "redpacket claimed",
+			"stock claimed", "pubsub subscribed"))
 	})
 }
 
@@ -355,7 +380,9 @@ func verbsOf(red *redlatch.Client, name string) map[string]func(ctx context.Cont
 	return map[string]func(ctx context.Context) error{
 		"rlock": func(ctx context.Context) error { return red.Locks().Reentrant(name).Do(ctx, none) },
 		"election": func(ctx context.Context) error {
-			return red.Elections().Election(part(":election")).Run(ctx, "me", func(context.Context, *election.Leadership) error { return nil })
+			return red.Elections().Election(part(":election")).Run(ctx, "me", func(context.Context, *election.Leadership) error {
+				return nil
+			})
 		},
 		"rsemaphore": func(ctx context.Context) error {
 			return red.Semaphores().Semaphore(part(":semaphore"), 3).Do(ctx, 1, none)
@@ -367,7 +394,8 @@ func verbsOf(red *redlatch.Client, name string) map[string]func(ctx context.Cont
 		"stock":     func(ctx context.Context) error { _, err := red.Stocks().Stock(name).Inspect(ctx); return err },
 		"redpacket": func(ctx context.Context) error { _, err := red.RedPackets().Packet(name).Inspect(ctx); return err },
 		"ratelimit": func(ctx context.Context) error {
-			_, err := red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 10, Per: time.Second, Burst: 10}).Allow(ctx, "", 1)
+			_, err := red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 10, Per: time.Second, Burst: 10}).Allow(ctx,
+				"", 1)
 			return err
 		},
 	}
@@ -391,7 +419,8 @@ func TestOpenNamesEveryOptionThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
 	red, err := redlatch.Open(server.Option(), redlatch.Options{
-		KeyPrefix: "a{b", Locks: rlock.Options{KeyPrefix: "locks:", MaxHold: time.Nanosecond}, Counters: rcounter.Options{KeyPrefix: "counters:"},
+		KeyPrefix: "a{b", Locks: rlock.Options{KeyPrefix: "locks:", MaxHold: time.Nanosecond},
+		Counters: rcounter.Options{KeyPrefix: "counters:"},
 	})
 	require.Nil(t, red)
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
@@ -418,10 +447,11 @@ func TestOpenUsesTheConstructorThatItIsGiven(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
 	var made atomic.Int32
-	red := open(t, server, redlatch.Options{Hub: pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
-		made.Add(1)
-		return rueidis.NewClient(o)
-	}}})
+	red := open(t, server,
+		redlatch.Options{Hub: pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
+			made.Add(1)
+			return rueidis.NewClient(o)
+		}}})
 	require.EqualValues(t, 1, made.Load())
 	require.NotNil(t, red.Hub().Client())
 }
@@ -465,11 +495,12 @@ func TestALaterCloseWaitsForTheFirstAndReturnsItsResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := redistest.Bubble(t)
-				red, err := redlatch.Open(server.Option(), redlatch.Options{Logger: slog.New(slog.DiscardHandler), Hub: pubsub.Options{
-					NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
-						c, err := rueidis.NewClient(o)
-						return slowToClose{c}, err
-					}}})
+				red, err := redlatch.Open(server.Option(),
+					redlatch.Options{Logger: slog.New(slog.DiscardHandler), Hub: pubsub.Options{
+						NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
+							c, err := rueidis.NewClient(o)
+							return slowToClose{c}, err
+						}}})
 				require.NoError(t, err)
 				hold, err := red.Locks().Reentrant("kept-lock").Lock(t.Context())
 				require.NoError(t, err)
@@ -485,7 +516,8 @@ func TestALaterCloseWaitsForTheFirstAndReturnsItsResult(t *testing.T) {
 					time.Sleep(2 * time.Minute) // the client, and what is closed again later
 					server.Embedded.Close()
 				}()
-				c := map[string]closer{"redlatch": red, "rlock": red.Locks(), "election": red.Elections(), "rsemaphore": red.Semaphores(), "pubsub": red.Hub()}[name]
+				c := map[string]closer{"redlatch": red, "rlock": red.Locks(), "election": red.Elections(),
+					"rsemaphore": red.Semaphores(), "pubsub": red.Hub()}[name]
 
 				closing := func(patience time.Duration) (lasted time.Duration, err error) {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -537,14 +569,16 @@ func TestAClientThatIsNotUsedCostsNoGoroutine(t *testing.T) {
 func TestOpenLeavesNothingBehindWhenItFails(t *testing.T) {
 	t.Parallel()
 	_, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{"no-port"}}, redlatch.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	server := redistest.Embedded(t)
 	var made rueidis.Client
-	_, err = redlatch.Open(server.Option(), redlatch.Options{CallTimeout: time.Nanosecond, Hub: pubsub.Options{CallTimeout: time.Second,
-		NewClient: func(o rueidis.ClientOption) (c rueidis.Client, err error) {
-			made, err = rueidis.NewClient(o)
-			return made, err
-		}}})
+	_, err = redlatch.Open(server.Option(),
+		redlatch.Options{CallTimeout: time.Nanosecond, Hub: pubsub.Options{CallTimeout: time.Second,
+			NewClient: func(o rueidis.ClientOption) (c rueidis.Client, err error) {
+				made, err = rueidis.NewClient(o)
+				return made, err
+			}}})
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
-	require.True(t, errors.Is(made.Do(t.Context(), made.B().Ping().Build()).Error(), rueidis.ErrClosing), "the client was closed")
+	require.True(t, errors.Is(made.Do(t.Context(), made.B().Ping().Build()).Error(), rueidis.ErrClosing),
+		"the client was closed")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
@@ -30,8 +31,8 @@ func spanOf(ctx context.Context) string {
 	return span
 }
 
-// traced is a client as rueidisotel or a hook of rueidis would wrap it: it notes, for each command, the span in whose context
-// it was sent.
+// traced is a client as rueidisotel or a hook of rueidis would wrap it: it notes, for each command, the span in whose
+// context it was sent.
 type traced struct {
 	rueidis.Client
 	notes *spans
@@ -82,8 +83,8 @@ func (c *traced) DoCache(ctx context.Context, cmd rueidis.Cacheable, ttl time.Du
 	return c.Client.DoCache(ctx, cmd, ttl)
 }
 
-// own are the commands that a process sends on its own account: subscriptions, and the look at the eviction policy. They go
-// over connections of their own, which are not traced here, but for INFO.
+// own are the commands that a process sends on its own account: subscriptions, and the look at the eviction policy.
+// They go over connections of their own, which are not traced here, but for INFO.
 func own(command string) bool { return command == "INFO" }
 
 func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
@@ -97,16 +98,18 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	see := func(ctx context.Context, event string) { told.Store(event+" in "+spanOf(ctx), true) }
 	// A call that is given up leaves a release for the background, which is nobody's: with this patience none is.
 	const patience = 10 * time.Second
-	locks, err := rlock.New(hub, rlock.Options{CallTimeout: patience, Observer: func(ctx context.Context, e rlock.Event) context.Context {
-		see(ctx, e.Kind.String())
-		return ctx
-	}})
+	locks, err := rlock.New(hub,
+		rlock.Options{CallTimeout: patience, Observer: func(ctx context.Context, e rlock.Event) context.Context {
+			see(ctx, e.Kind.String())
+			return ctx
+		}})
 	require.NoError(t, err)
 	t.Cleanup(func() { locks.Close(t.Context()) }) // which has ended then
-	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: patience, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
-		see(ctx, "permits "+e.Kind.String())
-		return ctx
-	}})
+	semaphores, err := rsemaphore.New(hub,
+		rsemaphore.Options{CallTimeout: patience, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
+			see(ctx, "permits "+e.Kind.String())
+			return ctx
+		}})
 	require.NoError(t, err)
 	t.Cleanup(func() { semaphores.Close(t.Context()) })
 	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: patience})
@@ -131,8 +134,10 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	var verbs []verb
 	add := func(name string, call func(ctx context.Context) error) { verbs = append(verbs, verb{name, call}) }
 	for kind, l := range map[string]*rlock.Lock{
-		"Reentrant": locks.Reentrant("a"), "NonReentrant": locks.NonReentrant("b"), "Fenced": locks.Fenced("c"), "Fair": locks.Fair("d"),
-		"Spin": locks.Spin("e", 0, 0), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(), "Write": locks.ReadWrite("h").Write(),
+		"Reentrant": locks.Reentrant("a"), "NonReentrant": locks.NonReentrant("b"), "Fenced": locks.Fenced("c"),
+		"Fair": locks.Fair("d"),
+		"Spin": locks.Spin("e", 0, 0), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(),
+		"Write": locks.ReadWrite("h").Write(),
 	} {
 		var hold *rlock.Hold
 		add(kind+".TryLock", func(ctx context.Context) (err error) { hold, err = l.TryLock(ctx, 0, 0); return err })
@@ -145,7 +150,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 			if kind == "Read" && err == nil {
 				return other.Unlock(ctx)
 			}
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 			return nil
 		})
 		add(kind+".Extend", func(ctx context.Context) error { return hold.Extend(ctx, time.Minute) })
@@ -164,13 +169,16 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	add("Semaphore.Acquire", func(ctx context.Context) (err error) { permit, err = s.Acquire(ctx, 2); return err })
 	add("Semaphore.TryAcquire, refused", func(ctx context.Context) error {
 		_, err := s.TryAcquire(ctx, 2, 0, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 		return nil
 	})
 	add("Permit.Extend", func(ctx context.Context) error { return permit.Extend(ctx, time.Minute) })
 	add("Semaphore.Available", func(ctx context.Context) error { _, err := s.Available(ctx); return err })
 	add("Semaphore.ExtendIDs", func(ctx context.Context) error { return s.ExtendIDs(ctx, time.Minute, permit.IDs()...) })
-	add("Semaphore.InspectIDs", func(ctx context.Context) error { _, err := s.InspectIDs(ctx, permit.IDs()...); return err })
+	add("Semaphore.InspectIDs", func(ctx context.Context) error {
+		_, err := s.InspectIDs(ctx, permit.IDs()...)
+		return err
+	})
 	add("Permit.Release", func(ctx context.Context) error { return permit.Release(ctx) })
 	add("Semaphore.Resize", func(ctx context.Context) error { _, err := s.Resize(ctx, 3); return err })
 	add("Semaphore.AddPermits", func(ctx context.Context) error { _, err := s.AddPermits(ctx, 1); return err })
@@ -183,11 +191,17 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 		return errors.Join(p.ReleasePart(ctx, 1), p.Release(ctx))
 	})
 	counting := semaphores.CountingSemaphore("cs")
-	add("CountingSemaphore.TrySetPermits", func(ctx context.Context) error { _, err := counting.TrySetPermits(ctx, 2, 0); return err })
+	add("CountingSemaphore.TrySetPermits", func(ctx context.Context) error {
+		_, err := counting.TrySetPermits(ctx, 2, 0)
+		return err
+	})
 	add("CountingSemaphore.Acquire", func(ctx context.Context) error { return counting.Acquire(ctx, 1) })
 	add("CountingSemaphore.Release", func(ctx context.Context) error { return counting.Release(ctx, 1) })
 	latch := semaphores.CountDownLatch("l")
-	add("CountDownLatch.TrySetCount", func(ctx context.Context) error { _, err := latch.TrySetCount(ctx, 1, time.Minute); return err })
+	add("CountDownLatch.TrySetCount", func(ctx context.Context) error {
+		_, err := latch.TrySetCount(ctx, 1, time.Minute)
+		return err
+	})
 	add("CountDownLatch.CountDown", func(ctx context.Context) error { _, err := latch.CountDown(ctx); return err })
 	add("CountDownLatch.Await", func(ctx context.Context) error { return latch.Await(ctx) })
 	barrier := semaphores.CyclicBarrier("b", 1)
@@ -197,12 +211,15 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	add("Counter.Add", func(ctx context.Context) error { _, err := counter.Add(ctx, 3); return err })
 	add("Counter.Get", func(ctx context.Context) error { _, err := counter.Get(ctx); return err })
 	add("Counter.Set", func(ctx context.Context) error { return counter.Set(ctx, 7) })
-	add("Counter.CompareAndSet", func(ctx context.Context) error { _, err := counter.CompareAndSet(ctx, 7, 8); return err })
+	add("Counter.CompareAndSet", func(ctx context.Context) error {
+		_, err := counter.CompareAndSet(ctx, 7, 8)
+		return err
+	})
 	add("Counter.AddOnce", func(ctx context.Context) error { _, _, err := counter.AddOnce(ctx, "id", 1); return err })
 	sale := stocks.Stock("st")
 	add("Stock.Open", func(ctx context.Context) error {
 		_, err := sale.Open(ctx, stock.Spec{Limit: 100, PerUser: 100, OpenFor: time.Minute, Retain: time.Minute})
-		if errors.Is(err, stock.ErrAlreadyOpen) {
+		if errors.Is(err, redlatch.ErrAlreadyOpen) {
 			err = nil
 		}
 		return err
@@ -218,14 +235,20 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 		return err
 	})
 	add("CountDownLatch.CountDown", func(ctx context.Context) error { _, err := latch.CountDown(ctx); return err })
-	add("Stock.Lookup", func(ctx context.Context) error { _, err := sale.Lookup(ctx, stock.Units{Claimant: "ann"}); return err })
-	add("Stock.Lookup of a request", func(ctx context.Context) error { _, err := sale.Lookup(ctx, stock.Units{Request: "r"}); return err })
+	add("Stock.Lookup", func(ctx context.Context) error {
+		_, err := sale.Lookup(ctx, stock.Units{Claimant: "ann"})
+		return err
+	})
+	add("Stock.Lookup of a request", func(ctx context.Context) error {
+		_, err := sale.Lookup(ctx, stock.Units{Request: "r"})
+		return err
+	})
 	add("Stock.Change", func(ctx context.Context) error { return sale.Change(ctx, stock.Change{Pause: true}) })
 	add("Stock.Inspect", func(ctx context.Context) error { _, err := sale.Inspect(ctx); return err })
 	packet := packets.Packet("p")
 	add("Packet.Send", func(ctx context.Context) error {
 		_, err := packet.Send(ctx, redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})
-		if errors.Is(err, stock.ErrAlreadyOpen) {
+		if errors.Is(err, redlatch.ErrAlreadyOpen) {
 			err = nil
 		}
 		return err
@@ -259,15 +282,18 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 				held = true
 				break
 			}
-			if strings.HasSuffix(v.name, "Unlock") || strings.HasSuffix(v.name, "Release") || strings.HasSuffix(v.name, "CountDown") {
+			if strings.HasSuffix(v.name, "Unlock") || strings.HasSuffix(v.name, "Release") ||
+				strings.HasSuffix(v.name, "CountDown") {
 				held = held && strings.HasSuffix(v.name, ".Unlock") // a call about the hold may be under way
 				break
 			}
 		}
 	}
 	for _, event := range []string{
-		"acquired in Reentrant.TryLock, quiet", "not acquired in Reentrant.TryLock, refused, quiet", "released in Reentrant.Unlock, quiet", "acquired in Multi.Do, busy",
-		"permits acquired in Semaphore.Acquire, quiet", "permits not acquired in Semaphore.TryAcquire, refused, busy", "permits released in Permit.Release, quiet",
+		"acquired in Reentrant.TryLock, quiet", "not acquired in Reentrant.TryLock, refused, quiet",
+		"released in Reentrant.Unlock, quiet", "acquired in Multi.Do, busy",
+		"permits acquired in Semaphore.Acquire, quiet", "permits not acquired in Semaphore.TryAcquire, refused, busy",
+		"permits released in Permit.Release, quiet",
 		"claimed in Stock.Claim, quiet", "claimed in Stock.ClaimAny, busy",
 	} {
 		_, ok := told.Load(event)
@@ -285,7 +311,8 @@ func TestACallOfSeveralClaimsCarriesTheValuesOfOneOfThem(t *testing.T) {
 	stocks, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second, MaxCalls: 1})
 	require.NoError(t, err)
 	sale := stocks.Stock("st")
-	_, err = sale.Open(context.WithValue(t.Context(), spanKey{}, "open"), stock.Spec{Limit: 200, OpenFor: time.Minute, Retain: time.Minute})
+	_, err = sale.Open(context.WithValue(t.Context(), spanKey{}, "open"),
+		stock.Spec{Limit: 200, OpenFor: time.Minute, Retain: time.Minute})
 	require.NoError(t, err)
 	notes.take()
 	var wg sync.WaitGroup
@@ -323,14 +350,18 @@ func TestObserversAreToldOfRenewalsAndLossesWithTheValuesOfTheAcquisition(t *tes
 			}
 			return ctx
 		}
-		locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: func(ctx context.Context, e rlock.Event) context.Context {
-			return see(ctx, e.Kind, e.Name)
-		}})
+		locks, err := rlock.New(hub,
+			rlock.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second,
+				Observer: func(ctx context.Context, e rlock.Event) context.Context {
+					return see(ctx, e.Kind, e.Name)
+				}})
 		require.NoError(t, err)
 		t.Cleanup(func() { locks.Close(t.Context()) })
-		semaphores, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
-			return see(ctx, e.Kind, e.Name)
-		}})
+		semaphores, err := rsemaphore.New(hub,
+			rsemaphore.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second,
+				Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
+					return see(ctx, e.Kind, e.Name)
+				}})
 		require.NoError(t, err)
 		t.Cleanup(func() { semaphores.Close(t.Context()) })
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), spanKey{}, "a request"))

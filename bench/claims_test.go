@@ -48,7 +48,9 @@ var claims = func() (out []workload) {
 		}},
 	} {
 		for _, goroutines := range []int{1, 256} {
-			out = append(out, workload{fmt.Sprintf("%s/%d", way.name, goroutines), func(b *testing.B) { claimWith(b, goroutines, way.of) }})
+			out = append(out, workload{fmt.Sprintf("%s/%d", way.name, goroutines), func(b *testing.B) {
+				claimWith(b, goroutines, way.of)
+			}})
 		}
 	}
 	return out
@@ -120,7 +122,8 @@ func opened(b *testing.B, s *redistest.Server, o stock.Options, limit int64) *st
 	return st
 }
 
-func claim(b *testing.B, s *redistest.Server, o stock.Options, limit int64, want stock.Outcome) func(context.Context, int64) error {
+func claim(b *testing.B, s *redistest.Server, o stock.Options, limit int64,
+	want stock.Outcome) func(context.Context, int64) error {
 	st := opened(b, s, o, limit)
 	if want == stock.SoldOut {
 		_, err := st.Claim(context.Background(), "the first")
@@ -146,7 +149,8 @@ func claimAny(b *testing.B, s *redistest.Server, o stock.Options) func(context.C
 	}
 }
 
-func claimWith(b *testing.B, goroutines int, of func(*testing.B, *redistest.Server) func(context.Context, int64) error) {
+func claimWith(b *testing.B, goroutines int,
+	of func(*testing.B, *redistest.Server) func(context.Context, int64) error) {
 	s := start(b)
 	op := of(b, s)
 	ctx := context.Background()

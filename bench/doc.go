@@ -15,7 +15,8 @@
 //	jain        Jain's index of what each worker got: 1 is equal, 1/n is one got all
 //	longest-us  the longest wait; worst-window  the rate of the slowest tenth of a second, as a share of the median one's
 //
-// bench/peers, a module of its own, measures other libraries beside redlatch; bench/report draws what it found. bench/herd prints
-// what an acquisition costs the server as more and more processes wait for one name. bench/scale measures large numbers: names, held locks, waiters, processes, clients; bench/places what a
-// cycle costs through TLS, in a Cluster, behind Sentinel and elsewhere.
+// bench/peers, a module of its own, measures other libraries beside redlatch; bench/report draws what it found.
+// bench/herd prints what an acquisition costs the server as more and more processes wait for one name. bench/scale
+// measures large numbers: names, held locks, waiters, processes, clients; bench/places what a cycle costs through TLS,
+// in a Cluster, behind Sentinel and elsewhere.
 package bench

@@ -15,9 +15,10 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Many workers of four clients wait in line: for a permit, to read or write, or in order. Loopback hides round trips, so each is
-// measured again with 1 ms added to each way; and medians hide stalls, so each reports its worst window of 100 ms, as a share of
-// the median one, and its longest wait. An operation is an acquisition. bench/peers has other libraries beside them.
+// Many workers of four clients wait in line: for a permit, to read or write, or in order. Loopback hides round trips,
+// so each is measured again with 1 ms added to each way; and medians hide stalls, so each reports its worst window of
+// 100 ms, as a share of the median one, and its longest wait. An operation is an acquisition. bench/peers has other
+// libraries beside them.
 func BenchmarkQueues(b *testing.B) {
 	for _, o := range queues {
 		b.Run(o.name, o.run)
@@ -31,7 +32,8 @@ type line struct {
 	capacity int64 // who may be inside at one time
 	writer   int64 // who counts for all of them; -1: nobody
 	hold     time.Duration
-	acquire  func(ctx context.Context, locks *rlock.Client, semaphores *rsemaphore.Client, worker int) (load.Release, error)
+	acquire  func(ctx context.Context, locks *rlock.Client, semaphores *rsemaphore.Client,
+		worker int) (load.Release, error)
 }
 
 func held(l *rlock.Lock, ctx context.Context) (load.Release, error) {
@@ -48,29 +50,33 @@ const (
 )
 
 var lines = []line{
-	{"semaphore", 32, permits, -1, 5 * time.Millisecond, func(ctx context.Context, _ *rlock.Client, semaphores *rsemaphore.Client, _ int) (load.Release, error) {
-		p, err := semaphores.Semaphore("queue", permits).Acquire(ctx, 1)
-		if err != nil {
-			return nil, err
-		}
-		return p.Release, nil
-	}},
-	{"counting", 32, permits, -1, 5 * time.Millisecond, func(ctx context.Context, _ *rlock.Client, semaphores *rsemaphore.Client, _ int) (load.Release, error) {
-		s := semaphores.CountingSemaphore("queue")
-		if err := s.Acquire(ctx, 1); err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context) error { return s.Release(ctx, 1) }, nil
-	}},
-	{"readwrite", 33, 1 << 20, 0, time.Millisecond, func(ctx context.Context, locks *rlock.Client, _ *rsemaphore.Client, worker int) (load.Release, error) {
-		if worker == 0 {
-			return held(locks.ReadWrite("queue").Write(), ctx)
-		}
-		return held(locks.ReadWrite("queue").Read(), ctx)
-	}},
-	{"fair", 16, 1, -1, time.Millisecond, func(ctx context.Context, locks *rlock.Client, _ *rsemaphore.Client, _ int) (load.Release, error) {
-		return held(locks.Fair("queue"), ctx)
-	}},
+	{"semaphore", 32, permits, -1, 5 * time.Millisecond,
+		func(ctx context.Context, _ *rlock.Client, semaphores *rsemaphore.Client, _ int) (load.Release, error) {
+			p, err := semaphores.Semaphore("queue", permits).Acquire(ctx, 1)
+			if err != nil {
+				return nil, err
+			}
+			return p.Release, nil
+		}},
+	{"counting", 32, permits, -1, 5 * time.Millisecond,
+		func(ctx context.Context, _ *rlock.Client, semaphores *rsemaphore.Client, _ int) (load.Release, error) {
+			s := semaphores.CountingSemaphore("queue")
+			if err := s.Acquire(ctx, 1); err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context) error { return s.Release(ctx, 1) }, nil
+		}},
+	{"readwrite", 33, 1 << 20, 0, time.Millisecond,
+		func(ctx context.Context, locks *rlock.Client, _ *rsemaphore.Client, worker int) (load.Release, error) {
+			if worker == 0 {
+				return held(locks.ReadWrite("queue").Write(), ctx)
+			}
+			return held(locks.ReadWrite("queue").Read(), ctx)
+		}},
+	{"fair", 16, 1, -1, time.Millisecond,
+		func(ctx context.Context, locks *rlock.Client, _ *rsemaphore.Client, _ int) (load.Release, error) {
+			return held(locks.Fair("queue"), ctx)
+		}},
 }
 
 var queues = func() (out []workload) {

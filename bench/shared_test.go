@@ -15,8 +15,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
-// Counters and rate limits, whose calls share what they send, beside Redis' own INCR and a plain script of the same algorithm: all goroutines
-// on one key, and on 64.
+// Counters and rate limits, whose calls share what they send, beside Redis' own INCR and a plain script of the same
+// algorithm: all goroutines on one key, and on 64.
 func BenchmarkShared(b *testing.B) {
 	for _, o := range shared {
 		b.Run(o.name, o.run)
@@ -33,9 +33,13 @@ var shared = func() (out []workload) {
 		{"Incr-below-Max", boundedIncr},
 		{"floor-INCR-of-64", rawIncrs},
 		{"Incr-of-64", counterIncrs},
-		{"floor-GCRA", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error { return rawLimit(b, s, 1) }},
+		{"floor-GCRA", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
+			return rawLimit(b, s, 1)
+		}},
 		{"Allow", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error { return allow(b, s, 1, 1e9) }},
-		{"Allow-refused", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error { return allow(b, s, 1, 1) }},
+		{"Allow-refused", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
+			return allow(b, s, 1, 1)
+		}},
 		{"floor-GCRA-of-64", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
 			return rawLimit(b, s, manyKeys)
 		}},
@@ -44,7 +48,9 @@ var shared = func() (out []workload) {
 		}},
 	} {
 		for _, goroutines := range []int{1, 2, 8, 64, 256} {
-			out = append(out, workload{fmt.Sprintf("%s/%d", way.name, goroutines), func(b *testing.B) { claimWith(b, goroutines, way.of) }})
+			out = append(out, workload{fmt.Sprintf("%s/%d", way.name, goroutines), func(b *testing.B) {
+				claimWith(b, goroutines, way.of)
+			}})
 		}
 	}
 	return out
@@ -79,7 +85,8 @@ func counterIncrs(b *testing.B, s *redistest.Server) func(context.Context, int64
 func rawLimit(b *testing.B, s *redistest.Server, keys int64) func(context.Context, int64) error {
 	c, script := s.Client(b), rueidis.NewLuaScript(redistest.PlainLimit)
 	return func(ctx context.Context, n int64) error {
-		v, err := script.Exec(ctx, c, []string{"limit" + strconv.FormatInt(n%keys, 10)}, []string{"1", "1000000000"}).AsIntSlice()
+		v, err := script.Exec(ctx, c, []string{"limit" + strconv.FormatInt(n%keys, 10)},
+			[]string{"1", "1000000000"}).AsIntSlice()
 		if err == nil && v[0] != 1 {
 			err = fmt.Errorf("refused: %v", v)
 		}

@@ -24,7 +24,8 @@ func TestEveryBenchmarkRunsAndReports(t *testing.T) {
 	*heldFlag, *leaseFlag = 10, 3*time.Second
 
 	for group, all := range map[string][]workload{
-		"uncontended": uncontended, "contended": contended, "handover": handovers, "crash": crashes, "renewal": renewals, "claims": claims, "queues": queues, "shared": shared,
+		"uncontended": uncontended, "contended": contended, "handover": handovers, "crash": crashes, "renewal": renewals,
+		"claims": claims, "queues": queues, "shared": shared,
 		"permits": permitCycles, "reservations": reservations,
 	} {
 		for _, o := range all {
@@ -56,7 +57,8 @@ func TestEveryBenchmarkRunsAndReports(t *testing.T) {
 				for _, name := range want {
 					require.Contains(t, r.Extra, name)
 				}
-				if group == "uncontended" && haveRedis() && slices.Contains([]string{"redlatch/1", "floor-same-scripts/1"}, o.name) {
+				if group == "uncontended" && haveRedis() &&
+					slices.Contains([]string{"redlatch/1", "floor-same-scripts/1"}, o.name) {
 					require.EqualValues(t, 2, r.Extra["scripts/op"])
 				}
 			})

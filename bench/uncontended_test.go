@@ -44,12 +44,15 @@ var uncontended = cycles(
 	way{"write", ofLocks(func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() })},
 )
 
-var permitCycles = cycles(way{"floor-same-scripts", permitScripts}, way{"permit", permit}, way{"permit-of-one", permitOfOne}, way{"counting", countingPermit})
+var permitCycles = cycles(way{"floor-same-scripts", permitScripts}, way{"permit", permit},
+	way{"permit-of-one", permitOfOne}, way{"counting", countingPermit})
 
 func cycles(ways ...way) (out []workload) {
 	for _, goroutines := range []int{1, 64} {
 		for _, w := range ways {
-			out = append(out, workload{fmt.Sprintf("%s/%d", w.name, goroutines), func(b *testing.B) { alone(b, goroutines, w.of) }})
+			out = append(out, workload{fmt.Sprintf("%s/%d", w.name, goroutines), func(b *testing.B) {
+				alone(b, goroutines, w.of)
+			}})
 		}
 	}
 	return out
@@ -140,8 +143,10 @@ func permitScripts(b *testing.B, s *redistest.Server) load.Acquire {
 		})
 }
 
-// sameScripts sends the two calls of redlatch again that acquire and release a name, and does nothing else. taken looks at a name.
-func sameScripts(b *testing.B, s *redistest.Server, of func(o rueidis.ClientOption) load.Acquire, taken func(ctx context.Context, name string) (bool, error)) load.Acquire {
+// sameScripts sends the two calls of redlatch again that acquire and release a name, and does nothing else. taken looks
+// at a name.
+func sameScripts(b *testing.B, s *redistest.Server, of func(o rueidis.ClientOption) load.Acquire,
+	taken func(ctx context.Context, name string) (bool, error)) load.Acquire {
 	const recorded = "bench-recorded-name"
 	ctx := context.Background()
 	cycle := func(o rueidis.ClientOption) {

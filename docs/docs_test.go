@@ -22,7 +22,8 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	here, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	for _, pattern := range []string{"benchmarks/*.md", "chaos/*.md", "design/*.md", "safety/*.md", "tenures/*.md", "../*.md"} {
+	for _, pattern := range []string{"benchmarks/*.md", "chaos/*.md", "design/*.md", "safety/*.md", "tenures/*.md",
+		"../*.md"} {
 		more, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, more)
@@ -76,13 +77,14 @@ func TestTheCodeOfTheTestingPageIsTested(t *testing.T) {
 	}
 }
 
-// The pages have the functions of pages/ word for word: locks.md those of pages/locks_test.go, and so on.
+// The pages have the functions of internal/pages word for word: locks.md those of its locks_test.go, and so on.
 func TestTheCodeOfThePagesIsTested(t *testing.T) {
-	sources, err := filepath.Glob("pages/*_test.go")
+	sources, err := filepath.Glob("../internal/pages/*_test.go")
 	require.NoError(t, err)
 	require.NotEmpty(t, sources)
 	for _, file := range sources {
-		if name := filepath.Base(file); name == "doc_test.go" || name == "killed_test.go" { // of no page, or of several
+		switch filepath.Base(file) {
+		case "doc_test.go", "killed_test.go", "migration_test.go": // of no page, of several, or as Examples
 			continue
 		}
 		page := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file), "_test.go"), "_", "-") + ".md"
@@ -92,6 +94,24 @@ func TestTheCodeOfThePagesIsTested(t *testing.T) {
 		for _, b := range blocks {
 			require.Contains(t, source, b[1], "%s has code that is not in %s", page, file)
 		}
+	}
+}
+
+// The "after" code of every migration is the body of the Example that is named above it.
+func TestTheCodeOfTheMigrationsIsTheExamples(t *testing.T) {
+	src := read(t, "../internal/pages/migration_test.go")
+	after := regexp.MustCompile("(?s)After \\(`(Example_\\w+)`\\):\n\n```go\n(.*?)```")
+	found := after.FindAllStringSubmatch(read(t, "redisson.md"), -1)
+	require.Len(t, found, strings.Count(src, "\nfunc Example_"), "each Example is shown once")
+	for _, m := range found {
+		_, example, ok := strings.Cut(body(t, src, m[1]), "\tdefer end()\n\n")
+		require.True(t, ok, m[1])
+		example, _, _ = strings.Cut(example, "\t// Output:")
+		want := ""
+		for line := range strings.Lines(example) {
+			want += strings.TrimPrefix(line, "\t")
+		}
+		require.Equal(t, strings.TrimSpace(want), strings.TrimSpace(m[2]), m[1])
 	}
 }
 
@@ -108,7 +128,8 @@ func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// A link into a document names one of its headings, as GitHub writes it: in small letters, with - for spaces, without punctuation.
+// A link into a document names one of its headings, as GitHub writes it: in small letters, with - for spaces, without
+// punctuation.
 func TestEveryLinkIntoADocumentMeetsAHeading(t *testing.T) {
 	heading := regexp.MustCompile("(?m)^#+ +(.*)$")
 	link := regexp.MustCompile(`\]\(([^)#\s]*)#([^)]+)\)`)
@@ -168,8 +189,8 @@ func TestWhatTheDocumentsNameExists(t *testing.T) {
 	}
 }
 
-// A test's name that is a link leads to the file that declares the test. On the pages on failures every name of a test is such a link: a
-// cell of their tables is worth no more than the test that can be read behind it.
+// A test's name that is a link leads to the file that declares the test. On the pages on failures every name of a test
+// is such a link: a cell of their tables is worth no more than the test that can be read behind it.
 func TestATestThatIsLinkedIsInTheFileOfTheLink(t *testing.T) {
 	link := regexp.MustCompile("\\[`(Test\\w+)`\\]\\(([^)]+)\\)")
 	for _, file := range documents(t) {
@@ -180,6 +201,7 @@ func TestATestThatIsLinkedIsInTheFileOfTheLink(t *testing.T) {
 	}
 	for _, file := range []string{"safety.md", "safety/tests.md"} {
 		rest := link.ReplaceAllString(read(t, file), "")
-		require.Empty(t, regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(rest, -1), "%s names tests without a link to their files", file)
+		require.Empty(t, regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(rest, -1),
+			"%s names tests without a link to their files", file)
 	}
 }

@@ -26,8 +26,8 @@ func busy(c rueidis.Client) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "BUSY ")
 }
 
-// dropper subscribes to two channels. At the first order, which comes while the server is busy, it drops one of them; after that it says
-// what it hears on the other.
+// dropper subscribes to two channels. At the first order, which comes while the server is busy, it drops one of them;
+// after that it says what it hears on the other.
 func dropper() error {
 	ctx := context.Background()
 	o := (&redistest.Server{Addrs: []string{os.Args[1]}}).Option()
@@ -69,8 +69,8 @@ func dropper() error {
 	return h.Close(ctx)
 }
 
-// rueidis sends a PING after an UNSUBSCRIBE, and takes the first of two refusals for the answer to it. At the second it panics, on a
-// goroutine of its own.
+// rueidis sends a PING after an UNSUBSCRIBE, and takes the first of two refusals for the answer to it. At the second it
+// panics, on a goroutine of its own.
 func TestAChannelThatIsDroppedWhileTheServerIsBusyGoesAfterwards(t *testing.T) {
 	t.Parallel()
 	redistest.SideBySide(t, map[string]string{"RESP2": "RESP2", "RESP3": "RESP3"}, func(t *testing.T, _, protocol string) {

@@ -21,31 +21,31 @@ import (
 // topologyRefresh is what rueidis advises.
 const topologyRefresh = 5 * time.Second
 
-// Dial connects with o and makes a hub on the client. The client belongs to the hub: Client returns it, Close closes it. Most
-// programs want Dial: it refuses what redlatch cannot work with, names the field that is wrong, and observes invalidations
-// in a Cluster. A program that has a client already, and closes it itself, gives it to [New].
+// Dial connects with o and makes a hub on the client. The client belongs to the hub: Client returns it, Close closes
+// it. Most programs want Dial: it refuses what redlatch cannot work with, names the field that is wrong, and observes
+// invalidations in a Cluster. A program that has a client already, and closes it itself, gives it to [New].
 //
 // The errors are:
 //
 //   - ErrUnavailable: there is no connection, or the server is not ready because it is loading or has too many clients.
 //     Trying again is safe and may help. After every other error the same attempt will fail again.
 //   - ErrDenied: the server does not know the user, or the user lacks a right that connecting needs.
-//   - ErrInvalidOption: o cannot be used, and nothing was sent; or the server cannot do what o says (SelectDB, or client-side
-//     caching without DisableCache); or the server is older than Redis 7.0, or a sentinel though Sentinel.MasterSet is empty
-//     (InitAddress); or only one side speaks TLS (TLSConfig).
-//     The text names the field.
+//   - ErrInvalidOption: o cannot be used, and nothing was sent; or the server cannot do what o says (SelectDB, or
+//     client-side caching without DisableCache); or the server is older than Redis 7.0, or a sentinel though
+//     Sentinel.MasterSet is empty (InitAddress); or only one side speaks TLS (TLSConfig). The text names the field.
 //   - Any other error is the server's refusal of what o says, and its text says which.
 //
 // o.ConnLifetime is refused. When a connection's lifetime ends while a reply is awaited, rueidis sends the script again
-// unasked. Redlatch's scripts may run twice, but the second answer can be "lost" for an unlock that succeeded. o.ReplicaOnly
-// is refused too, because every script writes.
+// unasked. Redlatch's scripts may run twice, but the second answer can be "lost" for an unlock that succeeded.
+// o.ReplicaOnly is refused too, because every script writes.
 //
 // Behind Sentinel the client asks every five seconds which server is the primary, unless
-// o.Sentinel.TopologyRefreshInterval says otherwise. The sentinels announce a new primary once. A client that missed the
-// message would stay with a primary that has become a replica.
+// o.Sentinel.TopologyRefreshInterval says otherwise. The sentinels announce a new primary once. A client that missed
+// the message would stay with a primary that has become a replica.
 //
 // Invalidations are observed in a Cluster. Elsewhere rlock has a connection of its
-// own for them: a client that observes invalidations pipelines on every connection, which makes each single call slower.
+// own for them: a client that observes invalidations pipelines on every connection, which makes each single call
+// slower.
 func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 	if err := checkOption(o); err != nil {
 		return nil, fmt.Errorf("pubsub: %w", err)
@@ -75,7 +75,7 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 		return nil, err
 	}
 	if err := unfit(c, cmp.Or(opts.CallTimeout, defaultCallTimeout)); err != nil {
-		hub.Close(context.Background())
+		_ = hub.Close(context.Background()) // it has no subscription yet
 		c.Close()
 		return nil, fmt.Errorf("pubsub: %w", err)
 	}
@@ -101,11 +101,13 @@ func counting(o rueidis.ClientOption, dials *atomic.Int64) rueidis.ClientOption 
 	return o
 }
 
-var errSentinel = errs.InvalidOption("InitAddress", "a sentinel", "a server, or Sentinel.MasterSet the name of the sentinel's primary")
+var errSentinel = errs.InvalidOption("InitAddress", "a sentinel",
+	"a server, or Sentinel.MasterSet the name of the sentinel's primary")
 
-// unfit refuses a sentinel, which knows no scripts, and a server that is older than Redis 7.0. Its scripts hide why a command of theirs was refused, so that a lock would
-// fail for good where it is to try again, and it has no sharded channels. What does not say its version, because the user
-// has no right to INFO or nothing answers in time, is not refused. Valkey says redis_version:7.2.4, whatever its own.
+// unfit refuses a sentinel, which knows no scripts, and a server that is older than Redis 7.0. Its scripts hide why a
+// command of theirs was refused, so that a lock would fail for good where it is to try again, and it has no sharded
+// channels. What does not say its version, because the user has no right to INFO or nothing answers in time, is not
+// refused. Valkey says redis_version:7.2.4, whatever its own.
 func unfit(c rueidis.Client, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -165,7 +167,7 @@ func refusal(o rueidis.ClientOption, err error) error {
 	}
 	for _, of := range optionErrors {
 		if errors.Is(err, of) {
-			return fmt.Errorf("%w: %w", ErrInvalidOption, err)
+			return fmt.Errorf("%w: %w", errs.ErrInvalidOption, err)
 		}
 	}
 	var cert *tls.CertificateVerificationError
@@ -176,15 +178,16 @@ func refusal(o rueidis.ClientOption, err error) error {
 	var re *rueidis.RedisError
 	if !errors.As(err, &re) {
 		if why := crossed(o, err); why != "" {
-			return fmt.Errorf("%w: %s: %w", ErrInvalidOption, why, err)
+			return fmt.Errorf("%w: %s: %w", errs.ErrInvalidOption, why, err)
 		}
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	}
 	switch text := re.Error(); {
-	case o.Sentinel.MasterSet == "" && strings.Contains(text, "unknown command 'CLUSTER'"): // which rueidis asks where it has several addresses
+	case o.Sentinel.MasterSet == "" && strings.Contains(text, "unknown command 'CLUSTER'"):
+		// which rueidis asks where it has several addresses
 		return fmt.Errorf("%w: %w", errSentinel, err)
 	case script.NotAnswered(script.Explain("connect", re)), strings.Contains(text, "max number of clients"):
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	}
 	return fmt.Errorf("the server refuses these options: %w", err)
 }
@@ -192,9 +195,9 @@ func refusal(o rueidis.ClientOption, err error) error {
 // probeTimeout bounds each step of finding out whether a server speaks TLS.
 const probeTimeout = time.Second
 
-// crossed says why, if one side speaks TLS and the other does not. The error of rueidis does not tell: a server without TLS
-// takes the handshake for a command and waits for the rest of it until the client's deadline, and a server with TLS hangs up.
-// So the server is asked the other way, without a password, and only after the way of the options has failed.
+// crossed says why, if one side speaks TLS and the other does not. The error of rueidis does not tell: a server without
+// TLS takes the handshake for a command and waits for the rest of it until the client's deadline, and a server with TLS
+// hangs up. So the server is asked the other way, without a password, and only after the way of the options has failed.
 func crossed(o rueidis.ClientOption, err error) (why string) {
 	var op *net.OpError
 	if o.DialFn != nil || o.DialCtxFn != nil || errors.As(err, &op) && op.Op == "dial" && !op.Timeout() {
@@ -212,10 +215,10 @@ func crossed(o rueidis.ClientOption, err error) (why string) {
 		if err != nil {
 			continue
 		}
-		conn.SetDeadline(time.Now().Add(probeTimeout))
+		_ = conn.SetDeadline(time.Now().Add(probeTimeout)) // a TCP connection that is open takes one
 		if config != nil {
 			reply := make([]byte, 1)
-			fmt.Fprint(conn, "PING\r\n")
+			_, _ = conn.Write([]byte("PING\r\n")) // if it fails, nothing can be read
 			if n, _ := conn.Read(reply); n == 1 && (reply[0] == '+' || reply[0] == '-') {
 				why = fmt.Sprintf("%s is set, and the server at %s speaks without TLS", field, addr)
 			}
@@ -227,7 +230,7 @@ func crossed(o rueidis.ClientOption, err error) (why string) {
 				why = fmt.Sprintf("%s is nil, and the server at %s speaks TLS", field, addr)
 			}
 		}
-		conn.Close()
+		_ = conn.Close() // it is over, whatever it says
 		return why
 	}
 	return ""

@@ -13,7 +13,8 @@ import (
 func Example() {
 	server, _ := miniredis.Run() // yours is a Redis or Valkey
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -42,7 +43,8 @@ func Example() {
 func ExampleSubscription_Next() {
 	server, _ := miniredis.Run()
 	defer server.Close()
-	hub, _ := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, _ := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	defer hub.Close(context.Background())
 
 	ctx := context.Background()
@@ -70,7 +72,8 @@ func ExampleSubscription_Next() {
 func ExampleNew() {
 	server, _ := miniredis.Run()
 	defer server.Close()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		fmt.Println(err)
 		return

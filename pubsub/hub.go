@@ -28,19 +28,19 @@ const (
 
 // Options of a Hub. The zero value has all defaults.
 type Options struct {
-	// NewClient makes the client of Dial. It is for a constructor that adds hooks or tracing, such as rueidisotel.NewClient. New
-	// does not use it. The context that a hook sees ends with its call: what goes on for longer takes context.WithoutCancel of it.
-	// Defaults to rueidis.NewClient.
+	// NewClient makes the client of Dial. It is for a constructor that adds hooks or tracing, such as
+	// rueidisotel.NewClient. New does not use it. The context that a hook sees ends with its call: what goes on for longer
+	// takes context.WithoutCancel of it. Defaults to rueidis.NewClient.
 	NewClient func(rueidis.ClientOption) (rueidis.Client, error)
 	// Grace is how long a channel stays subscribed after its last Subscription was closed. Defaults to 10 s.
 	Grace time.Duration
 	// CallTimeout bounds Publish, and the question that a Cluster is asked at the start. Defaults to 5 s.
 	CallTimeout time.Duration
-	// Buffer is how many messages wait for a subscriber that does not call Next in time, 2 to 1,048,576. When it is full the
-	// oldest are dropped, and a Gap stands in their place. Make it as large as the largest burst. Defaults to 128.
+	// Buffer is how many messages wait for a subscriber that does not call Next in time, 2 to 1,048,576. When it is full
+	// the oldest are dropped, and a Gap stands in their place. Make it as large as the largest burst. Defaults to 128.
 	Buffer int
-	// Logger gets one line when subscriptions are lost, and one when all of them are back; one line when a channel is refused,
-	// and one when it is subscribed after all. Defaults to slog.Default().
+	// Logger gets one line when subscriptions are lost, and one when all of them are back; one line when a channel is
+	// refused, and one when it is subscribed after all. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer is called with what happens, for metrics. Defaults to none.
 	Observer Observer
@@ -70,15 +70,17 @@ type Hub struct {
 	cluster   bool // sharded channels: one link per node
 	failsOver bool // a node that is connected to may be, or become, a replica
 
-	// ctx ends at Close. The clients of the other packages let no call in after that, and what waits in them has a child of it.
+	// ctx ends at Close. The clients of the other packages let no call in after that, and what waits in them has a child
+	// of it.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
 	live   atomic.Int32 // confirmed topics: lets TrySubscribe say no without the mutex
 
-	// mu guards everything below and the fields of topics and links. It is let go of by unlock only. It is taken on rueidis' reader goroutine, so nothing that
-	// can block is done under it: the reader would wait, and with it the reply for which the holder of mu waits. For the same
-	// reason a message is handed over without waiting for its subscriber (TestASlowSubscriberHoldsNobodyUpAndIsToldOfTheGap).
+	// mu guards everything below and the fields of topics and links. It is let go of by unlock only. It is taken on
+	// rueidis' reader goroutine, so nothing that can block is done under it: the reader would wait, and with it the reply
+	// for which the holder of mu waits. For the same reason a message is handed over without waiting for its subscriber
+	// (TestASlowSubscriberHoldsNobodyUpAndIsToldOfTheGap).
 	mu      sync.Mutex
 	closed  bool
 	refused bool   // a refusal was logged, and nothing was confirmed since
@@ -92,9 +94,8 @@ type Hub struct {
 	telling bool   // some goroutine is about them
 }
 
-// New makes a hub on a client that the caller has built. The caller closes the client after the hub. New does not see the
-// client's options, so it cannot refuse what [Dial] refuses. Nothing is sent until
-// the hub is used.
+// New makes a hub on a client that the caller has built. The caller closes the client after the hub. New does not see
+// the client's options, so it cannot refuse what [Dial] refuses. Nothing is sent until the hub is used.
 func New(c rueidis.Client, o Options) (*Hub, error) {
 	if c == nil {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("client", nil, "a rueidis.Client"))
@@ -106,7 +107,8 @@ func New(c rueidis.Client, o Options) (*Hub, error) {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("CallTimeout", o.CallTimeout, "0 or more"))
 	}
 	if o.Buffer != 0 && (o.Buffer < minBuffer || o.Buffer > maxBuffer) {
-		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Buffer", o.Buffer, fmt.Sprintf("0 (the default), or %d to %d", minBuffer, maxBuffer)))
+		return nil, fmt.Errorf("pubsub: %w",
+			errs.InvalidOption("Buffer", o.Buffer, fmt.Sprintf("0 (the default), or %d to %d", minBuffer, maxBuffer)))
 	}
 	if o.Buffer == 0 {
 		o.Buffer = defaultBuffer
@@ -122,7 +124,8 @@ func New(c rueidis.Client, o Options) (*Hub, error) {
 	}
 	h := &Hub{
 		shutDown: make(chan struct{}),
-		client:   c, runner: script.NewRunner(c, o.CallTimeout), inv: o.inv, grace: o.Grace, buffer: o.Buffer, log: o.Logger, observer: o.Observer, publish: "PUBLISH",
+		client:   c, runner: script.NewRunner(c, o.CallTimeout), inv: o.inv, grace: o.Grace, buffer: o.Buffer, log: o.Logger,
+		observer: o.Observer, publish: "PUBLISH",
 		topics: map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
 	}
 	if h.dials = o.dials; h.dials != nil {
@@ -139,14 +142,15 @@ func New(c rueidis.Client, o Options) (*Hub, error) {
 // Client returns the client that the hub works with.
 func (h *Hub) Client() rueidis.Client { return h.client }
 
-// Publish sends payload to the subscribers of channel and returns how many connections got it. In a Cluster it counts only the
-// connections to the node that was asked. The message is sent once: after ErrUnknownOutcome it may have been delivered.
+// Publish sends payload to the subscribers of channel and returns how many connections got it. In a Cluster it counts
+// only the connections to the node that was asked. The message is sent once: after ErrUnknownOutcome it may have been
+// delivered.
 func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers int64, err error) {
 	if err := checkChannel(channel); err != nil {
 		return 0, err
 	}
 	if h.isClosed() {
-		return 0, fmt.Errorf("pubsub: hub: %w", ErrClosed)
+		return 0, fmt.Errorf("pubsub: hub: %w", errs.ErrClosed)
 	}
 	m, err := h.runner.Attempt(ctx, script.Call{
 		Script: script.Plain(h.publish), Keys: []string{channel}, Args: []string{payload}, Once: true,
@@ -159,7 +163,8 @@ func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers i
 
 func checkChannel(channel string) error {
 	// the rules for braces in keys do not bind channels: any name that is not empty can be hashed
-	if err := keyname.Shape(channel); err != nil && (channel == "" || len(channel) > keyname.MaxLen || !utf8.ValidString(channel)) {
+	if err := keyname.Shape(channel); err != nil &&
+		(channel == "" || len(channel) > keyname.MaxLen || !utf8.ValidString(channel)) {
 		return fmt.Errorf("pubsub: channel: %w", err)
 	}
 	return nil
@@ -171,9 +176,9 @@ func (h *Hub) isClosed() bool {
 	return h.closed
 }
 
-// Subscribe subscribes to channel and returns when the server has confirmed: at once if the process is subscribed already, and
-// once there is a connection again if it is lost. If ctx ends first, or the server refuses, nothing is left behind; the error
-// wraps ctx's cause or the server's refusal. The caller closes the subscription.
+// Subscribe subscribes to channel and returns when the server has confirmed: at once if the process is subscribed
+// already, and once there is a connection again if it is lost. If ctx ends first, or the server refuses, nothing is
+// left behind; the error wraps ctx's cause or the server's refusal. The caller closes the subscription.
 func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, error) {
 	if err := checkChannel(channel); err != nil {
 		return nil, err
@@ -184,7 +189,7 @@ func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, err
 	h.mu.Lock()
 	if h.closed {
 		h.unlock()
-		return nil, fmt.Errorf("pubsub: hub: %w", ErrClosed)
+		return nil, fmt.Errorf("pubsub: hub: %w", errs.ErrClosed)
 	}
 	t := h.topics[channel]
 	if t == nil {
@@ -209,18 +214,18 @@ func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, err
 		s.Close()
 		return nil, fmt.Errorf("pubsub: subscribe to %q: %w", channel, context.Cause(ctx))
 	case <-h.ctx.Done():
-		return nil, fmt.Errorf("pubsub: hub: %w", ErrClosed)
+		return nil, fmt.Errorf("pubsub: hub: %w", errs.ErrClosed)
 	}
 }
 
-// Close ends the hub: every Next returns ErrClosed, the hub's connections are closed, and so is the client that Dial made. Close
-// waits for all of that until ctx ends, and for the client 5 s at most. What is left then goes on in the background, and the error
-// says so. With a server that does not answer Close lasts as long as rueidis takes to dial, 5 s by default, even if ctx has no end.
-// Later calls wait for the first until their own ctx ends, and return its result.
+// Close ends the hub: every Next returns ErrClosed, the hub's connections are closed, and so is the client that Dial
+// made. Close waits for all of that until ctx ends, and for the client 5 s at most. What is left then goes on in the
+// background, and the error says so. With a server that does not answer Close lasts as long as rueidis takes to dial, 5
+// s by default, even if ctx has no end. Later calls wait for the first until their own ctx ends, and return its result.
 //
-// Close the clients of the other packages first, because their Close waits for what they hold. On a closed hub their waiting
-// calls end with ErrClosed, and later calls are refused with it. Only Unlock and Release are still sent, as long as there is a
-// client.
+// Close the clients of the other packages first, because their Close waits for what they hold. On a closed hub their
+// waiting calls end with ErrClosed, and later calls are refused with it. Only Unlock and Release are still sent, as
+// long as there is a client.
 func (h *Hub) Close(ctx context.Context) error {
 	if !h.shut() {
 		select {
@@ -241,7 +246,7 @@ func (h *Hub) Close(ctx context.Context) error {
 
 // close is the one Close.
 func (h *Hub) close(ctx context.Context) error {
-	h.cancel(ErrClosed)
+	h.cancel(errs.ErrClosed)
 	done := make(chan error, 1)
 	go func() {
 		h.wg.Wait()
@@ -262,10 +267,10 @@ func (h *Hub) close(ctx context.Context) error {
 // closePatience is how long a client may take to close. rueidis's escape from a server that is silent takes a second.
 const closePatience = 5 * time.Second
 
-// closeClient waits for a bounded time: a Close of rueidis (1.0.79) never returns if a call has just counted itself in and not yet looked
-// whether the connection is being closed. The call then leaves, and nobody answers the PING that Close waits for (pipe.Close,
-// pipe.Do). A call that nobody waits for any more may be that one, so there is no end of it to wait for here. The connection itself is
-// closed, after a second.
+// closeClient waits for a bounded time: a Close of rueidis (1.0.79) never returns if a call has just counted itself in
+// and not yet looked whether the connection is being closed. The call then leaves, and the PING stays unanswered that
+// Close waits for (pipe.Close, pipe.Do). A call that is not awaited any more may be that one, so there is no end of
+// it to wait for here. The connection itself is closed, after a second.
 func (h *Hub) closeClient() error {
 	closed := make(chan struct{})
 	go func() {
@@ -289,10 +294,11 @@ func (h *Hub) closeClient() error {
 	}
 }
 
-// closeAgain is when the client is closed once more. rueidis keeps a connection that is being made while its client is closed, for good
-// (1.0.79: mux._pipe stores it afterwards). A call that nobody waits for any more may make one, so there is no end of it to wait for
-// here. After a second nobody looks any more, because until then the client is kept in memory. What Options.NewClient made is
-// closed once: it may not bear more (TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo).
+// closeAgain is when the client is closed once more. rueidis keeps a connection that is being made while its client is
+// closed, for good (1.0.79: mux._pipe stores it afterwards). A call that is not awaited any more may make one, so
+// there is no end of it to wait for here. After a second it is not looked at any more, because until then the client is
+// kept in memory. What Options.NewClient made is closed once: it may not bear more
+// (TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo).
 var closeAgain = []time.Duration{50 * time.Millisecond, time.Second}
 
 // shut ends all subscriptions and refuses new ones. It reports whether this is the first time.
@@ -325,7 +331,8 @@ func (h *Hub) route(t *topic) {
 	}
 	l := h.links[addr]
 	if l == nil {
-		l = &link{hub: h, addr: addr, kick: make(chan struct{}, 1), want: map[string]*topic{}, have: map[string]*topic{}, leaving: map[string]int{}}
+		l = &link{hub: h, addr: addr, kick: make(chan struct{}, 1), want: map[string]*topic{}, have: map[string]*topic{},
+			leaving: map[string]int{}}
 		h.links[addr] = l
 		h.wg.Add(1)
 		go l.run()

@@ -9,15 +9,16 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// link is one connection for subscriptions, and the goroutine that keeps it and brings what is subscribed on it into line with
-// what is wanted. The fields are guarded by Hub.mu.
+// link is one connection for subscriptions, and the goroutine that keeps it and brings what is subscribed on it into
+// line with what is wanted. The fields are guarded by Hub.mu.
 //
-// The connection is dedicated, not shared with commands. On a shared one a subscriber that is slow, or calls the client from a
-// callback, stops the replies behind it. With Dedicate rueidis reports a lost connection on a channel; its Receive would
-// resubscribe in silence and hide the gap.
+// The connection is dedicated, not shared with commands. On a shared one a subscriber that is slow, or calls the client
+// from a callback, stops the replies behind it. With Dedicate rueidis reports a lost connection on a channel; its
+// Receive would resubscribe in silence and hide the gap.
 type link struct {
 	hub     *Hub
 	addr    string
@@ -84,8 +85,8 @@ func (l *link) run() {
 	}
 }
 
-// rehome lets go of the topics that this link's node may no longer serve: the answer to the next SUBSCRIBE leads to the right
-// node. Called with mu held.
+// rehome lets go of the topics that this link's node may no longer serve: the answer to the next SUBSCRIBE leads to the
+// right node. Called with mu held.
 func (l *link) rehome() {
 	if l.addr == "" {
 		return
@@ -177,8 +178,9 @@ func (l *link) serve() (confirmed bool, err error) {
 	}
 }
 
-// errReplica: a replica passes on what its primary publishes, but the primary does not count its subscribers, and by that
-// count a script tells the processes that are there from those that are gone (TestInAClusterChannelsAreSubscribedAtPrimaries).
+// errReplica: a replica passes on what its primary publishes, but the primary does not count its subscribers, and by
+// that count a script tells the processes that are there from those that are gone
+// (TestInAClusterChannelsAreSubscribedAtPrimaries).
 var errReplica = errors.New("the node is a replica")
 
 // replica returns errReplica if the answer to INFO replication says so, and nil if the user may not ask.
@@ -207,8 +209,8 @@ func (l *link) rest() time.Duration {
 	return time.Until(l.linger)
 }
 
-// reconcile subscribes what is wanted, and unsubscribes what is not. again: something is left for later. done: nothing is wanted, so the
-// connection may be closed.
+// reconcile subscribes what is wanted, and unsubscribes what is not. again: something is left for later. done: nothing
+// is wanted, so the connection may be closed.
 func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err error) {
 	refused, err := l.subscribe(conn)
 	if err != nil {
@@ -283,12 +285,13 @@ func refusalOf(res rueidis.RedisResult) (refusal, err error) {
 	return nil, err
 }
 
-// unsubscribe unsubscribes what is not wanted. kept: the server does not take that now, so it stays subscribed until a later call.
+// unsubscribe unsubscribes what is not wanted. kept: the server does not take that now, so it stays subscribed until a
+// later call.
 //
-// rueidis (1.0.79) sends a PING after each UNSUBSCRIBE. A server that is busy with a script refuses both. rueidis takes the first refusal
-// for the answer to the PING, and panics at the second, on a goroutine of its own (TestAChannelThatIsDroppedWhileTheServerIsBusyGoesAfterwards).
-// So the server is asked before whether it takes a PING. What is left is a script that the server takes for too long from within that round
-// trip on:
+// rueidis (1.0.79) sends a PING after each UNSUBSCRIBE. A server that is busy with a script refuses both. rueidis takes
+// the first refusal for the answer to the PING, and panics at the second, on a goroutine of its own
+// (TestAChannelThatIsDroppedWhileTheServerIsBusyGoesAfterwards). So the server is asked before whether it takes a PING.
+// What is left is a script that the server takes for too long from within that round trip on:
 //
 //	link                     server                       a script
 //	                                                      begins
@@ -296,8 +299,8 @@ func refusalOf(res rueidis.RedisResult) (refusal, err error) {
 //	                                                      busy-reply-threshold, 5 s: the server is busy
 //	UNSUBSCRIBE, PING -----> BUSY, BUSY
 //
-// While a script runs and the server is not busy yet, it answers nothing: so the script has to begin after the PONG, and the UNSUBSCRIBE to
-// reach the server 5 s later.
+// While a script runs and the server is not busy yet, it answers nothing: so the script has to begin after the PONG,
+// and the UNSUBSCRIBE to reach the server 5 s later.
 //
 // A user who has no right to PING is refused here, too; rueidis bears that.
 func (l *link) unsubscribe(conn rueidis.DedicatedClient) (kept bool, err error) {
@@ -330,7 +333,8 @@ func (l *link) unsubscribe(conn rueidis.DedicatedClient) (kept bool, err error) 
 	return false, nil
 }
 
-// unwanted returns the channels of each topic that is subscribed and not wanted. now: they are going to be unsubscribed now.
+// unwanted returns the channels of each topic that is subscribed and not wanted. now: they are going to be unsubscribed
+// now.
 func (l *link) unwanted(now bool) (out [][]string) {
 	l.hub.mu.Lock()
 	defer l.hub.unlock()
@@ -381,7 +385,7 @@ func (l *link) refused(name string, err error) bool {
 	if no := script.Refused(err); no != nil {
 		return t.refuse(no)
 	}
-	return t.refuse(fmt.Errorf("%w: %w", ErrUnavailable, err))
+	return t.refuse(fmt.Errorf("%w: %w", errs.ErrUnavailable, err))
 }
 
 // onMessage runs on the connection's reader.

@@ -2,10 +2,10 @@ package pubsub
 
 import "strconv"
 
-// Observer is called with what happens to a hub's subscriptions, for metrics. It runs on the goroutine where that happens, mostly the
-// connection's reader, so it must return at once and call nothing that waits for the server, such as Subscribe. One event comes after the
-// other; a call of Subscribe returns after the event that it waits for. A panic in it is logged and otherwise ignored. It gets no context,
-// because no caller causes these events.
+// Observer is called with what happens to a hub's subscriptions, for metrics. It runs on the goroutine where that
+// happens, mostly the connection's reader, so it must return at once and call nothing that waits for the server, such
+// as Subscribe. One event comes after the other; a call of Subscribe returns after the event that it waits for. A panic
+// in it is logged and otherwise ignored. It gets no context, because no caller causes these events.
 type Observer func(e Event)
 
 // Event is something that happened to a hub's subscriptions. Its Kind says which fields are set.
@@ -32,7 +32,8 @@ const (
 	EventRefused
 	// EventLost: a connection with subscriptions ended, or could not be made (Node, Err). The hub tries another.
 	EventLost
-	// EventDropped: a message was dropped, because Options.Buffer others waited for a subscriber (Channel). A Gap stands in its place.
+	// EventDropped: a message was dropped, because Options.Buffer others waited for a subscriber (Channel). A Gap stands
+	// in its place.
 	EventDropped
 )
 
@@ -51,8 +52,8 @@ func (k EventKind) String() string {
 	return "EventKind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// And returns an Observer that calls o and then next, for example one for metrics and one for an alarm. If o panics, next is not called.
-// Either may be nil.
+// And returns an Observer that calls o and then next, for example one for metrics and one for an alarm. If o panics,
+// next is not called. Either may be nil.
 func (o Observer) And(next Observer) Observer {
 	switch {
 	case o == nil:
@@ -63,13 +64,13 @@ func (o Observer) And(next Observer) Observer {
 	return func(e Event) { o(e); next(e) }
 }
 
-// note is what is left to do when mu is let go of: the observer is told of an event, or an answer is given.
+// note is what is left to do when mu is let go of: the observer gets an event, or an answer is given.
 type note struct {
 	Event
 	answer *answer
 }
 
-// observe has the observer told of e by unlock. What goes wrong is also kept for the debug page. Called with mu held.
+// observe has unlock give e to the observer. What goes wrong is also kept for the debug page. Called with mu held.
 func (h *Hub) observe(e Event) {
 	switch e.Kind {
 	case EventRefused:
@@ -82,7 +83,8 @@ func (h *Hub) observe(e Event) {
 	}
 }
 
-// unlock lets go of mu. Then it sees to what was noted under it, one after the other, unless another goroutine is about that:
+// unlock lets go of mu. Then it sees to what was noted under it, one after the other, unless another goroutine is about
+// that:
 //
 //	reader                                  Subscribe of "b"             observer
 //	confirms "a": notes it
@@ -91,7 +93,8 @@ func (h *Hub) observe(e Event) {
 //	lock: nothing was noted meanwhile                                    "a" ends
 //	unlock
 //
-// What another goroutine notes while one tells is told by the latter. So the observer runs without mu, and may look at the hub.
+// What another goroutine notes while one tells is reported by the latter. So the observer runs without mu, and may look
+// at the hub.
 func (h *Hub) unlock() {
 	if len(h.notes) == 0 || h.telling {
 		h.mu.Unlock()

@@ -28,6 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
@@ -126,10 +127,14 @@ func TestAChannelStaysForTheGracePeriodAndThenGoes(t *testing.T) {
 	again, ok := h.TrySubscribe("c")
 	require.True(t, ok, "kept: no round trip")
 	again.Close()
-	redistest.Eventually(t, 10*time.Second, "unsubscribed after the grace period", func() bool { return numsub(t, c, "c") == 0 })
+	redistest.Eventually(t, 10*time.Second, "unsubscribed after the grace period", func() bool {
+		return numsub(t, c, "c") == 0
+	})
 	_, ok = h.TrySubscribe("c")
 	require.False(t, ok)
-	redistest.Eventually(t, 10*time.Second, "the idle connection is closed", func() bool { return connections(t, c) <= before })
+	redistest.Eventually(t, 10*time.Second, "the idle connection is closed", func() bool {
+		return connections(t, c) <= before
+	})
 	require.Equal(t, 1, redistest.CommandCalls(t, c)["subscribe"])
 }
 
@@ -137,18 +142,18 @@ func TestOneSubscribeHoweverManySubscriptions(t *testing.T) {
 	s := redistest.Start(t)
 	c := s.Client(t)
 	h := newHub(t, c, pubsub.Options{})
-	errs := make(chan error)
+	results := make(chan error)
 	for range 200 {
 		go func() {
 			sub, err := h.Subscribe(within(t), "c")
 			if err == nil {
 				sub.Close()
 			}
-			errs <- err
+			results <- err
 		}()
 	}
 	for range 200 {
-		require.NoError(t, <-errs)
+		require.NoError(t, <-results)
 	}
 	require.Equal(t, 1, redistest.CommandCalls(t, c)["subscribe"])
 }
@@ -161,7 +166,9 @@ func TestALostConnectionIsAGapAndIsSubscribedAgain(t *testing.T) {
 	for range 3 {
 		require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
 		require.True(t, next(t, sub).Gap)
-		redistest.Eventually(t, 10*time.Second, "subscribed again", func() bool { return sub.Live() && numsub(t, c, "c") == 1 })
+		redistest.Eventually(t, 10*time.Second, "subscribed again", func() bool {
+			return sub.Live() && numsub(t, c, "c") == 1
+		})
 		_, err := h.Publish(within(t), "c", "after")
 		require.NoError(t, err)
 		m := next(t, sub)
@@ -229,12 +236,14 @@ func TestABurstIsDeliveredWhereTheBufferIsAsLarge(t *testing.T) {
 		for i := 150 - want; i < 150; i++ {
 			require.Equal(t, strconv.Itoa(i), next(t, slow).Payload, "buffer %d", buffer)
 		}
-		redistest.Eventually(t, 10*time.Second, "all that were dropped are told", func() bool { return dropped.Load() >= int64(150-want) })
+		redistest.Eventually(t, 10*time.Second, "all that were dropped are told", func() bool {
+			return dropped.Load() >= int64(150-want)
+		})
 		require.EqualValues(t, 150-want, dropped.Load(), "buffer %d", buffer)
 	}
 	for _, bad := range []int{-1, 1, pubsub.MaxBuffer + 1} {
 		_, err := pubsub.New(s.Client(t), pubsub.Options{Buffer: bad})
-		require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, "Buffer is "+strconv.Itoa(bad))
 	}
 }
@@ -261,7 +270,9 @@ func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
 	require.Zero(t, book.Count("redlatch:"))
 	for round := range 2 {
 		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
-		redistest.Eventually(t, 10*time.Second, "all are back", func() bool { return book.Count("subscriptions are back") > round })
+		redistest.Eventually(t, 10*time.Second, "all are back", func() bool {
+			return book.Count("subscriptions are back") > round
+		})
 		for _, sub := range subs {
 			require.True(t, sub.Live())
 		}
@@ -274,7 +285,8 @@ func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
 	require.Equal(t, 2, book.Count("observer panicked"))
 }
 
-// It would wait for ever, if it ran with the hub's mutex held; and a Subscribe that returns knows what its observer knows.
+// It would wait for ever, if it ran with the hub's mutex held; and a Subscribe that returns knows what its observer
+// knows.
 func TestAnObserverMayLookAtTheHubAndHearsOneEventAfterTheOther(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
@@ -323,7 +335,9 @@ func TestAnObserverMayLookAtTheHubAndHearsOneEventAfterTheOther(t *testing.T) {
 	}
 	all.Wait()
 	require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
-	redistest.Eventually(t, 20*time.Second, "the loss is told", func() bool { return count("lost ") > 0 && count("subscribed 7") == 2 })
+	redistest.Eventually(t, 20*time.Second, "the loss is told", func() bool {
+		return count("lost ") > 0 && count("subscribed 7") == 2
+	})
 	for kind, words := range map[pubsub.EventKind]string{pubsub.EventRefused: "refused", 0: "EventKind(0)"} {
 		require.Equal(t, words, kind.String())
 	}
@@ -333,7 +347,9 @@ func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	acl := func(rule ...string) {
-		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).Error())
+		require.NoError(t, admin.Do(within(t),
+			admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).
+			Error())
 	}
 	acl("resetchannels")
 	o := s.Option()
@@ -350,7 +366,7 @@ func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
 	}})
 	for range 3 {
 		_, err = h.Subscribe(within(t), "shut")
-		require.ErrorIs(t, err, pubsub.ErrDenied)
+		require.ErrorIs(t, err, errs.ErrDenied)
 	}
 	require.EqualValues(t, 3, refused.Load())
 	require.Equal(t, 1, book.Count("subscribe refused"))
@@ -365,11 +381,13 @@ func TestInAClusterAUserWhoMayNotAskForShardedChannelsUsesThem(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	for _, addr := range s.Addrs {
-		admin, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+		admin, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+			DisableCache: true})
 		require.NoError(t, err)
 		t.Cleanup(admin.Close)
 		for user, rights := range map[string]string{"narrow": "-pubsub|shardnumsub", "narrower": "-pubsub"} {
-			require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all", rights).Build()).Error())
+			require.NoError(t, admin.Do(within(t),
+				admin.B().Arbitrary("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all", rights).Build()).Error())
 		}
 	}
 	free := newHub(t, s.Client(t), pubsub.Options{})
@@ -400,7 +418,9 @@ func TestARefusedSubscribeSaysWhyAndIsNotRemembered(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	acl := func(rule ...string) {
-		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).Error())
+		require.NoError(t, admin.Do(within(t),
+			admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).
+			Error())
 	}
 	acl("resetchannels", "&open")
 	o := s.Option()
@@ -411,8 +431,8 @@ func TestARefusedSubscribeSaysWhyAndIsNotRemembered(t *testing.T) {
 	h := newHub(t, c, pubsub.Options{})
 	open := subscribe(t, h, "open")
 	_, err = h.Subscribe(within(t), "shut")
-	require.ErrorIs(t, err, pubsub.ErrDenied)
-	require.NotErrorIs(t, err, pubsub.ErrUnavailable, "asking again does not help")
+	require.ErrorIs(t, err, errs.ErrDenied)
+	require.NotErrorIs(t, err, errs.ErrUnavailable, "asking again does not help")
 	require.ErrorContains(t, err, "channel pattern")
 	require.True(t, open.Live(), "the refusal of one channel leaves the others alone")
 	acl("&shut")
@@ -443,7 +463,9 @@ func TestARefusalAfterALostConnectionReachesTheCallerAndLeavesTheOthersTrying(t 
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	acl := func(rule ...string) {
-		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).Error())
+		require.NoError(t, admin.Do(within(t),
+			admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).
+			Error())
 	}
 	acl("&c")
 	o := s.Option()
@@ -457,7 +479,7 @@ func TestARefusalAfterALostConnectionReachesTheCallerAndLeavesTheOthersTrying(t 
 	require.True(t, next(t, first).Gap)
 	for range 2 {
 		_, err = h.Subscribe(within(t), "c")
-		require.ErrorIs(t, err, pubsub.ErrDenied)
+		require.ErrorIs(t, err, errs.ErrDenied)
 		require.ErrorContains(t, err, "channel pattern")
 	}
 	acl("&c")
@@ -506,7 +528,8 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 	ids, nodes := []string{}, []rueidis.Client{}
 	owner := -1
 	for i, a := range s.Addrs {
-		n, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true, DisableCache: true})
+		n, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true,
+			DisableCache: true})
 		require.NoError(t, err)
 		t.Cleanup(n.Close)
 		id, err := n.Do(within(t), n.B().Arbitrary("CLUSTER", "MYID").Build()).ToString()
@@ -542,7 +565,8 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 		return m.Payload == "here"
 	})
 	for node, want := range map[int]int64{target: 1, owner: 0} {
-		n, err := nodes[node].Do(within(t), nodes[node].B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
+		n, err := nodes[node].Do(within(t),
+			nodes[node].B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
 		require.NoError(t, err)
 		require.Equal(t, map[string]int64{channel: want, keyname.Mark(channel): want}, n)
 	}
@@ -639,11 +663,11 @@ func TestCloseEndsSubscriptionsAndLeavesNothingRunning(t *testing.T) {
 	gone := make(chan error)
 	go func() { _, err := sub.Next(context.Background()); gone <- err }()
 	require.NoError(t, h.Close(context.Background()))
-	require.ErrorIs(t, <-gone, pubsub.ErrClosed)
+	require.ErrorIs(t, <-gone, errs.ErrClosed)
 	_, err := h.Subscribe(within(t), "c")
-	require.ErrorIs(t, err, pubsub.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	_, err = h.Publish(within(t), "c", "x")
-	require.ErrorIs(t, err, pubsub.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	_, ok := h.TrySubscribe("c")
 	require.False(t, ok)
 	require.NoError(t, h.Close(context.Background()))
@@ -750,24 +774,25 @@ func TestInvalidationsReachEveryWatcher(t *testing.T) {
 
 func TestBadInputIsRefused(t *testing.T) {
 	_, err := pubsub.New(nil, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	c := redistest.Embedded(t).Client(t)
 	_, err = pubsub.New(c, pubsub.Options{Grace: -1})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	_, err = pubsub.New(c, pubsub.Options{CallTimeout: -1})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute}, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute},
+		pubsub.Options{})
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true}, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	h := newHub(t, c, pubsub.Options{})
 	for _, ch := range []string{"", strings.Repeat("c", keyname.MaxLen+1), "\xff"} {
 		_, err = h.Subscribe(within(t), ch)
-		require.ErrorIs(t, err, pubsub.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 		_, err = h.Publish(within(t), ch, "")
-		require.ErrorIs(t, err, pubsub.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 	}
 }
 
@@ -792,28 +817,37 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 		h, err := pubsub.Dial(o, pubsub.Options{})
 		require.Error(t, err, name)
 		require.Nil(t, h)
-		require.NotErrorIs(t, err, pubsub.ErrUnavailable, name)
+		require.NotErrorIs(t, err, errs.ErrUnavailable, name)
 		require.ErrorContains(t, err, says, name)
 		require.ErrorIs(t, err, is, name)
 		require.NotContains(t, err.Error(), "secret", name)
 	}
-	refused("a wrong password", as("nobody", "no"), "Username and Password", pubsub.ErrDenied)
-	refused("no right to CLIENT TRACKING", as("untracked", "pw"), "+client|tracking", pubsub.ErrDenied)
-	refused("no rights", with(func(o *rueidis.ClientOption) { o.Username, o.Password, o.SelectDB = "idle", "pw", 1 }), "lacks +select", pubsub.ErrDenied)
-	refused("a database that is not there", with(func(o *rueidis.ClientOption) { o.SelectDB = 99 }), "SelectDB", pubsub.ErrInvalidOption)
-	refused("a URL", rueidis.ClientOption{InitAddress: []string{"redis://:secret@" + s.Addr()}}, "ParseURL", pubsub.ErrInvalidOption)
-	refused("no port", rueidis.ClientOption{InitAddress: []string{"localhost"}}, "host:port", pubsub.ErrInvalidOption)
-	refused("no address", rueidis.ClientOption{}, "InitAddress", pubsub.ErrInvalidOption)
-	refused("too many pipelines", with(func(o *rueidis.ClientOption) { o.PipelineMultiplex = 99 }), "PipelineMultiplex", pubsub.ErrInvalidOption)
-	refused("a password where there is none", with(func(o *rueidis.ClientOption) { o.Password, o.AlwaysRESP2, o.DisableCache = "pw", true, true }), "the server has none", pubsub.ErrInvalidOption)
+	refused("a wrong password", as("nobody", "no"), "Username and Password", errs.ErrDenied)
+	refused("no right to CLIENT TRACKING", as("untracked", "pw"), "+client|tracking", errs.ErrDenied)
+	refused("no rights", with(func(o *rueidis.ClientOption) {
+		o.Username, o.Password, o.SelectDB = "idle", "pw", 1
+	}), "lacks +select", errs.ErrDenied)
+	refused("a database that is not there", with(func(o *rueidis.ClientOption) {
+		o.SelectDB = 99
+	}), "SelectDB", errs.ErrInvalidOption)
+	refused("a URL", rueidis.ClientOption{InitAddress: []string{"redis://:secret@" + s.Addr()}}, "ParseURL",
+		errs.ErrInvalidOption)
+	refused("no port", rueidis.ClientOption{InitAddress: []string{"localhost"}}, "host:port", errs.ErrInvalidOption)
+	refused("no address", rueidis.ClientOption{}, "InitAddress", errs.ErrInvalidOption)
+	refused("too many pipelines", with(func(o *rueidis.ClientOption) {
+		o.PipelineMultiplex = 99
+	}), "PipelineMultiplex", errs.ErrInvalidOption)
+	refused("a password where there is none", with(func(o *rueidis.ClientOption) {
+		o.Password, o.AlwaysRESP2, o.DisableCache = "pw", true, true
+	}), "the server has none", errs.ErrInvalidOption)
 	run("CONFIG", "SET", "requirepass", "pw")
-	refused("no password", s.Option(), "Username and Password", pubsub.ErrDenied)
+	refused("no password", s.Option(), "Username and Password", errs.ErrDenied)
 	h, err := pubsub.Dial(with(func(o *rueidis.ClientOption) { o.Password = "pw" }), pubsub.Options{})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(context.Background()))
 
 	old := redistest.Start(t, "--rename-command", "HELLO", "")
-	refused("a server without HELLO", old.Option(), "DisableCache must be true", pubsub.ErrInvalidOption)
+	refused("a server without HELLO", old.Option(), "DisableCache must be true", errs.ErrInvalidOption)
 	o := old.Option()
 	o.DisableCache = true
 	h, err = pubsub.Dial(o, pubsub.Options{})
@@ -823,7 +857,7 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	e := redistest.Embedded(t)
 	e.Embedded.SetError("LOADING Redis is loading the dataset in memory")
 	_, err = pubsub.Dial(e.Option(), pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrUnavailable, "that passes")
+	require.ErrorIs(t, err, errs.ErrUnavailable, "that passes")
 }
 
 // The address of a sentinel, without the name of its primary, connects, and no script can ever run there.
@@ -835,7 +869,7 @@ func TestDialRefusesASentinelWithoutTheNameOfItsPrimary(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		o.InitAddress = s.Addrs[:n]
 		_, err := pubsub.Dial(o, pubsub.Options{Logger: quiet})
-		require.ErrorIs(t, err, pubsub.ErrInvalidOption, n)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, n)
 		require.ErrorContains(t, err, "Sentinel.MasterSet", n)
 	}
 }
@@ -855,7 +889,7 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 		"no right to INFO":          {"", false},
 	} {
 		s := redistest.Embedded(t)
-		s.Embedded.Server().SetPreHook(func(p *server.Peer, cmd string, args ...string) bool {
+		s.Embedded.Server().SetPreHook(func(p *server.Peer, cmd string, _ ...string) bool {
 			switch {
 			case cmd != "INFO":
 				return false
@@ -868,11 +902,13 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 		})
 		h, err := pubsub.Dial(s.Option(), pubsub.Options{Logger: quiet})
 		if c.refused {
-			require.ErrorIs(t, err, pubsub.ErrInvalidOption, name)
-			require.NotErrorIs(t, err, pubsub.ErrUnavailable, name)
+			require.ErrorIs(t, err, errs.ErrInvalidOption, name)
+			require.NotErrorIs(t, err, errs.ErrUnavailable, name)
 			require.ErrorContains(t, err, "InitAddress is a server of Redis", name)
 			require.Nil(t, h)
-			redistest.Eventually(t, 30*time.Second, "no connection is left of the refused", func() bool { return s.Embedded.CurrentConnectionCount() == 0 })
+			redistest.Eventually(t, 30*time.Second, "no connection is left of the refused", func() bool {
+				return s.Embedded.CurrentConnectionCount() == 0
+			})
 			continue
 		}
 		require.NoError(t, err, name)
@@ -895,8 +931,8 @@ func TestDialToAServerThatIsBusyMayBeRepeated(t *testing.T) {
 	})
 	_, err := pubsub.Dial(s.Option(), pubsub.Options{})
 	require.NoError(t, killer.Do(within(t), killer.B().ScriptKill().Build()).Error())
-	require.ErrorIs(t, err, pubsub.ErrUnavailable)
-	require.NotErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
+	require.NotErrorIs(t, err, errs.ErrInvalidOption)
 	require.Error(t, <-done)
 }
 
@@ -906,7 +942,8 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	secret, err := x509.MarshalECPrivateKey(key)
@@ -925,31 +962,34 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	require.NoError(t, err)
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", priv, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", priv,
+		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
 	secured := net.JoinHostPort(host, strconv.Itoa(port))
 
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}}, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "TLSConfig is nil, and the server at "+secured+" speaks TLS")
 
 	o := rueidis.ClientOption{InitAddress: []string{plain.Addr()}, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
 	o.Dialer.Timeout = 300 * time.Millisecond
 	_, err = pubsub.Dial(o, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "TLSConfig is set, and the server at "+plain.Addr()+" speaks without TLS")
 
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{}}, pubsub.Options{})
 	require.ErrorContains(t, err, "see TLSConfig", "a certificate that nobody has signed")
-	require.NotErrorIs(t, err, pubsub.ErrUnavailable)
-	h, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{InsecureSkipVerify: true}}, pubsub.Options{})
+	require.NotErrorIs(t, err, errs.ErrUnavailable)
+	h, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured},
+		TLSConfig: &tls.Config{InsecureSkipVerify: true}}, pubsub.Options{})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(context.Background()))
 
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	gone.Close()
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}}, pubsub.Options{})
-	require.ErrorIs(t, err, pubsub.ErrUnavailable, "nobody is there")
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}},
+		pubsub.Options{})
+	require.ErrorIs(t, err, errs.ErrUnavailable, "nobody is there")
 }
 
 func TestDialWithOptionsOfTheHub(t *testing.T) {
@@ -965,7 +1005,7 @@ func TestDialWithOptionsOfTheHub(t *testing.T) {
 	require.NoError(t, h.Close(context.Background()))
 	require.Contains(t, log.String(), "subscriptions lost")
 	_, err = pubsub.Dial(s.Option(), pubsub.Options{Grace: -1})
-	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 }
 
 // heldOpen is a client whose Close lasts until it may end.
@@ -1020,7 +1060,9 @@ func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testi
 		sub.Discard()
 		sub.Discard()
 	}
-	redistest.Eventually(t, 10*time.Second, "unsubscribed", func() bool { return redistest.CommandCalls(t, c)["unsubscribe"] == 20 })
+	redistest.Eventually(t, 10*time.Second, "unsubscribed", func() bool {
+		return redistest.CommandCalls(t, c)["unsubscribe"] == 20
+	})
 	for i := range 20 {
 		require.Zero(t, numsub(t, c, fmt.Sprint("c", i)))
 	}
@@ -1031,7 +1073,9 @@ func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testi
 	require.NoError(t, err)
 	require.Equal(t, "heard", next(t, kept).Payload, "somebody else has it still")
 	kept.Discard()
-	redistest.Eventually(t, 20*time.Second, "the idle connection is closed", func() bool { return connections(t, c) <= before })
+	redistest.Eventually(t, 20*time.Second, "the idle connection is closed", func() bool {
+		return connections(t, c) <= before
+	})
 	info, err := c.Do(within(t), c.B().Info().Section("stats").Build()).ToString()
 	require.NoError(t, err)
 	var opened int
@@ -1067,7 +1111,9 @@ func TestAChannelThatGoesAndIsWantedAgainDuringACallForAnotherIsConfirmedAnew(t 
 	first := subscribe(t, h, "c")
 	p.Delay(0, 300*time.Millisecond)
 	go h.Subscribe(within(t), "another")
-	redistest.Eventually(t, 10*time.Second, "the reply is on its way", func() bool { return numsub(t, direct, "another") == 1 })
+	redistest.Eventually(t, 10*time.Second, "the reply is on its way", func() bool {
+		return numsub(t, direct, "another") == 1
+	})
 	first.Discard()
 	again := subscribe(t, h, "c")
 	redistest.Eventually(t, 10*time.Second, "a message arrives", func() bool {
@@ -1077,7 +1123,8 @@ func TestAChannelThatGoesAndIsWantedAgainDuringACallForAnotherIsConfirmedAnew(t 
 	})
 }
 
-// A connection ends when nothing is wanted on it; what is wanted just then is subscribed on the next, and has lost nothing.
+// A connection ends when nothing is wanted on it; what is wanted just then is subscribed on the next, and has lost
+// nothing.
 func TestAConnectionThatIsDoneWithIsNoLoss(t *testing.T) {
 	t.Parallel()
 	var losses atomic.Int32
@@ -1140,7 +1187,9 @@ func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
 	t.Run("unless the user may have none", func(t *testing.T) {
 		s := redistest.Start(t)
 		admin := s.Client(t)
-		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("ACL", "SETUSER", "app", "on", ">pw", "+@all", "~*", "resetchannels", "&redisson_rwlock:*").Build()).Error())
+		require.NoError(t, admin.Do(within(t),
+			admin.B().Arbitrary("ACL", "SETUSER", "app", "on", ">pw", "+@all", "~*", "resetchannels",
+				"&redisson_rwlock:*").Build()).Error())
 		o := s.Option()
 		o.Username, o.Password = "app", "pw"
 		c, err := rueidis.NewClient(o)
@@ -1154,7 +1203,7 @@ func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
 		subscribe(t, h, channel)
 		require.Equal(t, [2]int64{1, 0}, counts(t, admin))
 		_, err = h.Subscribe(within(t), "redisson_sc:{s}")
-		require.ErrorIs(t, err, pubsub.ErrDenied)
+		require.ErrorIs(t, err, errs.ErrDenied)
 		require.ErrorContains(t, err, "redisson_sc")
 		require.Equal(t, 1, book.Count("refused"))
 	})
@@ -1167,7 +1216,8 @@ func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
 			subscribe(t, h, channel)
 			redistest.Eventually(t, 10*time.Second, "both at one node", func() bool {
 				for _, node := range c.Nodes() {
-					n, err := node.Do(within(t), node.B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
+					n, err := node.Do(within(t),
+						node.B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
 					require.NoError(t, err)
 					if n[channel] == 1 && n[keyname.Mark(channel)] == 1 {
 						return true

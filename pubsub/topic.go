@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
@@ -22,11 +23,11 @@ type topic struct {
 	everUp  bool        // was live before: a new confirmation means that messages were missed
 	missing bool        // was live, is down, and is wanted back
 	answer  *answer     // the server's next, if it is not live
-	grace   *time.Timer // runs while nobody is subscribed
+	grace   *time.Timer // runs while there are no subscribers
 }
 
-// channels returns what the server is asked for: the channel, after its mark if it has one. The server sees to both in one step, so
-// no script finds a listener of ours without its mark.
+// channels returns what the server is asked for: the channel, after its mark if it has one. The server sees to both in
+// one step, so no script finds a listener of ours without its mark.
 func (t *topic) channels() []string {
 	if mark := keyname.Mark(t.name); mark != "" && !t.bare {
 		return []string{mark, t.name}
@@ -34,8 +35,8 @@ func (t *topic) channels() []string {
 	return []string{t.name}
 }
 
-// answer is the server's next word on a subscription. A call that waits has a reference to it of its own: before the call
-// looks, the topic may be down again and wait for another answer.
+// answer is the server's next word on a subscription. A call that waits has a reference to it of its own: before the
+// call looks, the topic may be down again and wait for another answer.
 type answer struct {
 	given chan struct{} // closed then
 	err   error         // why it was refused; set before
@@ -43,7 +44,7 @@ type answer struct {
 
 func newAnswer() *answer { return &answer{given: make(chan struct{})} }
 
-// settle gives the answer to those that wait for it, after the observer was told of it. Called with mu held.
+// settle gives the answer to those that wait for it, after the observer got it. Called with mu held.
 func (t *topic) settle(err error) {
 	t.answer.err = err
 	if h := t.hub; h.observer != nil {
@@ -143,9 +144,9 @@ func (t *topic) down() {
 	}
 }
 
-// refuse is called when the server refuses the topic: the calls that wait for its answer get err. A topic that was never
-// confirmed is dropped, and the next Subscribe asks the server anew. One that was confirmed before is asked for again, until
-// it is confirmed or not wanted any more. It reports whether to ask again. Called with mu held.
+// refuse is called when the server refuses the topic: the calls that wait for its answer get err. A topic that was
+// never confirmed is dropped, and the next Subscribe asks the server anew. One that was confirmed before is asked for
+// again, until it is confirmed or not wanted any more. It reports whether to ask again. Called with mu held.
 func (t *topic) refuse(err error) (again bool) {
 	t.settle(err)
 	if !t.everUp {
@@ -156,13 +157,13 @@ func (t *topic) refuse(err error) (again bool) {
 	return true
 }
 
-// gap tells every subscriber that messages may have been missed, which wakes all waiters of the channel. It comes both when a
-// subscription goes down and when it is up again. The first alone would not do:
+// gap tells every subscriber that messages may have been missed, which wakes all waiters of the channel. It comes both
+// when a subscription goes down and when it is up again. The first alone would not do:
 //
-//	waiter                           subscription           somebody else
+//	waiter                           subscription           another
 //	                                 down: a gap
 //	wakes, looks: held, sleeps
-//	                                                        releases, publishes: nobody hears
+//	                                                        releases, publishes: no one hears
 //	                                 confirmed: a gap
 //	wakes, looks: free
 //
@@ -180,8 +181,8 @@ type Message struct {
 	Gap bool
 }
 
-// Subscription receives the messages of one channel, by Next or by Ready. It is safe for concurrent use. Each message goes to
-// one caller of Next.
+// Subscription receives the messages of one channel, by Next or by Ready. It is safe for concurrent use. Each message
+// goes to one caller of Next.
 type Subscription struct {
 	topic *topic
 	ready chan struct{}
@@ -191,8 +192,8 @@ type Subscription struct {
 	closed bool
 }
 
-// push adds a message. It never blocks: it runs on the connection's reader, where waiting for a subscriber would hold up every
-// channel. Called with Hub.mu held.
+// push adds a message. It never blocks: it runs on the connection's reader, where waiting for a subscriber would hold
+// up every channel. Called with Hub.mu held.
 func (s *Subscription) push(m Message) {
 	s.mu.Lock()
 	h, dropped := s.topic.hub, 0
@@ -238,7 +239,7 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 		if s.closed {
 			s.mu.Unlock()
 			s.end() // passes the wake-up on: other callers of Next may wait, too
-			return Message{}, fmt.Errorf("pubsub: subscription to %q: %w", s.topic.name, ErrClosed)
+			return Message{}, fmt.Errorf("pubsub: subscription to %q: %w", s.topic.name, errs.ErrClosed)
 		}
 		if len(s.buf) > 0 {
 			m := s.buf[0]
@@ -263,8 +264,8 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 	}
 }
 
-// Close ends the subscription; waiting calls of Next return ErrClosed. If this was the channel's last Subscription the channel
-// stays subscribed for Options.Grace. Later calls do nothing.
+// Close ends the subscription; waiting calls of Next return ErrClosed. If this was the channel's last Subscription the
+// channel stays subscribed for Options.Grace. Later calls do nothing.
 func (s *Subscription) Close() { s.close(s.topic.hub.grace) }
 
 func (s *Subscription) close(grace time.Duration) {

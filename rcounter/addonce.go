@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -18,21 +19,22 @@ const (
 	maxRemember = 100 * 365 * 24 * time.Hour
 )
 
-// AddOnce adds d once for each id, which the caller chooses, such as that of an order: 1 to 1024 bytes. It can be called again after
-// any error, ErrUnknownOutcome included, as long as ids are remembered (CounterOptions.Remember). One round trip, repeated until answered.
+// AddOnce adds d once for each id, which the caller chooses, such as that of an order: 1 to 1024 bytes. It can be
+// called again after any error, ErrUnknownOutcome included, as long as ids are remembered (CounterOptions.Remember).
+// One round trip, repeated until answered.
 //
 //   - v, false, nil: this call added d, and v is the new value.
-//   - v, true, nil: another call with id and d, of this process or another one, had added it. This one added nothing; v is the value that
-//     the other one reached, and not that of now.
+//   - v, true, nil: another call with id and d, of this process or another one, had added it. This one added nothing; v
+//     is the value that the other one reached, and not that of now.
 //   - ErrMismatch: id was used to add another number. Nothing was added.
 //   - ErrOutOfRange, with v where the counter stands, and ErrOverflow: as by Add, nothing was added.
 //   - ErrUnknownOutcome: d may have been added or may still be added, once. Call again with the same id and d.
 //
 // A refused id, as by Add, is not remembered: it can be added later. Set, CompareAndSet and a counter
-// that expires and starts again leave the ids as they are. The ids are in keys apart from the counter's own, which stays
-// a plain integer; each takes about 60 bytes and its own length. If those keys are lost (evicted, deleted, forgotten by a
-// failover), or the server's clock is set forward by as much, ids are forgotten early, and a call with one adds again. A request whose
-// caller gave up may still run: AddOnce with that id then says so.
+// that expires and starts again leave the ids as they are. The ids are in keys apart from the counter's own, which
+// stays a plain integer; each takes about 60 bytes and its own length. If those keys are lost (evicted, deleted,
+// forgotten by a failover), or the server's clock is set forward by as much, ids are forgotten early, and a call with
+// one adds again. A request whose caller gave up may still run: AddOnce with that id then says so.
 //
 // An id that cannot be used is ErrInvalidName, and nothing is sent.
 func (k *Counter) AddOnce(ctx context.Context, id string, d int64) (v int64, replayed bool, err error) {
@@ -63,7 +65,7 @@ func (k *Counter) addOnce(ctx context.Context, call, id string, d int64) (v int6
 	case err != nil:
 		return 0, false, err
 	case r.code == addMismatch:
-		return 0, false, fmt.Errorf("%w: %.64q on %q adds %d", ErrMismatch, id, k.key, r.value)
+		return 0, false, fmt.Errorf("%w: %.64q on %q adds %d", errs.ErrMismatch, id, k.key, r.value)
 	case r.code == addReplayed:
 		return r.value, true, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/stretchr/testify/require"
@@ -35,26 +36,37 @@ func TestAddOnceTable(t *testing.T) {
 		after    string
 		added    map[string]string // to ids
 	}{
-		{"a counter that is not there", none, missing, nil, nil, "C", "x", 5, 5, false, nil, "5", map[string]string{":x": "C;5;5"}},
+		{"a counter that is not there", none, missing, nil, nil, "C", "x", 5, 5, false, nil, "5",
+			map[string]string{":x": "C;5;5"}},
 		{"its initial value", few, missing, nil, nil, "C", "x", 5, 6, false, nil, "6", map[string]string{":x": "C;5;6"}},
 		{"one that is", none, "-7", nil, nil, "C", "x", -5, -12, false, nil, "-12", map[string]string{":x": "C;-5;-12"}},
-		{"another id", none, "5", map[string]string{":x": "C;5;5"}, nil, "D", "y", 5, 10, false, nil, "10", map[string]string{":y": "D;5;10"}},
-		{"an id that looks like a field", none, "5", nil, nil, "D", "from", 5, 10, false, nil, "10", map[string]string{":from": "D;5;10"}},
+		{"another id", none, "5", map[string]string{":x": "C;5;5"}, nil, "D", "y", 5, 10, false, nil, "10",
+			map[string]string{":y": "D;5;10"}},
+		{"an id that looks like a field", none, "5", nil, nil, "D", "from", 5, 10, false, nil, "10",
+			map[string]string{":from": "D;5;10"}},
 		{"nothing", none, "5", nil, nil, "D", "y", 0, 5, false, nil, "5", map[string]string{":y": "D;0;5"}},
 		{"the same id", none, "8", map[string]string{":x": "C;5;5"}, nil, "D", "x", 5, 5, true, nil, "8", nil},
 		{"the same id, of before", none, "8", nil, map[string]string{":x": "C;5;5"}, "D", "x", 5, 5, true, nil, "8", nil},
 		{"the same call", none, "8", map[string]string{":x": "C;5;5"}, nil, "C", "x", 5, 5, false, nil, "8", nil},
-		{"the same id and another number", none, "8", map[string]string{":x": "C;5;5"}, nil, "D", "x", 6, 0, false, rcounter.ErrMismatch, "8", nil},
-		{"the same call and another number", none, "8", map[string]string{":x": "C;5;5"}, nil, "C", "x", -5, 0, false, rcounter.ErrMismatch, "8", nil},
-		{"beyond Max", few, "8", nil, nil, "C", "x", 2, 0, false, rcounter.ErrOutOfRange, "8", nil},
-		{"the same id, beyond Max by now", few, "9", map[string]string{":x": "C;5;8"}, nil, "D", "x", 5, 8, true, nil, "9", nil},
-		{"beyond 64 bits", none, dec(maxInt), nil, nil, "C", "x", 1, 0, false, rcounter.ErrOverflow, dec(maxInt), nil},
-		{"up to 64 bits", none, dec(maxInt - 1), nil, nil, "C", "x", 1, maxInt, false, nil, dec(maxInt), map[string]string{":x": "C;1;" + dec(maxInt)}},
-		{"down to 64 bits", none, "0", nil, nil, "C", "x", minInt, minInt, false, nil, dec(minInt), map[string]string{":x": "C;" + dec(minInt) + ";" + dec(minInt)}},
-		{"beyond 2^53", none, dec(p53), nil, nil, "C", "x", 1, p53 + 1, false, nil, dec(p53 + 1), map[string]string{":x": "C;1;" + dec(p53+1)}},
-		{"no number", none, "1e3", nil, nil, "C", "x", 1, 0, false, rcounter.ErrWrongType, "1e3", nil},
-		{"the same id, and the counter is no number any more", none, "1e3", map[string]string{":x": "C;5;5"}, nil, "D", "x", 5, 5, true, nil, "1e3", nil},
-		{"the same id, and the counter is gone", none, missing, map[string]string{":x": "C;5;5"}, nil, "D", "x", 5, 5, true, nil, missing, nil},
+		{"the same id and another number", none, "8", map[string]string{":x": "C;5;5"}, nil, "D", "x", 6, 0, false,
+			errs.ErrMismatch, "8", nil},
+		{"the same call and another number", none, "8", map[string]string{":x": "C;5;5"}, nil, "C", "x", -5, 0, false,
+			errs.ErrMismatch, "8", nil},
+		{"beyond Max", few, "8", nil, nil, "C", "x", 2, 0, false, errs.ErrOutOfRange, "8", nil},
+		{"the same id, beyond Max by now", few, "9", map[string]string{":x": "C;5;8"}, nil, "D", "x", 5, 8, true, nil, "9",
+			nil},
+		{"beyond 64 bits", none, dec(maxInt), nil, nil, "C", "x", 1, 0, false, errs.ErrOverflow, dec(maxInt), nil},
+		{"up to 64 bits", none, dec(maxInt - 1), nil, nil, "C", "x", 1, maxInt, false, nil, dec(maxInt),
+			map[string]string{":x": "C;1;" + dec(maxInt)}},
+		{"down to 64 bits", none, "0", nil, nil, "C", "x", minInt, minInt, false, nil, dec(minInt),
+			map[string]string{":x": "C;" + dec(minInt) + ";" + dec(minInt)}},
+		{"beyond 2^53", none, dec(p53), nil, nil, "C", "x", 1, p53 + 1, false, nil, dec(p53 + 1),
+			map[string]string{":x": "C;1;" + dec(p53+1)}},
+		{"no number", none, "1e3", nil, nil, "C", "x", 1, 0, false, errs.ErrWrongType, "1e3", nil},
+		{"the same id, and the counter is no number any more", none, "1e3", map[string]string{":x": "C;5;5"}, nil, "D", "x",
+			5, 5, true, nil, "1e3", nil},
+		{"the same id, and the counter is gone", none, missing, map[string]string{":x": "C;5;5"}, nil, "D", "x", 5, 5, true,
+			nil, missing, nil},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -87,7 +99,7 @@ func TestAddOnceTable(t *testing.T) {
 					for range 2 { // and again: the script may run twice
 						v, replayed, err := k.AddOnceAs(ctx, tc.call, tc.id, tc.d)
 						require.ErrorIs(t, err, tc.err)
-						if errors.Is(tc.err, rcounter.ErrOutOfRange) {
+						if errors.Is(tc.err, errs.ErrOutOfRange) {
 							require.Equal(t, tc.value, dec(v), "where it stands")
 						} else {
 							require.Equal(t, tc.want, v)
@@ -151,7 +163,7 @@ func TestAddOnceForgetsAnIdAfterItsTime(t *testing.T) {
 		k := on(t, c, patient).Counter("k", rcounter.CounterOptions{})
 		added := map[string]time.Duration{} // id -> age
 		sum, n := int64(0), 0
-		for range 300 {
+		for range redistest.Sized(80, 80, 300) {
 			d := rand.N(25 * time.Minute)
 			age(t, c, d)
 			for id := range added {
@@ -199,14 +211,16 @@ func TestAddOnceCountsOnceForEachIdWhateverIsLost(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
-	for name, wire := range map[string]rueidis.Client{"twice": twice{Client: raw}, "lossy": newLossy(t, srv, func() bool { return rand.IntN(3) == 0 })} {
+	for name, wire := range map[string]rueidis.Client{"twice": twice{Client: raw}, "lossy": newLossy(t, srv, func() bool {
+		return rand.IntN(3) == 0
+	})} {
 		t.Run(name, func(t *testing.T) {
 			c := on(t, wire, patient)
 			k := c.Counter(name, rcounter.CounterOptions{})
 			const ids, callers = 50, 8
 			var first atomic.Int64
 			var sums [ids]atomic.Int64
-			crowd(callers, ids, func(caller, i int) {
+			crowd(callers, ids, func(_, i int) {
 				v, replayed, err := k.AddOnce(ctx, strconv.Itoa(i), 7)
 				if err != nil {
 					t.Error(err)
@@ -237,7 +251,7 @@ func TestAddOnceOnOtherTypesChangesNothing(t *testing.T) {
 			must(t, c, "FLUSHALL")
 			must(t, c, "RPUSH", key, "x")
 			_, _, err := k.AddOnce(ctx, "order", 1)
-			require.ErrorIs(t, err, rcounter.ErrWrongType, key)
+			require.ErrorIs(t, err, errs.ErrWrongType, key)
 			require.Equal(t, []string{key}, keys(t, c))
 		}
 		must(t, c, "FLUSHALL")

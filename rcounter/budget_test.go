@@ -30,7 +30,8 @@ func TestBudgetOfIncr(t *testing.T) {
 	require.Equal(t, 501, after["incr"]-before["incr"])
 	for name, n := range after {
 		switch name {
-		case "incr", "info", "hello", "ping", "quit", "client|tracking", "client|setinfo": // connections are made and pinged beside
+		case "incr", "info", "hello", "ping", "quit", "client|tracking", "client|setinfo":
+			// connections are made and pinged beside
 		default:
 			require.Equal(t, before[name], n, "%s", name)
 		}

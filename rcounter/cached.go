@@ -10,13 +10,13 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Cached returns the value from the client-side cache of rueidis: as it was at most maxStale ago, which is at least 1 ms. A
-// change is seen earlier, as soon as the server's message about it arrives, which takes milliseconds. No round trip
-// while the value is cached, one otherwise. Use it for numbers that are shown and read far more often than they change: the
-// server notifies every process that reads a counter this way of every change.
+// Cached returns the value from the client-side cache of rueidis: as it was at most maxStale ago, which is at least 1
+// ms. A change is seen earlier, as soon as the server's message about it arrives, which takes milliseconds. No round
+// trip while the value is cached, one otherwise. Use it for numbers that are shown and read far more often than they
+// change: the server notifies every process that reads a counter this way of every change.
 //
-// Without client-side caching, and while the counter is missing, Cached is Get, with its errors. ErrInvalidOption says that maxStale is
-// too short, and nothing is sent.
+// Without client-side caching, and while the counter is missing, Cached is Get, with its errors. ErrInvalidOption says
+// that maxStale is too short, and nothing is sent.
 func (k *Counter) Cached(ctx context.Context, maxStale time.Duration) (_ int64, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {
@@ -47,9 +47,11 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 	t := k.tracked.Load()
 	if t == nil || t.age != age {
 		// An entry of the cache lasts for as long as the caller that read it wanted. Its name is the command with all
-		// arguments. With one name for all, a caller with maxStale of 10 ms would be answered by the entry of a caller with an
-		// hour (TestCachedIsNoOlderThanAsked). So each age reads a range of its own, which is all of the value in any case.
-		t = &tracked{age: age, get: k.c.calls.Hub.Client().B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache().Pin()}
+		// arguments. With one name for all, a caller with maxStale of 10 ms would be answered by the entry of a caller with
+		// an hour (TestCachedIsNoOlderThanAsked). So each age reads a range of its own, which is all of the value in any
+		// case.
+		t = &tracked{age: age,
+			get: k.c.calls.Hub.Client().B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache().Pin()}
 		k.tracked.Store(t)
 	}
 	now, dials := k.c.calls.Now(), k.c.calls.Runner.Dials()
@@ -58,7 +60,8 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 		defer done()
 		return k.c.calls.Hub.Client().DoCache(place, t.get, age).ToString()
 	}
-	m, err := k.c.calls.Runner.Attempt(ctx, script.Call{Script: getrangeScript, Keys: []string{k.key}, Cached: t.get, CachedFor: age})
+	m, err := k.c.calls.Runner.Attempt(ctx,
+		script.Call{Script: getrangeScript, Keys: []string{k.key}, Cached: t.get, CachedFor: age})
 	if err != nil {
 		return "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/stretchr/testify/require"
@@ -75,7 +76,7 @@ func TestCachedIsAGetOtherwise(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 7, v, "missing")
 		}
-		for value, want := range map[string]error{"": rcounter.ErrWrongType, "1e3": rcounter.ErrWrongType, dec(minInt): nil} {
+		for value, want := range map[string]error{"": errs.ErrWrongType, "1e3": errs.ErrWrongType, dec(minInt): nil} {
 			must(t, admin, "SET", "k", value)
 			redistest.Eventually(t, 20*time.Second, value, func() bool {
 				v, err := k.Cached(ctx, time.Hour)
@@ -96,7 +97,7 @@ func TestCachedIsAGetOtherwise(t *testing.T) {
 		}
 		must(t, admin, "RPUSH", "k", "x")
 		_, err := k.Cached(ctx, time.Hour)
-		require.ErrorIs(t, err, rcounter.ErrWrongType)
+		require.ErrorIs(t, err, errs.ErrWrongType)
 	})
 	for range 2 { // the embedded server has nothing for caching
 		k := on(t, redistest.Embedded(t).Client(t), patient).Counter("k", rcounter.CounterOptions{})

@@ -22,11 +22,12 @@ type Client struct {
 
 func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
 
-// New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing. The
-// error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed
-// hub.
+// New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing.
+// The error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed
+// for a closed hub.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
-	calls, err := session.New(h, "rcounter", "counters", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger})
+	calls, err := session.New(h, "rcounter", "counters",
+		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -35,9 +36,9 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close makes every later call on c and its counters fail with ErrClosed. Calls under way end as they would have. Close waits for
-// what goes on in the background: shared calls whose callers have left, and a look at the server's settings. Later calls wait for the first until their own
-// ctx ends, and return its result.
+// Close makes every later call on c and its counters fail with ErrClosed. Calls under way end as they would have. Close
+// waits for what goes on in the background: shared calls whose callers have left, and a look at the server's settings.
+// Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 //go:embed lua

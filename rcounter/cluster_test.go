@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/stretchr/testify/require"
@@ -27,7 +28,7 @@ func TestCountersWorkOnEverySlotOfACluster(t *testing.T) {
 		}
 		require.NoError(t, k.Set(ctx, 2))
 		_, err = k.Incr(ctx)
-		require.ErrorIs(t, err, rcounter.ErrOutOfRange)
+		require.ErrorIs(t, err, errs.ErrOutOfRange)
 	}
 	for _, name := range []string{"a{b}", "{a}b"} {
 		k := c.Counter(name, rcounter.CounterOptions{})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/stretchr/testify/require"
@@ -49,19 +50,19 @@ func TestAddTable(t *testing.T) {
 	}{
 		{"first of N", missing, max(3), 1, nil, "1"},
 		{"last of N", "2", max(3), 1, nil, "3"},
-		{"beyond N", "3", max(3), 1, rcounter.ErrOutOfRange, "3"},
-		{"beyond N by more", "2", max(3), 2, rcounter.ErrOutOfRange, "2"},
-		{"missing and beyond at once", missing, max(3), 4, rcounter.ErrOutOfRange, missing},
+		{"beyond N", "3", max(3), 1, errs.ErrOutOfRange, "3"},
+		{"beyond N by more", "2", max(3), 2, errs.ErrOutOfRange, "2"},
+		{"missing and beyond at once", missing, max(3), 4, errs.ErrOutOfRange, missing},
 		{"down is not held to Max", "3", max(3), -1, nil, "2"},
 		{"back towards a Max that was passed", "9", max(3), -1, nil, "8"},
-		{"on from a Max that was passed", "9", max(3), 1, rcounter.ErrOutOfRange, "9"},
+		{"on from a Max that was passed", "9", max(3), 1, errs.ErrOutOfRange, "9"},
 		{"stock of 2, first", missing, from(2, 0, 2), -1, nil, "1"},
 		{"stock of 2, last", "1", from(2, 0, 2), -1, nil, "0"},
-		{"stock of 2, none left", "0", from(2, 0, 2), -1, rcounter.ErrOutOfRange, "0"},
-		{"stock of 2, more than there are", missing, from(2, 0, 2), -3, rcounter.ErrOutOfRange, missing},
+		{"stock of 2, none left", "0", from(2, 0, 2), -1, errs.ErrOutOfRange, "0"},
+		{"stock of 2, more than there are", missing, from(2, 0, 2), -3, errs.ErrOutOfRange, missing},
 		{"up is not held to Min", "-5", min(0), 1, nil, "-4"},
 		{"negative bounds", "-8", from(-5, -9, -5), -1, nil, "-9"},
-		{"negative bounds, beyond", "-9", from(-5, -9, -5), -1, rcounter.ErrOutOfRange, "-9"},
+		{"negative bounds, beyond", "-9", from(-5, -9, -5), -1, errs.ErrOutOfRange, "-9"},
 		{"through zero", "-1", from(0, -3, 3), 2, nil, "1"},
 		{"nothing added to nothing", missing, from(5, 0, 9), 0, nil, "5"},
 		{"nothing added beyond a bound", "11", from(5, 0, 9), 0, nil, "11"},
@@ -71,40 +72,41 @@ func TestAddTable(t *testing.T) {
 		{"2^53 up", dec(p53), full, 1, nil, dec(p53 + 1)},
 		{"2^53+1 up", dec(p53 + 1), full, 1, nil, dec(p53 + 2)},
 		{"up to Max 2^53+1", dec(p53), max(p53 + 1), 1, nil, dec(p53 + 1)},
-		{"beyond Max 2^53+1", dec(p53 + 1), max(p53 + 1), 1, rcounter.ErrOutOfRange, dec(p53 + 1)},
+		{"beyond Max 2^53+1", dec(p53 + 1), max(p53 + 1), 1, errs.ErrOutOfRange, dec(p53 + 1)},
 		{"down to Min -2^53-1", dec(-p53), min(-p53 - 1), -1, nil, dec(-p53 - 1)},
-		{"beyond Min -2^53-1", dec(-p53 - 1), min(-p53 - 1), -1, rcounter.ErrOutOfRange, dec(-p53 - 1)},
+		{"beyond Min -2^53-1", dec(-p53 - 1), min(-p53 - 1), -1, errs.ErrOutOfRange, dec(-p53 - 1)},
 		{"adding 2^53+1", missing, full, p53 + 1, nil, dec(p53 + 1)},
 		{"adding 10^17", missing, full, 1e17, nil, "100000000000000000"},
 
 		{"up to 2^63-1", dec(maxInt - 1), none, 1, nil, dec(maxInt)},
-		{"beyond 2^63-1", dec(maxInt), none, 1, rcounter.ErrOverflow, dec(maxInt)},
-		{"beyond a Max of 2^63-1", dec(maxInt), full, 1, rcounter.ErrOutOfRange, dec(maxInt)},
+		{"beyond 2^63-1", dec(maxInt), none, 1, errs.ErrOverflow, dec(maxInt)},
+		{"beyond a Max of 2^63-1", dec(maxInt), full, 1, errs.ErrOutOfRange, dec(maxInt)},
 		{"down to -2^63", dec(minInt + 1), none, -1, nil, dec(minInt)},
-		{"beyond -2^63", dec(minInt), none, -1, rcounter.ErrOverflow, dec(minInt)},
+		{"beyond -2^63", dec(minInt), none, -1, errs.ErrOverflow, dec(minInt)},
 		{"adding -2^63", "0", none, minInt, nil, dec(minInt)},
-		{"adding -2^63 to less than 0", "-1", none, minInt, rcounter.ErrOverflow, "-1"},
+		{"adding -2^63 to less than 0", "-1", none, minInt, errs.ErrOverflow, "-1"},
 		{"from end to end", dec(minInt), none, maxInt, nil, "-1"},
-		{"a limit beyond 64 bits", "-7", from(-5, -9, -5), maxInt, rcounter.ErrOutOfRange, "-7"},
-		{"the other limit beyond 64 bits", "7", from(5, 5, 9), minInt, rcounter.ErrOutOfRange, "7"},
-		{"an initial value that overflows", missing, rcounter.CounterOptions{Initial: maxInt}, 1, rcounter.ErrOverflow, missing},
+		{"a limit beyond 64 bits", "-7", from(-5, -9, -5), maxInt, errs.ErrOutOfRange, "-7"},
+		{"the other limit beyond 64 bits", "7", from(5, 5, 9), minInt, errs.ErrOutOfRange, "7"},
+		{"an initial value that overflows", missing, rcounter.CounterOptions{Initial: maxInt}, 1, errs.ErrOverflow,
+			missing},
 
-		{"empty", "", full, 1, rcounter.ErrWrongType, ""},
-		{"space after", "10 ", full, 1, rcounter.ErrWrongType, "10 "},
-		{"space before", " 10", full, 1, rcounter.ErrWrongType, " 10"},
-		{"newline after", "10\n", full, 1, rcounter.ErrWrongType, "10\n"},
-		{"leading zero", "010", full, 1, rcounter.ErrWrongType, "010"},
-		{"plus", "+10", full, 1, rcounter.ErrWrongType, "+10"},
-		{"fraction", "1.0", full, 1, rcounter.ErrWrongType, "1.0"},
-		{"exponent", "1e3", full, 1, rcounter.ErrWrongType, "1e3"},
-		{"hexadecimal", "0x10", full, 1, rcounter.ErrWrongType, "0x10"},
-		{"minus zero", "-0", full, 1, rcounter.ErrWrongType, "-0"},
-		{"minus", "-", full, 1, rcounter.ErrWrongType, "-"},
-		{"2^63", huge, full, -1, rcounter.ErrWrongType, huge},
-		{"-2^63-1", "-9223372036854775809", full, 1, rcounter.ErrWrongType, "-9223372036854775809"},
-		{"30 digits", "123456789012345678901234567890", full, 1, rcounter.ErrWrongType, "123456789012345678901234567890"},
-		{"text", "abc", full, 1, rcounter.ErrWrongType, "abc"},
-		{"a list", aList, full, 1, rcounter.ErrWrongType, aList},
+		{"empty", "", full, 1, errs.ErrWrongType, ""},
+		{"space after", "10 ", full, 1, errs.ErrWrongType, "10 "},
+		{"space before", " 10", full, 1, errs.ErrWrongType, " 10"},
+		{"newline after", "10\n", full, 1, errs.ErrWrongType, "10\n"},
+		{"leading zero", "010", full, 1, errs.ErrWrongType, "010"},
+		{"plus", "+10", full, 1, errs.ErrWrongType, "+10"},
+		{"fraction", "1.0", full, 1, errs.ErrWrongType, "1.0"},
+		{"exponent", "1e3", full, 1, errs.ErrWrongType, "1e3"},
+		{"hexadecimal", "0x10", full, 1, errs.ErrWrongType, "0x10"},
+		{"minus zero", "-0", full, 1, errs.ErrWrongType, "-0"},
+		{"minus", "-", full, 1, errs.ErrWrongType, "-"},
+		{"2^63", huge, full, -1, errs.ErrWrongType, huge},
+		{"-2^63-1", "-9223372036854775809", full, 1, errs.ErrWrongType, "-9223372036854775809"},
+		{"30 digits", "123456789012345678901234567890", full, 1, errs.ErrWrongType, "123456789012345678901234567890"},
+		{"text", "abc", full, 1, errs.ErrWrongType, "abc"},
+		{"a list", aList, full, 1, errs.ErrWrongType, aList},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		raw := s.Client(t)
@@ -116,7 +118,7 @@ func TestAddTable(t *testing.T) {
 				require.ErrorIs(t, err, tc.err)
 				if tc.err == nil {
 					require.Equal(t, tc.after, dec(v))
-				} else if errors.Is(tc.err, rcounter.ErrOutOfRange) {
+				} else if errors.Is(tc.err, errs.ErrOutOfRange) {
 					stands := tc.state
 					if stands == missing {
 						stands = dec(tc.o.Initial)
@@ -167,26 +169,26 @@ func TestPlainVerbsKeepINCRsRules(t *testing.T) {
 	for _, bad := range []string{"", "10 ", " 10", "010", "+10", "1.0", "1e3", "-0", "abc", "9223372036854775808"} {
 		put(t, s, "k", bad)
 		_, err := k.Incr(ctx)
-		require.ErrorIs(t, err, rcounter.ErrWrongType, "%q", bad)
+		require.ErrorIs(t, err, errs.ErrWrongType, "%q", bad)
 		_, err = k.Decr(ctx)
-		require.ErrorIs(t, err, rcounter.ErrWrongType, "%q", bad)
+		require.ErrorIs(t, err, errs.ErrWrongType, "%q", bad)
 		_, err = k.Add(ctx, 5)
-		require.ErrorIs(t, err, rcounter.ErrWrongType, "%q", bad)
+		require.ErrorIs(t, err, errs.ErrWrongType, "%q", bad)
 		_, err = k.Get(ctx)
-		require.ErrorIs(t, err, rcounter.ErrWrongType, "%q", bad)
+		require.ErrorIs(t, err, errs.ErrWrongType, "%q", bad)
 		_, err = k.CompareAndSet(ctx, 10, 11)
-		require.ErrorIs(t, err, rcounter.ErrWrongType, "%q", bad)
+		require.ErrorIs(t, err, errs.ErrWrongType, "%q", bad)
 		require.Equal(t, bad, got(t, s, "k"), "left as it was")
 	}
 	put(t, s, "k", dec(maxInt))
 	_, err := k.Incr(ctx)
-	require.ErrorIs(t, err, rcounter.ErrOverflow)
+	require.ErrorIs(t, err, errs.ErrOverflow)
 	put(t, s, "k", dec(minInt))
 	_, err = k.Decr(ctx)
-	require.ErrorIs(t, err, rcounter.ErrOverflow)
+	require.ErrorIs(t, err, errs.ErrOverflow)
 	put(t, s, "k", "-1")
 	_, err = k.Add(ctx, minInt)
-	require.ErrorIs(t, err, rcounter.ErrOverflow)
+	require.ErrorIs(t, err, errs.ErrOverflow)
 	require.Equal(t, "-1", got(t, s, "k"))
 	for _, v := range []int64{p53 - 1, p53, p53 + 1, maxInt - 1, minInt} {
 		put(t, s, "k", dec(v))
@@ -200,7 +202,8 @@ func TestPlainCounterIsRedissonsAtomicLong(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	k := on(t, c, rcounter.Options{KeyPrefix: "p:", CallTimeout: patient.CallTimeout}).Counter("hits", rcounter.CounterOptions{})
+	k := on(t, c, rcounter.Options{KeyPrefix: "p:", CallTimeout: patient.CallTimeout}).Counter("hits",
+		rcounter.CounterOptions{})
 	before := redistest.CommandCalls(t, c)
 	v, err := k.Incr(ctx)
 	require.NoError(t, err)
@@ -224,7 +227,8 @@ func TestPlainCounterIsRedissonsAtomicLong(t *testing.T) {
 
 func TestAddAgreesWithBigIntegers(t *testing.T) {
 	t.Parallel()
-	points := []int64{0, 1, -1, 9, -10, p53, p53 + 1, -p53 - 1, 1e10, 1e11 - 1, -1e10, maxInt, maxInt - 1, minInt, minInt + 1}
+	points := []int64{0, 1, -1, 9, -10, p53, p53 + 1, -p53 - 1, 1e10, 1e11 - 1, -1e10, maxInt, maxInt - 1, minInt,
+		minInt + 1}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
@@ -254,7 +258,8 @@ func TestAddAgreesWithBigIntegers(t *testing.T) {
 			refused := d > 0 && sum.Cmp(big.NewInt(hi)) > 0 || d < 0 && sum.Cmp(big.NewInt(lo)) < 0
 			got, err := c.Counter("k", o).Add(ctx, d)
 			if refused {
-				require.True(t, errors.Is(err, rcounter.ErrOutOfRange) || errors.Is(err, rcounter.ErrOverflow), "%d + %d in [%d, %d]: %v", v, d, lo, hi, err)
+				require.True(t, errors.Is(err, errs.ErrOutOfRange) || errors.Is(err, errs.ErrOverflow),
+					"%d + %d in [%d, %d]: %v", v, d, lo, hi, err)
 				require.Equal(t, dec(v), text(t, raw, "GET", "k"))
 			} else {
 				require.NoError(t, err, "%d + %d in [%d, %d]", v, d, lo, hi)
@@ -293,9 +298,9 @@ func TestSetAndCompareAndSetTable(t *testing.T) {
 		{"set again", "7", o, set(8), true, nil, "8"},
 		{"set exactly", "7", o, set(p53 + 1), true, nil, dec(p53 + 1)},
 		{"set text", "abc", o, set(8), true, nil, "8"},
-		{"set beyond Min", "7", o, set(-1), false, rcounter.ErrOutOfRange, "7"},
-		{"set a list", aList, o, set(8), false, rcounter.ErrWrongType, aList},
-		{"set a list, plain", aList, zero, set(8), false, rcounter.ErrWrongType, aList},
+		{"set beyond Min", "7", o, set(-1), false, errs.ErrOutOfRange, "7"},
+		{"set a list", aList, o, set(8), false, errs.ErrWrongType, aList},
+		{"set a list, plain", aList, zero, set(8), false, errs.ErrWrongType, aList},
 		{"expected", "7", o, cas(7, 8), true, nil, "8"},
 		{"not expected", "7", o, cas(6, 8), false, nil, "7"},
 		{"missing is Initial", missing, o, cas(5, 8), true, nil, "8"},
@@ -304,11 +309,11 @@ func TestSetAndCompareAndSetTable(t *testing.T) {
 		{"missing is not 1", missing, zero, cas(1, 8), false, nil, missing},
 		{"one bit above 2^53", dec(p53 + 1), o, cas(p53, 8), false, nil, dec(p53 + 1)},
 		{"exactly above 2^53", dec(p53 + 1), o, cas(p53+1, maxInt), true, nil, dec(maxInt)},
-		{"next beyond Min", "7", o, cas(7, -1), false, rcounter.ErrOutOfRange, "7"},
-		{"compare with 010", "010", o, cas(10, 8), false, rcounter.ErrWrongType, "010"},
-		{"compare with -0", "-0", zero, cas(0, 8), false, rcounter.ErrWrongType, "-0"},
-		{"compare with 2^63", "9223372036854775808", zero, cas(0, 8), false, rcounter.ErrWrongType, "9223372036854775808"},
-		{"compare with a list", aList, o, cas(5, 8), false, rcounter.ErrWrongType, aList},
+		{"next beyond Min", "7", o, cas(7, -1), false, errs.ErrOutOfRange, "7"},
+		{"compare with 010", "010", o, cas(10, 8), false, errs.ErrWrongType, "010"},
+		{"compare with -0", "-0", zero, cas(0, 8), false, errs.ErrWrongType, "-0"},
+		{"compare with 2^63", "9223372036854775808", zero, cas(0, 8), false, errs.ErrWrongType, "9223372036854775808"},
+		{"compare with a list", aList, o, cas(5, 8), false, errs.ErrWrongType, aList},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := on(t, s.Client(t), patient)
@@ -338,10 +343,10 @@ func TestGetReadsAndCreatesNothing(t *testing.T) {
 			{missing, rcounter.CounterOptions{Initial: 9, TTL: time.Hour}, 9, nil},
 			{"-3", rcounter.CounterOptions{Min: bound(0)}, -3, nil},
 			{dec(p53 + 1), rcounter.CounterOptions{}, p53 + 1, nil},
-			{"010", rcounter.CounterOptions{}, 0, rcounter.ErrWrongType},
-			{"-0", rcounter.CounterOptions{}, 0, rcounter.ErrWrongType},
-			{"", rcounter.CounterOptions{}, 0, rcounter.ErrWrongType},
-			{aList, rcounter.CounterOptions{}, 0, rcounter.ErrWrongType},
+			{"010", rcounter.CounterOptions{}, 0, errs.ErrWrongType},
+			{"-0", rcounter.CounterOptions{}, 0, errs.ErrWrongType},
+			{"", rcounter.CounterOptions{}, 0, errs.ErrWrongType},
+			{aList, rcounter.CounterOptions{}, 0, errs.ErrWrongType},
 		} {
 			put(t, s, "k", tc.state)
 			v, err := c.Counter("k", tc.o).Get(ctx)
@@ -358,11 +363,11 @@ func TestWrongTypeIsTypedForPlainVerbsToo(t *testing.T) {
 		k := on(t, s.Client(t), patient).Counter("k", rcounter.CounterOptions{})
 		put(t, s, "k", aList)
 		_, err := k.Incr(ctx)
-		require.ErrorIs(t, err, rcounter.ErrWrongType)
+		require.ErrorIs(t, err, errs.ErrWrongType)
 		_, err = k.Decr(ctx)
-		require.ErrorIs(t, err, rcounter.ErrWrongType)
+		require.ErrorIs(t, err, errs.ErrWrongType)
 		_, err = k.Add(ctx, 2)
-		require.ErrorIs(t, err, rcounter.ErrWrongType)
+		require.ErrorIs(t, err, errs.ErrWrongType)
 		require.Equal(t, aList, got(t, s, "k"))
 	})
 }
@@ -375,7 +380,7 @@ func TestARefusedAddSaysWhereTheCounterStands(t *testing.T) {
 	require.NoError(t, err)
 	v, err := k.Add(ctx, 2)
 	require.EqualValues(t, 2, v)
-	require.ErrorIs(t, err, rcounter.ErrOutOfRange)
+	require.ErrorIs(t, err, errs.ErrOutOfRange)
 	require.EqualError(t, err, `rcounter: out of range: "k" stands at 2, adding 2 would pass 3`)
 }
 
@@ -388,7 +393,7 @@ func TestBoundsAreCopied(t *testing.T) {
 	_, err := k.Incr(ctx)
 	require.NoError(t, err)
 	_, err = k.Incr(ctx)
-	require.ErrorIs(t, err, rcounter.ErrOutOfRange)
+	require.ErrorIs(t, err, errs.ErrOutOfRange)
 }
 
 func TestFirstNWinByIncr(t *testing.T) {
@@ -396,7 +401,8 @@ func TestFirstNWinByIncr(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		const n, callers = 100, 256
 		o := rcounter.CounterOptions{Max: bound(n), TTL: time.Hour}
-		counters := []*rcounter.Counter{on(t, s.Client(t), patient).Counter("k", o), on(t, s.Client(t), patient).Counter("k", o)}
+		counters := []*rcounter.Counter{on(t, s.Client(t), patient).Counter("k", o),
+			on(t, s.Client(t), patient).Counter("k", o)}
 		var mu sync.Mutex
 		seen := map[int64]int{}
 		var wg sync.WaitGroup
@@ -405,7 +411,7 @@ func TestFirstNWinByIncr(t *testing.T) {
 				for range 4 {
 					v, err := counters[i%2].Incr(ctx)
 					if err != nil {
-						if !errors.Is(err, rcounter.ErrOutOfRange) {
+						if !errors.Is(err, errs.ErrOutOfRange) {
 							t.Error(err)
 						}
 						return
@@ -454,7 +460,7 @@ func TestTTLIsSetOnceAndRepaired(t *testing.T) {
 		}
 		// A counter at its bound and without an end would refuse everybody for ever.
 		must(t, raw, "SET", "k", "3")
-		require.ErrorIs(t, verbs["Incr"](), rcounter.ErrOutOfRange)
+		require.ErrorIs(t, verbs["Incr"](), errs.ErrOutOfRange)
 		require.Positive(t, ttl(), "a refusal repairs too")
 		require.Equal(t, "3", text(t, raw, "GET", "k"))
 	})

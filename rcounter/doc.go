@@ -1,5 +1,6 @@
-// Package rcounter provides counters on Redis or Valkey. A [Counter] is a 64-bit integer with bounds, under one key, that all
-// processes share. Use [Counter.AddOnce] where a number must be right after retries, and [Counter.Incr] where it may be off by one.
+// Package rcounter provides counters on Redis or Valkey. A [Counter] is a 64-bit integer with bounds, under one key,
+// that all processes share. Use [Counter.AddOnce] where a number must be right after retries, and [Counter.Incr] where
+// it may be off by one.
 //
 //	points := counters.Counter("points:ann", rcounter.CounterOptions{Min: rcounter.Bound(0)})
 //	total, replayed, err := points.AddOnce(ctx, "order:4711", 50) // once, however often it is called
@@ -9,9 +10,9 @@
 //
 // # What is guaranteed
 //
-// A Counter never passes its bounds: beyond them nothing is written. Values are exact over all 64 bits. AddOnce counts once for each
-// id, whatever is lost, repeated, delayed or run twice on the way; an id is remembered for CounterOptions.Remember at least, about
-// twice that at most.
+// A Counter never passes its bounds: beyond them nothing is written. Values are exact over all 64 bits. AddOnce counts
+// once for each id, whatever is lost, repeated, delayed or run twice on the way; an id is remembered for
+// CounterOptions.Remember at least, about twice that at most.
 //
 // # What is not guaranteed
 //
@@ -21,21 +22,23 @@
 //
 // # Errors
 //
-// There are three families. The request did not run: ErrInvalidName, ErrInvalidOption and ErrClosed before anything was sent,
-// ErrUnavailable. The server refused: ErrOutOfRange, ErrOverflow, ErrWrongType, ErrMismatch, ErrDenied. The outcome is unknown:
-// ErrUnknownOutcome.
+// Compare with errors.Is. Errors that are not exported here are exported by package redlatch.
+// There are three families. The request did not run: ErrInvalidName, ErrInvalidOption and ErrClosed before anything was
+// sent, ErrUnavailable. The server refused: ErrOutOfRange, ErrOverflow, ErrWrongType, ErrMismatch, ErrDenied. The
+// outcome is unknown: ErrUnknownOutcome.
 //
-// A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless it is set.
-// Within that time a request that surely did not run is sent again, and so are Get and AddOnce, which may run twice.
+// A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless
+// it is set. Within that time a request that surely did not run is sent again, and so are Get and AddOnce, which may
+// run twice.
 //
 // # Cost
 //
-// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. Where four or more
-// calls of Add, Incr and Decr are under way in a client, those of one counter share a call, in a Cluster those of one slot. Each
-// caller gets its own value, as if the calls had run one after the other, and keeps its own patience: one that leaves a call that
-// was sent gets ErrUnknownOutcome, and so do all after a lost reply. A shared call carries the trace of its first caller. Where
-// calls of a counter carry fewer than two requests on average, the next 256 are sent alone. Cached takes no round trip while the
-// value is cached.
+// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. Where
+// four or more calls of Add, Incr and Decr are under way in a client, those of one counter share a call, in a Cluster
+// those of one slot. Each caller gets its own value, as if the calls had run one after the other, and keeps its own
+// patience: one that leaves a call that was sent gets ErrUnknownOutcome, and so do all after a lost reply. A shared
+// call carries the trace of its first caller. Where calls of a counter carry fewer than two requests on average, the
+// next 256 are sent alone. Cached takes no round trip while the value is cached.
 //
 // In the repository, docs/design.md has the keys and the protocol.
 package rcounter

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 )
@@ -20,7 +21,8 @@ func demo() (h *pubsub.Hub, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -93,7 +95,7 @@ func ExampleCounter_Incr() {
 	for range 3 {
 		n, err := entries.Incr(ctx)
 		switch {
-		case errors.Is(err, rcounter.ErrOutOfRange):
+		case errors.Is(err, redlatch.ErrOutOfRange):
 			fmt.Println("too late")
 		case err == nil:
 			fmt.Println("number", n)
@@ -114,7 +116,7 @@ func ExampleCounter_Decr() {
 	left := c.Counter("coupons:left", rcounter.CounterOptions{Initial: 2, Min: rcounter.Bound(0)})
 	for range 3 {
 		n, err := left.Decr(ctx)
-		fmt.Println(n, errors.Is(err, rcounter.ErrOutOfRange))
+		fmt.Println(n, errors.Is(err, redlatch.ErrOutOfRange))
 	}
 	// Output:
 	// 1 false
@@ -129,7 +131,7 @@ func ExampleCounter_Add() {
 	ctx := context.Background()
 
 	v, err := c.Counter("seats", rcounter.CounterOptions{Max: rcounter.Bound(3)}).Add(ctx, 5)
-	fmt.Println(v, errors.Is(err, rcounter.ErrOutOfRange))
+	fmt.Println(v, errors.Is(err, redlatch.ErrOutOfRange))
 	fmt.Println(err)
 	// Output:
 	// 0 true
@@ -150,7 +152,7 @@ func ExampleCounter_CompareAndSet() {
 	for _, editor := range []string{"ann", "bob"} {
 		set, err := version.CompareAndSet(ctx, seen, seen+1)
 		switch {
-		case errors.Is(err, rcounter.ErrUnknownOutcome):
+		case errors.Is(err, redlatch.ErrUnknownOutcome):
 			fmt.Println(editor, "has to look whether it is", seen+1)
 		case err != nil:
 			log.Fatal(err)
@@ -178,9 +180,9 @@ func ExampleCounter_AddOnce_refused() {
 	}{{"order-1", 90}, {"order-1", 80}, {"order-2", 20}} {
 		v, _, err := points.AddOnce(ctx, order.id, order.d)
 		switch {
-		case errors.Is(err, rcounter.ErrMismatch):
+		case errors.Is(err, redlatch.ErrMismatch):
 			fmt.Println(order.id, "was used for another amount")
-		case errors.Is(err, rcounter.ErrOutOfRange):
+		case errors.Is(err, redlatch.ErrOutOfRange):
 			fmt.Println(order.id, "is refused at", v)
 		case err != nil:
 			log.Fatal(err) // ErrUnknownOutcome included: asking again is safe
@@ -188,7 +190,7 @@ func ExampleCounter_AddOnce_refused() {
 			fmt.Println(order.id, v)
 		}
 	}
-	fmt.Println(errors.Is(points.Set(ctx, 101), rcounter.ErrOutOfRange))
+	fmt.Println(errors.Is(points.Set(ctx, 101), redlatch.ErrOutOfRange))
 	// Output:
 	// order-1 90
 	// order-1 was used for another amount

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/stretchr/testify/require"
@@ -45,15 +46,15 @@ func TestALostReplyOfAPlainVerbIsUnknownAndNotSentAgain(t *testing.T) {
 			} {
 				losing.Store(true)
 				err := verb.call()
-				require.ErrorIs(t, err, rcounter.ErrUnknownOutcome, verb.name)
+				require.ErrorIs(t, err, errs.ErrUnknownOutcome, verb.name)
 				require.ErrorContains(t, err, strconv.Quote(what), verb.name)
 				require.Equal(t, verb.after, text(t, raw, "GET", what), "%s ran once", verb.name)
 			}
 			losing.Store(true)
 			if what == "bounded" {
-				require.ErrorIs(t, k.Set(ctx, 20), rcounter.ErrUnknownOutcome)
+				require.ErrorIs(t, k.Set(ctx, 20), errs.ErrUnknownOutcome)
 				_, err := k.CompareAndSet(ctx, 20, 30)
-				require.ErrorIs(t, err, rcounter.ErrUnknownOutcome)
+				require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 				require.Equal(t, "30", text(t, raw, "GET", what))
 			}
 		}
@@ -86,7 +87,7 @@ func TestAStoppedServerMakesIncrUnknown(t *testing.T) {
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	_, err = k.Incr(short)
-	require.ErrorIs(t, err, rcounter.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	srv.Resume(t)
 
@@ -102,7 +103,7 @@ func TestAGetWithoutADeadlineEnds(t *testing.T) {
 	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 20 * time.Millisecond})
 	srv.Stop(t)
 	_, err := c.Counter("k", rcounter.CounterOptions{}).Get(context.Background())
-	require.ErrorIs(t, err, rcounter.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	srv.Resume(t)
 }
 
@@ -113,14 +114,14 @@ func TestUnavailableMeansThatIncrDidNotRun(t *testing.T) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	_, err := c.Counter("k", rcounter.CounterOptions{}).Incr(ended)
-	require.ErrorIs(t, err, rcounter.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.ErrorIs(t, err, context.Canceled)
 
 	require.NoError(t, srv.Process.Kill())
 	redistest.Eventually(t, 10*time.Second, "a server that is not there is ErrUnavailable", func() bool {
 		_, err := c.Counter("k", rcounter.CounterOptions{}).Incr(ctx)
 		require.Error(t, err)
-		return errors.Is(err, rcounter.ErrUnavailable)
+		return errors.Is(err, errs.ErrUnavailable)
 	})
 }
 
@@ -136,7 +137,7 @@ func TestAFullServerCountsNothing(t *testing.T) {
 		defer cancel()
 		_, err := k.Decr(short)
 		require.Error(t, err)
-		return errors.Is(err, rcounter.ErrUnavailable)
+		return errors.Is(err, errs.ErrUnavailable)
 	})
 	require.Equal(t, "(nil)", text(t, control, "GET", "k"))
 }

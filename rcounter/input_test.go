@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
@@ -42,15 +43,16 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	}
 	long := strings.Repeat("x", 64<<10+1)
 
-	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "a NUL byte": "a\x00b", "open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
+	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "a NUL byte": "a\x00b",
+		"open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
 		k := c.Counter(name, rcounter.CounterOptions{})
 		for verb, call := range counterVerbs(k) {
 			err := call()
-			refused(what+" "+verb, err, rcounter.ErrInvalidName)
+			refused(what+" "+verb, err, errs.ErrInvalidName)
 			require.Same(t, err, call(), "the same value every time")
 		}
 	}
-	refused("a prefix alone", prefixed.Counter("", rcounter.CounterOptions{}).Set(ctx, 1), rcounter.ErrInvalidName)
+	refused("a prefix alone", prefixed.Counter("", rcounter.CounterOptions{}).Set(ctx, 1), errs.ErrInvalidName)
 
 	for _, tc := range []struct {
 		o    rcounter.CounterOptions
@@ -68,31 +70,31 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		k := c.Counter("k", tc.o)
 		for verb, call := range counterVerbs(k) {
 			err := call()
-			refused(verb, err, rcounter.ErrInvalidOption, tc.says...)
+			refused(verb, err, errs.ErrInvalidOption, tc.says...)
 			require.Same(t, err, call(), "the same value every time")
 		}
 	}
 	k := c.Counter("k", rcounter.CounterOptions{Min: bound(0), Max: bound(9)})
-	refused("Set", k.Set(ctx, 10), rcounter.ErrOutOfRange, "10", "9", `"k"`)
+	refused("Set", k.Set(ctx, 10), errs.ErrOutOfRange, "10", "9", `"k"`)
 	_, err := k.CompareAndSet(ctx, 1, -1)
-	refused("CompareAndSet", err, rcounter.ErrOutOfRange, "-1", "0", `"k"`)
+	refused("CompareAndSet", err, errs.ErrOutOfRange, "-1", "0", `"k"`)
 
 	for _, age := range []time.Duration{0, -time.Second, time.Microsecond} {
 		_, err := k.Cached(ctx, age)
-		refused("Cached", err, rcounter.ErrInvalidOption, "maxStale", age.String())
+		refused("Cached", err, errs.ErrInvalidOption, "maxStale", age.String())
 	}
 
 	long = strings.Repeat("x", 1025)
 	for what, id := range map[string]string{"empty": "", "1025": long, "UTF-8": "a\xff", `"a\x00b" has a NUL`: "a\x00b"} {
 		_, _, err := k.AddOnce(ctx, id, 1)
-		refused(what, err, rcounter.ErrInvalidName, what)
+		refused(what, err, errs.ErrInvalidName, what)
 	}
 
 	require.NoError(t, c.Close(ctx))
 	for verb, call := range counterVerbs(k) {
-		refused(verb, call(), rcounter.ErrClosed)
+		refused(verb, call(), errs.ErrClosed)
 	}
-	refused("a counter made afterwards", c.Counter("x", rcounter.CounterOptions{}).Set(ctx, 1), rcounter.ErrClosed)
+	refused("a counter made afterwards", c.Counter("x", rcounter.CounterOptions{}).Set(ctx, 1), errs.ErrClosed)
 	require.NoError(t, c.Close(ctx), "again")
 }
 
@@ -111,7 +113,7 @@ func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
 	must(t, srv.Client(t), "RPUSH", "k", "another type")
 	for verb, call := range counterVerbs(c.Counter("k", rcounter.CounterOptions{})) {
 		err := call()
-		require.ErrorIs(t, err, rcounter.ErrWrongType, verb)
+		require.ErrorIs(t, err, errs.ErrWrongType, verb)
 		requirePrefix(t, err)
 	}
 	ended, cancel := context.WithCancel(ctx)
@@ -124,7 +126,7 @@ func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
 func TestNewRefusesWhatItCannotUse(t *testing.T) {
 	t.Parallel()
 	_, err := rcounter.New(nil, rcounter.Options{})
-	require.ErrorIs(t, err, rcounter.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "hub is nil")
 
 	h, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
@@ -143,7 +145,7 @@ func TestNewRefusesWhatItCannotUse(t *testing.T) {
 		{rcounter.Options{KeyPrefix: strings.Repeat("x", 64<<10)}, []string{"KeyPrefix", `"xxx`}},
 	} {
 		_, err := rcounter.New(h, tc.o)
-		require.ErrorIs(t, err, rcounter.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		requirePrefix(t, err)
 		for _, s := range tc.says {
 			require.ErrorContains(t, err, s)

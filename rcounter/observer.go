@@ -7,8 +7,9 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is called with what happens to the counters of a client, for metrics. It runs on the goroutine of the call, so it must return
-// at once. It may call the client. A panic in it is logged and otherwise ignored. It must be safe for concurrent use.
+// Observer is called with what happens to the counters of a client, for metrics. It runs on the goroutine of the call,
+// so it must return at once. It may call the client. A panic in it is logged and otherwise ignored. It must be safe for
+// concurrent use.
 //
 // ctx is that of the call: it carries the caller's span, and may have ended.
 type Observer func(ctx context.Context, e Event)
@@ -27,8 +28,8 @@ type Event struct {
 // EventKind is the kind of an Event.
 type EventKind uint8
 
-// EventWritten: the server answered an Add, Incr, Decr, AddOnce, Set or CompareAndSet, or did not (Took, Err). What is refused before
-// anything is sent is not an event.
+// EventWritten: the server answered an Add, Incr, Decr, AddOnce, Set or CompareAndSet, or did not (Took, Err). What is
+// refused before anything is sent is not an event.
 const EventWritten EventKind = 1
 
 var eventNames = [...]string{EventWritten: "written"}
@@ -36,17 +37,18 @@ var eventNames = [...]string{EventWritten: "written"}
 // String is the kind in words: "written".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next is not
-// called. Either may be nil.
+// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next
+// is not called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
 
-// write makes a call that writes, and tells of it. No clock is read for nobody.
+// write makes a call that writes, and reports it. Without an observer no clock is read.
 func (k *Counter) write(ctx context.Context, call func() error) error {
 	if k.c.observer == nil {
 		return call()
 	}
 	began := time.Now()
 	err := call()
-	session.Tell(ctx, k.c.calls, k.c.observer, Event{Kind: EventWritten, Name: k.name, Took: time.Since(began), Err: edged(err)})
+	session.Tell(ctx, k.c.calls, k.c.observer,
+		Event{Kind: EventWritten, Name: k.name, Took: time.Since(began), Err: edged(err)})
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter"
@@ -45,7 +46,7 @@ func TestAnObserverIsToldOfEveryCallThatWrites(t *testing.T) {
 	before := len(told)
 	_, err := k.Get(ctx)
 	require.NoError(t, err)
-	require.ErrorIs(t, k.Set(ctx, 10), rcounter.ErrOutOfRange, "not sent")
+	require.ErrorIs(t, k.Set(ctx, 10), errs.ErrOutOfRange, "not sent")
 	require.Len(t, told, before)
 }
 

@@ -11,8 +11,9 @@ type Options struct {
 	KeyPrefix string
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not answer or refuses,
-	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not
+	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
+	// Defaults to CallTimeout.
 	RetryTimeout time.Duration
 	// Logger gets a line if the server evicts keys when its memory is full. Defaults to slog.Default().
 	Logger *slog.Logger

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -19,31 +20,34 @@ type addition struct {
 	d int64
 }
 
-// shareSlots is over how many batchers counters are spread outside a Cluster. INCRs of two counters in one script take longer than both
-// in a row, so mostly those of one counter share a call.
+// shareSlots is over how many batchers counters are spread outside a Cluster. INCRs of two counters in one script take
+// longer than both in a row, so mostly those of one counter share a call.
 const shareSlots = 4096
 
 // newAdds makes the batcher of Adds.
 func (c *Client) newAdds() *batch.Batcher[addition, int64] {
 	l := &batch.Batcher[addition, int64]{
-		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "add", Key: "several counters", Run: c.addAll,
+		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "add",
+		Key: "several counters", Run: c.addAll,
 		Alone: func(ctx context.Context, a addition) (int64, error) { return a.k.addAlone(ctx, a.d) },
 	}
 	return l.Sharing()
 }
 
-// sum is several additions to one counter under the same options, all of which rise or all of which fall. They are added at once, and
-// each is told what a call of its own would have told it, in their order:
+// sum is several additions to one counter under the same options, all of which rise or all of which fall. They are
+// added at once, and each gets the answer that a call of its own would have got, in their order:
 //
 //	Add(1)  Add(1)  Add(5)
 //	   one Add(7) -> 107
 //	 101     102     107
 //
-// On the server they are one step. So they are as calls between which nobody else's came, which is one of the orders in which those
-// calls could have run. If none passes the bound with the sum, none does alone, since they all move the same way.
+// On the server they are one step. So they are as calls between which no other came, which is one of the orders in
+// which those calls could have run. If none passes the bound with the sum, none does alone, since they all move the
+// same way.
 //
-// If the sum would pass the bound, the server says where the counter stands. Those of the additions that would pass it alone are refused:
-// at that instant a call of their own would have been. The others are sent again, one by one in a call.
+// If the sum would pass the bound, the server says where the counter stands. Those of the additions that would pass it
+// alone are refused: at that instant a call of their own would have been. The others are sent again, one by one in a
+// call.
 type sum struct {
 	of       *Counter
 	total    int64
@@ -52,7 +56,8 @@ type sum struct {
 
 // joins reports whether d may be added in the same step as s.
 func (s *sum) joins(k *Counter, d int64) bool {
-	return s.of.same(k) && (s.total >= 0 && d >= 0 && s.total <= math.MaxInt64-d || s.total <= 0 && d <= 0 && s.total >= math.MinInt64-d)
+	return s.of.same(k) &&
+		(s.total >= 0 && d >= 0 && s.total <= math.MaxInt64-d || s.total <= 0 && d <= 0 && s.total >= math.MinInt64-d)
 }
 
 // same reports whether two Counters are of one key and the same options.
@@ -99,7 +104,7 @@ func (c *Client) addSums(ctx context.Context, sums []*sum) {
 	if len(sums) == 1 {
 		s := sums[0]
 		v, err := s.of.addAlone(ctx, s.total)
-		s.told(v, err)
+		s.answer(v, err)
 		return
 	}
 	call := script.Call{Script: addManyScript, Once: true}
@@ -116,10 +121,10 @@ func (c *Client) addSums(ctx context.Context, sums []*sum) {
 	}
 	for i, s := range sums {
 		if err != nil {
-			s.told(0, err)
+			s.answer(0, err)
 			continue
 		}
-		s.told(s.read(v[2*i], v[2*i+1]))
+		s.answer(s.read(v[2*i], v[2*i+1]))
 	}
 }
 
@@ -132,7 +137,7 @@ const addRefused = "3"
 func (s *sum) read(code, text string) (int64, error) {
 	if code == addRefused {
 		if strings.Contains(text, "WRONGTYPE") {
-			return 0, fmt.Errorf("%w: add on %q: %s", ErrWrongType, s.of.key, text)
+			return 0, fmt.Errorf("%w: add on %q: %s", errs.ErrWrongType, s.of.key, text)
 		}
 		return 0, fmt.Errorf("add on %q: %s", s.of.key, text)
 	}
@@ -147,8 +152,8 @@ func (s *sum) read(code, text string) (int64, error) {
 	return s.of.added(s.total, r)
 }
 
-// told gives each addition its answer, where v and err are those of the sum.
-func (s *sum) told(v int64, err error) {
+// answer gives each addition its answer, where v and err are those of the sum.
+func (s *sum) answer(v int64, err error) {
 	for i := len(s.requests) - 1; i >= 0; i-- {
 		r := s.requests[i]
 		if r.Answer, r.Err = v, err; err == nil {
@@ -163,9 +168,9 @@ func (s *sum) again() (rest []*batch.Request[addition, int64]) {
 		return nil
 	}
 	switch err := s.requests[0].Err; {
-	case errors.Is(err, ErrOverflow):
+	case errors.Is(err, errs.ErrOverflow):
 		return s.requests
-	case !errors.Is(err, ErrOutOfRange):
+	case !errors.Is(err, errs.ErrOutOfRange):
 		return nil
 	}
 	stands := s.requests[0].Answer

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 )
@@ -32,26 +33,39 @@ func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 		adds   []add
 		calls  int64 // to the server
 	}{
-		"one counter":                     {nil, []add{{"a", plain, 1}, {"a", plain, 1}, {"a", plain, 5}}, 1},
-		"one counter, down":               {nil, []add{{"a", plain, -1}, {"a", plain, -4}}, 1},
-		"nothing among others":            {nil, []add{{"a", plain, 0}, {"a", plain, 2}, {"a", plain, 0}}, 1},
-		"up and down":                     {nil, []add{{"a", plain, 1}, {"a", plain, -1}, {"a", plain, 1}}, 1},
-		"two counters":                    {nil, []add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"b", plain, 3}}, 1},
-		"below Max":                       {nil, []add{{"a", top, 3}, {"a", top, 3}, {"a", top, 4}}, 1},
-		"at Max":                          {map[string]string{"a": "10"}, []add{{"a", top, 1}, {"a", top, 2}, {"a", top, 1}}, 1},
-		"the last before Max":             {map[string]string{"a": "9"}, []add{{"a", top, 1}, {"a", top, 1}, {"a", top, 1}}, 2},
-		"large ones do not pass":          {map[string]string{"a": "5"}, []add{{"a", top, 6}, {"a", top, 3}, {"a", top, 2}, {"a", top, 1}}, 2},
-		"nothing beyond Max":              {map[string]string{"a": "30"}, []add{{"a", top, 0}, {"a", top, 1}, {"a", top, 2}}, 2},
-		"at Min":                          {map[string]string{"a": "-9"}, []add{{"a", top, -1}, {"a", top, -1}}, 2},
-		"other options of one key":        {map[string]string{"a": "9"}, []add{{"a", top, 1}, {"a", plain, 1}, {"a", top, 1}, {"a", top, -1}}, 1},
-		"64 bits":                         {map[string]string{"a": dec(maxInt - 3)}, []add{{"a", plain, 1}, {"a", plain, 1}, {"a", plain, 1}, {"a", plain, 1}}, 2},
-		"more than 64 bits together":      {nil, []add{{"a", plain, maxInt}, {"a", plain, maxInt}, {"a", plain, 1}}, 1},
-		"from end to end":                 {nil, []add{{"a", full, minInt}, {"a", full, maxInt}, {"a", full, maxInt}, {"a", full, maxInt}}, 2},
-		"beyond 2^53":                     {map[string]string{"a": dec(p53 - 1), "b": "1"}, []add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"a", plain, -3}}, 1},
-		"a key of another type":           {map[string]string{"a": aList}, []add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"c", top, 1}}, 1},
-		"a text":                          {map[string]string{"a": "x"}, []add{{"a", top, 1}, {"a", top, 1}, {"b", plain, 1}}, 1},
-		"only keys of another type":       {map[string]string{"a": aList}, []add{{"a", plain, 1}, {"a", plain, 1}}, 1},
-		"an initial value that is at end": {nil, []add{{"a", rcounter.CounterOptions{Initial: 10, Max: bound(10)}, 1}, {"a", rcounter.CounterOptions{Initial: 10, Max: bound(10)}, 1}}, 1},
+		"one counter":          {nil, []add{{"a", plain, 1}, {"a", plain, 1}, {"a", plain, 5}}, 1},
+		"one counter, down":    {nil, []add{{"a", plain, -1}, {"a", plain, -4}}, 1},
+		"nothing among others": {nil, []add{{"a", plain, 0}, {"a", plain, 2}, {"a", plain, 0}}, 1},
+		"up and down":          {nil, []add{{"a", plain, 1}, {"a", plain, -1}, {"a", plain, 1}}, 1},
+		"two counters": {nil,
+			[]add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"b", plain, 3}}, 1},
+		"below Max": {nil, []add{{"a", top, 3}, {"a", top, 3}, {"a", top, 4}}, 1},
+		"at Max": {map[string]string{"a": "10"},
+			[]add{{"a", top, 1}, {"a", top, 2}, {"a", top, 1}}, 1},
+		"the last before Max": {map[string]string{"a": "9"},
+			[]add{{"a", top, 1}, {"a", top, 1}, {"a", top, 1}}, 2},
+		"large ones do not pass": {map[string]string{"a": "5"},
+			[]add{{"a", top, 6}, {"a", top, 3}, {"a", top, 2}, {"a", top, 1}}, 2},
+		"nothing beyond Max": {map[string]string{"a": "30"},
+			[]add{{"a", top, 0}, {"a", top, 1}, {"a", top, 2}}, 2},
+		"at Min": {map[string]string{"a": "-9"}, []add{{"a", top, -1}, {"a", top, -1}}, 2},
+		"other options of one key": {map[string]string{"a": "9"},
+			[]add{{"a", top, 1}, {"a", plain, 1}, {"a", top, 1}, {"a", top, -1}}, 1},
+		"64 bits": {map[string]string{"a": dec(maxInt - 3)},
+			[]add{{"a", plain, 1}, {"a", plain, 1}, {"a", plain, 1}, {"a", plain, 1}}, 2},
+		"more than 64 bits together": {nil, []add{{"a", plain, maxInt}, {"a", plain, maxInt}, {"a", plain, 1}}, 1},
+		"from end to end": {nil,
+			[]add{{"a", full, minInt}, {"a", full, maxInt}, {"a", full, maxInt}, {"a", full, maxInt}}, 2},
+		"beyond 2^53": {map[string]string{"a": dec(p53 - 1), "b": "1"},
+			[]add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"a", plain, -3}}, 1},
+		"a key of another type": {map[string]string{"a": aList},
+			[]add{{"a", plain, 1}, {"b", plain, 1}, {"a", plain, 1}, {"c", top, 1}}, 1},
+		"a text": {map[string]string{"a": "x"},
+			[]add{{"a", top, 1}, {"a", top, 1}, {"b", plain, 1}}, 1},
+		"only keys of another type": {map[string]string{"a": aList}, []add{{"a", plain, 1}, {"a", plain, 1}}, 1},
+		"an initial value that is at end": {nil,
+			[]add{{"a", rcounter.CounterOptions{Initial: 10, Max: bound(10)}, 1},
+				{"a", rcounter.CounterOptions{Initial: 10, Max: bound(10)}, 1}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,11 +96,11 @@ func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 				reset()
 				wire.Sent.Store(0)
 				for i, a := range c.AddTogether(ctx, adds...) {
-					for _, e := range []error{rcounter.ErrOutOfRange, rcounter.ErrOverflow, rcounter.ErrWrongType} {
+					for _, e := range []error{errs.ErrOutOfRange, errs.ErrOverflow, errs.ErrWrongType} {
 						require.Equal(t, errors.Is(want[i].Err, e), errors.Is(a.Err, e), "%d: %v, not %v", i, a.Err, want[i].Err)
 					}
 					require.Equal(t, want[i].Err == nil, a.Err == nil, "%d: %v, not %v", i, a.Err, want[i].Err)
-					if a.Err == nil || errors.Is(a.Err, rcounter.ErrOutOfRange) {
+					if a.Err == nil || errors.Is(a.Err, errs.ErrOutOfRange) {
 						require.Equal(t, want[i].Value, a.Value, "%d", i)
 					}
 				}
@@ -101,7 +115,7 @@ func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		const callers, each = 48, 100
+		const callers, each = 48, 25
 		clients := []*rcounter.Client{on(t, s.Client(t), patient), on(t, s.Client(t), patient)}
 		for name, o := range map[string]rcounter.CounterOptions{"plain": {}, "bounded": {Max: bound(callers*each - 100)}} {
 			var mu sync.Mutex
@@ -114,7 +128,7 @@ func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
 				switch {
 				case err == nil:
 					values = append(values, v)
-				case errors.Is(err, rcounter.ErrOutOfRange) && v == *o.Max:
+				case errors.Is(err, errs.ErrOutOfRange) && v == *o.Max:
 					refused++
 				default:
 					t.Error(v, err)
@@ -135,7 +149,8 @@ func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
 	})
 }
 
-// Callers leave whenever they like. Those that were told a value have it alone, and those that were told "not run" did not count.
+// Callers leave whenever they like. Those that were told a value have it alone, and those that were told "not run" did
+// not count.
 func TestACallerThatLeavesASharedIncrIsToldThatNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -156,9 +171,9 @@ func TestACallerThatLeavesASharedIncrIsToldThatNothingIsKnown(t *testing.T) {
 				if _, twice := seen.LoadOrStore(v, true); twice {
 					t.Errorf("%d was given out twice", v)
 				}
-			case errors.Is(err, rcounter.ErrUnknownOutcome):
+			case errors.Is(err, errs.ErrUnknownOutcome):
 				unknown.Add(1)
-			case errors.Is(err, rcounter.ErrUnavailable):
+			case errors.Is(err, errs.ErrUnavailable):
 				not.Add(1)
 			default:
 				t.Error(err)
@@ -185,8 +200,9 @@ func TestALostReplyOfASharedIncrIsUnknownToAllAndCountsOnce(t *testing.T) {
 			require.NoError(t, a.Err)
 		}
 		lose.Store(true)
-		for _, a := range c.AddTogether(ctx, rcounter.Adding{K: k, D: 1}, rcounter.Adding{K: k, D: 2}, rcounter.Adding{K: b, D: 3}) {
-			require.ErrorIs(t, a.Err, rcounter.ErrUnknownOutcome)
+		for _, a := range c.AddTogether(ctx, rcounter.Adding{K: k, D: 1}, rcounter.Adding{K: k, D: 2},
+			rcounter.Adding{K: b, D: 3}) {
+			require.ErrorIs(t, a.Err, errs.ErrUnknownOutcome)
 		}
 		require.Equal(t, "4", got(t, s, "k"))
 		require.Equal(t, "4", got(t, s, "b"))
@@ -197,15 +213,16 @@ func TestCountersOfAClusterShareCallsInTheirSlots(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	c := on(t, s.Client(t), patient)
-	const callers, each = 32, 30
-	crowd(callers, each, func(caller, i int) {
+	const callers, each = 32, 12
+	crowd(callers, each, func(caller, _ int) {
 		for _, name := range []string{"all", "{tag}:" + dec(int64(caller%4)), dec(int64(caller % 8))} {
 			if _, err := c.Counter(name, rcounter.CounterOptions{}).Incr(ctx); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	for name, want := range map[string]int64{"all": callers * each, "{tag}:1": callers / 4 * each, "5": callers / 8 * each} {
+	for name, want := range map[string]int64{"all": callers * each, "{tag}:1": callers / 4 * each,
+		"5": callers / 8 * each} {
 		v, err := c.Counter(name, rcounter.CounterOptions{}).Get(ctx)
 		require.NoError(t, err)
 		require.Equal(t, want, v, name)

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The whole of what AddOnce remembers is forgotten by its turn, and by its expiry, in parts of which the server feels none.
+// The whole of what AddOnce remembers is forgotten by its turn, and by its expiry, in parts of which the server feels
+// none.
 func TestAddOnceHoldsNobodyUpWhenItForgets(t *testing.T) {
 	srv := redistest.Start(t)
 	admin := srv.Client(t)

@@ -21,7 +21,8 @@ import (
 // screenshotEnv names a file to which the test writes what the browser shows, for the documents.
 const screenshotEnv = "REDLATCH_SCREENSHOT"
 
-// browse has headless Chromium load a page. A browser that does not work says nothing about the page: the test is skipped.
+// browse has headless Chromium load a page. A browser that does not work says nothing about the page: the test is
+// skipped.
 func browse(t *testing.T, url string, flags ...string) []byte {
 	t.Helper()
 	bin, err := exec.LookPath("chromium")
@@ -35,7 +36,8 @@ func browse(t *testing.T, url string, flags ...string) []byte {
 		home, err := os.MkdirTemp("", "chromium") // not of the test: what the browser still writes there is no failure of it
 		require.NoError(t, err)
 		t.Cleanup(func() { os.RemoveAll(home) })
-		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+			"--disable-background-networking",
 			"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--user-data-dir=" + home}, flags...)
 		out.Reset()
 		log.Reset()
@@ -62,7 +64,8 @@ func TestThePageRendersInABrowser(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	dom := string(browse(t, server.URL+"/?n=50", "--dump-dom"))
-	for _, shown := range []string{"order:4711", "payment &lt;3&gt;", "invoices", "month end", "Waits for", "On the server", "this process", "Last errors", "job:17"} {
+	for _, shown := range []string{"order:4711", "payment &lt;3&gt;", "invoices", "month end", "Waits for",
+		"On the server", "this process", "Last errors", "job:17"} {
 		require.Contains(t, dom, shown)
 	}
 	require.GreaterOrEqual(t, strings.Count(dom, "</table>"), 5, "waits, holds, server, errors, watchdogs")

@@ -24,7 +24,8 @@ func ExampleHandler() {
 	}
 	defer server.Close()
 	ctx := context.Background()
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true}, redlatch.Options{CallTimeout: 10 * time.Second})
+	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true},
+		redlatch.Options{CallTimeout: 10 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}

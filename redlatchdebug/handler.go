@@ -32,8 +32,8 @@ import (
 //
 // # JSON
 //
-// One object. Fields that are named here keep their names and meanings; others may come. What ends in _ms is a number of milliseconds,
-// with a fraction where it matters; null, or no such field: there is none.
+// One object. Fields that are named here keep their names and meanings; others may come. What ends in _ms is a number
+// of milliseconds, with a fraction where it matters; null, or no such field: there is none.
 //
 //	at, process, open_ms, closed                 when, host:pid, since when, whether Close was called
 //	mode, nodes                                  standalone, sentinel or cluster; addresses
@@ -54,11 +54,11 @@ import (
 //	subscriptions                                channels, confirmed, connections
 //	errors                                       client, at, what, name, reason, error, count
 //
-// safe_ms is how long the holder may still act, as Hold.Until has it: what is left of the lease, or of the trust in heartbeats if that
-// is less. client is locks, elections, semaphores, counters, stocks, red_packets, limiters or hub. kind is the kind of the lock, as Fair, the
-// type in rsemaphore, or the algorithm of a limit. Of a limit capacity is what can pass at once after a pause, free what may pass now, and
-// lease_left_ms the time until all may. ahead_ms is how far the server's clock is ahead of this machine's; no lease depends on it. reason is that of
-// redlatch.Reason.
+// safe_ms is how long the holder may still act, as Hold.Until has it: what is left of the lease, or of the trust in
+// heartbeats if that is less. client is locks, elections, semaphores, counters, stocks, red_packets, limiters or hub.
+// kind is the kind of the lock, as Fair, the type in rsemaphore, or the algorithm of a limit. Of a limit capacity is
+// what can pass at once after a pause, free what may pass now, and lease_left_ms the time until all may. ahead_ms is
+// how far the server's clock is ahead of this machine's; no lease depends on it. reason is that of redlatch.Reason.
 func Handler(red *redlatch.Client) http.Handler {
 	if red == nil {
 		panic("redlatchdebug: Handler of a nil client")
@@ -98,7 +98,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Names and labels may be anybody's text: it is escaped, and if it were not, it could neither run nor load anything.
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	header.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	header.Set("Content-Type", map[bool]string{true: "application/json", false: "text/html; charset=utf-8"}[q.JSON])
 	if r.Method == http.MethodHead {
 		return
@@ -116,14 +117,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	w.Write(out.Bytes())
+	_, _ = w.Write(out.Bytes()) // it fails if the reader has gone
 }
 
 func refuse(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	fmt.Fprintln(w, "redlatchdebug: "+why)
+	_, _ = fmt.Fprintln(w, "redlatchdebug: "+why) // it fails if the reader has gone
 }
 
 // query is what was asked for.

@@ -149,7 +149,7 @@ func stage(t *testing.T) *scene {
 	var waits sync.WaitGroup
 	s := &scene{srv, red, redlatchdebug.Handler(red)}
 	require.Zero(t, read(t, s.page, "").Holds.Total)
-	hold := func(red *redlatch.Client, lock *rlock.Lock) *rlock.Hold {
+	hold := func(_ *redlatch.Client, lock *rlock.Lock) *rlock.Hold {
 		h, err := lock.Lock(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(func() { h.Unlock(context.Background()) })
@@ -259,9 +259,11 @@ func TestThePageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]bool{
-		"locks Reentrant order:4711": true, "locks Fenced ledger": true, "locks Reentrant import": false, "locks ReadWrite.Read catalogue": true,
-		"elections Fenced scheduler": true, "semaphores Semaphore exports": true, "semaphores WeightedSemaphore memory": true,
-		"semaphores CyclicBarrier round": true,
+		"locks Reentrant order:4711": true, "locks Fenced ledger": true, "locks Reentrant import": false,
+		"locks ReadWrite.Read catalogue": true,
+		"elections Fenced scheduler":     true, "semaphores Semaphore exports": true,
+		"semaphores WeightedSemaphore memory": true,
+		"semaphores CyclicBarrier round":      true,
 	}, holds)
 
 	require.True(t, p.Server.Answered)
@@ -292,8 +294,10 @@ func TestThePageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 			require.Equal(t, []int64{3, 2}, []int64{*o.Capacity, *o.Free})
 		}
 	}
-	require.Equal(t, map[string]int{"locks invoices": 1, "locks catalogue": 2, "semaphores exports": 1, "semaphores warm": 1, "semaphores pool": 1,
-		"semaphores round": 1, "locks order:4711": 1, "locks ledger": 1, "locks import": 1, "elections scheduler": 1, "semaphores memory": 1}, objects,
+	require.Equal(t, map[string]int{"locks invoices": 1, "locks catalogue": 2, "semaphores exports": 1,
+		"semaphores warm": 1, "semaphores pool": 1,
+		"semaphores round": 1, "locks order:4711": 1, "locks ledger": 1, "locks import": 1, "elections scheduler": 1,
+		"semaphores memory": 1}, objects,
 		"each once, and both sides of a read-write lock")
 
 	require.Equal(t, "locks", p.Clients[0].Client)
@@ -328,7 +332,7 @@ func TestThePageKeepsOwnersToItself(t *testing.T) {
 	require.NoError(t, err)
 	// An error with an owner in it: of a join, long after.
 	_, err = red.Locks().Reentrant("m").Lock(red.Locks().Reentrant("m").WithOwner(t.Context(), hold.Owner()))
-	require.ErrorIs(t, err, rlock.ErrLost)
+	require.ErrorIs(t, err, redlatch.ErrLost)
 	require.Contains(t, err.Error(), string(hold.Owner()))
 	h := redlatchdebug.Handler(red)
 	require.Len(t, read(t, h, "").Errors, 1)
@@ -355,7 +359,8 @@ func TestThePageOnlyReads(t *testing.T) {
 		require.Equal(t, http.StatusMethodNotAllowed, w.Code, method)
 		require.Equal(t, "GET, HEAD", w.Header().Get("Allow"))
 	}
-	for query, kind := range map[string]string{"": "text/html; charset=utf-8", "format=html": "text/html; charset=utf-8", "format=json": "application/json"} {
+	for query, kind := range map[string]string{"": "text/html; charset=utf-8", "format=html": "text/html; charset=utf-8",
+		"format=json": "application/json"} {
 		whole := get(t, h, query)
 		require.NotEmpty(t, whole.Body.String())
 		w := httptest.NewRecorder()
@@ -367,7 +372,8 @@ func TestThePageOnlyReads(t *testing.T) {
 		require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 	}
 	for query, text := range map[string]string{
-		"format=xml": `format is "xml"`, "n=0": `n is "0"`, "n=10001": "1 to 10000", "n=x": `n is "x"`, "refresh=0": "refresh", "server=maybe": "server is", "%zz": "query",
+		"format=xml": `format is "xml"`, "n=0": `n is "0"`, "n=10001": "1 to 10000", "n=x": `n is "x"`,
+		"refresh=0": "refresh", "server=maybe": "server is", "%zz": "query",
 	} {
 		w := get(t, h, query)
 		require.Equal(t, http.StatusBadRequest, w.Code, query)
@@ -426,7 +432,8 @@ func TestOfMuchTheOldestIsShownAndAFilterFindsTheRest(t *testing.T) {
 func TestAServerThatDoesNotAnswerGivesAPageThatSaysSo(t *testing.T) {
 	t.Parallel()
 	srv := redlatchtest.New(t)
-	red := srv.Open(redlatch.Options{CallTimeout: 200 * time.Millisecond, Locks: rlock.Options{CallTimeout: 200 * time.Millisecond, WatchdogTimeout: time.Minute}})
+	red := srv.Open(redlatch.Options{CallTimeout: 200 * time.Millisecond,
+		Locks: rlock.Options{CallTimeout: 200 * time.Millisecond, WatchdogTimeout: time.Minute}})
 	h := redlatchdebug.Handler(red)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -461,7 +468,7 @@ func TestWhatFailsIsAmongTheErrors(t *testing.T) {
 	srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "renewed"})
 	denied := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "other"})
 	_, err = red.Locks().Reentrant("other").Lock(t.Context())
-	require.ErrorIs(t, err, rlock.ErrDenied)
+	require.ErrorIs(t, err, redlatch.ErrDenied)
 	denied.Heal()
 	seen := map[string]string{}
 	p := eventually(t, h, "server=no", func(p page) bool { // a hold that is 50 ms old is looked at

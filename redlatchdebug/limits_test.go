@@ -35,11 +35,13 @@ func TestALimitThatRefusedIsShownWithWhatTheServerSaysOfIt(t *testing.T) {
 	ask(api, "a:b", 1, false)
 	ask(api, "a:{nn}", 3, true)
 	ask(api, "a:{nn}", 2, false)
-	d, err := red.Limiters().AllowAll(t.Context(), ratelimit.Take{Limiter: api, Key: "bob", N: 1}, ratelimit.Take{Limiter: api, Key: "eve", N: 1})
+	d, err := red.Limiters().AllowAll(t.Context(), ratelimit.Take{Limiter: api, Key: "bob", N: 1},
+		ratelimit.Take{Limiter: api, Key: "eve", N: 1})
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	ask(exports, "", 2, true)
-	d, err = red.Limiters().AllowAll(t.Context(), ratelimit.Take{Limiter: api, Key: "bob", N: 1}, ratelimit.Take{Limiter: exports, N: 1})
+	d, err = red.Limiters().AllowAll(t.Context(), ratelimit.Take{Limiter: api, Key: "bob", N: 1},
+		ratelimit.Take{Limiter: exports, N: 1})
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
 
@@ -49,9 +51,11 @@ func TestALimitThatRefusedIsShownWithWhatTheServerSaysOfIt(t *testing.T) {
 	exported, ann := p.Limits.Shown[0], p.Limits.Shown[1]
 	require.Equal(t, []any{"limiters", "FixedWindow", "exports", "", int64(1), int64(2)},
 		[]any{exported.Client, exported.Kind, exported.Name, exported.Key, exported.Units, exported.Burst}, "the last first")
-	require.Equal(t, []any{"limiters", "GCRA", "api", "a:{nn}", int64(2), int64(4)}, []any{ann.Client, ann.Kind, ann.Name, ann.Key, ann.Units, ann.Burst})
+	require.Equal(t, []any{"limiters", "GCRA", "api", "a:{nn}", int64(2), int64(4)},
+		[]any{ann.Client, ann.Kind, ann.Name, ann.Key, ann.Units, ann.Burst})
 	quarter := float64(time.Hour.Milliseconds() / 4)
-	require.InDelta(t, quarter, ann.PassesMs, float64(patience.Milliseconds()), "three of four are taken, and two are wanted")
+	require.InDelta(t, quarter, ann.PassesMs, float64(patience.Milliseconds()),
+		"three of four are taken, and two are wanted")
 	require.GreaterOrEqual(t, ann.RefusedMs, exported.RefusedMs)
 
 	require.Len(t, p.Server.Objects, 3)
@@ -60,7 +64,8 @@ func TestALimitThatRefusedIsShownWithWhatTheServerSaysOfIt(t *testing.T) {
 		require.Equal(t, []any{"limiters", p.Limits.Shown[i].Name, p.Limits.Shown[i].Key, "", free, p.Limits.Shown[i].Burst},
 			[]any{o.Client, o.Name, o.Key, o.Error, *o.Free, *o.Capacity})
 	}
-	require.InDelta(t, 3*quarter, *p.Server.Objects[1].LeaseLeftMs, float64(patience.Milliseconds()), "until all of them may pass")
+	require.InDelta(t, 3*quarter, *p.Server.Objects[1].LeaseLeftMs, float64(patience.Milliseconds()),
+		"until all of them may pass")
 	html := get(t, h, "").Body.String()
 	require.Contains(t, html, "1 of 4 may pass now, all in ")
 	require.Contains(t, html, "<code>a:{nn}</code>")

@@ -197,9 +197,11 @@ func (h *handler) page(ctx context.Context, q query) *page {
 		host = "unknown"
 	}
 	locks, hub := h.clients[0], h.red.Hub()
-	p := &page{query: q, At: time.Now(), Process: host + ":" + strconv.Itoa(os.Getpid()), Open: since(locks.Base), Closed: locks.Closed(),
-		Waits: list[waiting]{Shown: []waiting{}}, Holds: list[hold]{Shown: []hold{}}, Pending: list[pending]{Shown: []pending{}},
-		Limits: list[limit]{Shown: []limit{}}, Policies: []policy{}, Errors: []trouble{}}
+	p := &page{query: q, At: time.Now(), Process: host + ":" + strconv.Itoa(os.Getpid()), Open: since(locks.Base),
+		Closed: locks.Closed(),
+		Waits:  list[waiting]{Shown: []waiting{}}, Holds: list[hold]{Shown: []hold{}},
+		Pending: list[pending]{Shown: []pending{}},
+		Limits:  list[limit]{Shown: []limit{}}, Policies: []policy{}, Errors: []trouble{}}
 	p.Mode = modes[hub.Client().Mode()]
 	for address := range hub.Client().Nodes() {
 		p.Nodes = append(p.Nodes, address)
@@ -231,7 +233,8 @@ func (h *handler) page(ctx context.Context, q query) *page {
 }
 
 var modes = map[rueidis.ClientMode]string{
-	rueidis.ClientModeStandalone: "standalone", rueidis.ClientModeSentinel: "sentinel", rueidis.ClientModeCluster: "cluster",
+	rueidis.ClientModeStandalone: "standalone", rueidis.ClientModeSentinel: "sentinel",
+	rueidis.ClientModeCluster: "cluster",
 }
 
 // row is one of what has lasted since some time, and the object that it is about.
@@ -261,7 +264,8 @@ func (p *page) waits(clients []*client, match func(string) bool) {
 		p.Waits.Total += n
 		for _, w := range first {
 			o := c.object(w.Of, w.Name)
-			x := waiting{Client: c.name, Kind: o.Kind, Name: w.Name, For: since(w.Began), Refused: w.Refused, Before: w.Before, Ticket: w.Ticket,
+			x := waiting{Client: c.name, Kind: o.Kind, Name: w.Name, For: since(w.Began), Refused: w.Refused, Before: w.Before,
+				Ticket:  w.Ticket,
 				Permits: permits(w.Of), Error: masked(w.Failure)}
 			if !w.Until.IsZero() {
 				x.GivesUp = some(until(w.Until))
@@ -316,8 +320,10 @@ func (p *page) limits(clients []*client, match func(string) bool) {
 }
 
 func holdOf(c *client, l *lease.Lease, v lease.View, o *object) hold {
-	x := hold{Client: c.name, Kind: o.Kind, Name: l.Name, Owner: short(l.Called()), Permits: permits(l.Of), For: since(v.Since),
-		Safe: max(0, until(v.Until)), Lease: millis(v.Length), Whole: millis(v.Length), Renewed: v.Auto, Confirmed: since(v.Renewed), Failing: v.Failing}
+	x := hold{Client: c.name, Kind: o.Kind, Name: l.Name, Owner: short(l.Called()), Permits: permits(l.Of),
+		For:  since(v.Since),
+		Safe: max(0, until(v.Until)), Lease: millis(v.Length), Whole: millis(v.Length), Renewed: v.Auto,
+		Confirmed: since(v.Renewed), Failing: v.Failing}
 	if x.Beats = v.Trust > 0 && v.Trust < v.Length; x.Beats {
 		x.Whole = millis(v.Trust)
 	}
@@ -350,7 +356,8 @@ func (c *client) state() clientState {
 		age := time.Since(e.At)
 		// The server read its clock half-way between, give or take the other half.
 		there := time.UnixMilli(e.Server).Add(age + e.Spread/2)
-		s.Clock = &clock{Ahead: millis(time.Until(there.Round(0)).Round(time.Millisecond)), Within: millis(e.Spread/2 + time.Millisecond), Age: millis(age), Servers: n}
+		s.Clock = &clock{Ahead: millis(time.Until(there.Round(0)).Round(time.Millisecond)),
+			Within: millis(e.Spread/2 + time.Millisecond), Age: millis(age), Servers: n}
 	}
 	if c.Engine == nil {
 		return s
@@ -385,12 +392,13 @@ func (p *page) troubles(client string, t *inside.Troubles) {
 		if !strings.Contains(x.Name, p.Name) {
 			continue
 		}
-		p.Errors = append(p.Errors, trouble{client, x.At, since(x.At), x.What, mask(x.Name), redlatch.Reason(x.Err), masked(x.Err), x.Count})
+		p.Errors = append(p.Errors,
+			trouble{client, x.At, since(x.At), x.What, mask(x.Name), redlatch.Reason(x.Err), masked(x.Err), x.Count})
 	}
 }
 
-// full is an owner, or what a channel is called by its process, as far as it is to be kept back: who knows all of it could join or
-// release what it holds.
+// full is an owner, or what a channel is called by its process, as far as it is to be kept back: who knows all of it
+// could join or release what it holds.
 var full = lazily(`([0-9a-fA-F]{8})-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 
 // permitID is what a permit is called: its id, and how many more there are.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rlock"
@@ -70,7 +71,8 @@ type inspected interface {
 
 // object is what is held or waited for.
 func (c *client) object(of any, name string) *object {
-	o := &object{Client: c.name, Kind: "?", Name: name, of: c, Holders: list[person]{Shown: []person{}}, Waiters: list[person]{Shown: []person{}}}
+	o := &object{Client: c.name, Kind: "?", Name: name, of: c, Holders: list[person]{Shown: []person{}},
+		Waiters: list[person]{Shown: []person{}}}
 	if x, ok := of.(interface{ Object() any }); ok {
 		of = x.Object()
 	}
@@ -93,7 +95,8 @@ func (c *client) object(of any, name string) *object {
 
 // limit is one that was refused.
 func (c *client) limit(r inside.Refused) *object {
-	o := &object{Client: c.name, Kind: r.Algorithm, Name: r.Name, Key: r.Key, of: c, Holders: list[person]{Shown: []person{}}, Waiters: list[person]{Shown: []person{}}}
+	o := &object{Client: c.name, Kind: r.Algorithm, Name: r.Name, Key: r.Key, of: c,
+		Holders: list[person]{Shown: []person{}}, Waiters: list[person]{Shown: []person{}}}
 	o.look = func(ctx context.Context, o *object) error {
 		a, err := r.Limiter.(*ratelimit.Limiter).Peek(ctx, r.Key)
 		if err == nil {
@@ -106,7 +109,8 @@ func (c *client) limit(r inside.Refused) *object {
 }
 
 // looked has take take in what inspect returns.
-func looked[S any](inspect func(context.Context) (S, error), take func(*object, S)) func(context.Context, *object) error {
+func looked[S any](inspect func(context.Context) (S, error),
+	take func(*object, S)) func(context.Context, *object) error {
 	return func(ctx context.Context, o *object) error {
 		s, err := inspect(ctx)
 		if err == nil {
@@ -116,8 +120,8 @@ func looked[S any](inspect func(context.Context) (S, error), take func(*object, 
 	}
 }
 
-// ask asks the server about the first of what is shown, all at the same time, and for one CallTimeout in all: a server that does not
-// answer must not keep the page back, for it is then that somebody looks.
+// ask asks the server about the first of what is shown, all at the same time, and for one CallTimeout in all: a server
+// that does not answer must not keep the page back, for it is then that a person looks.
 func (p *page) ask(ctx context.Context, clients []*client) {
 	if !p.Ask || p.Closed {
 		return
@@ -148,7 +152,7 @@ func (p *page) ask(ctx context.Context, clients []*client) {
 	for i, err := range failures {
 		p.Server.Objects[i].Error = masked(err)
 		switch {
-		case !errors.Is(err, rlock.ErrUnavailable) && !errors.Is(err, rlock.ErrUnknownOutcome):
+		case !errors.Is(err, redlatch.ErrUnavailable) && !errors.Is(err, redlatch.ErrUnknownOutcome):
 			p.Server.Answered = true
 		case p.Server.Error == "":
 			p.Server.Error = masked(err)
@@ -159,11 +163,13 @@ func (p *page) ask(ctx context.Context, clients []*client) {
 func (o *object) lock(s rlock.State) {
 	o.Held, o.Left, o.Known, o.Queues = s.Locked, left(s.Lease), true, true
 	for _, h := range s.Holders {
-		o.Holders.add(person{Owner: short(string(h.Owner)), Label: h.Owner.Label(), Process: h.Process, Here: o.here(string(h.Owner)), Left: left(h.Lease),
+		o.Holders.add(person{Owner: short(string(h.Owner)), Label: h.Owner.Label(), Process: h.Process,
+			Here: o.here(string(h.Owner)), Left: left(h.Lease),
 			Count: int64(h.Count), Write: h.Write}, mostNamed)
 	}
 	for _, w := range s.Waiters {
-		x := person{Owner: short(string(w.Owner)), Label: w.Owner.Label(), Process: w.Process, Here: o.here(string(w.Owner)), Write: w.Write}
+		x := person{Owner: short(string(w.Owner)), Label: w.Owner.Label(), Process: w.Process, Here: o.here(string(w.Owner)),
+			Write: w.Write}
 		if w.Waiting > 0 {
 			x.Waiting = some(millis(w.Waiting))
 		}
@@ -208,7 +214,8 @@ func (o *object) room(capacity, free int64) {
 }
 
 func (o *object) permit(h rsemaphore.Holder, n int64) {
-	o.Holders.add(person{Owner: short(h.ID), Label: h.Label, Process: h.Process, Here: h.Client != "" && o.here(h.Client), Left: left(h.Lease), Count: n}, mostNamed)
+	o.Holders.add(person{Owner: short(h.ID), Label: h.Label, Process: h.Process, Here: h.Client != "" && o.here(h.Client),
+		Left: left(h.Lease), Count: n}, mostNamed)
 }
 
 // here reports whether an owner, or the beginning of the id of a client, is of this process.

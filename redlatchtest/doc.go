@@ -1,19 +1,19 @@
-// Package redlatchtest is for the tests of programs that use redlatch: a server in the test's own process, what other processes do
-// to the program, and what goes wrong between it and the server. Import it in tests only.
+// Package redlatchtest is for the tests of programs that use redlatch: a server in the test's own process, what other
+// processes do to the program, and what goes wrong between it and the server. Import it in tests only.
 //
 //	func TestTheReportIsNotWrittenByTwo(t *testing.T) {
 //		srv := redlatchtest.New(t)
 //		red := srv.Open() // a *redlatch.Client, closed with the test
 //		srv.HoldElsewhere("report")
 //		err := writeReport(t.Context(), red)
-//		if !errors.Is(err, rlock.ErrNotAcquired) {
+//		if !errors.Is(err, redlatch.ErrNotAcquired) {
 //			t.Fatal(err)
 //		}
 //	}
 //
-// [New] needs neither a Redis nor a port, and ends with the test. The test fails if it leaves a hold, a permit or a client.
-// Goroutines are not counted, because those of parallel tests cannot be distinguished; a bubble of testing/synctest
-// does not end while one is left.
+// [New] needs neither a Redis nor a port, and ends with the test. The test fails if it leaves a hold, a permit or a
+// client. Goroutines are not counted, because those of parallel tests cannot be distinguished; a bubble of
+// testing/synctest does not end while one is left.
 //
 // # What others do
 //
@@ -29,25 +29,26 @@
 //
 // There are two clocks, this process's and the server's, and three ways to move them:
 //
-//   - In a bubble of testing/synctest, with a server made there, both are the bubble's, and waiting takes no time. Requests do: a day in which a hold
-//     is renewed every 10 s has 8,640 renewals, a second or two; with a WatchdogTimeout of an hour it has 72. Use this for
-//     everything that ends by time, retries or polls.
+//   - In a bubble of testing/synctest, with a server made there, both are the bubble's, and waiting takes no time.
+//     Requests do: a day in which a hold is renewed every 10 s has 8,640 renewals, a second or two; with a
+//     WatchdogTimeout of an hour it has 72. Use this for everything that ends by time, retries or polls.
 //   - [Server.Advance] moves the server's alone, in a bubble or not.
 //   - Lose and Expire move none: what they name ends on the server, and only there.
 //
-// A lock's holder is notified of changes of its key, as a real server does it by CLIENT TRACKING; if the hold is younger than 50 ms,
-// when it is as old. So a lost lock needs no bubble and almost no time: wait for hold.Done(), or for the end of the work's
-// ctx. A permit is only renewed, every third of WatchdogTimeout, 10 s by default: use a bubble, or Permit.Extend, which returns ErrLost at once.
+// A lock's holder is notified of changes of its key, as a real server does it by CLIENT TRACKING; if the hold is
+// younger than 50 ms, when it is as old. So a lost lock needs no bubble and almost no time: wait for hold.Done(), or
+// for the end of the work's ctx. A permit is only renewed, every third of WatchdogTimeout, 10 s by default: use a
+// bubble, or Permit.Extend, which returns ErrLost at once.
 //
-// In a bubble a hold must be released, or kept in a variable of the test, even after it was lost. A forgotten one is found by
-// the garbage collector, which is outside the bubble: Go ends the process with "close of synctest channel
-// from outside bubble". A Lock whose ctx has no end waits forever on a server that is never healed: give
-// it a deadline or a waitTime.
+// In a bubble a hold must be released, or kept in a variable of the test, even after it was lost. A forgotten one is
+// found by the garbage collector, which is outside the bubble: Go ends the process with "close of synctest channel from
+// outside bubble". A Lock whose ctx has no end waits forever on a server that is never healed: give it a deadline or a
+// waitTime.
 //
 // # What it is not
 //
 // The server is miniredis, with CLIENT TRACKING and WAIT added. It is one
-// server: no Cluster, Sentinel, replica or failover; nothing is evicted or written to disk; there are no users and rights
-// (Denied plays them); the cache of rcounter's Cached is off. What depends on these needs a real server.
-// Times say nothing about the speed of one.
+// server: no Cluster, Sentinel, replica or failover; nothing is evicted or written to disk; there are no users and
+// rights (Denied plays them); the cache of rcounter's Cached is off. What depends on these needs a real server. Times
+// say nothing about the speed of one.
 package redlatchtest

@@ -13,7 +13,6 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // elsewhere is the name of the connections on which other processes are played.
@@ -25,6 +24,7 @@ const helpTime = 30 * time.Second
 // LockKind is a kind of lock, for [Server.HoldElsewhere].
 type LockKind int
 
+// The kinds of locks.
 const (
 	Reentrant LockKind = iota // Reentrant covers NonReentrant and Spin locks.
 	Fenced                    // Fenced is a Fenced lock.
@@ -58,9 +58,9 @@ func (s *Server) check(what, name string, err error) {
 	}
 }
 
-// HoldElsewhere has another process acquire the lock of that name (with its KeyPrefix) and hold it, renewed, until release is
-// called, or until the end of the test. The lock is Reentrant unless one kind is given. It must be free: the test ends at once if
-// it is not.
+// HoldElsewhere has another process acquire the lock of that name (with its KeyPrefix) and hold it, renewed, until
+// release is called, or until the end of the test. The lock is Reentrant unless one kind is given. It must be free: the
+// test ends at once if it is not.
 func (s *Server) HoldElsewhere(name string, kind ...LockKind) (release func()) {
 	s.t.Helper()
 	ctx, cancel := help()
@@ -71,7 +71,7 @@ func (s *Server) HoldElsewhere(name string, kind ...LockKind) (release func()) {
 	}
 	hold, err := lock.TryLock(ctx, 0, 0)
 	s.check("HoldElsewhere", name, err)
-	return s.holding("release", name, hold.Unlock, rlock.ErrLost)
+	return s.holding("release", name, hold.Unlock, redlatch.ErrLost)
 }
 
 // lock is another process's lock of that kind, nil if there is no such kind.
@@ -98,19 +98,20 @@ func (s *Server) lock(name string, kind ...LockKind) *rlock.Lock {
 	return nil
 }
 
-// TakeElsewhere has another process acquire that many permits of the semaphore of that name (with its KeyPrefix) and capacity, and
-// hold them until release is called, or until the end of the test. They must be free: the test ends at once if they are not.
+// TakeElsewhere has another process acquire that many permits of the semaphore of that name (with its KeyPrefix) and
+// capacity, and hold them until release is called, or until the end of the test. They must be free: the test ends at
+// once if they are not.
 func (s *Server) TakeElsewhere(name string, permits, capacity int) (release func()) {
 	s.t.Helper()
 	ctx, cancel := help()
 	defer cancel()
 	permit, err := s.other().Semaphores().Semaphore(name, capacity).TryAcquire(ctx, permits, 0, 0)
 	s.check("TakeElsewhere", name, err)
-	return s.holding("release", name, permit.Release, rsemaphore.ErrLost)
+	return s.holding("release", name, permit.Release, redlatch.ErrLost)
 }
 
-// holding returns the release of what is held elsewhere, and has it called at the end of the test. lost is no failure: the test took
-// it away.
+// holding returns the release of what is held elsewhere, and has it called at the end of the test. lost is no failure:
+// the test took it away.
 func (s *Server) holding(what, name string, release func(context.Context) error, lost error) func() {
 	var once sync.Once
 	do := func() {
@@ -128,17 +129,18 @@ func (s *Server) holding(what, name string, release func(context.Context) error,
 	return do
 }
 
-// Lose takes the lock of that name (with its KeyPrefix) from its holders, or a semaphore's permits, from all holders, as
-// [rlock.Lock.ForceUnlock] and [rsemaphore.Semaphore.ReleaseIDs] do. It is free then, and goes to the next waiter. The holder of a
-// lock is notified by the server: its contexts end with ErrLost at once, or when it is 50 ms old. That of a permit finds out at its
-// next renewal, or by [rsemaphore.Permit.Extend]. The test ends at once if it is not held. Of a Multi, name a member.
+// Lose takes the lock of that name (with its KeyPrefix) from its holders, or a semaphore's permits, from all holders,
+// as [rlock.Lock.ForceUnlock] and [rsemaphore.Semaphore.ReleaseIDs] do. It is free then, and goes to the next waiter.
+// The holder of a lock is notified by the server: its contexts end with ErrLost at once, or when it is 50 ms old. That
+// of a permit finds out at its next renewal, or by [rsemaphore.Permit.Extend]. The test ends at once if it is not held.
+// Of a Multi, name a member.
 func (s *Server) Lose(name string) {
 	s.t.Helper()
 	ctx, cancel := help()
 	defer cancel()
 	switch red := s.other(); s.what(name) {
 	case nothing:
-		s.nobody(name)
+		s.notHeld(name)
 	case aSemaphore:
 		free, err := s.m.Get(name)
 		s.check("Lose", name, err)
@@ -160,22 +162,22 @@ func (s *Server) Lose(name string) {
 		was, err := s.lock(name, s.kind(name)).ForceUnlock(ctx)
 		s.check("Lose", name, err)
 		if !was {
-			s.nobody(name)
+			s.notHeld(name)
 		}
 	}
 }
 
-// Expire has the leases of all holders of the lock of that name (with its KeyPrefix) run out on the server, or those of a
-// semaphore's permits, as if their processes had died or been cut off for that long. No waiter is notified that it is free: waiters find
-// out when they ask, a PollCap later at most. Holders that live learn of the loss as they do after Lose. The test ends at once
-// if it is not held.
+// Expire has the leases of all holders of the lock of that name (with its KeyPrefix) run out on the server, or those of
+// a semaphore's permits, as if their processes had died or been cut off for that long. No waiter is notified that it is
+// free: waiters find out when they ask, a PollCap later at most. Holders that live learn of the loss as they do after
+// Lose. The test ends at once if it is not held.
 //
 // For everything else that has an end on the server, such as a reservation, a sale or a latch, see [Server.Advance].
 func (s *Server) Expire(name string) {
 	s.t.Helper()
 	switch s.what(name) {
 	case nothing:
-		s.nobody(name)
+		s.notHeld(name)
 	case aSemaphore:
 		s.overdue(keyname.Suffix(name, "timeout"))
 	case aWeighted:
@@ -239,9 +241,9 @@ func (s *Server) what(name string) object {
 	return nothing
 }
 
-func (s *Server) nobody(name string) {
+func (s *Server) notHeld(name string) {
 	s.t.Helper()
-	s.t.Fatalf("redlatchtest: nobody holds %q (names are given with their KeyPrefix)", name)
+	s.t.Fatalf("redlatchtest: no one holds %q (names are given with their KeyPrefix)", name)
 }
 
 // kind says which kind of lock is held under a name.
@@ -259,8 +261,9 @@ func (s *Server) kind(name string) LockKind {
 	return Reentrant
 }
 
-// SellOut has other processes take all that is left of the stock, or of the red packet, of that name (with its KeyPrefix). It must
-// be open, and stays open: later callers get the answer that it is sold out. What reservations hold is theirs.
+// SellOut has other processes take all that is left of the stock, or of the red packet, of that name (with its
+// KeyPrefix). It must be open, and stays open: later callers get the answer that it is sold out. What reservations hold
+// is theirs.
 func (s *Server) SellOut(name string) {
 	s.t.Helper()
 	ctx, cancel := help()
@@ -280,7 +283,8 @@ func (s *Server) SellOut(name string) {
 	state, err := sale.Inspect(ctx)
 	s.check("SellOut", name, err)
 	if state.Limit == 0 {
-		s.t.Fatalf("redlatchtest: SellOut %q: there is no such stock or red packet (names are given with their KeyPrefix)", name)
+		s.t.Fatalf("redlatchtest: SellOut %q: there is no such stock or red packet (names are given with their KeyPrefix)",
+			name)
 	}
 	for left := state.Remaining; left > 0; {
 		grant, err := sale.ClaimAny(ctx, left)

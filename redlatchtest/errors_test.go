@@ -18,8 +18,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// These tests are how a user's test provokes each error: take the line that you need. Errors that several packages share are the
-// same values; those of package rlock stand for all.
+// These tests are how a user's test provokes each error: take the line that you need. Errors that several packages
+// share are the same values; those of package rlock stand for all.
 
 // inBubble runs test with a server, and a client of it, in a bubble: what waits takes no time.
 func inBubble(t *testing.T, test func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client)) {
@@ -48,11 +48,11 @@ func TestErrNotAcquired(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.HoldElsewhere("order:1")
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrNotAcquired)
+		is(t, err, redlatch.ErrNotAcquired)
 
 		srv.TakeElsewhere("exports", 3, 3)
 		_, err = red.Semaphores().Semaphore("exports", 3).TryAcquire(t.Context(), 1, 0, 0)
-		is(t, err, rsemaphore.ErrNotAcquired)
+		is(t, err, redlatch.ErrNotAcquired)
 	})
 }
 
@@ -63,22 +63,22 @@ func TestErrLost(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		is(t, err, rlock.ErrLost)
+		is(t, err, redlatch.ErrLost)
 
 		permit, err := red.Semaphores().Semaphore("exports", 3).Acquire(t.Context(), 2)
 		is(t, err, nil)
 		srv.Lose("exports")
 		<-permit.Done()
-		is(t, permit.Release(t.Context()), rsemaphore.ErrLost)
+		is(t, permit.Release(t.Context()), redlatch.ErrLost)
 	})
 }
 
 func TestErrReleased(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		hold, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, nil)
 		is(t, hold.Unlock(t.Context()), nil)
-		is(t, hold.Extend(t.Context(), time.Minute), rlock.ErrReleased)
+		is(t, hold.Extend(t.Context(), time.Minute), redlatch.ErrReleased)
 	})
 }
 
@@ -89,7 +89,7 @@ func TestErrMaxHold(t *testing.T) {
 		is(t, err, nil)
 		time.Sleep(time.Minute) // of the bubble's time
 		<-hold.Done()
-		is(t, hold.Err(), rlock.ErrMaxHold)
+		is(t, hold.Err(), redlatch.ErrMaxHold)
 		is(t, hold.Unlock(t.Context()), nil)
 	})
 }
@@ -98,7 +98,7 @@ func TestErrUnavailable(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable})
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrUnavailable)
+		is(t, err, redlatch.ErrUnavailable)
 	})
 }
 
@@ -108,7 +108,7 @@ func TestErrUnknownOutcome(t *testing.T) {
 			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 				srv.Break(redlatchtest.Fault{Kind: kind, Name: "order:1"})
 				_, err := once(t, red.Locks().Reentrant("order:1"))
-				is(t, err, rlock.ErrUnknownOutcome)
+				is(t, err, redlatch.ErrUnknownOutcome)
 			})
 		})
 	}
@@ -118,7 +118,7 @@ func TestErrDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "order:1"})
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrDenied)
+		is(t, err, redlatch.ErrDenied)
 	})
 }
 
@@ -127,12 +127,12 @@ func TestErrNotReplicated(t *testing.T) {
 		red := srv.Open(redlatch.Options{MinReplicas: 1})
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.NotReplicated, Name: "order:1"})
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrNotReplicated)
+		is(t, err, redlatch.ErrNotReplicated)
 	})
 }
 
 func TestErrReentry(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		lock := red.Locks().NonReentrant("order:1")
 		err := lock.Do(t.Context(), func(ctx context.Context) error {
 			return lock.Do(ctx, func(context.Context) error { return nil })
@@ -142,24 +142,24 @@ func TestErrReentry(t *testing.T) {
 }
 
 func TestErrClosed(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		is(t, red.Close(t.Context()), nil)
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrClosed)
+		is(t, err, redlatch.ErrClosed)
 	})
 }
 
 func TestErrInvalidName(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := once(t, red.Locks().Reentrant(""))
-		is(t, err, rlock.ErrInvalidName)
+		is(t, err, redlatch.ErrInvalidName)
 	})
 }
 
 func TestErrInvalidOption(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.Locks().Reentrant("order:1").TryLock(t.Context(), 0, time.Microsecond)
-		is(t, err, rlock.ErrInvalidOption)
+		is(t, err, redlatch.ErrInvalidOption)
 	})
 }
 
@@ -167,7 +167,7 @@ func TestErrWrongType(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		is(t, srv.Redis().Set("order:1", "another program's"), nil)
 		_, err := once(t, red.Locks().Reentrant("order:1"))
-		is(t, err, rlock.ErrWrongType)
+		is(t, err, redlatch.ErrWrongType)
 	})
 }
 
@@ -180,7 +180,7 @@ func TestErrCapacityMismatch(t *testing.T) {
 }
 
 func TestErrLatchExpired(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		latch := red.Semaphores().CountDownLatch("imported")
 		_, err := latch.TrySetCount(t.Context(), 1, time.Minute)
 		is(t, err, nil)
@@ -189,7 +189,7 @@ func TestErrLatchExpired(t *testing.T) {
 }
 
 func TestErrLatchDeleted(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		latch := red.Semaphores().CountDownLatch("imported")
 		_, err := latch.TrySetCount(t.Context(), 1, 0)
 		is(t, err, nil)
@@ -199,7 +199,7 @@ func TestErrLatchDeleted(t *testing.T) {
 }
 
 func TestErrBrokenBarrier(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := red.Semaphores().CyclicBarrier("start", 2).Await(ctx) // the other party does not come
@@ -208,9 +208,9 @@ func TestErrBrokenBarrier(t *testing.T) {
 }
 
 func TestErrOutOfRange(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.Counters().Counter("left", rcounter.CounterOptions{Min: rcounter.Bound(0)}).Decr(t.Context())
-		is(t, err, rcounter.ErrOutOfRange)
+		is(t, err, redlatch.ErrOutOfRange)
 	})
 }
 
@@ -218,22 +218,22 @@ func TestErrOverflow(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		is(t, srv.Redis().Set("visits", "9223372036854775807"), nil)
 		_, err := red.Counters().Counter("visits", rcounter.CounterOptions{}).Incr(t.Context())
-		is(t, err, rcounter.ErrOverflow)
+		is(t, err, redlatch.ErrOverflow)
 	})
 }
 
 func TestErrMismatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		points := red.Counters().Counter("points", rcounter.CounterOptions{})
 		_, _, err := points.AddOnce(t.Context(), "order:1", 5)
 		is(t, err, nil)
 		_, _, err = points.AddOnce(t.Context(), "order:1", 6)
-		is(t, err, rcounter.ErrMismatch)
+		is(t, err, redlatch.ErrMismatch)
 	})
 }
 
 func TestErrLimited(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		limit := red.Limiters().Limiter("mail", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
 		_, err := limit.Allow(t.Context(), "", 1)
 		is(t, err, nil)
@@ -255,7 +255,7 @@ func sale(t *testing.T, red *redlatch.Client, spec stock.Spec) *stock.Stock {
 }
 
 func TestErrNotOpen(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		is(t, red.Stocks().Stock("sale").Change(t.Context(), stock.Change{Limit: 5}), stock.ErrNotOpen)
 	})
 }
@@ -264,7 +264,7 @@ func TestErrAlreadyOpen(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 		sale(t, red, stock.Spec{Limit: 5})
 		_, err := srv.Open().Stocks().Stock("sale").Open(t.Context(), stock.Spec{Limit: 5, OpenFor: time.Hour})
-		is(t, err, stock.ErrAlreadyOpen)
+		is(t, err, redlatch.ErrAlreadyOpen)
 	})
 }
 
@@ -275,7 +275,7 @@ func TestErrCorrupt(t *testing.T) {
 		is(t, err, nil)
 		srv.Redis().Del("rc:{sale}:u") // the claimants' records, as eviction does it
 		_, err = s.Claim(t.Context(), "bob")
-		is(t, err, stock.ErrCorrupt)
+		is(t, err, redlatch.ErrCorrupt)
 	})
 }
 
@@ -293,7 +293,7 @@ func TestErrRestoring(t *testing.T) {
 }
 
 func TestErrNotFound(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := sale(t, red, stock.Spec{Limit: 5}).Extend(t.Context(), "basket:1", time.Minute)
 		is(t, err, stock.ErrNotFound)
 	})
@@ -351,14 +351,14 @@ func packet(t *testing.T, red *redlatch.Client) *redpacket.Packet {
 }
 
 func TestErrNotEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := packet(t, red).Refund(t.Context())
 		is(t, err, redpacket.ErrNotEnded)
 	})
 }
 
 func TestErrNoPacket(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.RedPackets().Packet("new-year").Refund(t.Context())
 		is(t, err, redpacket.ErrNoPacket)
 	})
@@ -366,8 +366,11 @@ func TestErrNoPacket(t *testing.T) {
 
 func TestErrSending(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		spec := redpacket.Spec{Total: 1_000_000, Shares: 10_000, OpenFor: time.Hour}                                              // is stored in parts
-		second := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Name: "new-year", Skip: 2, Times: 1}) // it asks for the time first
+		// is stored in parts
+		spec := redpacket.Spec{Total: 1_000_000, Shares: 10_000, OpenFor: time.Hour}
+		// it asks for the time first
+		second := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Name: "new-year", Skip: 2,
+			Times: 1})
 		sent := make(chan error, 1)
 		go func() {
 			_, err := srv.Open().RedPackets().Packet("new-year").Send(t.Context(), spec)
@@ -385,30 +388,30 @@ func TestErrorsOfPubsub(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
 		hub := srv.Hub()
 		_, err := hub.Subscribe(t.Context(), "")
-		is(t, err, pubsub.ErrInvalidName)
+		is(t, err, redlatch.ErrInvalidName)
 
 		denied := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "news"})
 		_, err = hub.Subscribe(t.Context(), "news")
-		is(t, err, pubsub.ErrDenied)
+		is(t, err, redlatch.ErrDenied)
 		denied.Heal()
 
 		lost := srv.Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Name: "news"})
 		_, err = hub.Publish(t.Context(), "news", "hello")
-		is(t, err, pubsub.ErrUnknownOutcome)
+		is(t, err, redlatch.ErrUnknownOutcome)
 		lost.Heal()
 
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable, Name: "news"})
 		_, err = hub.Publish(t.Context(), "news", "hello")
-		is(t, err, pubsub.ErrUnavailable)
+		is(t, err, redlatch.ErrUnavailable)
 
 		is(t, hub.Close(t.Context()), nil)
 		_, err = hub.Subscribe(t.Context(), "news")
-		is(t, err, pubsub.ErrClosed)
+		is(t, err, redlatch.ErrClosed)
 
 		option := srv.Option()
 		option.ConnLifetime = time.Minute
 		_, err = pubsub.Dial(option, pubsub.Options{})
-		is(t, err, pubsub.ErrInvalidOption)
+		is(t, err, redlatch.ErrInvalidOption)
 	})
 }
 
@@ -444,18 +447,18 @@ func TestEveryPackageReturnsTheSameErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 				for kind, want := range map[redlatchtest.Kind]error{
-					redlatchtest.Unavailable: rlock.ErrUnavailable,
-					redlatchtest.LostRequest: rlock.ErrUnknownOutcome,
-					redlatchtest.LostReply:   rlock.ErrUnknownOutcome,
-					redlatchtest.Silent:      rlock.ErrUnknownOutcome,
-					redlatchtest.Denied:      rlock.ErrDenied,
+					redlatchtest.Unavailable: redlatch.ErrUnavailable,
+					redlatchtest.LostRequest: redlatch.ErrUnknownOutcome,
+					redlatchtest.LostReply:   redlatch.ErrUnknownOutcome,
+					redlatchtest.Silent:      redlatch.ErrUnknownOutcome,
+					redlatchtest.Denied:      redlatch.ErrDenied,
 				} {
 					fault := srv.Break(redlatchtest.Fault{Kind: kind, Name: "x"})
 					is(t, call(t.Context(), red), want)
 					fault.Heal()
 				}
 				is(t, red.Close(t.Context()), nil)
-				is(t, call(t.Context(), red), rlock.ErrClosed)
+				is(t, call(t.Context(), red), redlatch.ErrClosed)
 			})
 		})
 	}

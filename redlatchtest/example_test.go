@@ -14,7 +14,6 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // example is what the t of a test is in yours.
@@ -40,9 +39,9 @@ func (e *example) end() {
 func Report(ctx context.Context, red *redlatch.Client, write func(ctx context.Context) error) (string, error) {
 	err := red.Locks().Reentrant("report").WithWait(0).Do(ctx, write)
 	switch {
-	case errors.Is(err, rlock.ErrNotAcquired):
+	case errors.Is(err, redlatch.ErrNotAcquired):
 		return "another process writes it", nil
-	case errors.Is(err, rlock.ErrLost):
+	case errors.Is(err, redlatch.ErrLost):
 		return "", errors.New("lost the lock while writing")
 	case err != nil:
 		return "", err
@@ -85,11 +84,11 @@ func ExampleServer_HoldElsewhere() {
 	release := srv.HoldElsewhere("a", kinds[0])
 	defer release()
 	_, err := red.Locks().Fenced("a").TryLock(ctx, 0, 0)
-	fmt.Println("a:", errors.Is(err, rlock.ErrNotAcquired))
+	fmt.Println("a:", errors.Is(err, redlatch.ErrNotAcquired))
 
 	srv.HoldElsewhere("b", kinds[1]) // until the end of the test
 	_, err = red.Locks().ReadWrite("b").Write().TryLock(ctx, 0, 0)
-	fmt.Println("b:", errors.Is(err, rlock.ErrNotAcquired))
+	fmt.Println("b:", errors.Is(err, redlatch.ErrNotAcquired))
 	// Output:
 	// a: true
 	// b: true
@@ -103,7 +102,7 @@ func ExampleServer_TakeElsewhere() {
 
 	release := srv.TakeElsewhere("exports", 3, 3)
 	_, err := exports.TryAcquire(context.Background(), 1, 0, 0)
-	fmt.Println(errors.Is(err, rsemaphore.ErrNotAcquired))
+	fmt.Println(errors.Is(err, redlatch.ErrNotAcquired))
 	release()
 	fmt.Println(exports.Available(context.Background()))
 	// Output:
@@ -125,7 +124,7 @@ func ExampleServer_Expire() {
 	srv.Expire("report")
 	srv.HoldElsewhere("report")
 	<-hold.Done()
-	fmt.Println(errors.Is(hold.Unlock(ctx), rlock.ErrLost))
+	fmt.Println(errors.Is(hold.Unlock(ctx), redlatch.ErrLost))
 	// Output: true
 }
 
@@ -195,7 +194,7 @@ func ExampleInjected_Heal() {
 
 	fault := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable, Name: "report"})
 	_, err := report.TryLock(ctx, 0, 0)
-	fmt.Println(redlatchtest.Kind(redlatchtest.Unavailable), errors.Is(err, rlock.ErrUnavailable))
+	fmt.Println(redlatchtest.Kind(redlatchtest.Unavailable), errors.Is(err, redlatch.ErrUnavailable))
 	<-fault.Caught()
 	fault.Heal() // srv.Heal heals all
 	fmt.Println(report.IsLocked(ctx))

@@ -13,18 +13,18 @@ import (
 type Kind int
 
 const (
-	// Unavailable: the server answers that it is loading its data, and runs nothing. A call that does not wait is repeated until its
-	// ctx ends or its RetryTimeout is over, and returns ErrUnavailable.
+	// Unavailable: the server answers that it is loading its data, and runs nothing. A call that does not wait is repeated
+	// until its ctx ends or its RetryTimeout is over, and returns ErrUnavailable.
 	Unavailable Kind = iota + 1
 	// LostRequest cuts the connection before the call reaches the server. Nothing is run.
 	LostRequest
 	// LostReply has the server run the call and cuts the connection before the reply.
 	//
-	// After both the client does not know which of the two it was. What may run twice is repeated, so a call that loses one
-	// reply returns as if nothing had happened; if every reply is lost it returns ErrUnknownOutcome.
+	// After both the client does not know which of the two it was. What may run twice is repeated, so a call that loses
+	// one reply returns as if nothing had happened; if every reply is lost it returns ErrUnknownOutcome.
 	LostReply
-	// NotReplicated: no replica confirms what the call wrote. It strikes clients with MinReplicas; of these each replica that is
-	// asked for confirms everything otherwise. They get ErrNotReplicated.
+	// NotReplicated: no replica confirms what the call wrote. It strikes clients with MinReplicas; of these each replica
+	// that is asked for confirms everything otherwise. They get ErrNotReplicated.
 	NotReplicated
 	// Slow keeps the call back for Fault.Delay.
 	Slow
@@ -34,8 +34,9 @@ const (
 	Silent
 )
 
-var kinds = map[Kind]string{Unavailable: "Unavailable", LostRequest: "LostRequest", LostReply: "LostReply", NotReplicated: "NotReplicated",
-	Slow: "Slow", Denied: "Denied", Silent: "Silent"}
+var kinds = map[Kind]string{Unavailable: "Unavailable", LostRequest: "LostRequest", LostReply: "LostReply",
+	NotReplicated: "NotReplicated",
+	Slow:          "Slow", Denied: "Denied", Silent: "Silent"}
 
 func (k Kind) String() string {
 	if name, ok := kinds[k]; ok {
@@ -50,11 +51,11 @@ func (k Kind) String() string {
 type Fault struct {
 	// Kind is required.
 	Kind Kind
-	// Name of the object, with its KeyPrefix, or of the channel, whose calls are struck. Defaults to "": all calls, but not what
-	// clients do to connect and to keep their connections (HELLO, CLIENT, PING, INFO and the like).
+	// Name of the object, with its KeyPrefix, or of the channel, whose calls are struck. Defaults to "": all calls, but
+	// not what clients do to connect and to keep their connections (HELLO, CLIENT, PING, INFO and the like).
 	Name string
-	// Match, if set, says in place of Name which are struck, of all commands of all clients: it gets the command, in upper case,
-	// and its arguments. It must neither block nor call the Server.
+	// Match, if set, says in place of Name which are struck, of all commands of all clients: it gets the command, in upper
+	// case, and its arguments. It must neither block nor call the Server.
 	Match func(words []string) bool
 	// Skip is how many such calls pass before. Defaults to 0.
 	Skip int
@@ -74,11 +75,11 @@ type Injected struct {
 	passed, struck int // guarded by Server.mu
 }
 
-// Break has calls go wrong from now on, until the fault is used up or healed, or the test ends. Of several faults that a call
-// meets, the earliest strikes.
+// Break has calls go wrong from now on, until the fault is used up or healed, or the test ends. Of several faults that
+// a call meets, the earliest strikes.
 //
-// A call without a useful answer is repeated until its ctx ends or its RetryTimeout is over, 5 s with the CallTimeout of
-// [Server.Open]: give it a ctx that ends sooner, or run the test in a bubble of testing/synctest.
+// A call without a useful answer is repeated until its ctx ends or its RetryTimeout is over, 5 s with the CallTimeout
+// of [Server.Open]: give it a ctx that ends sooner, or run the test in a bubble of testing/synctest.
 func (s *Server) Break(f Fault) *Injected {
 	s.t.Helper()
 	switch {
@@ -87,7 +88,8 @@ func (s *Server) Break(f Fault) *Injected {
 	case f.Skip < 0, f.Times < 0:
 		s.t.Fatalf("redlatchtest: Fault.Skip is %d and Fault.Times %d, want 0 or more", f.Skip, f.Times)
 	case (f.Kind == Slow) != (f.Delay > 0):
-		s.t.Fatalf("redlatchtest: Fault.Delay is %v with Kind %v, want more than 0 with Slow and 0 with others", f.Delay, f.Kind)
+		s.t.Fatalf("redlatchtest: Fault.Delay is %v with Kind %v, want more than 0 with Slow and 0 with others", f.Delay,
+			f.Kind)
 	}
 	i := &Injected{s: s, fault: f, caught: make(chan struct{}), healed: make(chan struct{})}
 	s.mu.Lock()
@@ -134,7 +136,8 @@ func (i *Injected) Calls() int {
 func (i *Injected) Caught() <-chan struct{} { return i.caught }
 
 // upkeep are the commands by which clients connect and keep their connections.
-var upkeep = []string{"HELLO", "AUTH", "CLIENT", "PING", "SELECT", "QUIT", "INFO", "CONFIG", "SCRIPT", "COMMAND", "CLUSTER", "ROLE", "UNSUBSCRIBE"}
+var upkeep = []string{"HELLO", "AUTH", "CLIENT", "PING", "SELECT", "QUIT", "INFO", "CONFIG", "SCRIPT", "COMMAND",
+	"CLUSTER", "ROLE", "UNSUBSCRIBE"}
 
 // strikes returns the fault that strikes a call, or the confirmation of one.
 func (s *Server) strikes(c *peer, words []string, confirmation bool) *Injected {

@@ -24,12 +24,13 @@ type peer struct {
 	// mu is held while a reply or a push is written: a push in the middle of a reply would be taken for a part of it.
 	mu sync.Mutex
 
-	tracked map[string]struct{} // the keys of which it is told when they change
+	tracked map[string]struct{} // the keys whose changes are sent to it
 }
 
 // before is called before every command. It runs the commands of clients itself, and returns true.
 //
-// miniredis also calls it for each command of a script, on behalf of a peer that nobody knows: these are run as they are.
+// miniredis also calls it for each command of a script, on behalf of an unknown peer: these are run as they
+// are.
 func (s *Server) before(p *server.Peer, cmd string, args ...string) (done bool) {
 	c := s.peer(p, cmd, args)
 	if c == nil || c.running {
@@ -47,7 +48,8 @@ func (s *Server) before(p *server.Peer, cmd string, args ...string) (done bool) 
 	case cmd == "CLIENT" && s.track(c, args):
 		p.WriteOK()
 		return true
-	case cmd == "INFO" && len(args) == 1 && strings.EqualFold(args[0], "server"): // miniredis does not know it, a Quorum asks
+	case cmd == "INFO" && len(args) == 1 && strings.EqualFold(args[0], "server"):
+		// miniredis does not know it, a Quorum asks
 		p.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%p\r\nuptime_in_seconds:86400\r\n", s))
 		return true
 	case cmd == "WAIT" && len(args) == 2:
@@ -103,11 +105,11 @@ func (s *Server) run(c *peer, words []string) {
 	s.tell(c)
 }
 
-// runUnheard runs a command whose reply nobody gets.
+// runUnheard runs a command whose reply is dropped.
 func (s *Server) runUnheard(c *peer, words []string) {
-	nobody := server.NewPeer(bufio.NewWriter(io.Discard))
-	nobody.Ctx = c.p.Ctx
-	s.srv.Dispatch(nobody, words)
+	discard := server.NewPeer(bufio.NewWriter(io.Discard))
+	discard.Ctx = c.p.Ctx
+	s.srv.Dispatch(discard, words)
 	s.tell(c)
 }
 
@@ -123,8 +125,8 @@ func keys(words []string) []string {
 	return words[3 : 3+n]
 }
 
-// track is what miniredis has not: CLIENT TRACKING ON OPTIN NOLOOP and CLIENT CACHING YES, by which a server tells a client that a
-// key of its holds was changed. It is false for the rest of CLIENT.
+// track is what miniredis has not: CLIENT TRACKING ON OPTIN NOLOOP and CLIENT CACHING YES, by which a server tells a
+// client that a key of its holds was changed. It is false for the rest of CLIENT.
 func (s *Server) track(c *peer, args []string) bool {
 	if len(args) == 0 {
 		return false
@@ -154,7 +156,7 @@ func (s *Server) tell(c *peer) {
 	s.written = nil
 }
 
-// invalidate tells p that those of its keys may have changed; it is told once of each. Called with mu held.
+// invalidate tells p that those of its keys may have changed; it gets each once. Called with mu held.
 func (s *Server) invalidate(p *peer, changed func(key string) bool) {
 	var list []string
 	for key := range p.tracked {

@@ -13,8 +13,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// ledger counts what clients hold, by what their observers are told, under the key of each. A client's Close alone would not name
-// what was forgotten, if the garbage collector found that out first.
+// ledger counts what clients hold, by what their observers get, under the key of each. A client's Close alone
+// would not name what was forgotten, if the garbage collector found that out first.
 type ledger struct {
 	mu        sync.Mutex
 	held      map[string]int
@@ -38,15 +38,15 @@ func (l *ledger) release(key string, n int) {
 	l.releasing[key] += n
 }
 
-// forgotten reports whether any of these keys is held though nobody releases it.
+// forgotten reports whether any of these keys is held though it is not released.
 func (l *ledger) forgotten(keys []string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(keys, func(key string) bool { return l.held[key] > l.releasing[key] })
 }
 
-// left are the keys of what is still held. What was lost needs no release, and may have one: it counts twice then, so of two holds
-// of a name, one lost and released and one left, nothing is said.
+// left are the keys of what is still held. What was lost needs no release, and may have one: it counts twice then, so
+// of two holds of a name, one lost and released and one left, nothing is said.
 func (l *ledger) left() (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *ledger) watch(o *redlatch.Options) {
 
 // ended counts what was lost as given back, and what its client's Close has ended as still held.
 func (l *ledger) ended(key string, why error) {
-	if !errors.Is(why, rlock.ErrClosed) {
+	if !errors.Is(why, redlatch.ErrClosed) {
 		l.add(key, -1)
 	}
 }

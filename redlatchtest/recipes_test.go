@@ -9,7 +9,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/redlatchtest"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // docs/testing.md has what follows, word for word.
@@ -17,7 +16,7 @@ import (
 // Write writes the report, unless another process does. It reports whether it did.
 func Write(ctx context.Context, red *redlatch.Client, write func(context.Context) error) (bool, error) {
 	err := red.Locks().Reentrant("report").WithWait(5*time.Second).Do(ctx, write)
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return false, nil
 	}
 	return err == nil, err
@@ -41,7 +40,7 @@ func TestWritingStopsWhenTheLockIsLost(t *testing.T) {
 		<-ctx.Done() // moments later: the server tells the holder
 		return context.Cause(ctx)
 	})
-	if !errors.Is(err, rlock.ErrLost) {
+	if !errors.Is(err, redlatch.ErrLost) {
 		t.Fatal(err)
 	}
 }
@@ -52,7 +51,7 @@ func TestRedisIsDown(t *testing.T) {
 		red := srv.Open()
 		down := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable})
 		began := time.Now()
-		if _, err := Write(t.Context(), red, nil); !errors.Is(err, rlock.ErrUnavailable) {
+		if _, err := Write(t.Context(), red, nil); !errors.Is(err, redlatch.ErrUnavailable) {
 			t.Fatal(err)
 		}
 		t.Log("gave up after", time.Since(began))

@@ -26,13 +26,14 @@ import (
 const (
 	callTimeout = 5 * time.Second  // of clients that Open makes, where the test says nothing
 	grace       = 10 * time.Second // for what goes on in the background at the end of a test
-	glance      = 2 * time.Second  // for what somebody holds then and does not release: it may be about to
-	keepAlive   = time.Minute      // between the PINGs of a connection, of which rueidis sends one a second: two thirds of what simulated days cost
-	bufferSize  = 16 << 10         // of a connection, of which a test makes many: rueidis takes half a MiB
+	glance      = 2 * time.Second  // for what is held then and not released: it may be about to
+	// between the PINGs of a connection, of which rueidis sends one a second: two thirds of what simulated days cost
+	keepAlive  = time.Minute
+	bufferSize = 16 << 10 // of a connection, of which a test makes many: rueidis takes half a MiB
 )
 
-// Server is an in-process server for one test. It is safe for concurrent use, but New and the end of the test are on the test's
-// goroutine.
+// Server is an in-process server for one test. It is safe for concurrent use, but New and the end of the test are on
+// the test's goroutine.
 type Server struct {
 	t   testing.TB
 	m   *miniredis.Miniredis
@@ -53,10 +54,10 @@ type Server struct {
 	ended   bool
 	held    ledger
 
-	forgotten bool // at the end of the test: something is held that nobody releases
+	forgotten bool // at the end of the test: something is held that is not released
 
 	first  sync.Once
-	others *redlatch.Client // whoever HoldElsewhere and the like are
+	others *redlatch.Client // the clients of HoldElsewhere and the like
 }
 
 // opened is a client or a hub.
@@ -64,21 +65,22 @@ type opened interface {
 	Close(ctx context.Context) error
 }
 
-// New starts a server, which ends with the test, and closes what [Server.Open] and [Server.Hub] made. The test fails if something
-// was left: a hold or permit that was not released, a release that cannot be confirmed, or a client of the test's own that was
-// not closed. Nothing is reported of a test that has failed already.
+// New starts a server, which ends with the test, and closes what [Server.Open] and [Server.Hub] made. The test fails if
+// something was left: a hold or permit that was not released, a release that cannot be confirmed, or a client of the
+// test's own that was not closed. Nothing is reported of a test that has failed already.
 //
-// It uses no port: clients reach it through pipes in memory. So it works inside a testing/synctest bubble, where its clock is the
-// bubble's, if it is made there, with the bubble's t.
+// It uses no port: clients reach it through pipes in memory. So it works inside a testing/synctest bubble, where its
+// clock is the bubble's, if it is made there, with the bubble's t.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{t: t, m: miniredis.NewMiniRedis(), log: &output{to: t.Output()}, peers: map[*server.Peer]*peer{}, conns: map[*conn]struct{}{}}
+	s := &Server{t: t, m: miniredis.NewMiniRedis(), log: &output{to: t.Output()}, peers: map[*server.Peer]*peer{},
+		conns: map[*conn]struct{}{}}
 	s.m.ClockTTL(true)
 	first, err := s.m.Dial() // which starts it
 	if err != nil {
 		t.Fatalf("redlatchtest: start miniredis: %v", err)
 	}
-	first.Close()
+	_ = first.Close() // it was for the start only
 	s.srv = s.m.Server()
 	s.srv.SetPreHook(s.before)
 	t.Cleanup(s.end)
@@ -91,13 +93,14 @@ func (s *Server) Option() rueidis.ClientOption {
 		InitAddress: []string{"redlatchtest:0"}, DialCtxFn: s.dial,
 		ForceSingleClient: true, DisableCache: true, // miniredis has neither CLUSTER nor a cache's CLIENT TRACKING
 		ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize,
-		Dialer: net.Dialer{KeepAlive: keepAlive}, ConnWriteTimeout: 10 * time.Second, // of rueidis, for whose default KeepAlive it is 10 s, too
+		// of rueidis, for whose default KeepAlive it is 10 s, too
+		Dialer: net.Dialer{KeepAlive: keepAlive}, ConnWriteTimeout: 10 * time.Second,
 	}
 }
 
-// Open returns a client of the server, as another process would have it: several Opens are several processes. It is closed at the
-// end of the test, if the test does not close it. At most one Options may be given. Where they leave it out, CallTimeout is 5 s,
-// so that a busy machine makes no test fail, and Logger writes to the test's log.
+// Open returns a client of the server, as another process would have it: several Opens are several processes. It is
+// closed at the end of the test, if the test does not close it. At most one Options may be given. Where they leave it
+// out, CallTimeout is 5 s, so that a busy machine makes no test fail, and Logger writes to the test's log.
 func (s *Server) Open(opts ...redlatch.Options) *redlatch.Client {
 	s.t.Helper()
 	if len(opts) > 1 {
@@ -128,8 +131,8 @@ func (s *Server) open(via rueidis.ClientOption, o redlatch.Options) *redlatch.Cl
 	return red
 }
 
-// Hub returns a hub of the server, for tests of one package alone. It is closed at the end of the test, if the test does not close
-// it. Clients that are made on it are the test's own to close, before that.
+// Hub returns a hub of the server, for tests of one package alone. It is closed at the end of the test, if the test
+// does not close it. Clients that are made on it are the test's own to close, before that.
 func (s *Server) Hub() *pubsub.Hub {
 	s.t.Helper()
 	hub, err := pubsub.Dial(s.Option(), pubsub.Options{Logger: slog.New(slog.NewTextHandler(s.log, nil))})
@@ -146,13 +149,14 @@ func (s *Server) keep(o opened) {
 	s.opened = append(s.opened, o)
 }
 
-// Redis is the server behind, to look at keys and to change them. Holders do not learn of what is changed through it at once, as
-// they are of all else, but find it out at their next renewal.
+// Redis is the server behind, to look at keys and to change them. Holders do not learn of what is changed through it at
+// once, as they are of all else, but find it out at their next renewal.
 func (s *Server) Redis() *miniredis.Miniredis { return s.m }
 
-// Advance moves the server's clock by d, and not this process's: leases, time-outs and windows that last no longer end there, as
-// after a step of the server's clock, or as this process would find them after it was suspended for d. Holders whose lease is
-// over learn of it as they do after [Server.Lose]. Waiters ask when they would have asked anyway.
+// Advance moves the server's clock by d, and not this process's: leases, time-outs and windows that last no longer end
+// there, as after a step of the server's clock, or as this process would find them after it was suspended for d.
+// Holders whose lease is over learn of it as they do after [Server.Lose]. Waiters ask when they would have asked
+// anyway.
 //
 // To move both clocks, run the test in a bubble of testing/synctest and sleep: that takes no time.
 func (s *Server) Advance(d time.Duration) {
@@ -189,8 +193,8 @@ func (s *Server) end() {
 	for _, release := range holds {
 		release()
 	}
-	// Only what the server has, too. It has nothing of a Multi's name or of a CountingSemaphore's holders, and what they hold need not
-	// be released by whoever acquired it.
+	// Only what the server has, too. It has nothing of a Multi's name or of a CountingSemaphore's holders, and what they
+	// hold need not be released by the client that acquired it.
 	held := slices.DeleteFunc(s.held.left(), func(key string) bool { return s.what(key) == nothing })
 	var left []error
 	s.forgotten = s.held.forgotten(held)
@@ -199,7 +203,7 @@ func (s *Server) end() {
 		left = append(left, s.close(o))
 	}
 	if s.others != nil {
-		s.close(s.others)
+		_ = s.close(s.others) // what the other process still holds is part of the test
 	}
 	if held := s.held.unreleased(held); held != nil {
 		left = []error{held} // what else there is comes of that
@@ -236,7 +240,8 @@ func (s *Server) patience() time.Duration {
 
 // unclosed says which connections are still there.
 func (s *Server) unclosed() error {
-	for end := time.Now().Add(s.patience()); ; time.Sleep(time.Millisecond) { // a client closes some of its own in the background
+	// a client closes some of its own in the background
+	for end := time.Now().Add(s.patience()); ; time.Sleep(time.Millisecond) {
 		s.mu.Lock()
 		n := len(s.conns)
 		s.mu.Unlock()
@@ -280,7 +285,7 @@ func (s *Server) ask(words ...string) string {
 	var reply bytes.Buffer
 	w := bufio.NewWriter(&reply)
 	s.srv.Dispatch(server.NewPeer(w), words)
-	w.Flush()
+	_ = w.Flush() // into memory: it cannot fail
 	return reply.String()
 }
 

@@ -35,7 +35,7 @@ func (r *report) Fatalf(f string, a ...any) {
 func reported(t *testing.T, do func(srv *redlatchtest.Server)) string {
 	t.Helper()
 	r := &report{}
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		defer r.end()
 		defer func() {
 			if p := recover(); p != nil && p != any(r) {
@@ -47,8 +47,8 @@ func reported(t *testing.T, do func(srv *redlatchtest.Server)) string {
 	return r.failed.String()
 }
 
-// kept is what tests hold and do not release. In a bubble nothing may be forgotten: the garbage collector, which is outside, would
-// tell the library, and so wake what is inside.
+// kept is what tests hold and do not release. In a bubble nothing may be forgotten: the garbage collector, which is
+// outside, would tell the library, and so wake what is inside.
 var kept struct {
 	sync.Mutex
 	all []any
@@ -68,18 +68,25 @@ func TestWhatATestLeavesIsReported(t *testing.T) {
 		says string
 	}{
 		"nothing": {func(srv *redlatchtest.Server) { srv.Open() }, ""},
-		"a hold":  {func(srv *redlatchtest.Server) { keep(srv.Open().Locks().Reentrant("order:1").Lock(ctx)) }, `: acquired and never released: ["order:1"]`},
+		"a hold": {func(srv *redlatchtest.Server) {
+			keep(srv.Open().Locks().Reentrant("order:1").Lock(ctx))
+		}, `: acquired and never released: ["order:1"]`},
 		"a hold under a prefix": {func(srv *redlatchtest.Server) {
 			keep(srv.Open(redlatch.Options{KeyPrefix: "app:"}).Locks().Reentrant("order:1").Lock(ctx))
 		}, "app:order:1"},
-		"a permit": {func(srv *redlatchtest.Server) { keep(srv.Open().Semaphores().Semaphore("exports", 3).Acquire(ctx, 2)) }, "exports"},
+		"a permit": {func(srv *redlatchtest.Server) {
+			keep(srv.Open().Semaphores().Semaphore("exports", 3).Acquire(ctx, 2))
+		}, "exports"},
 		"a client": {func(srv *redlatchtest.Server) {
 			c, err := rueidis.NewClient(srv.Option())
 			if err == nil {
 				time.AfterFunc(time.Minute, c.Close) // the bubble has to end
 			}
 		}, "connections of clients that were not closed"},
-		"what others hold": {func(srv *redlatchtest.Server) { srv.HoldElsewhere("order:1"); srv.TakeElsewhere("exports", 1, 3) }, ""},
+		"what others hold": {func(srv *redlatchtest.Server) {
+			srv.HoldElsewhere("order:1")
+			srv.TakeElsewhere("exports", 1, 3)
+		}, ""},
 		"a hold that was lost": {func(srv *redlatchtest.Server) {
 			keep(srv.Open().Locks().Reentrant("order:1").Lock(ctx))
 			srv.Lose("order:1")
@@ -186,17 +193,31 @@ func readers(red *redlatch.Client, end int) {
 
 func TestAMistakeOfATestEndsItAndSaysWhatWasWrong(t *testing.T) {
 	for says, do := range map[string]func(srv *redlatchtest.Server){
-		`HoldElsewhere "a": rlock: "a" not acquired`: func(srv *redlatchtest.Server) { srv.HoldElsewhere("a"); srv.HoldElsewhere("a") },
-		"kind is [9]":                        func(srv *redlatchtest.Server) { srv.HoldElsewhere("a", 9) },
-		`nobody holds "a"`:                   func(srv *redlatchtest.Server) { srv.Lose("a") },
-		`nobody holds "visits"`:              func(srv *redlatchtest.Server) { srv.Redis().Set("visits", "7"); srv.Expire("visits") },
-		"there is no such stock":             func(srv *redlatchtest.Server) { srv.SellOut("sale") },
-		"Fault.Kind is Kind(0)":              func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{}) },
-		"Fault.Delay is 0s with Kind Slow":   func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow}) },
-		"Fault.Skip is -1":                   func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{Kind: redlatchtest.Silent, Skip: -1}) },
-		"Advance by -1s":                     func(srv *redlatchtest.Server) { srv.Advance(-time.Second) },
-		"Open takes one Options, not 2":      func(srv *redlatchtest.Server) { srv.Open(redlatch.Options{}, redlatch.Options{}) },
-		"open: redlatch: rlock: invalid opt": func(srv *redlatchtest.Server) { srv.Open(redlatch.Options{Locks: rlock.Options{MaxHold: 1}}) },
+		`HoldElsewhere "a": rlock: "a" not acquired`: func(srv *redlatchtest.Server) {
+			srv.HoldElsewhere("a")
+			srv.HoldElsewhere("a")
+		},
+		"kind is [9]":      func(srv *redlatchtest.Server) { srv.HoldElsewhere("a", 9) },
+		`no one holds "a"`: func(srv *redlatchtest.Server) { srv.Lose("a") },
+		`no one holds "visits"`: func(srv *redlatchtest.Server) {
+			srv.Redis().Set("visits", "7")
+			srv.Expire("visits")
+		},
+		"there is no such stock": func(srv *redlatchtest.Server) { srv.SellOut("sale") },
+		"Fault.Kind is Kind(0)":  func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{}) },
+		"Fault.Delay is 0s with Kind Slow": func(srv *redlatchtest.Server) {
+			srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow})
+		},
+		"Fault.Skip is -1": func(srv *redlatchtest.Server) {
+			srv.Break(redlatchtest.Fault{Kind: redlatchtest.Silent, Skip: -1})
+		},
+		"Advance by -1s": func(srv *redlatchtest.Server) { srv.Advance(-time.Second) },
+		"Open takes one Options, not 2": func(srv *redlatchtest.Server) {
+			srv.Open(redlatch.Options{}, redlatch.Options{})
+		},
+		"open: redlatch: rlock: invalid opt": func(srv *redlatchtest.Server) {
+			srv.Open(redlatch.Options{Locks: rlock.Options{MaxHold: 1}})
+		},
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
@@ -265,7 +286,7 @@ func TestWhatIsHeldCanBeTakenFromItsHolderWhateverItIs(t *testing.T) {
 					if d := time.Since(began); d > soon {
 						t.Errorf("the holder was told after %v", d)
 					}
-					is(t, release(first), rlock.ErrLost)
+					is(t, release(first), redlatch.ErrLost)
 					next, err := acquire(srv.Open())()
 					is(t, err, nil)
 					is(t, release(next), nil)
@@ -288,7 +309,7 @@ func TestEveryKindOfLockCanBeHeldElsewhere(t *testing.T) {
 		} {
 			release := srv.HoldElsewhere(lock.Name(), kind)
 			_, err := once(t, lock)
-			is(t, err, rlock.ErrNotAcquired)
+			is(t, err, redlatch.ErrNotAcquired)
 			time.AfterFunc(time.Minute, release)
 			hold, err := lock.Lock(t.Context()) // a minute later
 			is(t, err, nil)
@@ -327,7 +348,8 @@ func TestAFaultStrikesWhatItNamesAndNothingElse(t *testing.T) {
 		for i, c := range []struct {
 			name string
 			want error
-		}{{"a", nil}, {"app:a", nil}, {"app:a", rlock.ErrDenied}, {"app:aa", nil}, {"app:a", rlock.ErrDenied}, {"app:a", nil}} {
+		}{{"a", nil}, {"app:a", nil}, {"app:a", redlatch.ErrDenied}, {"app:aa", nil}, {"app:a", redlatch.ErrDenied},
+			{"app:a", nil}} {
 			_, err := red.Locks().Reentrant(c.name).IsLocked(t.Context())
 			if !errors.Is(err, c.want) {
 				t.Errorf("call %d, of %q: got %v, want %v", i, c.name, err, c.want)
@@ -361,7 +383,9 @@ func TestACallThatIsKeptBackRunsWhenTheFaultIsHealed(t *testing.T) {
 
 func TestSlowCallsTakeTheirTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Match: func(words []string) bool { return words[0] == "EVALSHA" || words[0] == "EVAL" }})
+		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Match: func(words []string) bool {
+			return words[0] == "EVALSHA" || words[0] == "EVAL"
+		}})
 		began := time.Now()
 		_, err := red.Locks().Reentrant("order:1").IsLocked(t.Context())
 		is(t, err, nil)
@@ -380,7 +404,7 @@ func TestOpensAreProcessesThatExcludeEachOther(t *testing.T) {
 	next := make(chan error, 1)
 	waiting := srv.Open().Locks().Reentrant("order:1")
 	go func() { next <- waiting.Do(ctx, func(context.Context) error { return nil }) }()
-	if _, err := srv.Open().Locks().Reentrant("order:1").TryLock(ctx, 0, 0); !errors.Is(err, rlock.ErrNotAcquired) {
+	if _, err := srv.Open().Locks().Reentrant("order:1").TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 		t.Error(err)
 	}
 	is(t, first.Unlock(ctx), nil)

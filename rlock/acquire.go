@@ -14,19 +14,21 @@ import (
 // How a lock on one key is acquired:
 //
 //  1. take counts the acquisition in (Session.Enter), so that Close waits for it.
-//  2. If ctx carries an owner of this very lock, it is a re-entry, which is a count in this process (reenter). Otherwise the
-//     acquisition gets a new owner.
+//  2. If ctx carries an owner of this very lock, it is a re-entry, which is a count in this process (reenter).
+//     Otherwise the acquisition gets a new owner.
 //  3. Ask sends the kind's script: owner, lease, and the instant in the server's time until which the reply is
-//     wanted. The reply is granted, held (and what is left of the lease), late or lost, and always has the server's clock. After
-//     a late reply the clock is learned anew and the try is repeated once (script.Timed).
-//  4. Refused: package wait has the caller wait, and calls Ask again. A release may also grant without another call (Taken).
-//  5. Granted: if the reply came after the deadline, the grant is worthless; the owner is released and the acquisition goes on
-//     as another. Otherwise register tells the watchdog, before Lock returns. The deadline counts from before the send.
-//  6. With MinReplicas the request is followed by WAIT on the same connection. If too few replicas confirm, the grant is
-//     taken back.
+//     wanted. The reply is granted, held (and what is left of the lease), late or lost, and always has the server's
+//     clock. After a late reply the clock is learned anew and the try is repeated once (script.Timed).
+//  4. Refused: package wait has the caller wait, and calls Ask again. A release may also grant without another call
+//     (Taken).
+//  5. Granted: if the reply came after the deadline, the grant is worthless; the owner is released and the acquisition
+//     goes on as another. Otherwise register tells the watchdog, before Lock returns. The deadline counts from before
+//     the send.
+//  6. With MinReplicas the request is followed by WAIT on the same connection. If too few replicas confirm, the grant
+//     is taken back.
 //
-// An acquisition that ends without a grant, after a try that was not answered, has its owner released in the background, until
-// the release is answered after the last instant at which the try could still be granted.
+// An acquisition that ends without a grant, after a try that was not answered, has its owner released in the
+// background, until the release is answered after the last instant at which the try could still be granted.
 
 // acquire implements form.
 func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
@@ -36,8 +38,8 @@ func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
 // renewed implements form.
 func (l *single) renewed() time.Duration { return l.c.opts.WatchdogTimeout }
 
-// take acquires the lock. auto says that the hold is renewed: a lease of 0 asks for that, and the parts of a composite need
-// it until all are there. part: it is one of these, whose tenure is no other's.
+// take acquires the lock. auto says that the hold is renewed: a lease of 0 asks for that, and the parts of a composite
+// need it until all are there. part: it is one of these, whose tenure is no other's.
 func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, error) {
 	c := l.c
 	if err := c.session.Enter(); err != nil {
@@ -50,8 +52,10 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 	if err != nil {
 		c.session.Leave()
 		err = ending(l.name, waited, seen.unsure).Explain(err)
-		if refused, ok := err.(*NotAcquiredError); ok {
-			refused.Ours, refused.Foreign, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), seen.foreign, seen.noEnd, seen.listeners
+		var refused *NotAcquiredError
+		if errors.As(err, &refused) {
+			refused.Ours, refused.Foreign, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), seen.foreign, seen.noEnd,
+				seen.listeners
 		}
 		c.observe(ctx, Event{Kind: EventNotAcquired, Name: l.name, Waited: waited, Err: err})
 		return nil, err
@@ -86,7 +90,8 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 		one := &struct { // in one piece of memory
 			caller
 			asking
-		}{caller: caller{l: l, terms: t, auto: auto, part: part, call: wait.Call{Name: l.name, Of: l, Began: began, Ctx: ctx}}}
+		}{caller: caller{l: l, terms: t, auto: auto, part: part,
+			call: wait.Call{Name: l.name, Of: l, Began: began, Ctx: ctx}}}
 		if t.wait != forever {
 			one.call.Until = began.Add(t.wait)
 		}
@@ -103,12 +108,13 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 	return hold, a.seen, err
 }
 
-// ending says how the error of an acquisition is made from that of its wait. unsure: a try that was not answered may have
-// taken the lock. It is the one place where rlock does so, for single locks, Multi and Quorum.
+// ending says how the error of an acquisition is made from that of its wait. unsure: a try that was not answered may
+// have taken the lock. It is the one place where rlock does so, for single locks, Multi and Quorum.
 func ending(name string, waited time.Duration, unsure bool) wait.Ending {
-	return wait.Ending{Package: "rlock", Name: name, Unsure: unsure, TakesBack: true, Contended: func(g *wait.GaveUp) error {
-		return &NotAcquiredError{Name: name, Lease: g.Left, Waited: waited, cause: g.Cause, unheard: g.Failure != nil}
-	}}
+	return wait.Ending{Package: "rlock", Name: name, Unsure: unsure, TakesBack: true,
+		Contended: func(g *wait.GaveUp) error {
+			return &NotAcquiredError{Name: name, Lease: g.Left, Waited: waited, cause: g.Cause, unheard: g.Failure != nil}
+		}}
 }
 
 // acquisition asks for one lock, for a call of Lock or for a tenure.
@@ -180,9 +186,11 @@ func (a *acquisition) newOwner() *owner {
 	return own
 }
 
-func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owner, turn int32, id Owner) (hold *Hold, err error) {
+func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owner, turn int32,
+	id Owner) (hold *Hold, err error) {
 	l := a.l
-	r := wait.Request{Name: l.name, Of: l, Began: a.began, Line: l.key, Manner: l.kind.manner, Channel: l.channel, Taker: a}
+	r := wait.Request{Name: l.name, Of: l, Began: a.began, Line: l.key, Manner: l.kind.manner, Channel: l.channel,
+		Taker: a}
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
 	}
@@ -231,9 +239,9 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	return a.register()
 }
 
-// reenter acquires for an owner that holds the lock. The server counts it once, however often it is re-entered, so a re-entry is a count in
-// this process. Only one with a lease of its own asks: the server is to confirm that lease. It waits for nobody, because its own owner has
-// what others wait for (TestAReentryIsNotBehindALocalWaiter).
+// reenter acquires for an owner that holds the lock. The server counts it once, however often it is re-entered, so a
+// re-entry is a count in this process. Only one with a lease of its own asks: the server is to confirm that lease. It
+// never waits, because its own owner has what others wait for (TestAReentryIsNotBehindALocalWaiter).
 func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool, d time.Duration) (*Hold, error) {
 	if !l.kind.entry.reenters() {
 		return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
@@ -258,7 +266,8 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 		}
 	}
 	if why != nil {
-		// It may be the last one there: the outer hold was unlocked meanwhile, which kept the lock for it. So it has to release.
+		// It may be the last one there: the outer hold was unlocked meanwhile, which kept the lock for it. So it has to
+		// release.
 		own.Retreat(time.Time{})
 		return nil, fmt.Errorf("re-enter %q: %w", l.name, why)
 	}
@@ -268,10 +277,11 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 // joinable says why an owner of another process cannot be joined, if so.
 func (l *single) joinable(id Owner) error {
 	if !id.Ours() {
-		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
+		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", errs.ErrInvalidOption, id)
 	}
 	if !l.kind.entry.joins() {
-		return fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined", ErrInvalidOption, id)
+		return fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined",
+			errs.ErrInvalidOption, id)
 	}
 	return nil
 }
@@ -292,8 +302,8 @@ func (a *acquisition) failed(err error) error {
 	}
 	if a.under != nil {
 		err = l.lost(&a.under.Lease, err)
-	} else if a.join != "" && errors.Is(err, ErrWrongType) {
-		err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, ErrLost, err)
+	} else if a.join != "" && errors.Is(err, errs.ErrWrongType) {
+		err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, errs.ErrLost, err)
 	}
 	if l.kind.leaves && a.patient {
 		a.own.Depart(a.unanswered, a.entry)
@@ -314,16 +324,16 @@ func (a *acquisition) register() (*Hold, error) {
 // keep has what was granted renewed.
 func (a *acquisition) keep() error {
 	l, own := a.l, a.own
-	added := false
+	var added bool
 	if a.handed {
 		added = l.c.engine.AddHanded(&own.Lease, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
 	} else {
 		added = l.c.engine.Add(&own.Lease, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
 	}
 	own.token = a.token
-	// A release does not always end the acquisition: its first request was not answered, the second was granted, and the hold is
-	// released; the first, on another connection, arrives only now and takes the lock for an owner that is done with it. So the
-	// release is sent once more after the last instant at which that request may run
+	// A release does not always end the acquisition: its first request was not answered, the second was granted, and the
+	// hold is released; the first, on another connection, arrives only now and takes the lock for an owner that is done
+	// with it. So the release is sent once more after the last instant at which that request may run
 	// (TestWhatATryOfUnknownOutcomeTookIsGivenBack).
 	if a.unanswered.IsZero() && !a.inQueue { // then the grant has taken it out of the queue
 		a.entry = ""
@@ -331,15 +341,15 @@ func (a *acquisition) keep() error {
 	return own.Keep(added, a.unanswered, a.entry)
 }
 
-// lost returns err, the error of an acquisition that relied on a hold in use. If err says that this hold is over, lost ends
-// the hold, and returns the error as the loss that it is.
+// lost returns err, the error of an acquisition that relied on a hold in use. If err says that this hold is over, lost
+// ends the hold, and returns the error as the loss that it is.
 func (l *single) lost(c *lease.Lease, err error) error {
 	switch {
-	case errors.Is(err, ErrWrongType):
+	case errors.Is(err, errs.ErrWrongType):
 		l.c.engine.Lost(c, errs.ErrOverwritten)
-		return fmt.Errorf("re-enter %q: %w: %w", l.name, ErrLost, err)
-	case errors.Is(err, ErrLost):
-		l.c.engine.Lost(c, ErrLost)
+		return fmt.Errorf("re-enter %q: %w: %w", l.name, errs.ErrLost, err)
+	case errors.Is(err, errs.ErrLost):
+		l.c.engine.Lost(c, errs.ErrLost)
 	}
 	return err
 }

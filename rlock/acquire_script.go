@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -27,7 +26,7 @@ type acquireRequest struct {
 	entry    string   // to queue with; "": do not
 	leaves   int64    // of a Fair lock: when the caller gives up, server ms; 0: not known, or not soon
 	under    string   // owner of a write hold under which it reads
-	beside   string   // owner of this process whose read hold would do as well; "": none
+	joined   string   // owner of this process whose read hold would do as well; "": none
 	room     []string // for the arguments; nil: they get their own
 }
 
@@ -57,10 +56,10 @@ type acquireReply struct {
 	server  int64         // its clock, ms
 	ticket  int64         // in the queue; 0: not in it
 	foreign bool          // the holder is not one of ours
-	token   int64         // fencing token of a new hold; 0: none
+	token   int64         // fencing token of a new hold; 0: none; of a vote: see fencedVoteCall
 	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
-	clear   bool          // of a reader that was granted: no writer waits; of a writer: nobody does
-	alone   bool          // granted, and nobody queued
+	clear   bool          // of a reader that was granted: no writer waits; of a writer: no one waits
+	alone   bool          // granted, and the queue was empty
 	// listeners are how many connections hear of the holder's release; 0: not said.
 	listeners int
 }
@@ -75,7 +74,7 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) < 3 {
-		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v, error %v", v, err)
+		return acquireReply{}, script.Unexpected("acquire", v, err)
 	}
 	r := acquireReply{status: acquireStatus(v[0]), left: time.Duration(v[1]) * time.Millisecond, server: v[2]}
 	switch {
@@ -101,7 +100,8 @@ func acquireCall(l *single, r acquireRequest) script.Call {
 	return script.Call{Script: acquireScript, Keys: l.keys, Args: l.asking(r)}
 }
 
-// asking are the arguments of a script that acquires and queues: those with which all begin, its own, and what publishing adds.
+// asking are the arguments of a script that acquires and queues: those with which all begin, its own, and what
+// publishing adds.
 func (l *single) asking(r acquireRequest, own ...string) []string {
 	more := len(own)
 	if r.entry != "" || l.c.clustered {
@@ -110,8 +110,9 @@ func (l *single) asking(r acquireRequest, own ...string) []string {
 	return l.publishing(append(r.asked(more), own...), r.entry)
 }
 
-// publishing are the arguments of a script, and behind them where it publishes and with which entry an owner queues. Most calls publish no
-// grant, and have no entry: outside a Cluster the script knows the rest by itself, and what is not sent costs nothing.
+// publishing are the arguments of a script, and behind them where it publishes and with which entry an owner queues.
+// Most calls publish no grant, and have no entry: outside a Cluster the script knows the rest by itself, and what is
+// not sent costs nothing.
 func (l *single) publishing(args []string, entry string) []string {
 	if entry == "" && !l.c.clustered {
 		return args
@@ -130,11 +131,18 @@ func (l *single) fencedKeys() []string {
 	return slices.Concat(l.keys, []string{keyname.Prefix("redisson_lock_token", l.key)})
 }
 
-// voteCall asks a member of a Quorum for its vote. Nobody queues for one.
+// voteCall asks a member of a Quorum for its vote. It has no queue.
 //
-// The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may be that of
-// another process, with the longer lease (TestAVoteThatWasForgottenIsNotGivenTwice).
+// The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may
+// be that of another process, with the longer lease (TestAVoteThatWasForgottenIsNotGivenTwice).
 func voteCall(l *single, r acquireRequest) script.Call {
 	args := append(r.asked(4), l.c.publish, l.grants, script.Millis(max(r.lease, l.c.opts.WatchdogTimeout)), l.channel)
 	return script.Call{Script: voteScript, Keys: l.keys, Args: args}
+}
+
+// fencedVoteCall asks a Fenced member for its vote, and for the last token there.
+func fencedVoteCall(l *single, r acquireRequest) script.Call {
+	call := voteCall(l, r)
+	call.Keys = slices.Concat(l.keys, []string{votedTokenKey(l.key)})
+	return call
 }

@@ -27,7 +27,8 @@ func BenchmarkFloor(b *testing.B) {
 	drop := load("if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0")
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := c.Do(ctx, c.B().Evalsha().Sha1(take).Numkeys(1).Key("floor").Arg("owner", "30000").Build()).Error(); err != nil {
+		if err := c.Do(ctx, c.B().Evalsha().Sha1(take).Numkeys(1).Key("floor").Arg("owner", "30000").Build()).
+			Error(); err != nil {
 			b.Fatal(err)
 		}
 		if err := c.Do(ctx, c.B().Evalsha().Sha1(drop).Numkeys(1).Key("floor").Arg("owner").Build()).Error(); err != nil {
@@ -52,10 +53,12 @@ func BenchmarkSameScripts(b *testing.B) {
 	const owner = "0e5d0d5e-1111-8000-8000-000000000000:1"
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := c.Do(ctx, c.B().Evalsha().Sha1(take).Numkeys(2).Key("bench", "redlatch_queue:{bench}").Arg(owner, "30000", "0", "PUBLISH", "redlatch_grant:").Build()).Error(); err != nil {
+		if err := c.Do(ctx, c.B().Evalsha().Sha1(take).Numkeys(2).Key("bench", "redlatch_queue:{bench}").Arg(owner, "30000",
+			"0", "PUBLISH", "redlatch_grant:").Build()).Error(); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.Do(ctx, c.B().Evalsha().Sha1(drop).Numkeys(2).Key("bench", "redlatch_queue:{bench}").Arg(owner, "redisson_lock__channel:{bench}", "PUBLISH", "redlatch_grant:", "").Build()).Error(); err != nil {
+		if err := c.Do(ctx, c.B().Evalsha().Sha1(drop).Numkeys(2).Key("bench", "redlatch_queue:{bench}").Arg(owner,
+			"redisson_lock__channel:{bench}", "PUBLISH", "redlatch_grant:", "").Build()).Error(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -123,8 +126,8 @@ func BenchmarkMulti(b *testing.B) {
 	}
 }
 
-// BenchmarkContended is a lock that many processes want all the time, with an INCR under it: calls are those of scripts for an
-// acquisition, jain is of processes.
+// BenchmarkContended is a lock that many processes want all the time, with an INCR under it: calls are those of scripts
+// for an acquisition, jain is of processes.
 func BenchmarkContended(b *testing.B) {
 	single := func(of func(*rlock.Client, string) *rlock.Lock) func([][]*rig) []*rlock.Lock {
 		return func(rigs [][]*rig) (locks []*rlock.Lock) {
@@ -139,10 +142,12 @@ func BenchmarkContended(b *testing.B) {
 		servers int
 		locks   func([][]*rig) []*rlock.Lock
 	}{
-		{"Reentrant", 1, single((*rlock.Client).Reentrant)}, {"Fair", 1, single((*rlock.Client).Fair)}, {"Plain", 1, single((*rlock.Client).Plain)},
+		{"Reentrant", 1, single((*rlock.Client).Reentrant)}, {"Fair", 1, single((*rlock.Client).Fair)},
+		{"Plain", 1, single((*rlock.Client).Plain)},
 		{"Quorum", 3, func(rigs [][]*rig) (locks []*rlock.Lock) {
 			for p := range rigs[0] {
-				q, err := rlock.Quorum(rigs[0][p].locks.Reentrant("l"), rigs[1][p].locks.Reentrant("l"), rigs[2][p].locks.Reentrant("l"))
+				q, err := rlock.Quorum(rigs[0][p].locks.Reentrant("l"), rigs[1][p].locks.Reentrant("l"),
+					rigs[2][p].locks.Reentrant("l"))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -13,9 +13,10 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// What a cycle of lock and unlock may cost where nobody contends, in counts: times say more about the machine than about the code.
-// A budget that has to be raised is a change to be argued for. Each call has a context of package context with a deadline, since
-// hooks around the client see it: four allocations, and one more where calls go over one connection, for its channel.
+// What a cycle of lock and unlock may cost where nobody contends, in counts: times say more about the machine than
+// about the code. A budget that has to be raised is a change to be argued for. Each call has a context of package
+// context with a deadline, since hooks around the client see it: four allocations, and one more where calls go over one
+// connection, for its channel.
 const (
 	allocsAlone      = 18 // by one goroutine
 	allocsPipelining = 22 // by many, whose calls go over one connection
@@ -42,7 +43,8 @@ func cycle(t testing.TB, l *rlock.Lock) {
 func TestBudgetOfAllocationsAlone(t *testing.T) {
 	skipUnderRace(t)
 	r := newRig(t, redistest.Start(t), rlock.Options{})
-	for l, budget := range map[*rlock.Lock]int{r.locks.Reentrant("alone"): allocsAlone, r.locks.Plain("plain"): allocsAlone + 1} {
+	for l, budget := range map[*rlock.Lock]int{r.locks.Reentrant("alone"): allocsAlone,
+		r.locks.Plain("plain"): allocsAlone + 1} {
 		for range 100 { // the pools, the connection, the server's clock
 			cycle(t, l)
 		}
@@ -65,7 +67,7 @@ func TestBudgetOfAllocationsWhilePipelining(t *testing.T) {
 // pipelined returns the allocations of a cycle of so many goroutines with a lock each.
 func pipelined(t *testing.T, goroutines int) float64 {
 	r := newRig(t, redistest.Start(t), rlock.Options{})
-	const cycles = 100
+	const cycles = 40
 	locks := make([]*rlock.Lock, goroutines)
 	for i := range locks {
 		locks[i] = r.locks.Reentrant("pipelining" + strconv.Itoa(i))
@@ -101,7 +103,7 @@ func leastOf(n int, f func() float64) float64 {
 // TestBudgetOfCommands counts what the server runs for a cycle.
 func TestBudgetOfCommands(t *testing.T) {
 	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
+	r := newUntracked(t, s)
 	for _, c := range []struct {
 		lock   *rlock.Lock
 		within int // scripts' own commands
@@ -118,7 +120,8 @@ func TestBudgetOfCommands(t *testing.T) {
 			switch d := int(n - before[name]); name {
 			case "evalsha", "eval":
 				calls += d
-			case "info", "hello", "ping", "quit", "client|tracking", "client|setinfo", "cluster|slots": // connections are made beside
+			case "info", "hello", "ping", "quit", "client|tracking", "client|setinfo", "cluster|slots":
+				// connections are made beside
 			default:
 				all += d
 			}

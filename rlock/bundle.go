@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: the watchdog refers to the
-// handles, and they to the bundle, so a forgotten composite would be renewed for ever
+// bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: the watchdog refers
+// to the handles, and they to the bundle, so a forgotten composite would be renewed for ever
 // (TestAForgottenMultiIsNotRenewedAndEndsWithItsLease, TestAForgottenQuorumIsNotRenewedNorMended).
 type bundle struct {
 	life session.Life
@@ -55,7 +55,7 @@ func (b *bundle) require(need int) bool {
 	b.need = need
 	why := b.why
 	if why == nil && len(b.live) < need {
-		why = ErrLost
+		why = errs.ErrLost
 	}
 	b.mu.Unlock()
 	if why != nil {
@@ -64,8 +64,8 @@ func (b *bundle) require(need int) bool {
 	return why == nil
 }
 
-// ended is called when a part is over. ErrMaxHold and ErrClosed of any part end the whole: to acquire a vote again would pass
-// the limit.
+// ended is called when a part is over. ErrMaxHold and ErrClosed of any part end the whole: to acquire a vote again
+// would pass the limit.
 func (b *bundle) ended(h *session.Handle) {
 	why, until := h.Err(), time.Now()
 	if d := h.Holding.Until(); d.Before(until) {
@@ -78,8 +78,8 @@ func (b *bundle) ended(h *session.Handle) {
 	}
 	delete(b.live, h)
 	b.dead[h] = until
-	over := b.need > 0 && (len(b.live) < b.need || !errors.Is(why, ErrLost))
-	if !errors.Is(why, ErrLost) {
+	over := b.need > 0 && (len(b.live) < b.need || !errors.Is(why, errs.ErrLost))
+	if !errors.Is(why, errs.ErrLost) {
 		b.why = why
 	}
 	reacquire := b.reacquire
@@ -130,10 +130,11 @@ type parts struct {
 	b     *bundle
 	began time.Time // when all were there
 
-	mu    sync.Mutex
-	holds []*Hold // by member; nil: not held
-	given bool    // given back, or about to be: a part that comes now is not wanted
-	once  session.Once
+	mu     sync.Mutex
+	holds  []*Hold // by member; nil: not held
+	given  bool    // given back, or about to be: a part that comes now is not wanted
+	minted int64   // of a Quorum of Fenced members: its token
+	once   session.Once
 }
 
 func newParts(q *composite) *parts {
@@ -203,8 +204,13 @@ func (p *parts) owners() Owner {
 	return Owner(strings.Join(all, ","))
 }
 
-// token is that of the only Fenced member.
+// token is that of a Quorum of Fenced members, or of the only Fenced member of a Multi.
 func (p *parts) token() (token int64, ok bool) {
+	if p.of.quorum {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.minted, p.minted != 0
+	}
 	for _, x := range p.all() {
 		if x == nil {
 			continue
@@ -225,8 +231,8 @@ func (p *parts) until() time.Time { return p.b.until(p.all(), p.of.need) }
 // then, so that nothing is held when the call returns.
 const outOfTime = 50 * time.Millisecond
 
-// giveBack releases what a failed acquisition has got, all at the same time. It waits for that for as long as one call may
-// take, and no longer than until (zero: no such bound) and ctx allow; what is not confirmed then is released in the
+// giveBack releases what a failed acquisition has got, all at the same time. It waits for that for as long as one call
+// may take, and no longer than until (zero: no such bound) and ctx allow; what is not confirmed then is released in the
 // background. Close waits for that.
 func (p *parts) giveBack(ctx context.Context, until time.Time) {
 	p.b.stopReacquiring()
@@ -240,7 +246,7 @@ func (p *parts) giveBack(ctx context.Context, until time.Time) {
 			done <- struct{}{}
 		}()
 	}
-	p.b.life.End(ErrReleased)
+	p.b.life.End(errs.ErrReleased)
 	if !until.IsZero() {
 		limit = min(limit, max(0, time.Until(until)))
 	}
@@ -264,7 +270,7 @@ func (p *parts) giveBack(ctx context.Context, until time.Time) {
 func (x *Hold) discard(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.client().opts.CallTimeout)
 	defer cancel()
-	x.Unlock(ctx) // if it fails it goes on by itself
+	_ = x.Unlock(ctx) // if it fails it goes on by itself
 }
 
 func (p *parts) extend(ctx context.Context, d time.Duration) error {
@@ -279,10 +285,12 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 			if x == nil {
 				continue
 			}
-			// A restarted server votes after this time. With an extension of an hour it would vote for another holder after 30 s,
-			// while the holder of before, which cannot reach it, still trusts the vote that the server forgot.
+			// A restarted server votes after this time. With an extension of an hour it would vote for another holder after 30
+			// s, while the holder of before, which cannot reach it, still trusts the vote that the server forgot.
 			if most := max(x.h.Holding.Longest(), ownerOf(x.h).lock.c.opts.WatchdogTimeout); d > most {
-				return fmt.Errorf("rlock: %w", errs.InvalidOption("extension of a Quorum", d, fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, most)))
+				return fmt.Errorf("rlock: %w",
+					errs.InvalidOption("extension of a Quorum", d,
+						fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, most)))
 			}
 		}
 	}
@@ -298,9 +306,10 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 	return p.of.combined(p.of.name, failures)
 }
 
-// each does something with all holds at the same time. It returns as soon as as many as must be held have succeeded, when
-// all have ended, or when ctx ends; the others go on. ok: the first of these.
-func (p *parts) each(ctx context.Context, holds []*Hold, do func(context.Context, *Hold) error) (errs []error, ok bool) {
+// each does something with all holds at the same time. It returns as soon as as many as must be held have succeeded,
+// when all have ended, or when ctx ends; the others go on. ok: the first of these.
+func (p *parts) each(ctx context.Context, holds []*Hold,
+	do func(context.Context, *Hold) error) (failed []error, ok bool) {
 	done := make(chan error, len(holds))
 	n := 0
 	for _, x := range holds {
@@ -316,24 +325,24 @@ func (p *parts) each(ctx context.Context, holds []*Hold, do func(context.Context
 			if err == nil {
 				succeeded++
 			} else {
-				errs = append(errs, err)
+				failed = append(failed, err)
 			}
 		case <-ctx.Done():
 			if p.of.quorum {
-				return append(errs, fmt.Errorf("rlock: %q: %w: %w", p.of.name, ErrUnknownOutcome, context.Cause(ctx))), false
+				return append(failed, fmt.Errorf("rlock: %q: %w: %w", p.of.name, errs.ErrUnknownOutcome, context.Cause(ctx))), false
 			}
 			err := <-done // each ends with ctx by itself
 			if err == nil {
 				succeeded++
 			} else {
-				errs = append(errs, err)
+				failed = append(failed, err)
 			}
 		}
 		if succeeded >= p.of.need {
-			return errs, true
+			return failed, true
 		}
 	}
-	return errs, false
+	return failed, false
 }
 
 // keep has all parts last until d after the whole was acquired.
@@ -360,7 +369,7 @@ func (p *parts) begin(ctx context.Context, d time.Duration) error {
 func (p *parts) unlock(ctx context.Context) error {
 	return p.handles().Release(ctx, p.of.name, &p.b.life, &p.once, func(ctx context.Context) error {
 		p.b.stopReacquiring()
-		p.b.life.End(ErrReleased) // before anything is sent: nobody may work under the hold while it is being given away
+		p.b.life.End(errs.ErrReleased) // before anything is sent: no work may go on under a hold that is being released
 		return p.release(ctx, p.b.life.Err())
 	})
 }
@@ -379,39 +388,40 @@ func (p *parts) release(ctx context.Context, why error) error {
 			return x.Unlock(ctx)
 		}
 	}
-	errs, ok := p.each(ctx, p.take(), unlock)
+	failed, ok := p.each(ctx, p.take(), unlock)
 	if q.quorum {
 		q.members[0].c.queue.StandBack(q.line)
 		q.members[0].c.queue.Wake(q.line)
 	}
 	switch {
-	case errors.Is(why, ErrLost) && (q.quorum || len(errs) == 0):
+	case errors.Is(why, errs.ErrLost) && (q.quorum || len(failed) == 0):
 		return fmt.Errorf("rlock: unlock %q: %w", p.of.name, why)
 	case ok:
 		return nil
 	}
-	return q.combined(p.of.name, errs)
+	return q.combined(p.of.name, failed)
 }
 
-// combined is the error of a composite, from those of its members. Of a Quorum it says no more than is true of the whole.
-func (q *composite) combined(name string, errs []error) error {
+// combined is the error of a composite, from those of its members. Of a Quorum it says no more than is true of the
+// whole.
+func (q *composite) combined(name string, failed []error) error {
 	if !q.quorum {
-		return errors.Join(errs...)
+		return errors.Join(failed...)
 	}
 	lost, unsure := 0, false
-	for _, err := range errs {
-		if errors.Is(err, ErrLost) {
+	for _, err := range failed {
+		if errors.Is(err, errs.ErrLost) {
 			lost++
 		}
-		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
+		unsure = unsure || errors.Is(err, errs.ErrUnknownOutcome)
 	}
 	if lost > len(q.members)-q.need {
-		return fmt.Errorf("rlock: %q: %w", name, ErrLost)
+		return fmt.Errorf("rlock: %q: %w", name, errs.ErrLost)
 	}
-	all := make([]error, 0, len(errs))
-	for _, err := range errs {
+	all := make([]error, 0, len(failed))
+	for _, err := range failed {
 		switch {
-		case errors.Is(err, ErrLost): // of one member: the whole is not lost by that
+		case errors.Is(err, errs.ErrLost): // of one member: the whole is not lost by that
 			err = errors.New(err.Error())
 		case unsure:
 			err = script.Unsure(err)

@@ -69,18 +69,21 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{session: s, texts: texts{publish: s.Inner.PublishCommand()}, clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
+	c := &Client{session: s, texts: texts{publish: s.Inner.PublishCommand()},
+		clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
 	c.observer = o.Observer
 	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := lease.Announced(func(group int) string { return c.aliveKey(group, s.ID) }, o.Process)
 	if o.Liveness {
 		beats.Interval, beats.Trust = o.Heartbeat, o.trust()
 		c.heartbeat = o.Heartbeat
-		s.PollCap = min(s.PollCap, o.Heartbeat) // a hold is seen from when it is granted, not from when its waiter hears of it
+		// a hold is seen from when it is granted, not from when its waiter hears of it
+		s.PollCap = min(s.PollCap, o.Heartbeat)
 	}
-	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats, Renewed: func(ctx context.Context, name string, err error) {
-		c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
-	}}, func(ctx context.Context, name string, byMessage bool) {
+	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats,
+		Renewed: func(ctx context.Context, name string, err error) {
+			c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
+		}}, func(ctx context.Context, name string, byMessage bool) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
 	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
@@ -104,7 +107,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}
 	if o.Strict {
 		if policy := s.EvictionPolicy(); policy != "" {
-			c.Close(context.Background())
+			_ = c.Close(context.Background()) // it holds nothing yet
 			return nil, s.Error(errs.InvalidOption("the server's maxmemory-policy", policy, "noeviction (Options.Strict)"))
 		}
 	}
@@ -119,36 +122,36 @@ func (c *Client) millis(lease time.Duration) string {
 	return script.Millis(lease)
 }
 
-// Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. If the name cannot be
-// used, every call on the lock returns ErrInvalidName.
+// Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. If the name cannot
+// be used, every call on the lock returns ErrInvalidName.
 //
-// Waiting processes queue on the server and are handed the lock in their order. TryLock with a waitTime of 0 acquires the
-// lock only if it is free and the queue is empty. The same is true of NonReentrant and Fenced.
+// Waiting processes queue on the server and are handed the lock in their order. TryLock with a waitTime of 0 acquires
+// the lock only if it is free and the queue is empty. The same is true of NonReentrant and Fenced.
 func (c *Client) Reentrant(name string) *Lock {
 	return c.lock(name, reentrant)
 }
 
-// NonReentrant describes a lock whose owner cannot acquire it again: such a call returns ErrReentry at once. For everybody
-// else it is the Reentrant lock of that name.
+// NonReentrant describes a lock whose owner cannot acquire it again: such a call returns ErrReentry at once. For
+// everybody else it is the Reentrant lock of that name.
 func (c *Client) NonReentrant(name string) *Lock { return c.lock(name, nonReentrant) }
 
-// Fenced describes a lock whose holds have a fencing token ([Hold.Token]). The token is a number greater than that of every
-// earlier hold of the name. A resource that checks fencing tokens refuses an act with a lower one than it has seen. For
-// everybody else it is the Reentrant lock of that name. It is Redisson's RFencedLock. Under contention each acquisition
-// takes one call more than that of a Reentrant lock.
+// Fenced describes a lock whose holds have a fencing token ([Hold.Token]). The token is a number greater than that of
+// every earlier hold of the name. A resource that checks fencing tokens refuses an act with a lower one than it has
+// seen. For everybody else it is the Reentrant lock of that name. It is Redisson's RFencedLock. Under contention each
+// acquisition takes one call more than that of a Reentrant lock.
 //
 // Tokens grow across expiry, DEL, FLUSHALL, failover and a restart without persistence, because a token is at least the
-// server's time in µs. The condition is that this clock does not step back by more than Options.TokenRetention, or, if the
-// last token was lost, by more than the time for which the lock was idle. A re-entry has the token of the hold that it
-// re-enters.
+// server's time in µs. The condition is that this clock does not step back by more than Options.TokenRetention, or, if
+// the last token was lost, by more than the time for which the lock was idle. A re-entry has the token of the hold that
+// it re-enters.
 func (c *Client) Fenced(name string) *Lock { return c.lock(name, fencing) }
 
-// Close refuses new acquisitions, ends waiting ones (ErrClosed), and ends the contexts of all holds with cause ErrClosed.
-// Then it waits for the Unlocks of the holds that are not lost, and for releases that are pending in the background, until
-// ctx ends; for 10 s if ctx has no deadline and cannot be cancelled, such as context.Background. After that it stops
-// renewing what is left, whose leases run out. Its error names the holds that were not unlocked and the releases that were
-// not confirmed. It does not close the hub. Later calls wait for the first until their own ctx ends, and return
-// its result.
+// Close refuses new acquisitions, ends waiting ones (ErrClosed), and ends the contexts of all holds with cause
+// ErrClosed. Then it waits for the Unlocks of the holds that are not lost, and for releases that are pending in the
+// background, until ctx ends; for 10 s if ctx has no deadline and cannot be cancelled, such as context.Background.
+// After that it stops renewing what is left, whose leases run out. Its error names the holds that were not unlocked and
+// the releases that were not confirmed. It does not close the hub. Later calls wait for the first until their own ctx
+// ends, and return its result.
 func (c *Client) Close(ctx context.Context) error {
 	c.tenancies.closes()
 	return c.session.Close(ctx)

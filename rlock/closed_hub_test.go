@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -26,11 +27,13 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				hub, err = pubsub.New(srv.Client(t), pubsub.Options{})
 			}
 			require.NoError(t, err)
-			c, err := rlock.New(hub, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Hour}) // nothing is renewed meanwhile
+			// nothing is renewed meanwhile
+			c, err := rlock.New(hub, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Hour})
 			require.NoError(t, err)
 			multi, err := rlock.Multi(c.Reentrant("f"), c.Reentrant("g"))
 			require.NoError(t, err)
-			locks := []*rlock.Lock{c.Reentrant("a"), c.Fair("b"), c.Plain("c"), c.ReadWrite("d").Write(), c.Spin("e", 0, 0), multi}
+			locks := []*rlock.Lock{c.Reentrant("a"), c.Fair("b"), c.Plain("c"), c.ReadWrite("d").Write(), c.Spin("e", 0, 0),
+				multi}
 			var holds []*rlock.Hold
 			waiting := make(chan error, len(locks))
 			for _, l := range locks {
@@ -43,11 +46,13 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				}()
 			}
 			// A hold is looked at once when it is 50 ms old, which tracks its key. Those calls are not what is counted below.
-			tracked(t, direct, 8)                                                                           // one for each, and what is read beside the ReadWrite one
-			redistest.Eventually(t, 20*time.Second, "somebody waits", func() bool { return c.Lines() > 0 }) // those who are not there yet are refused
+			// one for each, and what is read beside the ReadWrite one
+			tracked(t, direct, 8)
+			// those who are not there yet are refused
+			redistest.Eventually(t, 20*time.Second, "somebody waits", func() bool { return c.Lines() > 0 })
 			require.NoError(t, hub.Close(context.Background()))
 			for range locks {
-				require.ErrorIs(t, <-waiting, rlock.ErrClosed)
+				require.ErrorIs(t, <-waiting, errs.ErrClosed)
 			}
 
 			if !dialed { // what the waiters may have left behind is still cleared away
@@ -56,22 +61,22 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			before := redistest.CommandCalls(t, direct)["evalsha"]
 			for _, l := range locks {
 				_, err := l.TryLock(within(t), 0, 0)
-				require.ErrorIs(t, err, rlock.ErrClosed)
+				require.ErrorIs(t, err, errs.ErrClosed)
 				_, err = l.Lock(context.Background())
-				require.ErrorIs(t, err, rlock.ErrClosed)
+				require.ErrorIs(t, err, errs.ErrClosed)
 				_, err = l.Inspect(within(t))
-				require.ErrorIs(t, err, rlock.ErrClosed)
+				require.ErrorIs(t, err, errs.ErrClosed)
 				_, err = l.ForceUnlock(within(t))
-				require.ErrorIs(t, err, rlock.ErrClosed)
+				require.ErrorIs(t, err, errs.ErrClosed)
 			}
 			_, err = rlock.New(hub, rlock.Options{Strict: true})
-			require.ErrorIs(t, err, rlock.ErrClosed)
+			require.ErrorIs(t, err, errs.ErrClosed)
 			require.Equal(t, before, redistest.CommandCalls(t, direct)["evalsha"])
 
 			for _, hold := range holds {
 				err := hold.Unlock(context.Background())
 				if dialed {
-					require.ErrorIs(t, err, rlock.ErrClosed)
+					require.ErrorIs(t, err, errs.ErrClosed)
 				} else {
 					require.NoError(t, err, "what is held can be given back while there is a client")
 				}

@@ -10,12 +10,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// composite is a lock made of several: a Multi, or a Quorum. Its Hold has the members' Holds (parts). The handle of each refers to
-// one bundle, which knows how many must last, and ends the composite's life when fewer do. Everything else is the members' own:
-// owners, watchdog, contexts, pending releases, Close. The composite's contexts carry the members' owners.
+// composite is a lock made of several: a Multi, or a Quorum. Its Hold has the members' Holds (parts). The handle of
+// each refers to one bundle, which knows how many must last, and ends the composite's life when fewer do. Everything
+// else is the members' own: owners, watchdog, contexts, pending releases, Close. The composite's contexts carry the
+// members' owners.
 type composite struct {
 	name    string
 	members []member // of a Multi: in the order in which all processes acquire them
@@ -37,12 +39,13 @@ func newComposite(verb string, members []member, need int) *Lock {
 		names[i], line[i] = m.name, m.c.session.ID+" "+m.key
 	}
 	name := verb + "(" + strings.Join(names, ",") + ")"
-	return &Lock{form: &composite{name, members, need, verb == "quorum", strings.Join(line, ",")}, terms: terms{wait: forever}}
+	return &Lock{form: &composite{name, members, need, verb == "quorum", strings.Join(line, ",")},
+		terms: terms{wait: forever}}
 }
 
 // renewed implements form.
-func (m *composite) renewed() (longest time.Duration) {
-	for _, l := range m.members {
+func (q *composite) renewed() (longest time.Duration) {
+	for _, l := range q.members {
 		longest = max(longest, l.renewed())
 	}
 	return longest
@@ -53,14 +56,16 @@ func membersOf(verb string, locks []*Lock) ([]member, error) {
 	members := make([]member, len(locks))
 	for i, l := range locks {
 		if l == nil {
-			return nil, fmt.Errorf("rlock: %w: %s: lock %d is nil", ErrInvalidOption, verb, i+1)
+			return nil, fmt.Errorf("rlock: %w: %s: lock %d is nil", errs.ErrInvalidOption, verb, i+1)
 		}
 		if l.bad != nil {
 			return nil, l.bad
 		}
 		s, ok := l.form.(*single)
 		if !ok {
-			return nil, fmt.Errorf("rlock: %w: %s: lock %d is %q, must not be made of several itself", ErrInvalidOption, verb, i+1, l.Name())
+			return nil, fmt.Errorf("rlock: %w: %s: lock %d is %q, must not be made of several itself", errs.ErrInvalidOption,
+				verb,
+				i+1, l.Name())
 		}
 		members[i] = member{s, l.terms.label}
 	}
@@ -107,7 +112,8 @@ func (q *composite) withOwner(ctx context.Context, o Owner) context.Context {
 }
 
 // gather asks all members at the same time. The error says that fewer answered than must be held.
-func gather[T any](ctx context.Context, q *composite, ask func(form, context.Context) (T, error)) (answers []T, failed []error, err error) {
+func gather[T any](ctx context.Context, q *composite,
+	ask func(form, context.Context) (T, error)) (answers []T, failed []error, err error) {
 	answers, failed = make([]T, len(q.members)), make([]error, len(q.members))
 	var wg sync.WaitGroup
 	for i, m := range q.members {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -32,11 +33,14 @@ func TestWithoutTheRightToSubscribeWaitersPollAndOneLineIsLogged(t *testing.T) {
 	admin(t, root, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-subscribe")
 	holder := newRig(t, s, rlock.Options{})
 	log := &redistest.Logbook{}
-	waiter := newRigWith(t, s, rlock.Options{PollCap: 50 * time.Millisecond, Logger: log.Logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
+	waiter := newRigWith(t, s, rlock.Options{PollCap: 50 * time.Millisecond, Logger: log.Logger()},
+		func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
 	for range 5 {
 		h := lock(t, holder.locks.Reentrant("l"), within(t))
 		got := pass(t, waiter.locks.Reentrant("l"))
-		redistest.Eventually(t, 10*time.Second, "refused", func() bool { return log.Count("subscribe refused") == 1 && waiter.locks.Waiting("l") == 1 })
+		redistest.Eventually(t, 10*time.Second, "refused", func() bool {
+			return log.Count("subscribe refused") == 1 && waiter.locks.Waiting("l") == 1
+		})
 		require.NoError(t, h.Unlock(within(t)))
 		require.NoError(t, <-got)
 	}
@@ -64,7 +68,9 @@ func TestScriptsForgottenInALoopAreSentAgain(t *testing.T) {
 		for g := range 4 {
 			wg.Go(func() {
 				for i := range 50 {
-					if err := r.locks.Reentrant(fmt.Sprint("l", (g+i)%3)).Do(within(t), func(context.Context) error { return nil }); err != nil {
+					if err := r.locks.Reentrant(fmt.Sprint("l", (g+i)%3)).Do(within(t), func(context.Context) error {
+						return nil
+					}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -83,7 +89,7 @@ func TestAReadOnlyServerIsUnavailableUntilItIsNot(t *testing.T) {
 	admin(t, r.redis, "REPLICAOF", "127.0.0.1", "1")
 	admin(t, r.redis, "CONFIG", "SET", "replica-serve-stale-data", "yes")
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.ErrorContains(t, err, "READONLY")
 	got := pass(t, r.locks.Reentrant("l"))
 	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.locks.Waiting("l") == 1 })
@@ -97,8 +103,8 @@ func TestALoadingServerIsWaitedFor(t *testing.T) {
 	r := newRig(t, s, rlock.Options{})
 	s.Embedded.SetError("LOADING Redis is loading the dataset in memory")
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
-	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
+	require.NotErrorIs(t, err, errs.ErrNotAcquired)
 	time.AfterFunc(50*time.Millisecond, func() { s.Embedded.SetError("") })
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	require.NoError(t, h.Unlock(within(t)))
@@ -110,7 +116,7 @@ func TestAFullServerKeepsWhatIsHeldAndGrantsNothing(t *testing.T) {
 	h := lock(t, r.locks.Reentrant("held"), within(t))
 	admin(t, r.redis, "CONFIG", "SET", "maxmemory", "1")
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.ErrorContains(t, err, "OOM")
 	first := h.Until()
 	redistest.Eventually(t, 20*time.Second, "renewed", func() bool { return h.Until().After(first) })
@@ -151,8 +157,8 @@ func TestNothingRunsAfterClose(t *testing.T) {
 func init() { roles["busy holder"] = beBusyHolder }
 
 // beBusyHolder holds 50 locks on one processor that other goroutines never leave alone. Each of them keeps it for 10 ms
-// at a time, and for several times that where other processes want it too: a renewal takes some turns of all of them, and
-// the lease must leave room for it.
+// at a time, and for several times that where other processes want it too: a renewal takes some turns of all of them,
+// and the lease must leave room for it.
 func beBusyHolder() error {
 	runtime.GOMAXPROCS(1)
 	_, locks, err := connectRole(rlock.Options{WatchdogTimeout: 6 * time.Second, CallTimeout: 3 * time.Second})

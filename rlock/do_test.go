@@ -15,13 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
 func TestDoOnceRunsOnceInAPeriodOverAllProcesses(t *testing.T) {
 	const period = 50 * time.Minute
-	bubble(t, 4, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 4, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		var runs, refused atomic.Int32
 		const hours = 2
 		for range hours {
@@ -42,7 +43,9 @@ func TestDoOnceRunsOnceInAPeriodOverAllProcesses(t *testing.T) {
 			}
 			time.Sleep(30 * time.Minute)
 			synctest.Wait()
-			ran, err := rigs[0].locks.Reentrant("job").DoOnce(context.Background(), period, func(context.Context) error { return nil })
+			ran, err := rigs[0].locks.Reentrant("job").DoOnce(context.Background(), period, func(context.Context) error {
+				return nil
+			})
 			require.NoError(t, err)
 			require.False(t, ran, "half an hour later")
 			time.Sleep(30 * time.Minute)
@@ -69,22 +72,25 @@ func TestThePeriodCountsWhateverTheWorkReturns(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ran)
 		time.Sleep(time.Second)
-		require.PanicsWithValue(t, "oops", func() { l.DoOnce(ctx, time.Minute, func(context.Context) error { panic("oops") }) })
-		require.ErrorIs(t, l.WithWait(30*time.Second).Do(ctx, never), rlock.ErrNotAcquired, "also after a panic the period counts")
+		require.PanicsWithValue(t, "oops", func() {
+			l.DoOnce(ctx, time.Minute, func(context.Context) error { panic("oops") })
+		})
+		require.ErrorIs(t, l.WithWait(30*time.Second).Do(ctx, never), errs.ErrNotAcquired,
+			"also after a panic the period counts")
 		time.Sleep(30 * time.Second)
-		ran, err = l.DoOnce(ctx, time.Minute, func(ctx context.Context) error {
+		ran, err = l.DoOnce(ctx, time.Minute, func(_ context.Context) error {
 			s.Embedded.Del("job")
 			return nil
 		})
 		require.True(t, ran)
-		require.ErrorIs(t, err, rlock.ErrLost)
+		require.ErrorIs(t, err, errs.ErrLost)
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		for _, c := range []struct {
 			ctx    context.Context
 			period time.Duration
 			is     error
-		}{{ended, time.Minute, context.Canceled}, {ctx, 0, rlock.ErrInvalidOption}, {ctx, -1, rlock.ErrInvalidOption}} {
+		}{{ended, time.Minute, context.Canceled}, {ctx, 0, errs.ErrInvalidOption}, {ctx, -1, errs.ErrInvalidOption}} {
 			ran, err = l.DoOnce(c.ctx, c.period, never)
 			require.ErrorIs(t, err, c.is)
 			require.False(t, ran)
@@ -120,8 +126,8 @@ func beRunning() error {
 	return nil
 }
 
-// A process that is killed while its job runs has begun it: it does not run again in its period, though the process sends no heartbeats
-// and its lease ends.
+// A process that is killed while its job runs has begun it: it does not run again in its period, though the process
+// sends no heartbeats and its lease ends.
 func TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -142,7 +148,7 @@ func TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod(t *testing.T) {
 			if left := r.pttl(t, kind); left < time.Hour-10*time.Minute {
 				t.Errorf("%s ends in %v", kind, left)
 			}
-			if _, err := l.TryLock(within(t), 5*beat, 0); !errors.Is(err, rlock.ErrNotAcquired) {
+			if _, err := l.TryLock(within(t), 5*beat, 0); !errors.Is(err, errs.ErrNotAcquired) {
 				t.Errorf("%s was taken over: %v", kind, err)
 			}
 			if ran, err := l.DoOnce(within(t), time.Hour, func(context.Context) error { return nil }); ran || err != nil {
@@ -154,7 +160,8 @@ func TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod(t *testing.T) {
 	require.Zero(t, taken.Load())
 }
 
-// In each round two processes call; the ctx of one ends in any moment of its call. If the other says that the job was run, it was.
+// In each round two processes call; the ctx of one ends in any moment of its call. If the other says that the job was
+// run, it was.
 func TestACallThatGivesUpMakesNobodySayThatTheJobWasRun(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -190,11 +197,12 @@ func TestDoOnceEndsInTwoCallTimeoutsIfTheServerFallsSilentOnceItHasGranted(t *te
 	p := redistest.NewProxy(t, s)
 	r := newRig(t, p.Server(), rlock.Options{CallTimeout: callTimeout})
 	job := r.locks.Reentrant("job")
-	_, err := r.locks.Reentrant("other").DoOnce(within(t), time.Hour, func(context.Context) error { return nil }) // the server knows the scripts
+	// the server knows the scripts
+	_, err := r.locks.Reentrant("other").DoOnce(within(t), time.Hour, func(context.Context) error { return nil })
 	require.NoError(t, err)
 	calls := 0
 	silent := p.Trap(&redistest.Trap{Fate: redistest.LoseRequestSilently, Every: true, Match: func(words []string) bool {
-		if isScript(words) && words[3] == "job" {
+		if redistest.IsScript(words) && words[3] == "job" {
 			calls++
 		}
 		return calls > 1
@@ -202,11 +210,14 @@ func TestDoOnceEndsInTwoCallTimeoutsIfTheServerFallsSilentOnceItHasGranted(t *te
 	var took time.Duration
 	slow := redistest.Stall(func() {
 		began := time.Now()
-		_, err = job.DoOnce(context.Background(), time.Hour, func(context.Context) error { t.Error("the period was not confirmed"); return nil })
+		_, err = job.DoOnce(context.Background(), time.Hour, func(context.Context) error {
+			t.Error("the period was not confirmed")
+			return nil
+		})
 		took = time.Since(began)
 	})
 	silent.Wait(t)
-	require.ErrorIs(t, err, rlock.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	require.Less(t, took, 2*callTimeout+callTimeout/2+5*slow)
 	p.Heal()
 	redistest.Eventually(t, 30*time.Second, "it is given back", func() bool {

@@ -21,14 +21,16 @@
 //	ReadWrite     RReadWriteLock: many readers or one writer
 //	Plain         a string (SET NX PX), for programs that follow that pattern
 //
-// All return the same [Hold] and keep the same promises. [Multi] makes one lock of several, without deadlocks, and [Quorum] one of a
-// majority of independent servers (Redlock).
+// All return the same [Hold] and keep the same promises. [Multi] makes one lock of several, without deadlocks, and
+// [Quorum] one of a majority of independent servers (Redlock).
 //
 // # What is guaranteed
 //
-//   - A holder that stops at [Hold.Until], or when its hold's context ends, never overlaps another. That deadline is the
-//     monotonic time before the last confirmed request was sent, plus the lease, minus lease/200 + min(lease/10, 10ms).
-//   - A holder learns of a loss by its own clock, without the network, before the server gives the lock to another owner.
+//   - A holder that stops at [Hold.Until], or when its hold's context ends, never overlaps another. That deadline is
+//     the monotonic time before the last confirmed request was sent, plus the lease, minus lease/200 + min(lease/10,
+//     10ms).
+//   - A holder learns of a loss by its own clock, without the network, before the server gives the lock to another
+//     owner.
 //   - Every script may run twice: a lost reply counts no hold twice and releases no other owner's.
 //   - A call that fails holds nothing. What a request without a reply may have acquired is released in the background.
 //   - A lost message delays a waiter by Options.PollCap at most.
@@ -37,16 +39,20 @@
 //
 // # What is not guaranteed
 //
-// Two owners may act at once, until the first one's next renewal or deadline, after a failover to a replica that lacked the write, a
-// forward step of the server's clock, FLUSHALL, DEL, [Lock.ForceUnlock], eviction or a restart without data, and when a process is
-// paused or its machine suspended for longer than the lease. Where that matters the resource itself must refuse the late act, by a
-// fencing token or a unique index.
+// Two owners may act at once, until the first one's next renewal or deadline, after a failover to a replica that lacked
+// the write, a forward step of the server's clock, FLUSHALL, DEL, [Lock.ForceUnlock], eviction or a restart without
+// data, and when a process is paused or its machine suspended for longer than the lease. Where that matters the
+// resource itself must refuse the late act, by a fencing token or a unique index.
 //
 // # Contexts
 //
-// The ctx of [Lock.Lock] bounds the waiting, not the hold, which lasts until Unlock. Goroutines have no identity: acquiring under the
-// [Hold.Context] of a hold of the same lock re-enters that hold, unless it has a lease of its own. [Detach] takes the owner out
-// of a context; [Lock.WithOwner] joins another process's hold.
+// The ctx of [Lock.Lock] bounds the waiting, not the hold, which lasts until Unlock. Goroutines have no identity:
+// acquiring under the [Hold.Context] of a hold of the same lock re-enters that hold, unless it has a lease of its own.
+// [Detach] takes the owner out of a context; [Lock.WithOwner] joins another process's hold.
 //
-// In the repository, docs/guarantees.md has the limits and tests of each promise, docs/design.md the keys and the protocol.
+// The errors that several packages return are in package redlatch, such as redlatch.ErrNotAcquired. Compare with
+// errors.Is.
+//
+// In the repository, docs/guarantees.md has the limits and tests of each promise, docs/design.md the keys and the
+// protocol.
 package rlock

@@ -21,17 +21,20 @@ import (
 
 // election is one acquisition of a Quorum:
 //
-//  1. A round asks all members at the same time by vote_acquire.lua, for a tenth of the lease or the call timeout, whichever is
-//     less. The reply says which run of the server it is. A server gives no vote before it has been up for a lease.
-//  2. The round ends when a majority has granted or cannot any more. Later votes join the hold, or are given back. A member
-//     whose server has never answered is waited for once, so that two members of one server are found.
-//  3. Without a majority all is given back. Waiters stand in one line, of the first member's client. The first in it listens
-//     to the channels of all members, and asks again when so many of those that refused it may have been released that a
-//     majority may be free: what other waiters take of the remaining votes, and give back, wakes nobody
-//     (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). It draws a turn first, as those do that wait for a Plain lock
-//     (wait/turn.go), from how many listen at the members (TestAReleasedQuorumIsNotAskedForByAll). After a split it pauses at random
-//     before the next round, up to 8 ms, doubled up to 256 ms, unless the split is half a second past. The losers' own releases
-//     would otherwise wake all of them at the same instant (TestCrossingVotesMakeProgress).
+//  1. A round asks all members at the same time by vote_acquire.lua, for a tenth of the lease or the call timeout,
+//     whichever is less. The reply says which run of the server it is. A server gives no vote before it has been up for
+//     a lease.
+//  2. The round ends when a majority has granted or cannot any more. Later votes join the hold, or are given back. A
+//     member whose server has never answered is waited for once, so that two members of one server are found.
+//  3. Without a majority all is given back. Waiters stand in one line, of the first member's client. The first in it
+//     listens to the channels of all members, and asks again when so many of those that refused it may have been
+//     released that a majority may be free: what other waiters take of the remaining votes, and give back, wakes no
+//     waiter (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). It draws a turn first, as those do that wait
+//     for a Plain lock (wait/turn.go), from how many listen at the members (TestAReleasedQuorumIsNotAskedForByAll).
+//     After a split it pauses at random before the next round, up to 8 ms, doubled up to 256 ms, unless the split is
+//     half a second past. The losers' own releases would otherwise wake all of them at the same instant
+//     (TestCrossingVotesMakeProgress).
+//     Fenced members then keep a token (mint).
 //  4. Each vote is renewed by its own client. A missing vote is asked for again (win).
 //  5. Unlock returns when a majority has released. The other releases have four call timeouts, and then are pending.
 //
@@ -43,7 +46,7 @@ type election struct {
 	lease   time.Duration // 0: that of each client's watchdog
 	until   time.Time     // of the waiting; zero: only ctx says
 	won     *parts
-	unsure  bool // a vote may have been given that no reply told of
+	unsure  bool // a vote may have been given of which no reply came
 
 	rounds
 	mu sync.Mutex
@@ -104,7 +107,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 		e.split = 0
 	}
 	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
-		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
+		return wait.Answer{}, fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
 	}
 	if e.made++; e.made == 1 {
 		e.overhear(ctx)
@@ -113,7 +116,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	}
 	for _, m := range e.members {
 		if m.c.session.Closed() {
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errs.ErrClosed)
 		}
 	}
 	p, sent := newParts(e.q), time.Now()
@@ -123,12 +126,18 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	}
 	err := e.twins()
 	if err == nil && t.granted >= e.q.need {
-		if p.b.require(e.q.need) && time.Now().Before(p.until()) {
+		kept := p.b.require(e.q.need)
+		if kept && e.fenced() {
+			err = e.mint(ctx, p)
+		}
+		if err == nil && kept && time.Now().Before(p.until()) {
 			e.win(p, t.granted == len(e.members))
 			return wait.Answer{Granted: true}, nil
 		}
-		err = fmt.Errorf("%w: %q: the votes took longer than their lease", ErrUnavailable, e.q.name)
-		if why := p.b.life.Err(); why != nil && !errors.Is(why, ErrLost) {
+		if err == nil {
+			err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, e.q.name)
+		}
+		if why := p.b.life.Err(); why != nil && !errors.Is(why, errs.ErrLost) {
 			err = why
 		}
 	}
@@ -167,7 +176,7 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 	}
 	n := len(e.members)
 	round := e.begin()
-	votes := make(chan vote, n) // so that nobody waits to tell a round that is over
+	votes := make(chan vote, n) // so that no vote blocks when its round is over
 	for i, m := range e.members {
 		go func() {
 			own, cancel := context.WithTimeout(ctx, e.limit(m))
@@ -181,6 +190,9 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 				return
 			}
 			votes <- vote{i, err}
+			if err == nil {
+				e.joined(own, p, i, x)
+			}
 		}()
 	}
 	t := tally{answered: make([]bool, n), results: make([]error, n)}
@@ -199,7 +211,7 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 	return t
 }
 
-// splitOver is how long after a split round the next one needs no pause: nobody else comes from that split any more.
+// splitOver is how long after a split round the next one needs no pause: no other waiter of that split comes any more.
 const splitOver = 500 * time.Millisecond
 
 // begin begins a round, and returns its number.
@@ -239,12 +251,12 @@ func (e *election) mayBeFree(i int) {
 	}
 }
 
-// look wakes the line in which this waiter stands if a majority may be free now. While somebody holds a majority, waiters take
-// the remaining votes and give them back; if each asked again when another has given back, they would keep each other busy.
-// Called with mu held.
+// look wakes the line in which this waiter stands if a majority may be free now. While a majority is held,
+// waiters take the remaining votes and give them back; if each asked again when another has given back, they would keep
+// each other busy. Called with mu held.
 //
-// A wake-up has the waiter draw a turn, and ask when it comes, so one is enough for a release of the whole. The next is for the
-// next one, when a majority of the members has been released once more:
+// A wake-up has the waiter draw a turn, and ask when it comes, so one is enough for a release of the whole. The next is
+// for the next one, when a majority of the members has been released once more:
 //
 //	this waiter                         the members 1, 2, 3
 //	refused by all three
@@ -256,8 +268,8 @@ func (e *election) mayBeFree(i int) {
 //	                                    ... and 2: once more
 //	draws: at once, and asks
 //
-// With a draw for each message all drew three times for each release, and thrice as many asked at once. A message that is lost,
-// or of a vote that was only given back, costs a draw less or more; the turn that was drawn comes in any case.
+// With a draw for each message all drew three times for each release, and thrice as many asked at once. A message that
+// is lost, or of a vote that was only given back, costs a draw less or more; the turn that was drawn comes in any case.
 func (e *election) look() {
 	freed := make([]int, len(e.members))
 	for i := range e.members {
@@ -272,8 +284,8 @@ func (e *election) look() {
 	}
 }
 
-// patience is until when a round waits for its votes to be given back: no longer than it waited for the votes themselves,
-// because a server that fell silent in between is to cost nothing.
+// patience is until when a round waits for its votes to be given back: no longer than it waited for the votes
+// themselves, because a server that fell silent in between is to cost nothing.
 func (e *election) patience() time.Time {
 	limit := time.Duration(0)
 	for _, m := range e.members {
@@ -286,8 +298,8 @@ func (e *election) patience() time.Time {
 	return end
 }
 
-// strangers reports whether a member has not answered whose server has never answered before. It is given the time to answer
-// once, so that two members of one server are found in the first acquisition.
+// strangers reports whether a member has not answered whose server has never answered before. It is given the time to
+// answer once, so that two members of one server are found in the first acquisition.
 func (e *election) strangers(answered []bool) bool {
 	for i, m := range e.members {
 		if !answered[i] && m.c.run.Load() == 0 && !m.c.metOnce.Load() {
@@ -322,8 +334,8 @@ func (e *election) count(t tally) (wait.Answer, error) {
 		case !t.answered[i]:
 			lefts = append(lefts, 0)
 		case err == nil:
-		case errors.Is(err, ErrClosed):
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
+		case errors.Is(err, errs.ErrClosed):
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errs.ErrClosed)
 		case errors.As(err, &contended) && contended.cause == nil:
 			held++
 			if contended.Lease >= 0 {
@@ -332,9 +344,9 @@ func (e *election) count(t tally) (wait.Answer, error) {
 		case script.NotAnswered(err), errors.As(err, &contended):
 			away++
 			if contended != nil && contended.unheard { // of the server: the round was over before it answered
-				err = fmt.Errorf("%w: %q: %w", ErrUnknownOutcome, contended.Name, contended.cause)
+				err = fmt.Errorf("%w: %q: %w", errs.ErrUnknownOutcome, contended.Name, contended.cause)
 			}
-			e.unsure = e.unsure || errors.Is(err, ErrUnknownOutcome)
+			e.unsure = e.unsure || errors.Is(err, errs.ErrUnknownOutcome)
 			problems = append(problems, err)
 		default:
 			fatal = append(fatal, err)
@@ -357,11 +369,12 @@ func (e *election) count(t tally) (wait.Answer, error) {
 			problems[i] = script.Unsure(err)
 		}
 	}
-	kind := ErrUnavailable
+	kind := errs.ErrUnavailable
 	if e.unsure {
-		kind = ErrUnknownOutcome
+		kind = errs.ErrUnknownOutcome
 	}
-	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, e.q.name, len(problems), n, errors.Join(problems...))
+	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, e.q.name, len(problems), n,
+		errors.Join(problems...))
 }
 
 // pause is how long to sleep after a round unless something is heard.
@@ -376,8 +389,8 @@ func (e *election) pause(int) time.Duration {
 	return d - rand.N(d/10+1)
 }
 
-// overhear listens for releases of all members if the process is subscribed to their channels already, as it is where it waited a
-// moment ago: that sends nothing, and saves the rounds before and after a subscription.
+// overhear listens for releases of all members if the process is subscribed to their channels already, as it is where
+// it waited a moment ago: that sends nothing, and saves the rounds before and after a subscription.
 func (e *election) overhear(ctx context.Context) {
 	if e.first == nil {
 		return

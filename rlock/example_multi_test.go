@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -28,7 +29,7 @@ func ExampleMulti() {
 	}
 	err = both.Do(ctx, func(ctx context.Context) error {
 		_, err := locks.Reentrant("{acct}:bob").TryLock(context.Background(), 0, 0)
-		fmt.Println("bob alone:", errors.Is(err, rlock.ErrNotAcquired))
+		fmt.Println("bob alone:", errors.Is(err, redlatch.ErrNotAcquired))
 		return nil
 	})
 	fmt.Println(err)
@@ -75,11 +76,13 @@ func fleet() (servers []*miniredis.Miniredis, clients []*rlock.Client, end func(
 			log.Fatal(err)
 		}
 		redistest.Describe(server, time.Hour) // up for long enough to vote
-		hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+		hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}
-		locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: time.Minute, CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		locks, err := rlock.New(hub,
+			rlock.Options{WatchdogTimeout: time.Minute, CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -105,14 +108,15 @@ func ExampleQuorum() {
 	defer end()
 	ctx := context.Background()
 
-	leader, err := rlock.Quorum(clients[0].Reentrant("leader"), clients[1].Reentrant("leader"), clients[2].Reentrant("leader"))
+	leader, err := rlock.Quorum(clients[0].Reentrant("leader"), clients[1].Reentrant("leader"),
+		clients[2].Reentrant("leader"))
 	if err != nil {
 		log.Fatal(err)
 	}
 	servers[1].Close()
 	err = leader.Do(ctx, func(ctx context.Context) error {
 		_, err := leader.TryLock(context.Background(), 0, 0)
-		fmt.Println("another:", errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, rlock.ErrUnavailable))
+		fmt.Println("another:", errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable))
 		return ctx.Err()
 	})
 	fmt.Println(err)

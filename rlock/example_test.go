@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -54,7 +55,7 @@ func Example() {
 		return nil
 	})
 	if err != nil {
-		log.Fatal(err) // errors.Is(err, rlock.ErrNotAcquired): another process had it all the time
+		log.Fatal(err) // errors.Is(err, redlatch.ErrNotAcquired): another process had it all the time
 	}
 	fmt.Println("released")
 	// Output:
@@ -69,7 +70,8 @@ func demo() (locks *rlock.Client, end func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locks, err = rlock.New(hub, rlock.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	locks, err = rlock.New(hub,
+		rlock.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -90,9 +92,9 @@ func ExampleLock_Do() {
 		return errNoPaper
 	})
 	switch {
-	case errors.Is(err, rlock.ErrNotAcquired):
+	case errors.Is(err, redlatch.ErrNotAcquired):
 		fmt.Println("somebody else prints; nothing was done")
-	case errors.Is(err, rlock.ErrLost):
+	case errors.Is(err, redlatch.ErrLost):
 		fmt.Println("the lock was lost on the way; somebody else may have started")
 	case err != nil:
 		fmt.Println("printing failed:", err)
@@ -149,15 +151,15 @@ func ExampleHold_Context() {
 	outer.Extend(ctx, time.Minute) // asks the server and so finds out; else the next renewal does
 	<-work.Done()
 	fmt.Println(work.Err(), "because", context.Cause(work))
-	fmt.Println(errors.Is(outer.Unlock(ctx), rlock.ErrLost))
+	fmt.Println(errors.Is(outer.Unlock(ctx), redlatch.ErrLost))
 	// Output:
 	// same owner: true
 	// context canceled because lost
 	// true
 }
 
-// A job that several machines have in their schedules runs once in each period. It comes every hour; 50 minutes leave room for
-// clocks that differ, and for a run that begins late.
+// A job that several machines have in their schedules runs once in each period. It comes every hour; 50 minutes leave
+// room for clocks that differ, and for a run that begins late.
 func ExampleLock_DoOnce() {
 	locks, end := demo()
 	defer end()
@@ -185,7 +187,7 @@ func ExampleHold_Extend() {
 
 	fmt.Println(hold.Extend(ctx, time.Minute), time.Until(hold.Until()) > 50*time.Second)
 	hold.Unlock(ctx)
-	fmt.Println(errors.Is(hold.Extend(ctx, time.Minute), rlock.ErrReleased))
+	fmt.Println(errors.Is(hold.Extend(ctx, time.Minute), redlatch.ErrReleased))
 	// Output:
 	// <nil> true
 	// true
@@ -203,7 +205,7 @@ func ExampleDetach() {
 	}
 
 	_, err = lock.TryLock(rlock.Detach(hold.Context(ctx)), 0, 0)
-	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
+	fmt.Println(errors.Is(err, redlatch.ErrNotAcquired))
 	hold.Unlock(ctx)
 	// Output: true
 }
@@ -220,7 +222,7 @@ func ExampleClient_Close() {
 	go func() {
 		work := hold.Context(ctx)
 		<-work.Done()
-		fmt.Println("worker stops:", errors.Is(context.Cause(work), rlock.ErrClosed))
+		fmt.Println("worker stops:", errors.Is(context.Cause(work), redlatch.ErrClosed))
 		hold.Unlock(ctx)
 	}()
 
@@ -228,7 +230,7 @@ func ExampleClient_Close() {
 	defer cancel()
 	fmt.Println(locks.Close(limit))
 	_, err = locks.Reentrant("queue:mail").Lock(ctx)
-	fmt.Println(errors.Is(err, rlock.ErrClosed))
+	fmt.Println(errors.Is(err, redlatch.ErrClosed))
 	// Output:
 	// worker stops: true
 	// <nil>
@@ -262,7 +264,7 @@ func ExampleClient_Fenced() {
 	}
 	fmt.Println("the next holder writes:", write(next))
 	fmt.Println("the slow one writes:", write(slow))
-	fmt.Println("it finds out:", errors.Is(slow.Unlock(ctx), rlock.ErrLost))
+	fmt.Println("it finds out:", errors.Is(slow.Unlock(ctx), redlatch.ErrLost))
 	next.Unlock(ctx)
 	// Output:
 	// the next holder writes: true
@@ -321,7 +323,7 @@ func ExampleClient_Plain() {
 	server.Set("import", "some random value of the other program")
 
 	_, err := locks.Plain("import").TryLock(ctx, 0, 0)
-	fmt.Println("busy:", errors.Is(err, rlock.ErrNotAcquired))
+	fmt.Println("busy:", errors.Is(err, redlatch.ErrNotAcquired))
 	server.Del("import")
 	hold, err := locks.Plain("import").TryLock(ctx, 0, 0)
 	if err != nil {
@@ -333,19 +335,21 @@ func ExampleClient_Plain() {
 	// ours: true
 }
 
-// httpStatus is what a handler answers when its work under a lock failed with err. The order counts: a caller that left while
-// it waited is ErrNotAcquired as well.
+// httpStatus is what a handler answers when its work under a lock failed with err. The order counts: a caller that left
+// while it waited is ErrNotAcquired as well.
 func httpStatus(err error) int {
 	switch {
 	case err == nil:
 		return http.StatusOK
-	case errors.Is(err, rlock.ErrLost), errors.Is(err, rlock.ErrMaxHold):
-		return http.StatusConflict // the work was under way, and somebody else may do it now; it may have returned Canceled, too
+	case errors.Is(err, redlatch.ErrLost), errors.Is(err, redlatch.ErrMaxHold):
+		// the work was under way, and somebody else may do it now; it may have returned Canceled, too
+		return http.StatusConflict
 	case errors.Is(err, context.Canceled):
 		return 499 // the client has gone: nobody reads it, and it is nobody's conflict
-	case errors.Is(err, rlock.ErrNotAcquired):
+	case errors.Is(err, redlatch.ErrNotAcquired):
 		return http.StatusLocked // somebody else works on it: try again later
-	case errors.Is(err, rlock.ErrUnavailable), errors.Is(err, rlock.ErrUnknownOutcome), errors.Is(err, rlock.ErrClosed):
+	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrUnknownOutcome),
+		errors.Is(err, redlatch.ErrClosed):
 		return http.StatusServiceUnavailable // no answer, or this process ends
 	}
 	return http.StatusInternalServerError // ErrDenied, a name that cannot be used, the work's own errors
@@ -365,7 +369,9 @@ func ExampleNotAcquiredError() {
 	}
 	defer locks.Close(context.Background())
 	handle := func(ctx context.Context) int {
-		return httpStatus(locks.Reentrant("order:17").WithWait(50*time.Millisecond).Do(ctx, func(context.Context) error { return nil }))
+		return httpStatus(locks.Reentrant("order:17").WithWait(50*time.Millisecond).Do(ctx, func(context.Context) error {
+			return nil
+		}))
 	}
 	fmt.Println("free:", handle(context.Background()))
 

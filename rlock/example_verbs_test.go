@@ -7,6 +7,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -66,7 +67,7 @@ func ExampleLock_ForceUnlock() {
 	fmt.Println("taken:", taken, err)
 	locked, err := deploy.IsLocked(ctx)
 	fmt.Println("locked:", locked, err)
-	fmt.Println("lost:", errors.Is(stuck.Unlock(ctx), rlock.ErrLost))
+	fmt.Println("lost:", errors.Is(stuck.Unlock(ctx), redlatch.ErrLost))
 	// Output:
 	// locked for up to: 1m0s <nil>
 	// taken: true <nil>
@@ -116,7 +117,7 @@ func ExampleLock_WithWait() {
 	defer hold.Unlock(ctx)
 
 	_, err = seat.WithWait(20 * time.Millisecond).Lock(ctx)
-	fmt.Println("taken:", errors.Is(err, rlock.ErrNotAcquired))
+	fmt.Println("taken:", errors.Is(err, redlatch.ErrNotAcquired))
 	// Output: taken: true
 }
 
@@ -136,7 +137,7 @@ func ExampleHold_UnlockAfter() {
 	<-hold.Done()
 	fmt.Println("this hold is over:", hold.Err())
 	_, err = job.TryLock(ctx, 0, 0)
-	fmt.Println("not again within a minute:", errors.Is(err, rlock.ErrNotAcquired))
+	fmt.Println("not again within a minute:", errors.Is(err, redlatch.ErrNotAcquired))
 	// Output:
 	// mails are sent
 	// <nil>

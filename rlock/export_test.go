@@ -34,17 +34,9 @@ func (c *Client) Owed() int {
 	return len(c.session.Retrier.Settle(ctx))
 }
 
-// Late is what the reply to an earlier try of the hold does, if it comes only now and says that it was granted. It does not keep
-// the hold in use.
+// Late is what the reply to an earlier try of the hold does, if it comes only now and says that it was granted. It does
+// not keep the hold in use.
 func (x *Hold) Late() func() { return ownerOf(x.h).Late }
-
-// PlantMinority is a Quorum that makes do with one member fewer than it must.
-func PlantMinority(l *Lock) *Lock {
-	m, q := *l, *l.form.(*composite)
-	q.need--
-	m.form = &q
-	return &m
-}
 
 // PlantNoUptimeRule is a Quorum whose servers vote as soon as they are up.
 func PlantNoUptimeRule(l *Lock) *Lock {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -54,11 +55,13 @@ func aMinute(t testing.TB) context.Context {
 // replicated waits until key is on the replica.
 func replicated(t testing.TB, p redistest.Pair, key string) {
 	t.Helper()
-	redistest.Eventually(t, 20*time.Second, "the replica has "+key, func() bool { return p.Replica.Ask(t, "EXISTS", key) == "1" })
+	redistest.Eventually(t, 20*time.Second, "the replica has "+key, func() bool {
+		return p.Replica.Ask(t, "EXISTS", key) == "1"
+	})
 }
 
-// What a replica had received goes on after it was promoted: the hold is renewed there, who waited is served there, and a
-// lock that was free can be acquired.
+// What a replica had received goes on after it was promoted: the hold is renewed there, who waited is served there, and
+// a lock that was free can be acquired.
 func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
 	redistest.InFull(t, "TestAnOutageShorterThanTheLeaseIsSurvived")
 	t.Parallel()
@@ -84,7 +87,9 @@ func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
 					p.Primary.Resume(t)
 				}
 				before := h.Until()
-				redistest.Eventually(t, 40*time.Second, "renewed by the heir", func() bool { return h.Until().After(before) || h.Err() != nil })
+				redistest.Eventually(t, 40*time.Second, "renewed by the heir", func() bool {
+					return h.Until().After(before) || h.Err() != nil
+				})
 				require.NoError(t, h.Err())
 				select {
 				case err := <-waiter:
@@ -99,12 +104,15 @@ func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
 	}
 }
 
-// What no replica had received is forgotten. Its holder is told when it meets the heir, not when the next renewal is due.
+// What no replica had received is forgotten. Its holder is told when it meets the heir, not when the next renewal is
+// due.
 func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 	redistest.InFull(t, "TestLossIsNoticedAtOnceWhereKeysAreTracked")
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {
 		c := dialled(t, s, rlock.Options{WatchdogTimeout: time.Hour})
-		sure := dialled(t, s, rlock.Options{WatchdogTimeout: time.Hour, CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond})
+		sure := dialled(t, s,
+			rlock.Options{WatchdogTimeout: time.Hour, CallTimeout: 10 * time.Second, MinReplicas: 1,
+				ReplicaTimeout: 100 * time.Millisecond})
 		p := s.Of("l")
 		kept := lock(t, c.Reentrant("{l}:kept"), aMinute(t))
 		replicated(t, p, "{l}:kept")
@@ -114,7 +122,7 @@ func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 
 		h := lock(t, c.Reentrant("l"), aMinute(t))
 		_, err := sure.Reentrant("{l}:sure").TryLock(aMinute(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		require.ErrorIs(t, err, errs.ErrNotReplicated)
 		time.Sleep(200 * time.Millisecond) // its key is looked after from when it is 50 ms old
 		require.NoError(t, p.Primary.Process.Kill())
 		p.Replica.Resume(t)
@@ -124,7 +132,7 @@ func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 		case <-aMinute(t).Done():
 			t.Fatal("not told of the loss, an hour before the end of the lease")
 		}
-		require.ErrorIs(t, h.Err(), rlock.ErrLost)
+		require.ErrorIs(t, h.Err(), errs.ErrLost)
 		again := lock(t, c.Reentrant("l"), aMinute(t))
 		require.NoError(t, again.Unlock(aMinute(t)))
 		require.NoError(t, kept.Err())
@@ -132,8 +140,8 @@ func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 	})
 }
 
-// Two holders never work at once, however often primary and replica change places: in a Cluster, which has the replica catch
-// up before, and behind sentinels, which do not, with MinReplicas.
+// Two holders never work at once, however often primary and replica change places: in a Cluster, which has the replica
+// catch up before, and behind sentinels, which do not, with MinReplicas.
 func TestHoldersExcludeEachOtherWhilePrimaryAndReplicaChangePlaces(t *testing.T) {
 	redistest.InFull(t, "TestAHundredGoroutinesInFourProcessesExclude")
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {
@@ -167,7 +175,7 @@ func TestHoldersExcludeEachOtherWhilePrimaryAndReplicaChangePlaces(t *testing.T)
 						case <-time.After(time.Millisecond):
 						}
 						inside.CompareAndSwap(h, nil)
-						if err := h.Unlock(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, rlock.ErrLost) {
+						if err := h.Unlock(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, errs.ErrLost) {
 							refused.Add(1)
 						}
 					}

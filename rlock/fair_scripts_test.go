@@ -29,7 +29,8 @@ const (
 )
 
 func fairKeys(name string) []string {
-	return []string{name, "redisson_lock_queue:{" + name + "}", "redisson_lock_timeout:{" + name + "}", "redlatch_fair:{" + name + "}"}
+	return []string{name, "redisson_lock_queue:{" + name + "}", "redisson_lock_timeout:{" + name + "}",
+		"redlatch_fair:{" + name + "}"}
 }
 
 func (g *scriptRig) fairLine(t *testing.T, keys []string, line ...fairPlace) {
@@ -60,7 +61,8 @@ func TestFairScriptsHandTheLockOver(t *testing.T) {
 	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
 	// Those of bob and carol hear grants, dave's process is gone.
 	const dave = "3c4d5e6f-5a1e-8c61-9d0a-6f4f3a2b1c0d:4"
-	const asked, silent, far = fairPatience, fairPatience / 4, 600_000 // of one that asked just now; for more than half its patience not
+	// of one that asked just now; for more than half its patience not
+	const asked, silent, far = fairPatience, fairPatience / 4, 600_000
 	acquire := func(owner, patience, first string) []string {
 		return []string{owner, "300000", "0", "PUBLISH", "CHANNEL", patience, "grants:", first}
 	}
@@ -74,35 +76,80 @@ func TestFairScriptsHandTheLockOver(t *testing.T) {
 		before       map[string]string
 		line         []fairPlace
 		args         []string
-		reply, again []int64 // the first number, and where there are three, the fourth (-1: any ticket) and fifth; again nil: the same
+		// the first number, and where there are three, the fourth (-1: any ticket) and fifth; again nil: the same
+		reply, again []int64
 		after        map[string]string
 		order        []string
 		places       []string
 		told, later  []string // what is published by the first run, and by the second
 	}{
-		{name: "held: a place and its ticket", script: "fair_acquire", before: one(bob), args: waits, reply: []int64{0, -1, 0}, after: one(bob), order: []string{alice}, places: []string{alice}},
-		{name: "held: keeps its ticket", script: "fair_acquire", before: one(bob), line: []fairPlace{{carol, asked, 70}, {alice, asked, 71}}, args: waits, reply: []int64{0, 71, 0}, after: one(bob), order: []string{carol, alice}, places: []string{alice, carol}},
-		{name: "held: hears no grants, and is told on its own channel", script: "fair_acquire", before: one(bob), line: []fairPlace{{alice, asked, 71}}, args: acquire(alice, "3000", ""), reply: []int64{0, 0, 1}, after: one(bob), order: []string{alice}},
-		{name: "held by Redisson: its release will be told on its own channel", script: "fair_acquire", before: one(java), args: waits, reply: []int64{0, -1, 1}, after: one(java), order: []string{alice}, places: []string{alice}},
-		{name: "Redisson is first", script: "fair_acquire", before: one(bob), line: []fairPlace{{java, far, 0}, {carol, far, 70}, {alice, far, 71}}, args: waits, reply: []int64{0, 71, 1}, after: one(bob), order: []string{java, carol, alice}, places: []string{alice, carol}},
-		{name: "free and first: takes it", script: "fair_acquire", line: []fairPlace{{alice, asked, 71}, {carol, asked, 72}}, args: waits, reply: []int64{1}, after: one(alice), order: []string{carol}, places: []string{carol}},
-		{name: "free, another is first: it is handed over", script: "fair_acquire", line: []fairPlace{{carol, asked, 70}}, args: waits, reply: []int64{0, -1, 0}, after: one(carol), order: []string{alice}, places: []string{alice}, told: []string{granted(carol, 70)}},
-		{name: "free, another is first: asks once", script: "fair_acquire", line: []fairPlace{{carol, asked, 70}}, args: acquire(alice, "", ""), reply: []int64{0, 0, 0}, after: one(carol), told: []string{granted(carol, 70)}},
-		{name: "free, Redisson is first", script: "fair_acquire", line: []fairPlace{{java, far, 0}, {carol, far, 70}}, args: waits, reply: []int64{0, -1, 1}, order: []string{java, carol, alice}, places: []string{alice, carol}, told: []string{"CHANNEL:" + java + " 0"}, later: []string{"CHANNEL:" + java + " 0"}},
-		{name: "free, who is first is dead", script: "fair_acquire", line: []fairPlace{{bob, -1, 69}, {carol, asked, 70}}, args: waits, reply: []int64{0, -1, 0}, after: one(carol), order: []string{alice}, places: []string{alice}, told: []string{granted(carol, 70)}},
+		{name: "held: a place and its ticket", script: "fair_acquire", before: one(bob), args: waits,
+			reply: []int64{0, -1, 0}, after: one(bob), order: []string{alice}, places: []string{alice}},
+		{name: "held: keeps its ticket", script: "fair_acquire", before: one(bob),
+			line: []fairPlace{{carol, asked, 70}, {alice, asked, 71}}, args: waits, reply: []int64{0, 71, 0}, after: one(bob),
+			order: []string{carol, alice}, places: []string{alice, carol}},
+		{name: "held: hears no grants, and is told on its own channel", script: "fair_acquire", before: one(bob),
+			line: []fairPlace{{alice, asked, 71}}, args: acquire(alice, "3000", ""), reply: []int64{0, 0, 1}, after: one(bob),
+			order: []string{alice}},
+		{name: "held by Redisson: its release will be told on its own channel", script: "fair_acquire", before: one(java),
+			args: waits, reply: []int64{0, -1, 1}, after: one(java), order: []string{alice}, places: []string{alice}},
+		{name: "Redisson is first", script: "fair_acquire", before: one(bob),
+			line: []fairPlace{{java, far, 0}, {carol, far, 70}, {alice, far, 71}}, args: waits, reply: []int64{0, 71, 1},
+			after: one(bob), order: []string{java, carol, alice}, places: []string{alice, carol}},
+		{name: "free and first: takes it", script: "fair_acquire", line: []fairPlace{{alice, asked, 71}, {carol, asked, 72}},
+			args: waits, reply: []int64{1}, after: one(alice), order: []string{carol}, places: []string{carol}},
+		{name: "free, another is first: it is handed over", script: "fair_acquire", line: []fairPlace{{carol, asked, 70}},
+			args: waits, reply: []int64{0, -1, 0}, after: one(carol), order: []string{alice}, places: []string{alice},
+			told: []string{granted(carol, 70)}},
+		{name: "free, another is first: asks once", script: "fair_acquire", line: []fairPlace{{carol, asked, 70}},
+			args: acquire(alice, "", ""), reply: []int64{0, 0, 0}, after: one(carol), told: []string{granted(carol, 70)}},
+		{name: "free, Redisson is first", script: "fair_acquire", line: []fairPlace{{java, far, 0}, {carol, far, 70}},
+			args: waits, reply: []int64{0, -1, 1}, order: []string{java, carol, alice}, places: []string{alice, carol},
+			told: []string{"CHANNEL:" + java + " 0"}, later: []string{"CHANNEL:" + java + " 0"}},
+		{name: "free, who is first is dead", script: "fair_acquire", line: []fairPlace{{bob, -1, 69}, {carol, asked, 70}},
+			args: waits, reply: []int64{0, -1, 0}, after: one(carol), order: []string{alice}, places: []string{alice},
+			told: []string{granted(carol, 70)}},
 
-		{name: "to the first", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0}, after: one(carol), order: []string{bob}, places: []string{bob}, told: []string{granted(carol, 70)}},
-		{name: "to the only one", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}}, args: release, reply: []int64{1}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
-		{name: "Redisson is first, and nobody is served past it", script: "fair_release", before: one(alice), line: []fairPlace{{java, far, 0}, {bob, far, 71}}, args: release, reply: []int64{1}, again: []int64{0}, order: []string{java, bob}, places: []string{bob}, told: []string{"CHANNEL:" + java + " 0"}, later: []string{"CHANNEL:" + java + " 0"}},
-		{name: "the first hears no grants", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 0}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0}, order: []string{carol, bob}, places: []string{bob}, told: []string{"CHANNEL:" + carol + " 0"}, later: []string{"CHANNEL:" + carol + " 0"}},
-		{name: "whose process is gone is passed over", script: "fair_release", before: one(alice), line: []fairPlace{{dave, silent, 69}, {dave + "1", silent, 70}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0}, after: one(bob), told: []string{granted(bob, 71)}},
-		{name: "whose process has lost its subscription keeps its place", script: "fair_release", before: one(alice), line: []fairPlace{{dave, asked, 69}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0}, order: []string{dave, bob}, places: []string{dave, bob}},
-		{name: "who gave up leaves with its place", script: "fair_release", before: one(bob), line: []fairPlace{{carol, asked, 70}, {alice, asked, 71}}, args: []string{alice, "CHANNEL", "PUBLISH", "3000", "grants:"}, reply: []int64{0}, after: one(bob), order: []string{carol}, places: []string{carol}},
-		{name: "who gave up and had been handed it passes it on", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}}, args: []string{alice, "CHANNEL", "PUBLISH", "3000", "grants:"}, reply: []int64{1}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
-		{name: "several that gave up leave together, and one of them had been handed it", script: "fair_release", before: one(alice), line: []fairPlace{{alice + "1", asked, 69}, {alice + "2", asked, 70}, {carol, asked, 71}, {bob, asked, 72}, {alice + "3", asked, 73}}, args: []string{alice + "2", "CHANNEL", "PUBLISH", "3000", "grants:", alice + "1", alice, alice + "3"}, reply: []int64{1}, again: []int64{0}, after: one(carol), order: []string{bob}, places: []string{bob}, told: []string{granted(carol, 71)}},
-		{name: "several that gave up leave together, and another holds it", script: "fair_release", before: one(bob), line: []fairPlace{{alice + "1", asked, 69}, {carol, asked, 71}}, args: []string{alice, "CHANNEL", "PUBLISH", "", "grants:", alice + "1"}, reply: []int64{0}, after: one(bob), order: []string{carol}, places: []string{carol}},
+		{name: "to the first", script: "fair_release", before: one(alice),
+			line: []fairPlace{{carol, asked, 70}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0},
+			after: one(carol), order: []string{bob}, places: []string{bob}, told: []string{granted(carol, 70)}},
+		{name: "to the only one", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}},
+			args: release, reply: []int64{1}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
+		{name: "Redisson is first, and nobody is served past it", script: "fair_release", before: one(alice),
+			line: []fairPlace{{java, far, 0}, {bob, far, 71}}, args: release, reply: []int64{1}, again: []int64{0},
+			order: []string{java, bob}, places: []string{bob}, told: []string{"CHANNEL:" + java + " 0"},
+			later: []string{"CHANNEL:" + java + " 0"}},
+		{name: "the first hears no grants", script: "fair_release", before: one(alice),
+			line: []fairPlace{{carol, asked, 0}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0},
+			order: []string{carol, bob}, places: []string{bob}, told: []string{"CHANNEL:" + carol + " 0"},
+			later: []string{"CHANNEL:" + carol + " 0"}},
+		{name: "whose process is gone is passed over", script: "fair_release", before: one(alice),
+			line: []fairPlace{{dave, silent, 69}, {dave + "1", silent, 70}, {bob, asked, 71}}, args: release, reply: []int64{1},
+			again: []int64{0}, after: one(bob), told: []string{granted(bob, 71)}},
+		{name: "whose process has lost its subscription keeps its place", script: "fair_release", before: one(alice),
+			line: []fairPlace{{dave, asked, 69}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0},
+			order: []string{dave, bob}, places: []string{dave, bob}},
+		{name: "who gave up leaves with its place", script: "fair_release", before: one(bob),
+			line: []fairPlace{{carol, asked, 70}, {alice, asked, 71}},
+			args: []string{alice, "CHANNEL", "PUBLISH", "3000", "grants:"}, reply: []int64{0}, after: one(bob),
+			order: []string{carol}, places: []string{carol}},
+		{name: "who gave up and had been handed it passes it on", script: "fair_release", before: one(alice),
+			line: []fairPlace{{carol, asked, 70}}, args: []string{alice, "CHANNEL", "PUBLISH", "3000", "grants:"},
+			reply: []int64{1}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
+		{name: "several that gave up leave together, and one of them had been handed it", script: "fair_release",
+			before: one(alice), line: []fairPlace{{alice + "1", asked, 69}, {alice + "2", asked, 70}, {carol, asked, 71},
+				{bob, asked, 72}, {alice + "3", asked, 73}},
+			args:  []string{alice + "2", "CHANNEL", "PUBLISH", "3000", "grants:", alice + "1", alice, alice + "3"},
+			reply: []int64{1}, again: []int64{0}, after: one(carol), order: []string{bob}, places: []string{bob},
+			told: []string{granted(carol, 71)}},
+		{name: "several that gave up leave together, and another holds it", script: "fair_release", before: one(bob),
+			line: []fairPlace{{alice + "1", asked, 69}, {carol, asked, 71}},
+			args: []string{alice, "CHANNEL", "PUBLISH", "", "grants:", alice + "1"}, reply: []int64{0}, after: one(bob),
+			order: []string{carol}, places: []string{carol}},
 
-		{name: "to the first", script: "fair_force", before: one(java), line: []fairPlace{{carol, asked, 70}}, args: []string{"CHANNEL", "PUBLISH", "grants:", java}, reply: []int64{1}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
+		{name: "to the first", script: "fair_force", before: one(java), line: []fairPlace{{carol, asked, 70}},
+			args: []string{"CHANNEL", "PUBLISH", "grants:", java}, reply: []int64{1}, again: []int64{0}, after: one(carol),
+			told: []string{granted(carol, 70)}},
 	} {
 		t.Run(c.script+": "+c.name, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -147,15 +194,17 @@ func TestFairScriptsHandTheLockOver(t *testing.T) {
 	}
 }
 
-// What is handed to a waiter that is about to give up would not reach it in time. The script hands it nothing from that millisecond on, by
-// what it last said when it asked.
+// What is handed to a waiter that is about to give up would not reach it in time. The script hands it nothing from that
+// millisecond on, by what it last said when it asked.
 func TestFairScriptsPassOverThoseThatAreAboutToLeave(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		heard, _ := overhear(t, g.c, []string{"grants:" + alice[:36], "grants:" + bob[:36], "grants:" + carol[:36]}, "CHANNEL:*")
+		heard, _ := overhear(t, g.c, []string{"grants:" + alice[:36], "grants:" + bob[:36], "grants:" + carol[:36]},
+			"CHANNEL:*")
 		waits := func(keys []string, owner string, leaves ...string) {
 			t.Helper()
-			_, err := eval(t, g.c, source(t, "fair_acquire"), keys, append([]string{owner, "300000", "0", "PUBLISH", "CHANNEL", "28000", "grants:", "40000"}, leaves...)...)
+			_, err := eval(t, g.c, source(t, "fair_acquire"), keys,
+				append([]string{owner, "300000", "0", "PUBLISH", "CHANNEL", "28000", "grants:", "40000"}, leaves...)...)
 			require.NoError(t, err)
 		}
 		ms := func(in int64) string { return strconv.FormatInt(g.now(t)+in, 10) }
@@ -173,8 +222,15 @@ func TestFairScriptsPassOverThoseThatAreAboutToLeave(t *testing.T) {
 				waits(keys, carol)
 			}, bob, []string{carol}},
 			{"who has time", func(keys []string) { waits(keys, alice, ms(60_000)); waits(keys, bob) }, alice, []string{bob}},
-			{"who says so only when it asks again", func(keys []string) { waits(keys, alice); waits(keys, bob); waits(keys, alice, ms(0)) }, bob, nil},
-			{"who had said so, and asks again without", func(keys []string) { waits(keys, alice, ms(0)); waits(keys, alice) }, "", nil},
+			{"who says so only when it asks again", func(keys []string) {
+				waits(keys, alice)
+				waits(keys, bob)
+				waits(keys, alice, ms(0))
+			}, bob, nil},
+			{"who had said so, and asks again without", func(keys []string) {
+				waits(keys, alice, ms(0))
+				waits(keys, alice)
+			}, "", nil},
 			{"all", func(keys []string) { waits(keys, alice, ms(0)); waits(keys, bob, ms(0)) }, "", nil},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -225,12 +281,14 @@ func TestAFairGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 		require.Len(t, places, 2)
 		require.Empty(t, heard())
 	}
-	got, err := eval(t, c, source(t, "fair_acquire"), keys, carol, "300000", "0", "PUBLISH", "redisson_lock__channel:{l}", "3000", "grants:", "4000")
+	got, err := eval(t, c, source(t, "fair_acquire"), keys, carol, "300000", "0", "PUBLISH", "redisson_lock__channel:{l}",
+		"3000", "grants:", "4000")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, got[0])
 }
 
-// What Redisson's scripts drop from the line leaves its place behind: it is removed before there are many, and the keys end.
+// What Redisson's scripts drop from the line leaves its place behind: it is removed before there are many, and the keys
+// end.
 func TestFairPlacesThatRedissonHasDroppedDoNotPileUp(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)

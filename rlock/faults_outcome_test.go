@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -32,11 +33,15 @@ func TestUnavailableAndUnknownOutcomeAreToldApart(t *testing.T) {
 		want  error
 		never error
 	}{
-		"a lost reply":                        {redistest.LoseReply, true, false, 0, rlock.ErrUnknownOutcome, rlock.ErrUnavailable},
-		"a lost request":                      {redistest.LoseRequest, true, false, 0, rlock.ErrUnknownOutcome, rlock.ErrUnavailable},
-		"a refusal":                           {0, false, true, 0, rlock.ErrUnavailable, rlock.ErrUnknownOutcome},
-		"refusals for as long as it may wait": {0, false, true, 100 * time.Millisecond, rlock.ErrUnavailable, rlock.ErrUnknownOutcome},
-		"a lost request, then refusals":       {redistest.LoseRequest, true, true, 100 * time.Millisecond, rlock.ErrUnknownOutcome, rlock.ErrUnavailable},
+		"a lost reply": {redistest.LoseReply, true, false, 0, errs.ErrUnknownOutcome,
+			errs.ErrUnavailable},
+		"a lost request": {redistest.LoseRequest, true, false, 0, errs.ErrUnknownOutcome,
+			errs.ErrUnavailable},
+		"a refusal": {0, false, true, 0, errs.ErrUnavailable, errs.ErrUnknownOutcome},
+		"refusals for as long as it may wait": {0, false, true, 100 * time.Millisecond, errs.ErrUnavailable,
+			errs.ErrUnknownOutcome},
+		"a lost request, then refusals": {redistest.LoseRequest, true, true, 100 * time.Millisecond,
+			errs.ErrUnknownOutcome, errs.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,12 +58,12 @@ func TestUnavailableAndUnknownOutcomeAreToldApart(t *testing.T) {
 			}
 			_, err := r.locks.Reentrant("l").TryLock(within(t), c.wait, 0)
 			// The refusal of a try that was on its way when the wait ended is not known: the odd one may be in doubt.
-			for tries := 1; !c.lose && c.wait > 0 && errors.Is(err, rlock.ErrUnknownOutcome) && tries < 8; tries++ {
+			for tries := 1; !c.lose && c.wait > 0 && errors.Is(err, errs.ErrUnknownOutcome) && tries < 8; tries++ {
 				_, err = r.locks.Reentrant("l").TryLock(within(t), c.wait, 0)
 			}
 			require.ErrorIs(t, err, c.want)
 			require.NotErrorIs(t, err, c.never)
-			require.NotErrorIs(t, err, rlock.ErrNotAcquired, "nobody said that it is held")
+			require.NotErrorIs(t, err, errs.ErrNotAcquired, "nobody said that it is held")
 			redistest.Eventually(t, 20*time.Second, "given back", func() bool { return len(keys(t, r.redis)) == 0 })
 		})
 	}
@@ -86,8 +91,8 @@ func TestAnUnlockTellsRefusedFromPerhapsDone(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), 600*time.Millisecond)
 				err := h.Unlock(ctx)
 				cancel()
-				require.NotEqual(t, errors.Is(err, rlock.ErrUnavailable), errors.Is(err, rlock.ErrUnknownOutcome), "%v", err)
-				if errors.Is(err, rlock.ErrUnavailable) {
+				require.NotEqual(t, errors.Is(err, errs.ErrUnavailable), errors.Is(err, errs.ErrUnknownOutcome), "%v", err)
+				if errors.Is(err, errs.ErrUnavailable) {
 					refused++
 				}
 				require.ErrorIs(t, h.Unlock(within(t)), err, "the first result")
@@ -100,7 +105,9 @@ func TestAnUnlockTellsRefusedFromPerhapsDone(t *testing.T) {
 				require.NotZero(t, refused)
 			}
 			admin(t, direct, "REPLICAOF", "NO", "ONE")
-			redistest.Eventually(t, 20*time.Second, "released in the background, before the lease of 30 s", func() bool { return len(keys(t, direct)) == 0 })
+			redistest.Eventually(t, 20*time.Second, "released in the background, before the lease of 30 s", func() bool {
+				return len(keys(t, direct)) == 0
+			})
 		})
 	}
 }
@@ -109,29 +116,33 @@ func TestAGrantThatArrivesAfterItsCallerLeftIsReleased(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	lanes(t, s, 8, 100, rlock.Options{CallTimeout: 2 * time.Second}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
-		name := fmt.Sprintf("late-%d", i)
-		arrive := make(chan struct{})
-		fate := []redistest.Fate{redistest.HoldReply, redistest.HoldRequest}[i%2]
-		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: arrive})
-		ctx, cancel := context.WithCancelCause(context.Background())
-		left := errors.New("left")
-		got := make(chan error, 1)
-		go func() {
-			_, err := r.locks.Reentrant(name).Lock(ctx)
-			got <- err
-		}()
-		trap.Wait(t)
-		cancel(left)
-		err := <-got
-		// i%2: the request is still on its way, well before its not-after, and is granted to nobody's use
-		close(arrive)
-		// The library takes it back, so the caller has only waited.
-		if !errors.Is(err, left) || !errors.Is(err, context.Canceled) || !errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, rlock.ErrUnknownOutcome) {
-			t.Errorf("round %d: %v", i, err)
-		}
+	lanes(t, s, 8, 100, rlock.Options{CallTimeout: 2 * time.Second},
+		func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+			name := fmt.Sprintf("late-%d", i)
+			arrive := make(chan struct{})
+			fate := []redistest.Fate{redistest.HoldReply, redistest.HoldRequest}[i%2]
+			trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: arrive})
+			ctx, cancel := context.WithCancelCause(context.Background())
+			left := errors.New("left")
+			got := make(chan error, 1)
+			go func() {
+				_, err := r.locks.Reentrant(name).Lock(ctx)
+				got <- err
+			}()
+			trap.Wait(t)
+			cancel(left)
+			err := <-got
+			// i%2: the request is still on its way, well before its not-after, and is granted to nobody's use
+			close(arrive)
+			// The library takes it back, so the caller has only waited.
+			if !errors.Is(err, left) || !errors.Is(err, context.Canceled) || !errors.Is(err, errs.ErrNotAcquired) ||
+				errors.Is(err, errs.ErrUnknownOutcome) {
+				t.Errorf("round %d: %v", i, err)
+			}
+		})
+	redistest.Eventually(t, 20*time.Second, "all released, before their leases of 30 s", func() bool {
+		return len(keys(t, c)) == 0
 	})
-	redistest.Eventually(t, 20*time.Second, "all released, before their leases of 30 s", func() bool { return len(keys(t, c)) == 0 })
 }
 
 func TestWaitersAreWokenThoughTheirSubscriptionIsKilledAtTheRelease(t *testing.T) {
@@ -179,7 +190,7 @@ func TestWaitersAreWokenThoughTheirSubscriptionIsKilledAtTheRelease(t *testing.T
 			for _, res := range direct.DoMulti(within(t), kill, release) {
 				require.NoError(t, res.Error())
 			}
-			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+			require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 		}
 		wg.Wait()
 		require.Less(t, time.Since(began), 9*time.Second, "not by the poll, which the queue has every 10 s at least")
@@ -202,7 +213,7 @@ func TestNothingIsCountedOrReleasedTwiceWhenRueidisRunsAScriptTwice(t *testing.T
 			name := fmt.Sprint("twice", i)
 			seen := 0
 			p.Trap(&redistest.Trap{Match: func(words []string) bool { // counts, and catches nothing
-				if isScript(words) && words[3] == name {
+				if redistest.IsScript(words) && words[3] == name {
 					seen++
 				}
 				return false
@@ -213,7 +224,7 @@ func TestNothingIsCountedOrReleasedTwiceWhenRueidisRunsAScriptTwice(t *testing.T
 			require.Equal(t, map[string]string{string(h.Owner()): "1"}, direct.hash(t, name))
 			p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReplySilently})
 			err = h.Unlock(within(t))
-			require.True(t, err == nil || errors.Is(err, rlock.ErrLost), "%v", err) // the second run finds nothing
+			require.True(t, err == nil || errors.Is(err, errs.ErrLost), "%v", err) // the second run finds nothing
 			require.Empty(t, direct.hash(t, name))
 			p.Heal()
 			next := lock(t, direct.locks.Reentrant(name), within(t))
@@ -253,8 +264,9 @@ func beCanceller() error {
 		return err
 	}
 	time.Sleep(300 * time.Millisecond) // its key is tracked by now
-	if _, err := locks.Reentrant("held").TryLock(context.Background(), 50*time.Millisecond, 0); !errors.Is(err, rlock.ErrNotAcquired) {
-		return fmt.Errorf("taken twice: %v", err)
+	if _, err := locks.Reentrant("held").TryLock(context.Background(), 50*time.Millisecond, 0); !errors.Is(err,
+		errs.ErrNotAcquired) {
+		return fmt.Errorf("taken twice: %s", fmt.Sprint(err))
 	}
 	base := runtime.NumGoroutine()
 	var wg sync.WaitGroup
@@ -294,7 +306,7 @@ func beCanceller() error {
 			break
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("keys left: %q (%v)", left, err)
+			return fmt.Errorf("keys left: %q (%s)", left, fmt.Sprint(err))
 		}
 	}
 	fmt.Println("clean")

@@ -5,14 +5,15 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// ForceUnlock takes the lock from the owners that hold it at the time of the call, and wakes the waiters. It reports whether it was
-// held. A holder learns of it, as ErrLost, at its next renewal, or at once if its client tracks the key, or if it is a holder of
-// this client and the lock is not a read-write one. Until then it may act at the same time as the next holder. An owner that
-// acquires the lock during the call keeps it. The errors are those of [Lock.IsLocked]; after ErrUnknownOutcome the lock may have
-// been taken.
+// ForceUnlock takes the lock from the owners that hold it at the time of the call, and wakes the waiters. It reports
+// whether it was held. A holder learns of it, as ErrLost, at its next renewal, or at once if its client tracks the key,
+// or if it is a holder of this client and the lock is not a read-write one. Until then it may act at the same time as
+// the next holder. An owner that acquires the lock during the call keeps it. The errors are those of [Lock.IsLocked];
+// after ErrUnknownOutcome the lock may have been taken.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.bad != nil {
 		return false, l.bad
@@ -55,7 +56,7 @@ func (l *single) evict(ctx context.Context, fields map[string]string) (removed i
 		l.c.queue.Wake(l.key)
 		for _, o := range owners { // those of this client learn of it now
 			if held := l.c.engine.Find(l.leaseKey(o), o); held != nil {
-				l.c.engine.Lost(held, ErrLost)
+				l.c.engine.Lost(held, errs.ErrLost)
 			}
 		}
 	}

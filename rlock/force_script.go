@@ -9,8 +9,8 @@ import (
 
 var forceScript = load("force unlock", "force")
 
-// runForce takes a lock from owners, which are fields of the lock's hash, and returns how many held it still. timeouts are
-// the keys in which Redisson has the ends of these fields of a read-write lock.
+// runForce takes a lock from owners, which are fields of the lock's hash, and returns how many held it still. timeouts
+// are the keys in which Redisson has the ends of these fields of a read-write lock.
 func (l *single) runForce(ctx context.Context, fields, timeouts []string) (removed int64, err error) {
 	args := slices.Concat([]string{l.channel, l.c.publish, l.grants}, fields)
 	call := script.Call{Script: l.kind.force, Keys: slices.Concat(l.keys, timeouts), Args: args}

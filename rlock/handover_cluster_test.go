@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -33,7 +34,8 @@ func newMove(t *testing.T, s *redistest.Server, key string) *move {
 		owner++
 	}
 	node := func(i int) (rueidis.Client, string) {
-		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addrs[i]}, ForceSingleClient: true, DisableCache: true})
+		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addrs[i]}, ForceSingleClient: true,
+			DisableCache: true})
 		require.NoError(t, err)
 		t.Cleanup(c.Close)
 		id, err := c.Do(within(t), c.B().Arbitrary("CLUSTER", "MYID").Build()).ToString()
@@ -48,7 +50,8 @@ func newMove(t *testing.T, s *redistest.Server, key string) *move {
 
 // back is the way back.
 func (m *move) back() *move {
-	return &move{t: m.t, slot: m.slot, from: m.to, to: m.from, fromID: m.toID, toID: m.fromID, fromAddr: m.toAddr, toAddr: m.fromAddr}
+	return &move{t: m.t, slot: m.slot, from: m.to, to: m.from, fromID: m.toID, toID: m.fromID, fromAddr: m.toAddr,
+		toAddr: m.fromAddr}
 }
 
 func (m *move) do(c rueidis.Client, args ...string) {
@@ -183,7 +186,7 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 		waiting <- result{hold: h, err: err}
 	}()
 	_, err := other.locks.Reentrant("l").TryLock(within(t), 200*time.Millisecond, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.Empty(t, waiting)
 	require.NoError(t, held.Unlock(within(t)))
 	got := <-waiting
@@ -192,13 +195,13 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n, "what is new is made on the new node")
 	_, err = other.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, got.hold.Extend(within(t), time.Minute))
 	got.unlock(t)
 	ok, err := other.locks.Reentrant("{l}2").ForceUnlock(within(t))
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.ErrorIs(t, forced.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, forced.Unlock(within(t)), errs.ErrLost)
 	require.NoError(t, lock(t, other.locks.Reentrant("{l}2"), within(t)).Unlock(within(t)))
 	for range 20 {
 		h := lock(t, other.locks.Reentrant("l"), within(t))
@@ -228,7 +231,7 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	ok, err = a.locks.Reentrant("l").ForceUnlock(within(t))
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.ErrorIs(t, got.hold.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, got.hold.Unlock(within(t)), errs.ErrLost)
 	got = next()
 	m.key(queue)
 	m.end()
@@ -239,7 +242,9 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	w1 = queueUp(t, c, b.locks.Reentrant("l"), within(t), 1)
 	w2 = queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
 	redistest.Eventually(t, 20*time.Second, "their subscriptions have followed", func() bool {
-		n, err := m.to.Do(within(t), m.to.B().PubsubShardnumsub().Channel("redlatch_grant:{l}:"+b.locks.ID(), "redlatch_grant:{l}:"+other.locks.ID()).Build()).AsIntMap()
+		n, err := m.to.Do(within(t),
+			m.to.B().PubsubShardnumsub().Channel("redlatch_grant:{l}:"+b.locks.ID(),
+				"redlatch_grant:{l}:"+other.locks.ID()).Build()).AsIntMap()
 		for _, listeners := range n {
 			if listeners != 1 {
 				return false
@@ -257,8 +262,8 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	}
 }
 
-// TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased: what a script has emptied on the old node it may not look
-// at any more, though all its keys were there when it began.
+// TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased: what a script has emptied on the old node it may not
+// look at any more, though all its keys were there when it began.
 func TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
@@ -280,17 +285,19 @@ func TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased(t *testing.T) 
 	fair, forced := r.locks.Fair("{l}1"), r.locks.Fair("{l}2")
 	fairly, taken := lock(t, fair, within(t)), lock(t, forced, within(t))
 	waiting := []<-chan result{wait(fair), wait(forced)}
-	reads, kept, cut := lock(t, rw(1).Read(), within(t)), lock(t, rw(2).Write(), within(t)), lock(t, rw(3).Read(), within(t))
+	reads, kept, cut := lock(t, rw(1).Read(), within(t)), lock(t, rw(2).Write(), within(t)), lock(t, rw(3).Read(),
+		within(t))
 	under := lock(t, rw(2).Read(), kept.Context(within(t)))
 	m.begin()
 	for _, h := range []*rlock.Hold{fairly, reads, under, kept} {
 		require.NoError(t, h.Unlock(within(t)), h.Name())
 	}
-	for h, l := range map[*rlock.Hold]*rlock.Lock{taken: other.locks.Fair("{l}2"), cut: other.locks.ReadWrite("{l}rw3").Read()} {
+	for h, l := range map[*rlock.Hold]*rlock.Lock{taken: other.locks.Fair("{l}2"),
+		cut: other.locks.ReadWrite("{l}rw3").Read()} {
 		ok, err := l.ForceUnlock(within(t))
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 	}
 	for _, w := range waiting {
 		got := <-w

@@ -37,7 +37,9 @@ func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
 				require.NoError(t, got.err)
 				defer letGo(got.hold)
 				if x.lease > want {
-					redistest.Eventually(t, 20*time.Second, "renewed to the full", func() bool { return got.hold.Until().Sub(released) > 50*time.Second })
+					redistest.Eventually(t, 20*time.Second, "renewed to the full", func() bool {
+						return got.hold.Until().Sub(released) > 50*time.Second
+					})
 					require.Greater(t, got.hold.Until().Sub(released), x.lease-x.lease/100)
 					return
 				}
@@ -64,7 +66,9 @@ func TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease(t *testing.T) {
 		require.NoError(t, got.err)
 		inner := lock(t, waiter.locks.Reentrant("l"), got.hold.Context(within(t)))
 		require.NoError(t, inner.Unlock(within(t)))
-		redistest.Eventually(t, 20*time.Second, "raised to the full", func() bool { return got.hold.Until().Sub(released) > 50*time.Second })
+		redistest.Eventually(t, 20*time.Second, "raised to the full", func() bool {
+			return got.hold.Until().Sub(released) > 50*time.Second
+		})
 		require.NoError(t, got.hold.Err())
 		require.NoError(t, got.hold.Unlock(within(t)))
 	})
@@ -75,7 +79,8 @@ func TestWaitingForLongCostsNoMoreCalls(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	x := &scramble{rigs: newRigs(t, s, 32, rlock.Options{}), workers: 1, name: "l", think: time.Millisecond, work: 4 * time.Millisecond}
+	x := &scramble{rigs: newRigs(t, s, 32, rlock.Options{}), workers: 1, name: "l", think: time.Millisecond,
+		work: 4 * time.Millisecond}
 	x.run(t, within(t), 64)
 	least := math.Inf(1) // of several runs: what a busy machine delays is asked for again
 	for range 5 {

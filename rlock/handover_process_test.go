@@ -61,10 +61,13 @@ func beQueuer() error {
 }
 
 // startQueuer returns once all of its clients stand in the queue, behind others.
-func startQueuer(t *testing.T, s *redistest.Server, r *rig, clients int, pollCap time.Duration, others int) *redistest.Child {
+func startQueuer(t *testing.T, s *redistest.Server, r *rig, clients int, pollCap time.Duration,
+	others int) *redistest.Child {
 	t.Helper()
 	c := redistest.Spawn(t, "queuer", s, strconv.Itoa(clients), pollCap.String())
-	redistest.Eventually(t, 30*time.Second, "all are in the queue", func() bool { return len(queued(t, r.redis, "l")) == others+clients })
+	redistest.Eventually(t, 30*time.Second, "all are in the queue", func() bool {
+		return len(queued(t, r.redis, "l")) == others+clients
+	})
 	return c
 }
 

@@ -62,7 +62,8 @@ func (x *scramble) run(t testing.TB, ctx context.Context, enough int) {
 					if inside.Add(1) != 1 {
 						t.Error("two holders")
 					}
-					if err := r.redis.Do(context.WithoutCancel(ctx), r.redis.B().Incr().Key("work of "+x.name).Build()).Error(); err != nil {
+					if err := r.redis.Do(context.WithoutCancel(ctx),
+						r.redis.B().Incr().Key("work of "+x.name).Build()).Error(); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(x.work)
@@ -153,8 +154,8 @@ func TestProcessesTakeTurnsAndNobodyStarves(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "no queue is left", func() bool { return len(keys(t, s.Client(t))) == 1 })
 }
 
-// TestAHotLockIsNeverIdle: a waiter that does not hear of its grant finds it when it polls, and until then the lock serves
-// nobody. Here a poll is 30 s away.
+// TestAHotLockIsNeverIdle: a waiter that does not hear of its grant finds it when it polls, and until then the lock
+// serves nobody. Here a poll is 30 s away.
 func TestAHotLockIsNeverIdle(t *testing.T) {
 	t.Parallel()
 	const pollCap = 30 * time.Second
@@ -249,12 +250,14 @@ func TestTheCostOfAnAcquisitionDoesNotGrowWithTheWaiters(t *testing.T) {
 	s := redistest.Start(t)
 	c := s.Client(t)
 	rigs := newRigs(t, s, 32, rlock.Options{})
-	for _, n := range []int{2, 16, 64, 256} {
-		x := &scramble{rigs: rigs[:min(n, len(rigs))], workers: max(1, n/len(rigs)), name: fmt.Sprint("l", n), think: time.Millisecond}
+	for _, n := range redistest.Sized([]int{2, 64}, []int{2, 64}, []int{2, 16, 64, 256}) {
+		x := &scramble{rigs: rigs[:min(n, len(rigs))], workers: max(1, n/len(rigs)), name: fmt.Sprint("l", n),
+			think: time.Millisecond}
 		x.run(t, within(t), 2*n) // everybody has been there, and hears
 		x.count = nil
 		var each float64
-		for range 6 { // a busy machine makes waiters look, which only adds, and a process that gets no processor misses its turns
+		// a busy machine makes waiters look, which only adds, and a process that gets no processor misses its turns
+		for range 6 {
 			before := redistest.CommandCalls(t, c)
 			x.run(t, within(t), max(400, 5*n))
 			after := redistest.CommandCalls(t, c)
@@ -289,7 +292,8 @@ func (j *redissonWaiter) channel() string { return "redisson_lock__channel:{" + 
 
 // try returns 0 if the lock was taken, or how long somebody else's lease lasts.
 func (j *redissonWaiter) try() (time.Duration, error) {
-	left, err := j.c.Do(context.Background(), j.c.B().Eval().Script(redissonTry).Numkeys(1).Key(j.name).Arg("30000", j.owner).Build()).AsInt64()
+	left, err := j.c.Do(context.Background(),
+		j.c.B().Eval().Script(redissonTry).Numkeys(1).Key(j.name).Arg("30000", j.owner).Build()).AsInt64()
 	if rueidis.IsRedisNil(err) {
 		return 0, nil
 	}
@@ -297,7 +301,8 @@ func (j *redissonWaiter) try() (time.Duration, error) {
 }
 
 func (j *redissonWaiter) unlock() error {
-	n, err := j.c.Do(context.Background(), j.c.B().Eval().Script(redissonUnlock).Numkeys(2).Key(j.name, j.channel()).Arg(j.owner).Build()).AsInt64()
+	n, err := j.c.Do(context.Background(),
+		j.c.B().Eval().Script(redissonUnlock).Numkeys(2).Key(j.name, j.channel()).Arg(j.owner).Build()).AsInt64()
 	if err == nil && n != 1 {
 		return fmt.Errorf("Redisson's unlock says %d", n)
 	}
@@ -389,7 +394,8 @@ func TestGoAndJavaShareALockUnderContention(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			x := &scramble{rigs: newRigs(t, s, v.processes, rlock.Options{}), workers: 4, name: "l", work: v.work}
-			ctx, stop := context.WithTimeout(within(t), redistest.Sized(2800*time.Millisecond, 2800*time.Millisecond, 5*time.Second))
+			ctx, stop := context.WithTimeout(within(t),
+				redistest.Sized(2800*time.Millisecond, 2800*time.Millisecond, 5*time.Second))
 			defer stop()
 			var javas atomic.Int32
 			var wg sync.WaitGroup
@@ -418,7 +424,8 @@ func TestGoAndJavaShareALockUnderContention(t *testing.T) {
 			x.run(t, ctx, 1_000_000)
 			wg.Wait()
 			java, golang := int(javas.Load()), len(x.order)
-			t.Logf("%d processes of 4 workers: Go %d, Java %d (%.1f %%); Jain of Go %.3f", v.processes, golang, java, 100*float64(java)/float64(java+golang), x.jain())
+			t.Logf("%d processes of 4 workers: Go %d, Java %d (%.1f %%); Jain of Go %.3f", v.processes, golang, java,
+				100*float64(java)/float64(java+golang), x.jain())
 			require.Greater(t, java, (java+golang)/100, "Java gets its share")
 			require.Greater(t, golang, (java+golang)/10, "and Go goes on")
 			n, err := x.rigs[0].redis.Do(within(t), x.rigs[0].redis.B().Get().Key("work of l").Build()).AsInt64()

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
@@ -24,7 +25,8 @@ import (
 // queued are the owners in the queue of name, first to last.
 func queued(t testing.TB, c rueidis.Client, name string) []string {
 	t.Helper()
-	members, err := c.Do(within(t), c.B().Zrange().Key("redlatch_queue:{"+name+"}").Min("0").Max("-1").Build()).AsStrSlice()
+	members, err := c.Do(within(t),
+		c.B().Zrange().Key("redlatch_queue:{"+name+"}").Min("0").Max("-1").Build()).AsStrSlice()
 	require.NoError(t, err)
 	var owners []string
 	for _, m := range members {
@@ -51,7 +53,9 @@ func queueUp(t testing.TB, c rueidis.Client, l *rlock.Lock, ctx context.Context,
 		h, err := l.Lock(ctx)
 		got <- result{h, err, time.Now()}
 	}()
-	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d in the queue of %s", n, l.Name()), func() bool { return len(queued(t, c, l.Name())) == n })
+	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d in the queue of %s", n, l.Name()), func() bool {
+		return len(queued(t, c, l.Name())) == n
+	})
 	return got
 }
 
@@ -94,7 +98,7 @@ func looks(p *redistest.Proxy, name string) *atomic.Int32 {
 	var n atomic.Int32
 	with := redistest.With("redlatch_queue:{" + name + "}")
 	p.Trap(&redistest.Trap{Every: true, Match: func(words []string) bool {
-		if isScript(words) && with(words) {
+		if redistest.IsScript(words) && with(words) {
 			n.Add(1)
 		}
 		return false
@@ -118,7 +122,8 @@ func grantsOf(t *testing.T, c rueidis.Client, r *rig) func() []string {
 
 func publish(t testing.TB, c rueidis.Client, r *rig, grant string) {
 	t.Helper()
-	require.NoError(t, c.Do(within(t), c.B().Publish().Channel("redlatch_grant:"+r.locks.ID()).Message(grant).Build()).Error())
+	require.NoError(t, c.Do(within(t),
+		c.B().Publish().Channel("redlatch_grant:"+r.locks.ID()).Message(grant).Build()).Error())
 }
 
 func TestProcessesAreServedInTheOrderOfTheirArrival(t *testing.T) {
@@ -140,7 +145,7 @@ func TestProcessesAreServedInTheOrderOfTheirArrival(t *testing.T) {
 		require.NoError(t, h.Unlock(within(t)))
 		for i, w := range waiters {
 			_, err := holder.locks.Reentrant("l").TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired, "nobody gets in between")
+			require.ErrorIs(t, err, errs.ErrNotAcquired, "nobody gets in between")
 			got := <-w
 			require.NoError(t, got.err)
 			require.EqualValues(t, owners[i], got.hold.Owner())
@@ -162,9 +167,11 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	line := queued(t, c, "l")
 	cancel()
 	require.ErrorIs(t, (<-first).err, context.Canceled)
-	redistest.Eventually(t, 20*time.Second, "only the other is left", func() bool { return slices.Equal(line[1:], queued(t, c, "l")) })
+	redistest.Eventually(t, 20*time.Second, "only the other is left", func() bool {
+		return slices.Equal(line[1:], queued(t, c, "l"))
+	})
 	third := queueUp(t, c, rigs[1].locks.Reentrant("l").WithWait(100*time.Millisecond), within(t), 2)
-	require.ErrorIs(t, (<-third).err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, (<-third).err, errs.ErrNotAcquired)
 	redistest.Eventually(t, 20*time.Second, "again", func() bool { return slices.Equal(line[1:], queued(t, c, "l")) })
 	require.NoError(t, h.Unlock(within(t)))
 	got := <-second
@@ -172,8 +179,10 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	ctx, cancel = context.WithCancel(within(t))
 	last := queueUp(t, c, rigs[0].locks.Reentrant("l"), ctx, 1)
 	cancel()
-	require.ErrorIs(t, (<-last).err, rlock.ErrNotAcquired)
-	redistest.Eventually(t, 20*time.Second, "no queue is left beside the lock", func() bool { return slices.Equal([]string{"l"}, keys(t, c)) })
+	require.ErrorIs(t, (<-last).err, errs.ErrNotAcquired)
+	redistest.Eventually(t, 20*time.Second, "no queue is left beside the lock", func() bool {
+		return slices.Equal([]string{"l"}, keys(t, c))
+	})
 	got.unlock(t)
 	require.Empty(t, keys(t, c))
 }
@@ -248,7 +257,8 @@ func TestAGrantIsConfirmedWhereReplicasAreAskedFor(t *testing.T) {
 		info, err := c.Do(within(t), c.B().Info().Section("replication").Build()).ToString()
 		return err == nil && strings.Contains(info, "state=online")
 	})
-	o := rlock.Options{MinReplicas: 1, ReplicaTimeout: 9 * time.Second, CallTimeout: 10 * time.Second, PollCap: 10 * time.Second}
+	o := rlock.Options{MinReplicas: 1, ReplicaTimeout: 9 * time.Second, CallTimeout: 10 * time.Second,
+		PollCap: 10 * time.Second}
 	holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, o).warmUp(t)
 	h := lock(t, holder.locks.Reentrant("l"), within(t))
 	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
@@ -266,12 +276,14 @@ func TestAGrantThatIsHalfOverIsConfirmed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, rlock.Options{PollCap: 4 * time.Second}).warmUp(t)
+	holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t),
+		newRig(t, s, rlock.Options{PollCap: 4 * time.Second}).warmUp(t)
 	h := lock(t, holder.locks.Reentrant("l"), within(t))
 	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
 	owner := queued(t, c, "l")[0]
 	// it looked a moment ago, but the lease that the grant names is next to nothing
-	scores, err := c.Do(within(t), c.B().Zrange().Key("redlatch_queue:{l}").Min("0").Max("-1").Withscores().Build()).AsZScores()
+	scores, err := c.Do(within(t),
+		c.B().Zrange().Key("redlatch_queue:{l}").Min("0").Max("-1").Withscores().Build()).AsZScores()
 	require.NoError(t, err)
 	before := scriptCalls(t, c)
 	publish(t, c, waiter, fmt.Sprintf("%d 1 %s", int64(scores[0].Score), owner))
@@ -292,7 +304,8 @@ func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
 		c := s.Client(t)
 		p := redistest.NewProxy(t, s)
 		o := rlock.Options{PollCap: 100 * time.Millisecond} // a first lease of 1 s
-		holder, cut, other := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t), newRig(t, s, rlock.Options{}).warmUp(t)
+		holder, cut, other := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t),
+			newRig(t, s, rlock.Options{}).warmUp(t)
 		h := lock(t, holder.locks.Reentrant("l"), within(t))
 		first := queueUp(t, c, cut.locks.Reentrant("l"), within(t), 1)
 		second := queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
@@ -312,7 +325,8 @@ func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
 	})
 }
 
-// TestLeasesOfHandedOverHolds: the first is short, the watchdog makes it full, and renews on only what is to be renewed.
+// TestLeasesOfHandedOverHolds: the first is short, the watchdog makes it full, and renews on only what is to be
+// renewed.
 func TestLeasesOfHandedOverHolds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -351,7 +365,7 @@ func TestLeasesOfHandedOverHolds(t *testing.T) {
 				<-got.hold.Done()
 				require.Less(t, got.hold.Until().Sub(released), x.full+time.Second)
 				require.Zero(t, renewed.Load())
-				require.ErrorIs(t, got.hold.Unlock(within(t)), rlock.ErrLost)
+				require.ErrorIs(t, got.hold.Unlock(within(t)), errs.ErrLost)
 				return
 			}
 			redistest.Eventually(t, 20*time.Second, "the full lease", func() bool {
@@ -361,10 +375,14 @@ func TestLeasesOfHandedOverHolds(t *testing.T) {
 			require.Greater(t, waiter.pttl(t, x.name), x.full/2)
 			require.NoError(t, got.hold.Err())
 			if x.again {
-				redistest.Eventually(t, 20*time.Second, "renewals", func() bool { untilIsSafe(t, waiter, got.hold); return renewed.Load() > 2 })
+				redistest.Eventually(t, 20*time.Second, "renewals", func() bool {
+					untilIsSafe(t, waiter, got.hold)
+					return renewed.Load() > 2
+				})
 			} else {
 				until := got.hold.Until()
-				require.LessOrEqual(t, waiter.pttl(t, x.name), x.full-time.Since(released)+time.Second/2, "from the grant on, not from the renewal")
+				require.LessOrEqual(t, waiter.pttl(t, x.name), x.full-time.Since(released)+time.Second/2,
+					"from the grant on, not from the renewal")
 				time.Sleep(time.Second)
 				require.EqualValues(t, 1, renewed.Load(), "once")
 				require.Equal(t, until, got.hold.Until())
@@ -422,7 +440,8 @@ func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
 							}
 							time.Sleep(time.Millisecond)
 						}
-						if err := h.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrUnknownOutcome) { // goes on in the background
+						// goes on in the background
+						if err := h.Unlock(within(t)); err != nil && !errors.Is(err, errs.ErrUnknownOutcome) {
 							t.Error(err)
 						}
 						g := <-got
@@ -431,7 +450,8 @@ func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
 							return
 						}
 						granted.Add(1)
-						if err := g.hold.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrUnknownOutcome) {
+						if err := g.hold.Unlock(within(t)); err != nil && !errors.Is(err, errs.ErrLost) &&
+							!errors.Is(err, errs.ErrUnknownOutcome) {
 							t.Error(err)
 						}
 					}

@@ -34,7 +34,8 @@ func TestTextsInTheQueueThatAreNoEntriesAreTakenOut(t *testing.T) {
 	s := redistest.Start(t)
 	rs := newRigs(t, s, 2, rlock.Options{PollCap: 200 * time.Millisecond})
 	holder, waiter := rs[0], rs[1]
-	for _, text := range []string{"", "nan", "OWNER", "OWNER 0 2500", "OWNER 1000000000000000000 2500", "OWNER 9223372036854775807 2500", "OWNER 8000 1000000000000000000", "OWNER inf 2500", "OWNER 8000 nan"} {
+	for _, text := range []string{"", "nan", "OWNER", "OWNER 0 2500", "OWNER 1000000000000000000 2500",
+		"OWNER 9223372036854775807 2500", "OWNER 8000 1000000000000000000", "OWNER inf 2500", "OWNER 8000 nan"} {
 		h, err := holder.locks.Reentrant("l").Lock(within(t))
 		require.NoError(t, err)
 		had := make(chan error, 1)
@@ -49,11 +50,14 @@ func TestTextsInTheQueueThatAreNoEntriesAreTakenOut(t *testing.T) {
 		state, err := holder.locks.Reentrant("l").Inspect(within(t))
 		require.NoError(t, err)
 		text = strings.Replace(text, "OWNER", string(state.Waiters[0].Owner), 1) // who listens for grants
-		wire.Must(t, holder.redis, "EVAL", `local first = redis.call('ZRANGEBYSCORE', KEYS[1], '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+		wire.Must(t, holder.redis, "EVAL",
+			`local first = redis.call('ZRANGEBYSCORE', KEYS[1], '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 redis.call('ZADD', KEYS[1], string.format('%.0f', first[2] - 1), ARGV[1])`, "1", "redlatch_queue:{l}", text)
 		require.NoError(t, h.Unlock(within(t)), text)
 		require.NoError(t, <-had, text)
 		require.NotEqual(t, int64(-1), wire.Number(t, holder.redis, "PTTL", "l"), "%q: a lock without an end", text)
-		require.NotContains(t, wire.Text(t, holder.redis, "EVAL", "return table.concat(redis.call('ZRANGE', KEYS[1], 0, -1), '|')", "1", "redlatch_queue:{l}"), text+"|")
+		require.NotContains(t,
+			wire.Text(t, holder.redis, "EVAL", "return table.concat(redis.call('ZRANGE', KEYS[1], 0, -1), '|')", "1",
+				"redlatch_queue:{l}"), text+"|")
 	}
 }

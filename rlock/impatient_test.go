@@ -32,7 +32,8 @@ var queueing = map[string]func(c *rlock.Client, name string) *rlock.Lock{
 // patient is a longer CallTimeout than any bound of these tests, and a PollCap: what waits for either is seen.
 var patient = rlock.Options{CallTimeout: 5 * time.Second, PollCap: 10 * time.Second}
 
-// soon bounds what takes some round trips, on a machine however busy. Without the rules that these tests are about it is CallTimeout.
+// soon bounds what takes some round trips, on a machine however busy. Without the rules that these tests are about it
+// is CallTimeout.
 const soon = 2 * time.Second
 
 // all are the locks of every kind of one client.
@@ -48,18 +49,21 @@ var all = map[string]func(c *rlock.Client, name string) *rlock.Lock{
 
 func init() { maps.Copy(all, queueing) }
 
-// A caller's context ends in any moment of its call: before the request is sent, while it is under way, after its reply.
+// A caller's context ends in any moment of its call: before the request is sent, while it is under way, after its
+// reply.
 func TestACancelledCallLeavesAFreeLockFree(t *testing.T) {
 	t.Parallel()
 	kinds := maps.Clone(all)
-	kinds["Reentrant that does not wait"] = func(c *rlock.Client, name string) *rlock.Lock { return c.Reentrant(name).WithWait(0) }
+	kinds["Reentrant that does not wait"] = func(c *rlock.Client, name string) *rlock.Lock {
+		return c.Reentrant(name).WithWait(0)
+	}
 	for kind, of := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			r := newRig(t, s, patient)
 			failed := 0
-			for n := 0; failed < redistest.Sized(50, 150, 1000) && n < 100000; n++ {
+			for n := 0; failed < redistest.Sized(50, 60, 1000) && n < 100000; n++ {
 				ctx, cancel := context.WithCancel(context.Background())
 				time.AfterFunc(time.Duration(n%40)*10*time.Microsecond, cancel)
 				h, err := of(r.locks, "x").Lock(ctx)
@@ -134,9 +138,9 @@ func taking(l *rlock.Lock) redistest.Take {
 	}
 }
 
-// Three processes have a patient waiter and three that give up after up to 5 ms, for each of some locks. A release names a waiter of
-// its process until that one's time is over, and the server counts in whole milliseconds, so it may hand the lock over up to a
-// millisecond later: after what this waiter has left behind was released.
+// Three processes have a patient waiter and three that give up after up to 5 ms, for each of some locks. A release
+// names a waiter of its process until that one's time is over, and the server counts in whole milliseconds, so it may
+// hand the lock over up to a millisecond later: after what this waiter has left behind was released.
 //
 //	releasing process                   waiter of the same process         server
 //	names the waiter, until 398.0
@@ -149,7 +153,8 @@ func TestWaitersThatGiveUpLeaveNoLockTakenForALease(t *testing.T) {
 		}
 		t.Run(kind, func(t *testing.T) {
 			s := redistest.Start(t)
-			ctx, cancel := context.WithTimeout(context.Background(), redistest.Sized(500*time.Millisecond, 700*time.Millisecond, 5*time.Second))
+			ctx, cancel := context.WithTimeout(context.Background(),
+				redistest.Sized(500*time.Millisecond, 700*time.Millisecond, 5*time.Second))
 			defer cancel()
 			names := []string{"a", "b", "c", "d"}
 			var acquired, gaveUp atomic.Int64
@@ -179,17 +184,21 @@ func TestWaitersThatGiveUpLeaveNoLockTakenForALease(t *testing.T) {
 			}
 			wg.Wait()
 			for _, r := range rigs {
-				redistest.Eventually(t, 10*time.Second, "nothing waits for its release", func() bool { return r.locks.Stats().PendingReleases == 0 })
+				redistest.Eventually(t, 10*time.Second, "nothing waits for its release", func() bool {
+					return r.locks.Stats().PendingReleases == 0
+				})
 			}
 			for _, name := range names {
-				require.Equal(t, "0", s.Ask(t, "EXISTS", name), "nobody has %s, and it is taken, after %d acquisitions and %d calls that gave up", name, acquired.Load(), gaveUp.Load())
+				require.Equal(t, "0", s.Ask(t, "EXISTS", name),
+					"nobody has %s, and it is taken, after %d acquisitions and %d calls that gave up", name, acquired.Load(),
+					gaveUp.Load())
 			}
 		})
 	}
 }
 
-// 64 callers want a Fair lock, and none has the time to wait for all before it. What those leave behind that give up does not pile up in the
-// line, nor is the lock handed from one that has left to the next.
+// 64 callers want a Fair lock, and none has the time to wait for all before it. What those leave behind that give up
+// does not pile up in the line, nor is the lock handed from one that has left to the next.
 func TestAFairLockIsHadByCallersWithLessPatienceThanItsLineIsLong(t *testing.T) {
 	for way := range redistest.GiveUp {
 		t.Run(way, func(t *testing.T) {
@@ -199,13 +208,14 @@ func TestAFairLockIsHadByCallersWithLessPatienceThanItsLineIsLong(t *testing.T) 
 				processes = append(processes, taking(newRig(t, s, usual).locks.Fair("x")))
 			}
 			longest := 0
-			redistest.Hurry(t, way, redistest.Sized(10, 10, 300), func() {
+			gaveUp := redistest.Hurry(t, way, redistest.Sized(10, 10, 300), func() {
 				n, err := strconv.Atoi(s.Ask(t, "LLEN", "redisson_lock_queue:{x}"))
 				require.NoError(t, err)
 				longest = max(longest, n)
 			}, processes...)
 			t.Logf("%d in line", longest)
-			require.Less(t, longest, 500, "64 callers, and what some have left behind that was not answered")
+			require.Less(t, int64(longest), 200+gaveUp/2,
+				"64 callers, and what some have left behind that was not answered: less than would pile up")
 		})
 	}
 }

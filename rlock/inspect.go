@@ -21,9 +21,10 @@ type State struct {
 	// Lease is how long the lock stays taken unless it is renewed. It is negative if the lock has no end.
 	Lease   time.Duration
 	Holders []Holder
-	// Waiters are those that queue on the server, first come first. A Reentrant lock and its like, and a Plain one, have one for each process.
-	// A Fair lock has all, including Redisson's. A read-write lock has one for each process that waits to read, one for each that
-	// waits to write, and each reader with a lease or label of its own. Other waiters only listen, and are not known.
+	// Waiters are those that queue on the server, first come first. A Reentrant lock and its like, and a Plain one, have
+	// one for each process. A Fair lock has all, including Redisson's. A read-write lock has one for each process that
+	// waits to read, one for each that waits to write, and each reader with a lease or label of its own. Other waiters
+	// only listen, and are not known.
 	Waiters []Waiter
 	// Token is the last fencing token that was given out; 0 if there was none, or it is forgotten.
 	Token int64
@@ -35,9 +36,11 @@ type State struct {
 // Holder is one owner of a lock. There is more than one if the first hold was joined, or if there are several readers.
 type Holder struct {
 	Owner Owner
-	Count int // how often it holds the lock, by the server's word: an owner of this library once, however often it is re-entered
-	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second ago (with
-	// Liveness: holds anything for less than a heartbeat), may not say it, or is Redisson's; and of what is more than a hundred.
+	// how often it holds the lock, by the server's word: an owner of this library once, however often it is re-entered
+	Count int
+	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second
+	// ago (with Liveness: holds anything for less than a heartbeat), may not say it, or is Redisson's; and of what is more
+	// than a hundred.
 	Process string
 	// Lease is the holder's own if the hold was joined or is a reader's, otherwise the lock's. It is 0 if it has run out.
 	Lease time.Duration
@@ -49,18 +52,19 @@ type Holder struct {
 type Waiter struct {
 	Owner   Owner
 	Process string // as that of a Holder: it is known only if the process holds something
-	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair, and the first of a Plain lock once it was notified).
+	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair, and the first of a Plain
+	// lock once it was notified).
 	Waiting time.Duration
 	// Write says that the waiter wants to be the writer of a read-write lock.
 	Write bool
 }
 
-// Inspect returns the holders of the lock of that name, whatever its kind, with their leases, and the waiters in its queue. It
-// changes nothing. It is meant for people: what it returns may be out of date when it is read. A Plain lock whose name is hashed is
-// found only by a Plain lock of a client that hashes it, too.
+// Inspect returns the holders of the lock of that name, whatever its kind, with their leases, and the waiters in its
+// queue. It changes nothing. It is meant for people: what it returns may be out of date when it is read. A Plain lock
+// whose name is hashed is found only by a Plain lock of a client that hashes it, too.
 //
-// It costs one call, and one more for each process that holds the lock or waits for it, 100 at most and 16 at a time. Inspect of a Multi or
-// Quorum costs that for each member. Its errors are those of [Lock.IsLocked].
+// It costs one call, and one more for each process that holds the lock or waits for it, 100 at most and 16 at a time.
+// Inspect of a Multi or Quorum costs that for each member. Its errors are those of [Lock.IsLocked].
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	if l.bad != nil {
 		return State{Name: l.Name()}, l.bad

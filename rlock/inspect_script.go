@@ -38,13 +38,13 @@ type inspectWaiter struct {
 // rwBand is BAND in rwqueue.lua: a read-write lock's readers stand below it in the queue's scores, writers above.
 const rwBand = 3e15
 
-// plainCome is COME in told.lua: a lesser score of a Plain lock's line does not say when its waiter came.
+// plainCome is COME in plain_queue.lua: a lesser score of a Plain lock's line does not say when its waiter came.
 const plainCome = 1e14
 
 func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	v, err := m.ToArray()
 	if err != nil || len(v) != 9 {
-		return inspectReply{}, fmt.Errorf("inspect: unexpected reply of %d values, error %v", len(v), err)
+		return inspectReply{}, script.Unexpected("inspect", fmt.Sprintf("of %d values", len(v)), err)
 	}
 	left, _ := v[0].AsInt64()
 	r := inspectReply{left: time.Duration(left) * time.Millisecond, locked: left != -2, ends: map[string]int64{}}
@@ -81,7 +81,7 @@ func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	for i := 1; i < len(line); i += 2 {
 		us, _ := strconv.ParseFloat(line[i], 64)
 		owner, _, _ := strings.Cut(line[i-1], " ")
-		if us < plainCome { // it was told, and stays the first
+		if us < plainCome { // it was notified, and stays the first
 			us = 0
 		}
 		r.waiting = append(r.waiting, inspectWaiter{owner: owner, since: int64(us / 1000)})
@@ -93,12 +93,14 @@ func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	return r, nil
 }
 
-// runInspect asks for the holders of a lock and, if it is for all, for what stands beside it: waiters, ends, the last token.
+// runInspect asks for the holders of a lock and, if it is for all, for the rest: waiters, ends, the last
+// token.
 func (c *Client) runInspect(ctx context.Context, key string, all bool) (inspectReply, error) {
 	keys := []string{key}
 	if all {
 		keys = append(keys, queueKey(key), keyname.Prefix("redlatch_rw", key),
-			keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_token", key), rwQueueKey(key), plainLine(key))
+			keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_token", key), rwQueueKey(key),
+			plainLine(key))
 	}
 	m, err := c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: keys})
 	var re *rueidis.RedisError

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -28,18 +29,18 @@ func TestAJoinedLockIsFreeWhenBothAreDone(t *testing.T) {
 			}
 			require.NoError(t, first.Unlock(within(t)))
 			_, err := a.locks.Reentrant("l").TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			require.NoError(t, last.Extend(within(t), time.Minute))
 			require.NoError(t, last.Unlock(within(t)))
 			require.Empty(t, a.hash(t, "l"))
 			_, err = remote.Lock(remote.WithOwner(within(t), parent.Owner()))
-			require.ErrorIs(t, err, rlock.ErrLost, "it holds nothing any more")
+			require.ErrorIs(t, err, errs.ErrLost, "it holds nothing any more")
 		}
 	})
 }
 
-// Any hold whose lock is a hash with nothing but owners can be joined through Reentrant of its name: each kind's own scripts
-// have to take the ends of the owners along.
+// Any hold whose lock is a hash with nothing but owners can be joined through Reentrant of its name: each kind's own
+// scripts have to take the ends of the owners along.
 func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -67,13 +68,14 @@ func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, removed, kind)
 			require.Empty(t, a.hash(t, kind), kind)
-			require.ErrorIs(t, joiner.Unlock(within(t)), rlock.ErrLost)
-			require.ErrorIs(t, parent.Unlock(within(t)), rlock.ErrLost)
+			require.ErrorIs(t, joiner.Unlock(within(t)), errs.ErrLost)
+			require.ErrorIs(t, parent.Unlock(within(t)), errs.ErrLost)
 		}
 	})
 }
 
-// A reader is no hold that could be joined: the joiner would be none of the read-write lock's holds, and stay in its hash.
+// A reader is no hold that could be joined: the joiner would be none of the read-write lock's holds, and stay in its
+// hash.
 func TestAReadWriteLockIsNotJoined(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -81,7 +83,7 @@ func TestAReadWriteLockIsNotJoined(t *testing.T) {
 		before := a.hash(t, "l")
 		remote := b.locks.Reentrant("l")
 		_, err := remote.Lock(remote.WithOwner(within(t), h.Owner()))
-		require.ErrorIs(t, err, rlock.ErrWrongType)
+		require.ErrorIs(t, err, errs.ErrWrongType)
 		require.Equal(t, before, a.hash(t, "l"))
 		require.NoError(t, h.Unlock(within(t)))
 		require.Empty(t, a.hash(t, "l"))
@@ -115,7 +117,7 @@ func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
 		})
 		require.NoError(t, parent.Unlock(within(t)))
 		require.Empty(t, a.hash(t, "l"), "the dead joiner is swept out with the last of the living")
-		require.ErrorIs(t, dead.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, dead.Unlock(within(t)), errs.ErrLost)
 	})
 }
 
@@ -139,7 +141,7 @@ func TestADeadParentKeepsNobodyOutAfterItsJoiner(t *testing.T) {
 		return true
 	})
 	_, err := remote.Lock(remote.WithOwner(within(t), parent.Owner()))
-	require.ErrorIs(t, err, rlock.ErrLost)
+	require.ErrorIs(t, err, errs.ErrLost)
 	require.NoError(t, joiner.Err())
 	require.NoError(t, joiner.Unlock(within(t)))
 	require.Empty(t, a.hash(t, "l"))
@@ -150,13 +152,15 @@ func TestOnlyOurOwnHoldersCanBeJoined(t *testing.T) {
 	r := newRig(t, s, rlock.Options{})
 	l := r.locks.Reentrant("l")
 	java := "8b5f0d5e-1111-4000-8000-000000000000:42"
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key("l").FieldValue().FieldValue(java, "1").Build()).Error())
-	for _, o := range []rlock.Owner{rlock.Owner(java), "x", rlock.Owner(r.locks.ID() + ":1!"), rlock.Owner(strings.Repeat("x", 1000))} {
+	require.NoError(t, r.redis.Do(within(t),
+		r.redis.B().Hset().Key("l").FieldValue().FieldValue(java, "1").Build()).Error())
+	for _, o := range []rlock.Owner{rlock.Owner(java), "x", rlock.Owner(r.locks.ID() + ":1!"),
+		rlock.Owner(strings.Repeat("x", 1000))} {
 		_, err := l.Lock(l.WithOwner(within(t), o))
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%.20s", o)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, "%.20s", o)
 	}
 	_, err := l.Lock(l.WithOwner(within(t), rlock.Owner(r.locks.ID()+":999")))
-	require.ErrorIs(t, err, rlock.ErrLost)
+	require.ErrorIs(t, err, errs.ErrLost)
 	require.Equal(t, map[string]string{java: "1"}, r.hash(t, "l"))
 }
 
@@ -170,7 +174,7 @@ func TestAnOwnerOfTheSameClientIsReentered(t *testing.T) {
 	require.Equal(t, map[string]string{string(a.Owner()): "1"}, r.hash(t, "l"))
 	require.Equal(t, 1, timesHeld(t, l, b))
 	_, err := l.TryLock(rlock.Detach(ctx), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	other := lock(t, r.locks.Reentrant("other"), ctx)
 	require.NoError(t, other.Unlock(ctx))
 	require.NoError(t, b.Unlock(ctx))
@@ -196,15 +200,16 @@ func TestInspectShowsHoldersAndLabels(t *testing.T) {
 		require.NoError(t, in.Unlock(within(t)))
 		require.NoError(t, h.Unlock(within(t)))
 		_, err = r.locks.Reentrant("l").WithLabel(strings.Repeat("x", rlock.MaxLabel+1)).Lock(within(t))
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		_, err = r.locks.Reentrant("").Inspect(within(t))
-		require.ErrorIs(t, err, rlock.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 	})
 }
 
 func TestForceUnlockWakesWaitersAndTheOldHolderSeesLost(t *testing.T) {
 	s := redistest.Start(t)
-	r, other := newRig(t, s, rlock.Options{PollCap: 20 * time.Second, WatchdogTimeout: 20 * time.Second}), newRig(t, s, rlock.Options{})
+	r, other := newRig(t, s, rlock.Options{PollCap: 20 * time.Second, WatchdogTimeout: 20 * time.Second}), newRig(t, s,
+		rlock.Options{})
 	l := r.locks.Reentrant("l")
 	ok, err := l.ForceUnlock(within(t))
 	require.NoError(t, err)
@@ -228,7 +233,7 @@ func TestForceUnlockWakesWaitersAndTheOldHolderSeesLost(t *testing.T) {
 	require.True(t, ok)
 	x := <-got
 	require.Less(t, time.Since(began), 10*time.Second, "woken, not timed out")
-	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 	require.Len(t, r.hash(t, "l"), 1, "the next holder is left alone")
 	require.NoError(t, x.Unlock(within(t)))
 }

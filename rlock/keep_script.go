@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -15,7 +16,8 @@ var (
 	lookScript = load("look at what is kept", "look")
 )
 
-// keepKeys are the keys of keep.lua, or of rw_keep.lua, in which a writer has the lock in place of a reader's timeout key.
+// keepKeys are the keys of keep.lua, or of rw_keep.lua, in which a writer has the lock in place of a reader's timeout
+// key.
 func (l *single) keepKeys(owner string) []string {
 	keys := l.kind.keepKeys(l, owner)
 	if l.c.heartbeat > 0 {
@@ -46,7 +48,7 @@ func (l *single) runBegin(ctx context.Context, owner string, least time.Duration
 		return err
 	}
 	if v, err := m.AsInt64(); v != 1 {
-		return errors.Join(err, ErrLost)
+		return errors.Join(err, errs.ErrLost)
 	}
 	return nil
 }
@@ -61,7 +63,9 @@ func (l *single) runBegin(ctx context.Context, owner string, least time.Duration
 //	asks: held, 200 ms left
 //	sleeps until then
 //
-// A waiter that asks between the two is told the end, and once more to look.
+// A waiter that asks between the two gets the end, and one more message to look.
 func (l *single) runLook(ctx context.Context) {
-	l.c.runner.Attempt(ctx, script.Call{Script: lookScript, Keys: []string{l.keys[l.kind.queue]}, Args: []string{l.c.publish, l.channel, l.grants}})
+	_, _ = l.c.runner.Attempt(ctx, // if it fails, waiters poll
+		script.Call{Script: lookScript, Keys: []string{l.keys[l.kind.queue]},
+			Args: []string{l.c.publish, l.channel, l.grants}})
 }

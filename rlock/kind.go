@@ -24,7 +24,7 @@ import (
 //	              and when each hold ends                          each process queue                process together, or for
 //	                                                                                                 writers that take turns
 //	Plain         a string, its owner                              one of each process queues, and   3
-//	                                                               is told to ask
+//	                                                               is notified
 type kind struct {
 	// keys are those of acquire and release; the first is the lock's own.
 	keys  func(key string) []string
@@ -38,17 +38,18 @@ type kind struct {
 	// has as many.
 	renew *script.Script
 	more  func(l *single, owner string) []string
-	// leaseKey is the key that stands for a hold in place of the lock's own, if that is written by others all the time; more
-	// has the lock's own then.
+	// leaseKey is the key that stands for a hold in place of the lock's own, if that is written by others all the time;
+	// more has the lock's own then.
 	leaseKey func(l *single, owner string) string
 	// keep leaves a hold to the end of a lease from now; see keep.lua. keepKeys are its keys.
 	keep     *script.Script
 	keepKeys func(l *single, owner string) []string
-	// locked is IsLocked, and replies as locked.lua does. force is ForceUnlock; its KEYS and replies are those of force.lua.
+	// locked is IsLocked, and replies as locked.lua does. force is ForceUnlock; its KEYS and replies are those of
+	// force.lua.
 	locked func(l *single) script.Call
 	force  *script.Script
-	// field is that of an owner in the lock's hash; nil: the owner. holds reports whether a field is that of a hold of this kind, and gone
-	// are the keys that go with it; nil: all are, and none do.
+	// field is that of an owner in the lock's hash; nil: the owner. holds reports whether a field is that of a hold of
+	// this kind, and gone are the keys that go with it; nil: all are, and none do.
 	field func(owner string) string
 	holds func(field string) bool
 	gone  func(l *single, field, count string) []string
@@ -62,31 +63,31 @@ type kind struct {
 	confirms bool   // a grant is confirmed, which mints the token that every new hold has
 	drift    bool   // of a member of a Quorum: its deadline leaves room for the drift of clocks
 
-	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind the one
-	// that asks. "": each asks for itself.
+	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind the
+	// one that asks. "": each asks for itself.
 	manner string
-	// stand returns the entry with which a waiter queues on the server, and is handed the lock, or told that it is free. first is the lease
-	// that a hand-over writes. nil: it has nothing there: it is woken, and asks.
+	// stand returns the entry with which a waiter queues on the server, and gets the lock, or a message that it is free.
+	// first is the lease that a hand-over writes. nil: it has nothing there: it is woken, and asks.
 	stand func(a *acquisition, poll, first time.Duration) string
 	// request completes the request of one that waits for itself; nil: nothing is missing.
 	request func(l *single, owner string, r *wait.Request)
-	// tenures reports whether a caller shares the tenures of its process (see tenancy.go), and tenure is how long one lasts; nil: none does,
-	// and tenureTime.
+	// tenures reports whether a caller shares the tenures of its process (see tenancy.go), and tenure is how long one
+	// lasts; nil: none does, and tenureTime.
 	tenures  func(c *Client, t terms) bool
 	tenure   func(l *single) time.Duration
 	together bool // turns of a tenure run together: see reading.go
 	names    bool // a release can name the next tenure
 	lingers  bool // see WithLinger
 	rechecks bool // recheck.lua knows the places of those that wait
-	hears    bool // waiters hear of every release, whoever makes it
+	hears    bool // waiters hear of every release, by any client
 	leaves   bool // refused tries of one that waits leave something behind, which a release with its entry takes away
 }
 
 // oneByOne is tenures of kinds whose turns follow each other: who asks once asks for itself.
 func oneByOne(_ *Client, t terms) bool { return t.wait != 0 }
 
-// standInQueue is stand of kinds whose waiters are handed the lock from a queue of ours. An entry that is not stamped for two and a half polls
-// is passed over.
+// standInQueue is stand of kinds whose waiters are handed the lock from a queue of ours. An entry that is not stamped
+// for two and a half polls is passed over.
 func standInQueue(a *acquisition, poll, first time.Duration) string {
 	a.entry = strings.Join([]string{a.own.Lease.Owner, script.Millis(first), script.Millis(5 * poll / 2)}, " ")
 	return a.entry
@@ -144,10 +145,11 @@ var (
 
 	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
 	spinning = reentrant.like(func(k *kind) {
-		k.title, k.manner, k.stand, k.entry, k.tenures, k.names, k.lingers, k.shares = "Spin", "spin", nil, entryInside, nil, false, false, false
+		k.title, k.manner, k.stand, k.entry, k.tenures, k.names, k.lingers, k.shares = "Spin", "spin", nil, entryInside, nil,
+			false, false, false
 	})
 
-	// fencing is Redisson's RFencedLock: an RLock, and a counter beside it.
+	// fencing is Redisson's RFencedLock: an RLock with a counter.
 	fencing = reentrant.like(func(k *kind) {
 		k.title, k.confirms, k.entry, k.lingers, k.shares = "Fenced", true, entryInside, false, false
 		k.acquire = fencedCall

@@ -53,33 +53,61 @@ func TestPlainScriptTable(t *testing.T) {
 			ttlAfter     int64
 			told         bool
 		}{
-			{name: "free", script: "plain_acquire", args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
-			{name: "in time", script: "plain_acquire", args: []string{alice, "300000", far, "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
-			{name: "too late", script: "plain_acquire", args: []string{alice, "300000", past, "c", "PUBLISH"}, reply: []int64{2, 0}, ttlAfter: gone},
-			{name: "held by another of ours", script: "plain_acquire", before: bob, ttl: 100_000, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{0, left, 0, 0}, after: bob, ttlAfter: 100_000},
-			{name: "held by another program", script: "plain_acquire", before: "xyz", ttl: 100_000, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{0, left, 0, 1}, after: "xyz", ttlAfter: 100_000},
-			{name: "held without end", script: "plain_acquire", before: bob, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{0, -1, 0, 0}, after: bob, ttlAfter: endless},
-			{name: "its own is raised", script: "plain_acquire", before: alice, ttl: 100_000, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
-			{name: "its own is never shortened", script: "plain_acquire", before: alice, ttl: 900_000, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 900_000},
-			{name: "released", script: "plain_release", before: alice, ttl: 100_000, args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{1}, again: []int64{0}, ttlAfter: gone, told: true},
-			{name: "gone before", script: "plain_release", args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{0}, ttlAfter: gone, told: true},
-			{name: "another's is not released", script: "plain_release", before: bob, ttl: 100_000, args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
-			{name: "renewed", script: "plain_renew", before: alice, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
-			{name: "a longer lease stays", script: "plain_renew", before: alice, ttl: 900_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 900_000},
-			{name: "looked at", script: "plain_renew", before: alice, ttl: 100_000, args: []string{alice, "0"}, reply: []int64{1}, after: alice, ttlAfter: 100_000},
-			{name: "no end stays none", script: "plain_renew", before: alice, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: endless},
-			{name: "another's is not renewed", script: "plain_renew", before: bob, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
-			{name: "what is gone is not renewed", script: "plain_renew", args: []string{alice, "300000"}, reply: []int64{0}, ttlAfter: gone},
-			{name: "asked", script: "plain_locked", before: alice, ttl: 100_000, reply: []int64{1}, after: alice, ttlAfter: 100_000},
+			{name: "free", script: "plain_acquire", args: []string{alice, "300000", "0", "c", "PUBLISH"},
+				reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
+			{name: "in time", script: "plain_acquire", args: []string{alice, "300000", far, "c", "PUBLISH"},
+				reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
+			{name: "too late", script: "plain_acquire", args: []string{alice, "300000", past, "c", "PUBLISH"},
+				reply: []int64{2, 0}, ttlAfter: gone},
+			{name: "held by another of ours", script: "plain_acquire", before: bob, ttl: 100_000,
+				args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{0, left, 0, 0}, after: bob, ttlAfter: 100_000},
+			{name: "held by another program", script: "plain_acquire", before: "xyz", ttl: 100_000,
+				args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{0, left, 0, 1}, after: "xyz",
+				ttlAfter: 100_000},
+			{name: "held without end", script: "plain_acquire", before: bob,
+				args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{0, -1, 0, 0}, after: bob, ttlAfter: endless},
+			{name: "its own is raised", script: "plain_acquire", before: alice, ttl: 100_000,
+				args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
+			{name: "its own is never shortened", script: "plain_acquire", before: alice, ttl: 900_000,
+				args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 900_000},
+			{name: "released", script: "plain_release", before: alice, ttl: 100_000,
+				args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{1}, again: []int64{0}, ttlAfter: gone, told: true},
+			{name: "gone before", script: "plain_release", args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{0},
+				ttlAfter: gone, told: true},
+			{name: "another's is not released", script: "plain_release", before: bob, ttl: 100_000,
+				args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
+			{name: "renewed", script: "plain_renew", before: alice, ttl: 100_000, args: []string{alice, "300000"},
+				reply: []int64{1}, after: alice, ttlAfter: 300_000},
+			{name: "a longer lease stays", script: "plain_renew", before: alice, ttl: 900_000, args: []string{alice, "300000"},
+				reply: []int64{1}, after: alice, ttlAfter: 900_000},
+			{name: "looked at", script: "plain_renew", before: alice, ttl: 100_000, args: []string{alice, "0"},
+				reply: []int64{1}, after: alice, ttlAfter: 100_000},
+			{name: "no end stays none", script: "plain_renew", before: alice, args: []string{alice, "300000"},
+				reply: []int64{1}, after: alice, ttlAfter: endless},
+			{name: "another's is not renewed", script: "plain_renew", before: bob, ttl: 100_000,
+				args: []string{alice, "300000"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
+			{name: "what is gone is not renewed", script: "plain_renew", args: []string{alice, "300000"}, reply: []int64{0},
+				ttlAfter: gone},
+			{name: "asked", script: "plain_locked", before: alice, ttl: 100_000, reply: []int64{1}, after: alice,
+				ttlAfter: 100_000},
 			{name: "asked, and nobody has it", script: "plain_locked", reply: []int64{0}, ttlAfter: gone},
-			{name: "kept, shorter", script: "plain_keep", before: alice, ttl: 900_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
-			{name: "kept, longer", script: "plain_keep", before: alice, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
-			{name: "kept by an owner that goes on, longer", script: "plain_keep", before: alice, ttl: 100_000, args: []string{alice, "300000", "1"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
-			{name: "kept by an owner that goes on, never shorter", script: "plain_keep", before: alice, ttl: 900_000, args: []string{alice, "300000", "1"}, reply: []int64{1}, after: alice, ttlAfter: 900_000},
-			{name: "another's is not kept", script: "plain_keep", before: bob, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
-			{name: "what is gone is not kept", script: "plain_keep", args: []string{alice, "300000"}, reply: []int64{0}, ttlAfter: gone},
-			{name: "forced", script: "plain_force", before: "xyz", ttl: 100_000, args: []string{"CHANNEL", "PUBLISH", "", "abc", "xyz"}, reply: []int64{1}, again: []int64{0}, ttlAfter: gone, told: true},
-			{name: "who came later is left alone", script: "plain_force", before: "later", ttl: 100_000, args: []string{"CHANNEL", "PUBLISH", "", "abc"}, reply: []int64{0}, after: "later", ttlAfter: 100_000},
+			{name: "kept, shorter", script: "plain_keep", before: alice, ttl: 900_000, args: []string{alice, "300000"},
+				reply: []int64{1}, after: alice, ttlAfter: 300_000},
+			{name: "kept, longer", script: "plain_keep", before: alice, ttl: 100_000, args: []string{alice, "300000"},
+				reply: []int64{1}, after: alice, ttlAfter: 300_000},
+			{name: "kept by an owner that goes on, longer", script: "plain_keep", before: alice, ttl: 100_000,
+				args: []string{alice, "300000", "1"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
+			{name: "kept by an owner that goes on, never shorter", script: "plain_keep", before: alice, ttl: 900_000,
+				args: []string{alice, "300000", "1"}, reply: []int64{1}, after: alice, ttlAfter: 900_000},
+			{name: "another's is not kept", script: "plain_keep", before: bob, ttl: 100_000, args: []string{alice, "300000"},
+				reply: []int64{0}, after: bob, ttlAfter: 100_000},
+			{name: "what is gone is not kept", script: "plain_keep", args: []string{alice, "300000"}, reply: []int64{0},
+				ttlAfter: gone},
+			{name: "forced", script: "plain_force", before: "xyz", ttl: 100_000,
+				args: []string{"CHANNEL", "PUBLISH", "", "abc", "xyz"}, reply: []int64{1}, again: []int64{0}, ttlAfter: gone,
+				told: true},
+			{name: "who came later is left alone", script: "plain_force", before: "later", ttl: 100_000,
+				args: []string{"CHANNEL", "PUBLISH", "", "abc"}, reply: []int64{0}, after: "later", ttlAfter: 100_000},
 		} {
 			t.Run(c.script+": "+c.name, func(t *testing.T) {
 				key := "plain" + strconv.Itoa(i)
@@ -146,10 +174,14 @@ func TestFencedAcquireScriptTable(t *testing.T) {
 			afterTTL int64
 		}{
 			{name: "free, no token before", status: 1, token: -1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
-			{name: "free, a token before", last: "41", lastTTL: 100_000, status: 1, token: -1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
-			{name: "free, a token before that the clock is behind", last: strconv.FormatInt(far, 10), lastTTL: 100_000, status: 1, token: far + 1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
-			{name: "Redisson's token has no end", last: strconv.FormatInt(far, 10), status: 1, token: far + 1, kept: endless, after: h(alice, "1"), afterTTL: 300_000},
-			{name: "while a slot is being migrated", alone: true, status: 1, token: -1, kept: gone, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "free, a token before", last: "41", lastTTL: 100_000, status: 1, token: -1, kept: 900_000,
+				after: h(alice, "1"), afterTTL: 300_000},
+			{name: "free, a token before that the clock is behind", last: strconv.FormatInt(far, 10), lastTTL: 100_000,
+				status: 1, token: far + 1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "Redisson's token has no end", last: strconv.FormatInt(far, 10), status: 1, token: far + 1, kept: endless,
+				after: h(alice, "1"), afterTTL: 300_000},
+			{name: "while a slot is being migrated", alone: true, status: 1, token: -1, kept: gone, after: h(alice, "1"),
+				afterTTL: 300_000},
 			{name: "held by another", before: h(bob, "1"), ttl: 100_000, kept: gone, after: h(bob, "1"), afterTTL: 100_000},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -165,7 +197,8 @@ func TestFencedAcquireScriptTable(t *testing.T) {
 				token := c.token
 				for range 2 {
 					before, us := g.look(t, key), g.nowMicros(t)
-					got, err := eval(t, g.c, src, keys[:map[bool]int{true: 1, false: 3}[c.alone]], alice, "300000", "0", "PUBLISH", "g:", "", "900000")
+					got, err := eval(t, g.c, src, keys[:map[bool]int{true: 1, false: 3}[c.alone]], alice, "300000", "0", "PUBLISH",
+						"g:", "", "900000")
 					require.NoError(t, err)
 					require.Equal(t, c.status, got[0])
 					if token == 0 {
@@ -213,38 +246,84 @@ func TestFairScriptTable(t *testing.T) {
 			order        []string // who stands in line afterwards
 			told         string   // who is told that the lock is free, at every run
 		}{
-			{name: "free and nobody waits", script: "fair_acquire", args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
-			{name: "held: stands in line", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, args: acquire(alice, "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{alice}},
-			{name: "held: behind those who were first", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, line: line{{java, far}, {carol, far}}, args: acquire(alice, "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{java, carol, alice}},
-			{name: "held: keeps its place", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, line: line{{alice, far}, {carol, far}}, args: acquire(alice, "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{alice, carol}},
-			{name: "held: asks once", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, args: acquire(alice, ""), reply: []int64{0}, after: one(bob, "1")},
-			{name: "free, another is first: stands in line and tells it", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, "3000"), reply: []int64{0}, order: []string{carol, alice}, told: carol},
-			{name: "free, another is first: asks once", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, ""), reply: []int64{0}, order: []string{carol}, told: carol},
-			{name: "free and first: takes it", script: "fair_acquire", line: line{{alice, far}, {carol, far}}, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1"), order: []string{carol}},
-			{name: "free, the first are dead", script: "fair_acquire", line: line{{bob, -1000}, {java, -1}, {alice, far}}, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
-			{name: "free, a dead one behind a living one is left", script: "fair_acquire", line: line{{carol, far}, {bob, -1000}}, args: acquire(alice, ""), reply: []int64{0}, order: []string{carol, bob}, told: carol},
-			{name: "a second run raises the lease", script: "fair_acquire", before: one(alice, "1"), ttl: 100_000, line: line{{carol, far}}, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1"), order: []string{carol}},
-			{name: "a retry", script: "fair_acquire", before: one(alice, "1"), ttl: 300_000, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
-			{name: "a late acquisition of an owner that is through", script: "fair_acquire", before: h(alice, "1", alice+"!", "-"+farFuture), ttl: 100_000, args: acquire(alice, "3000"), reply: []int64{3, 0}, after: h(alice, "1", alice+"!", "-"+farFuture)},
-			{name: "a late acquisition of an owner whose own lease is over", script: "fair_acquire", before: h(alice, "1", alice+"!", longAgo, bob, "1", bob+"!", farFuture), ttl: 100_000, args: acquire(alice, "3000"), reply: []int64{3, 0}, after: h(alice, "1", alice+"!", longAgo, bob, "1", bob+"!", farFuture)},
-			{name: "a second run never shortens a joined owner's own lease", script: "fair_acquire", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture), ttl: 100_000, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture)},
+			{name: "free and nobody waits", script: "fair_acquire", args: acquire(alice, "3000"), reply: []int64{1, 300_000},
+				after: one(alice, "1")},
+			{name: "held: stands in line", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000,
+				args: acquire(alice, "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{alice}},
+			{name: "held: behind those who were first", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000,
+				line: line{{java, far}, {carol, far}}, args: acquire(alice, "3000"), reply: []int64{0}, after: one(bob, "1"),
+				order: []string{java, carol, alice}},
+			{name: "held: keeps its place", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000,
+				line: line{{alice, far}, {carol, far}}, args: acquire(alice, "3000"), reply: []int64{0}, after: one(bob, "1"),
+				order: []string{alice, carol}},
+			{name: "held: asks once", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, args: acquire(alice, ""),
+				reply: []int64{0}, after: one(bob, "1")},
+			{name: "free, another is first: stands in line and tells it", script: "fair_acquire", line: line{{carol, far}},
+				args: acquire(alice, "3000"), reply: []int64{0}, order: []string{carol, alice}, told: carol},
+			{name: "free, another is first: asks once", script: "fair_acquire", line: line{{carol, far}},
+				args: acquire(alice, ""), reply: []int64{0}, order: []string{carol}, told: carol},
+			{name: "free and first: takes it", script: "fair_acquire", line: line{{alice, far}, {carol, far}},
+				args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1"), order: []string{carol}},
+			{name: "free, the first are dead", script: "fair_acquire", line: line{{bob, -1000}, {java, -1}, {alice, far}},
+				args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
+			{name: "free, a dead one behind a living one is left", script: "fair_acquire",
+				line: line{{carol, far}, {bob, -1000}}, args: acquire(alice, ""), reply: []int64{0}, order: []string{carol, bob},
+				told: carol},
+			{name: "a second run raises the lease", script: "fair_acquire", before: one(alice, "1"), ttl: 100_000,
+				line: line{{carol, far}}, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1"),
+				order: []string{carol}},
+			{name: "a retry", script: "fair_acquire", before: one(alice, "1"), ttl: 300_000, args: acquire(alice, "3000"),
+				reply: []int64{1, 300_000}, after: one(alice, "1")},
+			{name: "a late acquisition of an owner that is through", script: "fair_acquire",
+				before: h(alice, "1", alice+"!", "-"+farFuture), ttl: 100_000, args: acquire(alice, "3000"), reply: []int64{3, 0},
+				after: h(alice, "1", alice+"!", "-"+farFuture)},
+			{name: "a late acquisition of an owner whose own lease is over", script: "fair_acquire",
+				before: h(alice, "1", alice+"!", longAgo, bob, "1", bob+"!", farFuture), ttl: 100_000,
+				args: acquire(alice, "3000"), reply: []int64{3, 0},
+				after: h(alice, "1", alice+"!", longAgo, bob, "1", bob+"!", farFuture)},
+			{name: "a second run never shortens a joined owner's own lease", script: "fair_acquire",
+				before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture), ttl: 100_000,
+				args: acquire(alice, "3000"), reply: []int64{1, 300_000},
+				after: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture)},
 
-			{name: "released to nobody", script: "fair_release", before: one(alice, "1"), ttl: 100_000, args: release(alice, ""), reply: []int64{1}, again: []int64{0}},
-			{name: "released: the first is told", script: "fair_release", before: one(alice, "1"), ttl: 100_000, line: line{{carol, far}, {bob, far}}, args: release(alice, ""), reply: []int64{1}, again: []int64{0}, order: []string{carol, bob}, told: carol},
-			{name: "released: the first that is alive", script: "fair_release", before: one(alice, "1"), ttl: 100_000, line: line{{carol, -1}, {java, far}}, args: release(alice, ""), reply: []int64{1}, again: []int64{0}, order: []string{java}, told: java},
-			{name: "not held any more: the first is told", script: "fair_release", line: line{{carol, far}}, args: release(alice, ""), reply: []int64{0}, order: []string{carol}, told: carol},
-			{name: "another's", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}}, args: release(alice, ""), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
-			{name: "released with its end, and the other stays", script: "fair_release", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture), ttl: 100_000, line: line{{carol, far}}, args: release(alice, ""), reply: []int64{1}, again: []int64{0}, after: h(bob, "1", bob+"!", farFuture), order: []string{carol}},
-			{name: "released, and the dead go with it", script: "fair_release", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", longAgo), ttl: 100_000, line: line{{carol, far}}, args: release(alice, ""), reply: []int64{1}, again: []int64{0}, order: []string{carol}, told: carol},
-			{name: "leaves the line", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}, {alice, far}}, args: release(alice, "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
+			{name: "released to nobody", script: "fair_release", before: one(alice, "1"), ttl: 100_000,
+				args: release(alice, ""), reply: []int64{1}, again: []int64{0}},
+			{name: "released: the first is told", script: "fair_release", before: one(alice, "1"), ttl: 100_000,
+				line: line{{carol, far}, {bob, far}}, args: release(alice, ""), reply: []int64{1}, again: []int64{0},
+				order: []string{carol, bob}, told: carol},
+			{name: "released: the first that is alive", script: "fair_release", before: one(alice, "1"), ttl: 100_000,
+				line: line{{carol, -1}, {java, far}}, args: release(alice, ""), reply: []int64{1}, again: []int64{0},
+				order: []string{java}, told: java},
+			{name: "not held any more: the first is told", script: "fair_release", line: line{{carol, far}},
+				args: release(alice, ""), reply: []int64{0}, order: []string{carol}, told: carol},
+			{name: "another's", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}},
+				args: release(alice, ""), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
+			{name: "released with its end, and the other stays", script: "fair_release",
+				before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture), ttl: 100_000, line: line{{carol, far}},
+				args: release(alice, ""), reply: []int64{1}, again: []int64{0}, after: h(bob, "1", bob+"!", farFuture),
+				order: []string{carol}},
+			{name: "released, and the dead go with it", script: "fair_release",
+				before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", longAgo), ttl: 100_000, line: line{{carol, far}},
+				args: release(alice, ""), reply: []int64{1}, again: []int64{0}, order: []string{carol}, told: carol},
+			{name: "leaves the line", script: "fair_release", before: one(bob, "1"), ttl: 100_000,
+				line: line{{carol, far}, {alice, far}}, args: release(alice, "3000"), reply: []int64{0}, after: one(bob, "1"),
+				order: []string{carol}},
 
-			{name: "forced", script: "fair_force", before: one(java, "2"), ttl: 100_000, line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", java}, reply: []int64{1}, again: []int64{0}, order: []string{carol}, told: carol},
-			{name: "forced with their ends", script: "fair_force", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", "-"+farFuture), ttl: 100_000, line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", alice, bob}, reply: []int64{2}, again: []int64{0}, order: []string{carol}, told: carol},
-			{name: "who came later is left alone", script: "fair_force", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", java}, reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
+			{name: "forced", script: "fair_force", before: one(java, "2"), ttl: 100_000, line: line{{carol, far}},
+				args: []string{"CHANNEL", "PUBLISH", "", java}, reply: []int64{1}, again: []int64{0}, order: []string{carol},
+				told: carol},
+			{name: "forced with their ends", script: "fair_force",
+				before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", "-"+farFuture), ttl: 100_000,
+				line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", alice, bob}, reply: []int64{2},
+				again: []int64{0}, order: []string{carol}, told: carol},
+			{name: "who came later is left alone", script: "fair_force", before: one(bob, "1"), ttl: 100_000,
+				line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", java}, reply: []int64{0}, after: one(bob, "1"),
+				order: []string{carol}},
 		} {
 			t.Run(c.script+": "+c.name, func(t *testing.T) {
 				key := "fair" + strconv.Itoa(i)
-				queue, timeouts, channel := "redisson_lock_queue:{"+key+"}", "redisson_lock_timeout:{"+key+"}", "redisson_lock__channel:{"+key+"}"
+				queue, timeouts, channel := "redisson_lock_queue:{"+key+"}", "redisson_lock_timeout:{"+key+"}",
+					"redisson_lock__channel:{"+key+"}"
 				for f, v := range c.before {
 					g.must(t, "HSET", key, f, v)
 				}
@@ -266,7 +345,9 @@ func TestFairScriptTable(t *testing.T) {
 					}
 					var got []int64
 					var err error
-					told := g.published(t, channel+":"+first, func() { got, err = eval(t, g.c, src[c.script], []string{key, queue, timeouts}, args...) })
+					told := g.published(t, channel+":"+first, func() {
+						got, err = eval(t, g.c, src[c.script], []string{key, queue, timeouts}, args...)
+					})
 					require.NoError(t, err)
 					require.Equal(t, want[0], got[0], "run %d: %v", run+1, got)
 					if len(want) > 1 {
@@ -321,7 +402,8 @@ func TestAPollOfAFairWaiterCostsTheSameHoweverManyWait(t *testing.T) {
 		g.must(t, "COPY", "holder", key)
 		g.must(t, "PEXPIRE", key, "1000000")
 		fairQueue(t, g, key, n, time.Hour)
-		poll := slices.Concat([]string{"EVALSHA", sha, "4"}, fairKeys(key), []string{alice, "300000", "0", "PUBLISH", "c", "3000", "g:", "4000"})
+		poll := slices.Concat([]string{"EVALSHA", sha, "4"}, fairKeys(key),
+			[]string{alice, "300000", "0", "PUBLISH", "c", "3000", "g:", "4000"})
 		g.must(t, poll...) // comes
 		least := 0
 		for range 5 { // of the time the least counts: the machine is busy
@@ -409,8 +491,9 @@ func TestHalfAFairQueueKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// A score of ours that is further ahead than a waiter of ours can be patient, before all of Redisson's, is of a clock that
-// stepped back, or was to outlast one of Redisson's that has died: the dead go with the patience that is the longest.
+// A score of ours that is further ahead than a waiter of ours can be patient, before all of Redisson's, is of a clock
+// that stepped back, or was to outlast one of Redisson's that has died: the dead go with the patience that is the
+// longest.
 func TestAFairWaiterOfOursThatIsFirstDiesInThirtySeconds(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
@@ -434,7 +517,8 @@ func TestAFairWaiterOfOursThatIsFirstDiesInThirtySeconds(t *testing.T) {
 		require.Less(t, ends[bob], int64(60_000))
 		require.Equal(t, ends[bob], ends[bob+"1"], "together")
 		for _, w := range []string{java, bob + "2", alice} {
-			require.GreaterOrEqual(t, ends[w], int64(3_600_000), "Redisson's patience is its own, and is taken off those behind it")
+			require.GreaterOrEqual(t, ends[w], int64(3_600_000),
+				"Redisson's patience is its own, and is taken off those behind it")
 		}
 	})
 }
@@ -459,7 +543,8 @@ func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
 			return int64(v)
 		}
 		for _, owner := range []string{alice, "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"} {
-			_, err := eval(t, g.c, src["fair_acquire"], []string{key, queue, timeouts}, owner, "300000", "0", "PUBLISH", "c", "3000", "g:", "")
+			_, err := eval(t, g.c, src["fair_acquire"], []string{key, queue, timeouts}, owner, "300000", "0", "PUBLISH", "c",
+				"3000", "g:", "")
 			require.NoError(t, err)
 			require.InDelta(t, now+100_000+2*300_000+3000, score(owner), 30_000, "after both of Java's, not after each other")
 		}
@@ -469,26 +554,32 @@ func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
 	})
 }
 
-// The scripts and the client must have one idea of who is an owner of this library: the client removes, when a heartbeat is
-// missing, the holds of those that it takes for ours, and a script tells waiters whether the holder is one.
+// The scripts and the client must have one idea of who is an owner of this library: the client removes, when a
+// heartbeat is missing, the holds of those that it takes for ours, and a script tells waiters whether the holder is
+// one.
 func TestLuaAndGoHaveOneIdeaOfOurs(t *testing.T) {
 	const id = "0f8b3c52-5a1e-8c61-9d0a-6f4f3a2b1c0d"
 	table := map[string]bool{
 		alice: true, bob: true, id + ":0": true, id + ":18446744073709551615": true,
-		id + ":1:": true, id + ":1:label": true, id + ":1:Label, of any case:1": true, id + ":1:a\nb": true, id + ":1:\xff": true,
+		id + ":1:": true, id + ":1:label": true, id + ":1:Label, of any case:1": true, id + ":1:a\nb": true,
+		id + ":1:\xff": true,
 		strings.Replace(id, "9d0a", "8d0a", 1) + ":1": true, strings.Replace(id, "9d0a", "bd0a", 1) + ":1": true,
-		java: false, "": false, id: false, id + ":": false, id + ":x": false, id + ":1x": false, id + ":1!": false, id + ":1 ": false, id + ":-1": false,
+		java: false, "": false, id: false, id + ":": false, id + ":x": false, id + ":1x": false, id + ":1!": false,
+		id + ":1 ": false, id + ":-1": false,
 		id + ":1:la!bel": false, id + ":1:{label": false, id + ":1:label}": false, id + ":1\n": false,
 		strings.ToUpper(id) + ":1": false, strings.Replace(id, "8c61", "8C61", 1) + ":1:label": false,
-		" " + id + ":1": false, "x" + id + ":1": false, id + "0:1": false, id[1:] + ":1": false, strings.ReplaceAll(id, "-", "") + ":1": false,
-		strings.Replace(id, "8c61", "7c61", 1) + ":1": false, strings.Replace(id, "9d0a", "cd0a", 1) + ":1": false, strings.Replace(id, "9d0a", "7d0a", 1) + ":1": false,
+		" " + id + ":1": false, "x" + id + ":1": false, id + "0:1": false, id[1:] + ":1": false,
+		strings.ReplaceAll(id, "-", "") + ":1":        false,
+		strings.Replace(id, "8c61", "7c61", 1) + ":1": false, strings.Replace(id, "9d0a", "cd0a", 1) + ":1": false,
+		strings.Replace(id, "9d0a", "7d0a", 1) + ":1": false,
 		strings.Replace(id, "0f8b", "0g8b", 1) + ":1": false, "0123456789abcd800a0123456789abcdef012345:1": false,
 	}
 	owners, err := os.ReadFile("lua/lib/owners.lua")
 	require.NoError(t, err)
 	text, err := script.Compose(fstest.MapFS{
 		"lua/lib/owners.lua": {Data: owners},
-		"lua/ours.lua":       {Data: []byte("-- uses: owners\nlocal r = {}\nfor i, id in ipairs(ARGV) do\n  r[i] = ours(id) and 1 or 0\nend\nreturn r\n")},
+		"lua/ours.lua": {Data: []byte("-- uses: owners\nlocal r = {}\nfor i, id in ipairs(ARGV) do\n  r[i] = " +
+			"ours(id) and 1 or 0\nend\nreturn r\n")},
 	}, "ours")
 	require.NoError(t, err)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -502,8 +593,8 @@ func TestLuaAndGoHaveOneIdeaOfOurs(t *testing.T) {
 	})
 }
 
-// A holder that has no more of our shape than the digit of our version at its place is another program's: we listen for its
-// release, heed its place in a fair queue, and look for its end where Redisson has it.
+// A holder that has no more of our shape than the digit of our version at its place is another program's: we listen for
+// its release, heed its place in a fair queue, and look for its end where Redisson has it.
 func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 	const digits = "0123456789abcd800a0123456789abcdef012345"
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -524,12 +615,14 @@ func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 			now := g.now(t)
 			g.must(t, "RPUSH", "redisson_lock_queue:{l}", foreign)
 			g.must(t, "ZADD", "redisson_lock_timeout:{l}", strconv.FormatInt(now+400_000, 10), foreign)
-			_, err = eval(t, g.c, source(t, "fair_acquire"), []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"},
+			_, err = eval(t, g.c, source(t, "fair_acquire"),
+				[]string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"},
 				alice, "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 			require.NoError(t, err)
 			score, err := g.do(t, "ZSCORE", "redisson_lock_timeout:{l}", alice).AsFloat64()
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, int64(score), now+400_000+3000, "after who was first, whose patience is taken off when it is served")
+			require.GreaterOrEqual(t, int64(score), now+400_000+3000,
+				"after who was first, whose patience is taken off when it is served")
 
 			h := func(of ...string) map[string]string {
 				m := map[string]string{}
@@ -538,9 +631,11 @@ func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 				}
 				return m
 			}
-			rwState{hash: h("mode", "read", alice, "1", foreign, "1"), ttl: 900_000, ends: map[string]int64{alice: 900_000}, timeouts: map[string]int64{alice: 900_000}}.write(t, g, "rw")
+			rwState{hash: h("mode", "read", alice, "1", foreign, "1"), ttl: 900_000, ends: map[string]int64{alice: 900_000},
+				timeouts: map[string]int64{alice: 900_000}}.write(t, g, "rw")
 			g.must(t, "SET", "{rw}:"+foreign+":rwlock_timeout:1", "1", "PX", "50000")
-			_, err = g.run(t, "rw_release", []string{"rw", "redlatch_rw:{rw}", "redlatch_rwq:{rw}", rwTimeout("rw", alice)}, alice, "c", "0", "PUBLISH", "g:", "")
+			_, err = g.run(t, "rw_release", []string{"rw", "redlatch_rw:{rw}", "redlatch_rwq:{rw}", rwTimeout("rw", alice)},
+				alice, "c", "0", "PUBLISH", "g:", "")
 			require.NoError(t, err)
 			left, err := g.do(t, "PTTL", "rw").AsInt64()
 			require.NoError(t, err)

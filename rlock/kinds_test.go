@@ -3,10 +3,6 @@ package rlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/history"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -79,9 +75,9 @@ func TestEveryKindKeepsTheSamePromises(t *testing.T) {
 				}
 				_, err = l.Lock(l.WithOwner(ctx, rlock.Owner("1a2b3c4d-5a1e-8c61-9d0a-6f4f3a2b1c0d:7")))
 				if kind == "Reentrant" {
-					require.ErrorIs(t, err, rlock.ErrLost)
+					require.ErrorIs(t, err, errs.ErrLost)
 				} else {
-					require.ErrorIs(t, err, rlock.ErrInvalidOption, "cannot be joined")
+					require.ErrorIs(t, err, errs.ErrInvalidOption, "cannot be joined")
 				}
 				require.NoError(t, h.Extend(ctx, 2*lease))
 				require.Greater(t, r.pttl(t, "app:l"), lease)
@@ -98,7 +94,7 @@ func TestEveryKindKeepsTheSamePromises(t *testing.T) {
 				ok, err := theirs.ForceUnlock(ctx)
 				require.NoError(t, err)
 				require.True(t, ok)
-				require.ErrorIs(t, fixed.Unlock(ctx), rlock.ErrLost)
+				require.ErrorIs(t, fixed.Unlock(ctx), errs.ErrLost)
 				ok, err = theirs.ForceUnlock(ctx)
 				require.NoError(t, err)
 				require.False(t, ok)
@@ -159,14 +155,14 @@ func TestEveryKindIsRenewedAndLost(t *testing.T) {
 				case <-time.After(60 * time.Second):
 					t.Fatal("not noticed")
 				}
-				require.ErrorIs(t, h.Err(), rlock.ErrLost)
+				require.ErrorIs(t, h.Err(), errs.ErrLost)
 			})
 		})
 	}
 }
 
-// A lock that is free goes to those who queue on the server, whoever comes by: a program that tries again and again would
-// keep it from them for ever.
+// A lock that is free goes to those who queue on the server, whoever comes by: a program that tries again and again
+// would keep it from them for ever.
 func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -204,14 +200,14 @@ func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
 			for _, r := range []*rig{other, waiter} {
 				for range 3 {
 					_, err := x.late(r.locks, name).TryLock(within(t), 0, 0)
-					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+					require.ErrorIs(t, err, errs.ErrNotAcquired)
 				}
 			}
 			cancel()
 			if got := <-waiting; got.err == nil { // handed over by who came by
 				got.unlock(t)
 			}
-			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+			require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 			redistest.Eventually(t, 20*time.Second, "nobody queues", func() bool {
 				h, err := x.late(other.locks, name).TryLock(within(t), 0, 0)
 				return err == nil && h.Unlock(within(t)) == nil
@@ -228,9 +224,9 @@ func TestKindsOfOneNameExcludeEachOther(t *testing.T) {
 			for waiter, b := range exclusive {
 				_, err := b.lock(r.locks, "l").TryLock(within(t), 0, 0)
 				if (holder == "Plain") != (waiter == "Plain") {
-					require.ErrorIs(t, err, rlock.ErrWrongType, "%s on %s", waiter, holder)
+					require.ErrorIs(t, err, errs.ErrWrongType, "%s on %s", waiter, holder)
 				} else {
-					require.ErrorIs(t, err, rlock.ErrNotAcquired, "%s on %s", waiter, holder)
+					require.ErrorIs(t, err, errs.ErrNotAcquired, "%s on %s", waiter, holder)
 				}
 			}
 			require.NoError(t, h.Unlock(within(t)))
@@ -264,7 +260,11 @@ func TestTokensGrowWhateverBecomesOfTheKeys(t *testing.T) {
 			{"unlocked again", func() {}},
 			{"the lock was deleted", func() { do("DEL", "l") }},
 			{"the token was deleted", func() { do("DEL", key) }},
-			{"the token has expired", func() { do("PEXPIRE", key, "1"); time.Sleep(20 * time.Millisecond); expire(s, 20*time.Millisecond) }},
+			{"the token has expired", func() {
+				do("PEXPIRE", key, "1")
+				time.Sleep(20 * time.Millisecond)
+				expire(s, 20*time.Millisecond)
+			}},
 			{"everything was flushed", func() { do("FLUSHALL") }},
 			{"the scripts were forgotten", func() { do("SCRIPT", "FLUSH") }},
 			{"Redisson counted on", func() { do("INCR", key); last++ }},
@@ -314,12 +314,12 @@ func TestTokensGrowUnderContentionAndLostReplies(t *testing.T) {
 					if w == 0 && i%5 == 0 {
 						p.Trap(&redistest.Trap{Match: redistest.With("redisson_lock_token:{l}"), Fate: redistest.LoseReply})
 					}
-					err := r.locks.Fenced("l").Do(within(t), func(ctx context.Context) error {
+					err := r.locks.Fenced("l").Do(within(t), func(_ context.Context) error {
 						mu.Lock()
 						defer mu.Unlock()
 						return nil
 					})
-					if err != nil && !errors.Is(err, rlock.ErrUnknownOutcome) {
+					if err != nil && !errors.Is(err, errs.ErrUnknownOutcome) {
 						t.Error(err)
 					}
 					h, err := r.locks.Fenced("l").Lock(within(t))
@@ -373,9 +373,10 @@ func TestSpinUsesNoChannelAndItsReleaseWakesOthers(t *testing.T) {
 func TestBackoffIsChecked(t *testing.T) {
 	type backoff struct{ Min, Max time.Duration }
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
-	for _, b := range []backoff{{Min: time.Microsecond}, {Min: time.Second, Max: time.Millisecond}, {Max: -1}, {Min: -1}, {Max: 200 * 365 * 24 * time.Hour}} {
+	for _, b := range []backoff{{Min: time.Microsecond}, {Min: time.Second, Max: time.Millisecond}, {Max: -1}, {Min: -1},
+		{Max: 200 * 365 * 24 * time.Hour}} {
 		_, err := r.locks.Spin("l", b.Min, b.Max).TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%+v", b)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, "%+v", b)
 		require.ErrorContains(t, err, "est sleep")
 	}
 	for _, b := range []backoff{{}, {Min: time.Second}, {Max: time.Millisecond}, {Min: time.Second, Max: time.Second}} {
@@ -393,7 +394,7 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 		}
 		require.NoError(t, take())
 		_, err := l.TryLock(ctx, 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		got := pass(t, l)
 		redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return r.locks.Waiting("l") == 1 })
 		const drop = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0"
@@ -421,82 +422,8 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 		require.ErrorIs(t, err, rlock.ErrReentry)
 		require.NoError(t, h.Unlock(ctx))
 		_, err = newRig(t, s, rlock.Options{}).locks.Plain(long).TryLock(ctx, 0, 0)
-		require.ErrorIs(t, err, rlock.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 	})
-}
-
-// Reentrant locks have more of these: TestHistoriesUnderMixedFaultsAreLinearizable.
-func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
-	redistest.InFull(t, "TestEveryKindExcludes")
-	t.Parallel()
-	all := maps.Clone(exclusive)
-	all["Fair"] = exclusiveKind{lock: (*rlock.Client).Fair, again: true, typ: "hash"}
-	delete(all, "Reentrant")
-	for kind, k := range all {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			const seed = 1
-			s := redistest.Start(t)
-			log := history.New()
-			var ops atomic.Int64
-			enough, stop := context.WithCancel(context.Background())
-			defer stop()
-			var proxies []*redistest.Proxy
-			var rigs []*rig
-			var workers, faults sync.WaitGroup
-			for c := range 4 {
-				p := redistest.NewProxy(t, s)
-				proxies = append(proxies, p)
-				r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
-				rigs = append(rigs, r)
-				redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
-					return k.lock(r.locks, fmt.Sprint("warm", c)).Do(within(t), func(context.Context) error { return nil }) == nil
-				})
-				for w := range 3 {
-					rnd := rand.New(rand.NewPCG(seed, uint64(10*c+w)))
-					workers.Go(func() {
-						for enough.Err() == nil {
-							op := history.Op{Client: 3*c + w, Lock: fmt.Sprint("l", rnd.IntN(3)), Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease, Renewed: true}
-							var h *rlock.Hold
-							got := ask(log, op, historyTimeout, func(cancelled *bool) history.Outcome {
-								var err error
-								if take := asking(k.lock(r.locks, op.Lock), &h, cancelled); rnd.IntN(3) == 0 {
-									_, err = redistest.Impatient(rnd, take)
-								} else {
-									_, err = take(context.Background(), time.Duration(1+rnd.IntN(30))*time.Millisecond)
-								}
-								if err == nil {
-									return history.OK
-								}
-								return history.Unknown
-							})
-							ops.Add(1)
-							if got != history.OK {
-								continue
-							}
-							redistest.Pause(context.Background(), time.Duration(rnd.IntN(300))*time.Microsecond)
-							giveBack(log, op, h, history.Release)
-							if ops.Add(1) >= 2000 && log.Count(history.Acquire, history.OK) > 200 {
-								stop()
-							}
-						}
-					})
-				}
-			}
-			faults.Go(func() { inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 99))) })
-			workers.Wait()
-			faults.Wait()
-			if kind != "Spin" { // whose waiters ask when their pauses are over
-				thenWell(t, s, log, rigs, k.lock, 3)
-			}
-			require.NoError(t, history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second}.Check(log))
-			require.Greater(t, log.Count(history.Acquire, history.OK), 200)
-			direct := s.Client(t)
-			redistest.Eventually(t, 20*time.Second, "nothing is left but last tokens", func() bool {
-				return !slices.ContainsFunc(keys(t, direct), func(key string) bool { return !strings.HasPrefix(key, "redisson_lock_token:") })
-			})
-		})
-	}
 }
 
 func TestAHashedNameIsNoOtherKindsName(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -14,21 +15,24 @@ import (
 // granted writes what a late try of an owner writes.
 func (r *rig) granted(t *testing.T, key string, owner rlock.Owner) {
 	t.Helper()
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key(key).FieldValue().FieldValue(string(owner), "1").Build()).Error())
+	require.NoError(t, r.redis.Do(within(t),
+		r.redis.B().Hset().Key(key).FieldValue().FieldValue(string(owner), "1").Build()).Error())
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Pexpire().Key(key).Milliseconds(60_000).Build()).Error())
 }
 
 // A first request without an answer may be granted after the hold that a second one brought has been released.
 func TestALateGrantIsGivenBackOnceTheHoldIsReleased(t *testing.T) {
 	gone := func(t *testing.T, r *rig, key string) {
-		redistest.Eventually(t, 20*time.Second, "the late grant is given back", func() bool { return len(r.hash(t, key)) == 0 })
+		redistest.Eventually(t, 20*time.Second, "the late grant is given back", func() bool {
+			return len(r.hash(t, key)) == 0
+		})
 	}
 	t.Run("past MaxHold", func(t *testing.T) {
 		r := newRig(t, redistest.Start(t), rlock.Options{MaxHold: 50 * time.Millisecond})
 		h := lock(t, r.locks.Reentrant("l"), within(t))
 		late := h.Late()
 		<-h.Done()
-		require.ErrorIs(t, h.Err(), rlock.ErrMaxHold)
+		require.ErrorIs(t, h.Err(), errs.ErrMaxHold)
 		late()
 		require.Zero(t, r.locks.Owed(), "it is held until its Unlock")
 		h.Unlock(within(t))
@@ -43,7 +47,7 @@ func TestALateGrantIsGivenBackOnceTheHoldIsReleased(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- r.locks.Close(within(t)) }()
 		<-h.Done()
-		require.ErrorIs(t, h.Err(), rlock.ErrClosed)
+		require.ErrorIs(t, h.Err(), errs.ErrClosed)
 		late()
 		require.NotEmpty(t, r.hash(t, "l"), "it is held until its Unlock")
 		require.NoError(t, h.Unlock(within(t)))

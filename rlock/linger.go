@@ -9,21 +9,24 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// WithLinger returns the same lock, which stays with this process for d after an Unlock, unless another caller waits for it: the next Lock of the
-// process has it without a call, a hundred times as fast. It is for work with affinity, such as one worker that locks the same name for each
-// item of its own queue. d is at most 20 ms; 0 is the default: Unlock releases the lock.
+// WithLinger returns the same lock, which stays with this process for d after an Unlock, unless another caller waits
+// for it: the next Lock of the process has it without a call, a hundred times as fast. It is for work with affinity,
+// such as one worker that locks the same name for each item of its own queue. d is at most 20 ms; 0 is the default:
+// Unlock releases the lock.
 //
 // The price:
 //
-//   - A process that comes meanwhile waits for what is left of d, and for 20 ms from the grant on at most, whatever callers of this process
-//     do. If others waited when the lock was granted it does not linger, so where processes contend all is as without it.
+//   - A process that comes meanwhile waits for what is left of d, and for 20 ms from the grant on at most, whatever
+//     callers of this process do. If others waited when the lock was granted it does not linger, so where processes
+//     contend all is as without it.
 //   - Unlock returns before the server has confirmed it, and TryLock and IsLocked of others find the lock taken.
 //   - A process that dies meanwhile leaves the lock to its lease.
 //   - A loss that the process does not know of yet, such as a DEL, is found at the end of those 20 ms.
 //
-// What cannot be another caller's does not linger: holds with a lease or label of their own, those whose Owner was asked for, that were
-// extended, or ended by UnlockAfter, and all with Options.MaxHold. Close releases what lingers. If d is out of bounds, or the lock is neither
-// Reentrant nor NonReentrant, every call on the result returns ErrInvalidOption.
+// What cannot be another caller's does not linger: holds with a lease or label of their own, those whose Owner was
+// asked for, that were extended, or ended by UnlockAfter, and all with Options.MaxHold. Close releases what lingers. If
+// d is out of bounds, or the lock is neither Reentrant nor NonReentrant, every call on the result returns
+// ErrInvalidOption.
 func (l *Lock) WithLinger(d time.Duration) *Lock {
 	s, ok := l.form.(*single)
 	switch {
@@ -42,10 +45,11 @@ func (l *Lock) WithLinger(d time.Duration) *Lock {
 	return x
 }
 
-// lingering is what a client knows of tenures that linger: they are idle, which is to say that nobody has a turn, and nobody waits.
+// lingering is what a client knows of tenures that linger: they are idle, which is to say that no caller has a turn,
+// and none waits.
 //
 //	this process                              another process
-//	Unlock: nobody waits, idle from t on
+//	Unlock: no waiter, idle from t on
 //	                                          asks: held; queues
 //	Lock: a turn, without a call
 //	Unlock: idle again
@@ -96,7 +100,8 @@ func (s *tenancies) lingers(y *tenancy) bool {
 	return true
 }
 
-// arm has a tenure that is idle end in time. One timer is under way at most, and looks again if there were turns since. Called with mu held.
+// arm has a tenure that is idle end in time. One timer is under way at most, and looks again if there were turns since.
+// Called with mu held.
 func (s *tenancies) arm(y *tenancy) {
 	own := y.own
 	y.armed = true

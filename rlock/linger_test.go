@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -24,7 +25,7 @@ func TestALockThatLingersIsHadAgainWithoutACall(t *testing.T) {
 		h := lock(t, l, within(t))
 		if last != nil {
 			_, err := l.TryLock(context.WithoutCancel(last), 0, 0)
-			require.ErrorIs(t, err, rlock.ErrLost, "a turn is one caller's")
+			require.ErrorIs(t, err, errs.ErrLost, "a turn is one caller's")
 		}
 		last = h.Context(context.Background())
 		require.NoError(t, h.Unlock(within(t)))
@@ -101,7 +102,7 @@ func TestWhateverEndsWhatLingersIsHeeded(t *testing.T) {
 		"Close": func(t *testing.T, r *rig, l *rlock.Lock) {
 			require.NoError(t, r.locks.Close(context.Background()))
 			_, err := l.Lock(context.Background())
-			require.ErrorIs(t, err, rlock.ErrClosed)
+			require.ErrorIs(t, err, errs.ErrClosed)
 		},
 		"ForceUnlock": func(t *testing.T, r *rig, l *rlock.Lock) {
 			ok, err := l.ForceUnlock(context.Background())
@@ -123,7 +124,7 @@ func TestWhateverEndsWhatLingersIsHeeded(t *testing.T) {
 			require.NoError(t, h.Unlock(context.Background()))
 			require.Empty(t, r.owners(t, "l"))
 		},
-		"an ended context": func(t *testing.T, r *rig, l *rlock.Lock) {
+		"an ended context": func(t *testing.T, _ *rig, l *rlock.Lock) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			_, err := l.Lock(ctx)
@@ -151,11 +152,14 @@ func TestOnlyReentrantAndNonReentrantLocksLinger(t *testing.T) {
 	both, err := rlock.Multi(r.locks.Reentrant("m"), r.locks.Reentrant("n"))
 	require.NoError(t, err)
 	for name, l := range map[string]*rlock.Lock{
-		"fair": r.locks.Fair("l").WithLinger(linger), "read": r.locks.ReadWrite("l").Read().WithLinger(linger), "plain": r.locks.Plain("l").WithLinger(linger),
-		"fenced": r.locks.Fenced("l").WithLinger(linger), "multi": both.WithLinger(linger), "negative": r.locks.Reentrant("l").WithLinger(-1), "too long": r.locks.Reentrant("l").WithLinger(21 * time.Millisecond),
+		"fair": r.locks.Fair("l").WithLinger(linger), "read": r.locks.ReadWrite("l").Read().WithLinger(linger),
+		"plain":  r.locks.Plain("l").WithLinger(linger),
+		"fenced": r.locks.Fenced("l").WithLinger(linger), "multi": both.WithLinger(linger),
+		"negative": r.locks.Reentrant("l").WithLinger(-1),
+		"too long": r.locks.Reentrant("l").WithLinger(21 * time.Millisecond),
 	} {
 		_, err := l.Lock(within(t))
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, name)
 		require.ErrorContains(t, err, "linger", name)
 	}
 	require.NoError(t, lock(t, r.locks.Fair("l").WithLinger(0), within(t)).Unlock(within(t)))

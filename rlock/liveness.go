@@ -31,22 +31,22 @@ func (c *Client) saidBy(key, owner string) string {
 
 // monitor takes locks that this process waits for from processes that are gone:
 //
-//  1. While a client with Liveness holds anything, it moves the expiry of one key on, every heartbeat; in a Cluster one for each
-//     sixteenth of the slots in which it holds something. Its connection id says for how long it is trusted after one: three
-//     heartbeats.
+//  1. While a client with Liveness holds anything, it moves the expiry of one key on, every heartbeat; in a Cluster one
+//     for each sixteenth of the slots in which it holds something. Its connection id says for how long it is trusted
+//     after one: three heartbeats.
 //
-//  2. Each of its holds lasts until (before the last confirmed heartbeat was sent, or since when the hold may exist) + trust -
-//     margin, if its lease does not end before (lease.Heartbeats).
+//  2. Each of its holds lasts until (before the last confirmed heartbeat was sent, or since when the hold may exist) +
+//     trust - margin, if its lease does not end before (lease.Heartbeats).
 //
-//  3. While any acquisition waits, the monitor looks every half heartbeat at the lock and at the keys of its holders. A hold that
-//     it has seen for the trust, by its own clock, with the key unchanged or missing all the time, it removes, by owner, as
-//     ForceUnlock does (lease.Monitor).
+//  3. While any acquisition waits, the monitor looks every half heartbeat at the lock and at the keys of its holders. A
+//     hold that it has seen for the trust, by its own clock, with the key unchanged or missing all the time, it
+//     removes, by owner, as ForceUnlock does (lease.Monitor).
 //
 //  4. Before that it asks whether the lock is kept by UnlockAfter (keptKey).
 //
-// By a key that expired too early it would take every lock from living holders (TestALivingHolderIsNeverTakenFrom). Whether a holder has
-// heartbeats is told by the whole shape of its owner: the value of a Plain lock may be any text of another program
-// (TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue).
+// By a key that expired too early it would take every lock from living holders (TestALivingHolderIsNeverTakenFrom).
+// Whether a holder has heartbeats shows in the whole shape of its owner: the value of a Plain lock may be any text of
+// another program (TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue).
 type monitor struct{ *lease.Monitor }
 
 type watchKey struct {
@@ -110,7 +110,8 @@ func (w *watchedLock) TakeOver(ctx context.Context, gone []lease.Hold) {
 		return // next time, or it was over anyway
 	}
 	for field := range fields {
-		l.c.session.Logger.Warn("redlatch: took a lock from a process without a heartbeat", "name", l.name, "owner", strings.TrimSuffix(field, ":write"))
+		l.c.session.Logger.Warn("redlatch: took a lock from a process without a heartbeat", "name", l.name, "owner",
+			strings.TrimSuffix(field, ":write"))
 	}
 	l.c.observe(context.WithoutCancel(ctx), Event{Kind: EventTakenOver, Name: l.name, Holds: int(removed)})
 }

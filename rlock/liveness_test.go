@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -107,7 +109,8 @@ func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T)
 		})
 	}
 	wg.Wait()
-	t.Logf("all taken over in %v: %.1f heartbeats", time.Since(began).Round(time.Millisecond), time.Since(began).Seconds()/beat.Seconds())
+	t.Logf("all taken over in %v: %.1f heartbeats", time.Since(began).Round(time.Millisecond),
+		time.Since(began).Seconds()/beat.Seconds())
 }
 
 func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
@@ -163,7 +166,8 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 	r := newRig(t, s, living())
 	var wg sync.WaitGroup
 	for name, l := range map[string]*rlock.Lock{
-		"Reentrant": r.locks.Reentrant("Reentrant"), "Fair": r.locks.Fair("Fair"), "Write": r.locks.ReadWrite("Write").Write(), "Java": r.locks.Reentrant("Java"),
+		"Reentrant": r.locks.Reentrant("Reentrant"), "Fair": r.locks.Fair("Fair"),
+		"Write": r.locks.ReadWrite("Write").Write(), "Java": r.locks.Reentrant("Java"),
 	} {
 		wg.Go(func() {
 			if _, err := l.TryLock(within(t), 5*beat, 0); !isNotAcquired(err) {
@@ -174,8 +178,8 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 	wg.Wait()
 }
 
-// What another program sets as the value of its plain mutex may be any text, and one in sixteen random ones has the digit
-// of our version at its place.
+// What another program sets as the value of its plain mutex may be any text, and one in sixteen random ones has the
+// digit of our version at its place.
 func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -198,7 +202,7 @@ func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
 }
 
 func isNotAcquired(err error) bool {
-	return err != nil && strings.Contains(err.Error(), rlock.ErrNotAcquired.Error())
+	return err != nil && strings.Contains(err.Error(), errs.ErrNotAcquired.Error())
 }
 
 // A holder that is cut off from the server stops before anybody can take over, though its lease has minutes to go.
@@ -233,7 +237,7 @@ func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
 				}
 				until := h.Until()
 				<-h.Done()
-				if h.Err() != rlock.ErrLost {
+				if !errors.Is(h.Err(), errs.ErrLost) {
 					t.Errorf("%d: %v", n, h.Err())
 				}
 				if at := <-got; at.Before(until) {
@@ -302,17 +306,19 @@ func TestAFairWaiterThatWasCutOffForLongQueuesAnewAndIsHandedTheLock(t *testing.
 		h := lock(t, holder.locks.Fair("l"), within(t))
 		got := pass(t, cut.locks.Fair("l"))
 		hasPlace := func(owner string) bool {
-			there, err := holder.redis.Do(within(t), holder.redis.B().Hexists().Key("redlatch_fair:{l}").Field(owner).Build()).AsBool()
+			there, err := holder.redis.Do(within(t),
+				holder.redis.B().Hexists().Key("redlatch_fair:{l}").Field(owner).Build()).AsBool()
 			return err == nil && there
 		}
 		holder.queued(t, "l", 1)
 		before := holder.queue(t, "l")[0]
 		redistest.Eventually(t, 20*time.Second, "it can be handed the lock", func() bool { return hasPlace(before) })
 		outage(p)
-		redistest.Eventually(t, 20*time.Second, "it queues as another owner, alone, and can be handed the lock as that one", func() bool {
-			line := holder.queue(t, "l")
-			return len(line) == 1 && line[0] != before && hasPlace(line[0])
-		})
+		redistest.Eventually(t, 20*time.Second, "it queues as another owner, alone, and can be handed the lock as that one",
+			func() bool {
+				line := holder.queue(t, "l")
+				return len(line) == 1 && line[0] != before && hasPlace(line[0])
+			})
 		require.NoError(t, h.Unlock(within(t)))
 		require.NoError(t, <-got)
 		require.Empty(t, holder.queue(t, "l"))
@@ -346,7 +352,7 @@ func TestAWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
 				require.NoError(t, r.Unlock(within(t)))
 				return false
 			}
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			return true
 		})
 		require.NoError(t, h.Unlock(within(t)))
@@ -455,7 +461,7 @@ func TestOptionsOfLocksAloneAreChecked(t *testing.T) {
 		"Process is \"xxxxxx": {Process: strings.Repeat("x", rlock.MaxLabel+1)},
 	} {
 		_, err := rlock.New(hub, o)
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, field)
 	}
 }
@@ -474,7 +480,8 @@ func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
-	for kind, of := range map[string]func(*rlock.Client, string) *rlock.Lock{"Fenced": (*rlock.Client).Fenced, "Fair": (*rlock.Client).Fair} {
+	for kind, of := range map[string]func(*rlock.Client, string) *rlock.Lock{"Fenced": (*rlock.Client).Fenced,
+		"Fair": (*rlock.Client).Fair} {
 		h := lock(t, of(holder.locks, kind).WithLabel("job"), within(t))
 		for n, r := range rigs {
 			wg.Go(func() { of(r.locks, kind).WithLabel(fmt.Sprint("waiter ", n)).Lock(ctx) })
@@ -524,7 +531,9 @@ func TestInspectAsAUserWhoMaySeeTheLockOnly(t *testing.T) {
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
 	admin(t, r.redis, "ACL", "SETUSER", "narrow", "on", ">secret", "~l", "~redlatch_queue:{l}", "&*", "+@all")
-	narrow := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) { o.Username, o.Password = "narrow", "secret" })
+	narrow := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) {
+		o.Username, o.Password = "narrow", "secret"
+	})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	state, err := narrow.locks.Reentrant("l").Inspect(within(t))
 	require.NoError(t, err)

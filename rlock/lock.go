@@ -9,8 +9,8 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Lock describes one lock and how to acquire it. It is immutable and has no state. Lock values are free: share one, or make
-// one for every use. A Lock that is held is a *Hold.
+// Lock describes one lock and how to acquire it. It is immutable and has no state. Lock values are free: share one, or
+// make one for every use. A Lock that is held is a *Hold.
 type Lock struct {
 	form  form
 	terms terms // of Lock and Do
@@ -38,31 +38,31 @@ type terms struct {
 
 const forever time.Duration = -1
 
-// noEnd is the lease of a lock that never ends: somebody made or changed the key by hand.
+// noEnd is the lease of a lock that never ends: the key was made or changed by hand.
 const noEnd time.Duration = -1
 
 // Name returns the lock's name, without Options.KeyPrefix.
 func (l *Lock) Name() string { return l.form.Name() }
 
-// WithWait returns the same lock, whose Lock and Do wait at most d for another owner's hold; 0: they ask once. Without it
-// only ctx bounds the waiting. If d is negative, every call on the result returns ErrInvalidOption.
+// WithWait returns the same lock, whose Lock and Do wait at most d for another owner's hold; 0: they ask once. Without
+// it only ctx bounds the waiting. If d is negative, every call on the result returns ErrInvalidOption.
 func (l *Lock) WithWait(d time.Duration) *Lock {
 	t := l.terms
 	t.wait = d
 	return l.with(t, session.CheckWait(d))
 }
 
-// WithLease returns the same lock, whose holds last for d and are not renewed, unless they are extended. d is at least 10
-// ms. 0 is the default: holds are renewed until Unlock.
+// WithLease returns the same lock, whose holds last for d and are not renewed, unless they are extended. d is at least
+// 10 ms. 0 is the default: holds are renewed until Unlock.
 func (l *Lock) WithLease(d time.Duration) *Lock {
 	t := l.terms
 	t.lease = d
 	return l.with(t, session.CheckLease(d))
 }
 
-// WithLabel returns the same lock, whose holds carry a label, such as a job's name or a trace id. The label is part of the
-// owner on the server, so it lives as long as the hold. [Lock.Inspect] and log lines show it to everybody. It has at most
-// 256 bytes of UTF-8.
+// WithLabel returns the same lock, whose holds carry a label, such as a job's name or a trace id. The label is part of
+// the owner on the server, so it lives as long as the hold. [Lock.Inspect] and log lines show it to everybody. It has
+// at most 256 bytes of UTF-8.
 func (l *Lock) WithLabel(label string) *Lock {
 	t := l.terms
 	t.label = label
@@ -80,9 +80,9 @@ func (l *Lock) with(t terms, bad error) *Lock {
 
 // Lock acquires the lock. It waits until the lock is free, ctx ends, or the time of WithWait is over.
 //
-// On success the hold is renewed until Unlock, or lasts for the time of WithLease. ctx bounds the waiting only: the hold
-// outlives it. If ctx carries the owner of this very lock, that is, if it comes from [Hold.Context] of a hold that still
-// lasts, Lock re-enters that hold at once.
+// On success the hold is renewed until Unlock, or lasts for the time of WithLease. ctx bounds the waiting only: the
+// hold outlives it. If ctx carries the owner of this very lock, that is, if it comes from [Hold.Context] of a hold that
+// still lasts, Lock re-enters that hold at once.
 //
 // On failure this call holds nothing. The error is one of:
 //
@@ -97,13 +97,13 @@ func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 	return l.acquire(ctx, l.terms)
 }
 
-// TryLock acquires the lock like Lock, with its own times. It waits at most waitTime for another owner's hold (0: it asks
-// once), and holds the lock for leaseTime (0: until Unlock, renewed). The first request itself is bounded by
+// TryLock acquires the lock like Lock, with its own times. It waits at most waitTime for another owner's hold (0: it
+// asks once), and holds the lock for leaseTime (0: until Unlock, renewed). The first request itself is bounded by
 // Options.CallTimeout, so if a server does not answer, the call can last that long.
 //
-// With a waitTime of 0 the call does not queue, but it does not overtake waiters that queue on the server: it acquires a
-// Reentrant, NonReentrant, Fenced, Spin, Fair or ReadWrite lock only if the queue is empty. It may overtake waiters that are in no queue,
-// however long they have waited:
+// With a waitTime of 0 the call does not queue, but it does not overtake waiters that queue on the server: it acquires
+// a Reentrant, NonReentrant, Fenced, Spin, Fair or ReadWrite lock only if the queue is empty. It may overtake waiters
+// that are in no queue, however long they have waited:
 //
 //   - all waiters of a Plain lock;
 //   - waiters of a Spin lock;

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -46,7 +47,8 @@ func TestLossIsNoticedAtOnceWhereKeysAreTracked(t *testing.T) {
 		},
 		"overwritten": func(t *testing.T, r *rig) {
 			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
-			require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key("l").FieldValue().FieldValue("somebody", "1").Build()).Error())
+			require.NoError(t, r.redis.Do(within(t),
+				r.redis.B().Hset().Key("l").FieldValue().FieldValue("somebody", "1").Build()).Error())
 		},
 		"ForceUnlock": func(t *testing.T, r *rig) {
 			ok, err := r.locks.Reentrant("l").ForceUnlock(within(t))
@@ -72,7 +74,7 @@ func TestLossIsNoticedAtOnceWhereKeysAreTracked(t *testing.T) {
 				lose(t, r)
 				<-h.Done()
 				require.Less(t, time.Since(began), beforeRenewal)
-				require.ErrorIs(t, h.Err(), rlock.ErrLost)
+				require.ErrorIs(t, h.Err(), errs.ErrLost)
 			})
 		}
 	}
@@ -84,11 +86,15 @@ func TestRenewalsKeepTheKeyTracked(t *testing.T) {
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	tracked(t, r.redis, 1)
 	first := h.Until()
-	redistest.Eventually(t, 20*time.Second, "several renewals", func() bool { return h.Until().Sub(first) > 200*time.Millisecond })
+	redistest.Eventually(t, 20*time.Second, "several renewals", func() bool {
+		return h.Until().Sub(first) > 200*time.Millisecond
+	})
 	tracked(t, r.redis, 1)
 	before := redistest.CommandCalls(t, r.redis)["evalsha"]
 	first = h.Until()
-	redistest.Eventually(t, 60*time.Second, "five more", func() bool { return h.Until().Sub(first) >= 1800*time.Millisecond })
+	redistest.Eventually(t, 60*time.Second, "five more", func() bool {
+		return h.Until().Sub(first) >= 1800*time.Millisecond
+	})
 	calls := redistest.CommandCalls(t, r.redis)["evalsha"] - before
 	require.LessOrEqual(t, calls, 8, "its own renewals must not make it look again, which would be ten")
 	require.NoError(t, h.Unlock(within(t)))
@@ -160,7 +166,7 @@ func TestLossInAClusterIsNoticedAtOnceWhereInvalidationsAreObserved(t *testing.T
 	}
 	for _, h := range holds {
 		<-h.Done()
-		require.ErrorIs(t, h.Err(), rlock.ErrLost)
+		require.ErrorIs(t, h.Err(), errs.ErrLost)
 	}
 	require.Less(t, time.Since(began), beforeRenewal)
 	require.NoError(t, c.Close(within(t)))
@@ -169,22 +175,23 @@ func TestLossInAClusterIsNoticedAtOnceWhereInvalidationsAreObserved(t *testing.T
 func TestTheChannelOfAForgottenHoldIsClosedWithItsLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 2 * time.Second})
-	redistest.SideBySide(t, map[string]time.Duration{"renewed": 0, "fixed": 2 * time.Second}, func(t *testing.T, name string, lease time.Duration) {
-		h, err := r.locks.Reentrant(name).TryLock(within(t), 0, lease)
-		require.NoError(t, err)
-		done := h.Done() // all that is kept of it
-		end := time.After(60 * time.Second)
-		for {
-			collect()
-			select {
-			case <-done:
-				return
-			case <-end:
-				t.Fatal("still open")
-			case <-time.After(30 * time.Millisecond):
+	redistest.SideBySide(t, map[string]time.Duration{"renewed": 0, "fixed": 2 * time.Second},
+		func(t *testing.T, name string, lease time.Duration) {
+			h, err := r.locks.Reentrant(name).TryLock(within(t), 0, lease)
+			require.NoError(t, err)
+			done := h.Done() // all that is kept of it
+			end := time.After(60 * time.Second)
+			for {
+				collect()
+				select {
+				case <-done:
+					return
+				case <-end:
+					t.Fatal("still open")
+				case <-time.After(30 * time.Millisecond):
+				}
 			}
-		}
-	})
+		})
 }
 
 // One loss is one error: which look finds it first is a race, and callers act on ErrLost.
@@ -237,12 +244,13 @@ func TestAnOverwrittenLockIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing
 				h, err := make(name).TryLock(within(t), 0, 0)
 				require.NoError(t, err)
 				const overwrite = "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'v')"
-				require.NoError(t, ignoreNil(r.redis.Do(within(t), r.redis.B().Eval().Script(overwrite).Numkeys(1).Key(name).Build()).Error()))
+				require.NoError(t, ignoreNil(r.redis.Do(within(t),
+					r.redis.B().Eval().Script(overwrite).Numkeys(1).Key(name).Build()).Error()))
 				err = find(h, make(name))
-				require.ErrorIs(t, err, rlock.ErrLost)
-				require.ErrorIs(t, err, rlock.ErrWrongType)
-				require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
-				require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrWrongType)
+				require.ErrorIs(t, err, errs.ErrLost)
+				require.ErrorIs(t, err, errs.ErrWrongType)
+				require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
+				require.ErrorIs(t, h.Unlock(within(t)), errs.ErrWrongType)
 			})
 		}
 	}
@@ -283,7 +291,7 @@ func TestAReleaseThatTheServerRefusesGoesOnInTheBackground(t *testing.T) {
 		}
 		err := unlock(within(t))
 		require.ErrorContains(t, err, "NOPERM", name)
-		require.NotErrorIs(t, err, rlock.ErrUnknownOutcome, name)
+		require.NotErrorIs(t, err, errs.ErrUnknownOutcome, name)
 		require.ErrorContains(t, err, "goes on in the background", name)
 	}
 	admin(t, root.redis, "ACL", "SETUSER", "app", "+@all")
@@ -320,7 +328,9 @@ func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T
 		require.Less(t, time.Since(began), left)
 		require.NoError(t, h.Unlock(within(t)))
 	}
-	redistest.Eventually(t, left, "the fixed lease is shorter", func() bool { return time.Until(fixed.Until()) < time.Minute })
+	redistest.Eventually(t, left, "the fixed lease is shorter", func() bool {
+		return time.Until(fixed.Until()) < time.Minute
+	})
 	require.NoError(t, fixed.Err())
 	require.NoError(t, fixed.Unlock(within(t)))
 }

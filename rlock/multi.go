@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -19,15 +20,15 @@ import (
 )
 
 // Multi describes several locks as one: acquired all or none, valid only while all are held, released together. It is
-// Redisson's RMultiLock. The locks may be of any kind and of several clients and servers. For everybody else they are the
-// single locks that they are.
+// Redisson's RMultiLock. The locks may be of any kind and of several clients and servers. For everybody else they are
+// the single locks that they are.
 //
 // The returned lock has its own WithWait, WithLease and WithLabel. Those of its members are not used, except a member's
-// label if the returned lock has none. One deadline counts for all. Acquiring under a hold's context re-enters what that
-// context carries: a hold of the Multi, or of any member. Opposite orders cannot deadlock, because all processes acquire by
-// key; if keys on several servers are equal, by the servers' addresses, so all processes must know the servers by the same
-// addresses. A lock that is held already when a Multi is acquired under its context stays held meanwhile; that order is the
-// caller's.
+// label if the returned lock has none. One deadline counts for all. Acquiring under a hold's context re-enters what
+// that context carries: a hold of the Multi, or of any member. Opposite orders cannot deadlock, because all processes
+// acquire by key; if keys on several servers are equal, by the servers' addresses, so all processes must know the
+// servers by the same addresses. A lock that is held already when a Multi is acquired under its context stays held
+// meanwhile; that order is the caller's.
 //
 //   - Lock and TryLock: on failure nothing is held. What a server does not confirm in time is released in the
 //     background, which Close waits for. A *NotAcquiredError names the member that another owner held. With a waitTime
@@ -41,18 +42,18 @@ import (
 //   - IsLocked reports whether one or more members are held. The Lease of its State is the
 //     time until all are free. ForceUnlock takes all of them from their holders.
 //
-// A lock that is given twice counts once. Multi returns ErrInvalidOption for two kinds, or both sides of a ReadWrite lock,
-// on one key, because they would wait for each other; for nil; for no locks at all; and for locks that are a Multi or Quorum
-// themselves. If two clients reach one server by different addresses, Multi may not notice it: the same key through both
-// waits for itself.
+// A lock that is given twice counts once. Multi returns ErrInvalidOption for two kinds, or both sides of a ReadWrite
+// lock, on one key, because they would wait for each other; for nil; for no locks at all; and for locks that are a
+// Multi or Quorum themselves. If two clients reach one server by different addresses, Multi may not notice it: the same
+// key through both waits for itself.
 //
-// Cost: one script call acquires all members if they are free, are Reentrant, NonReentrant or Spin locks of one client, and
-// in a Cluster of one slot. Otherwise, and if one of them is held, each takes one call or more, one after the other, with
-// the place in each queue that a single lock has. The first ones are held meanwhile, and renewed whatever the lease. Unlock
-// is one call for each, at the same time.
+// Cost: one script call acquires all members if they are free, are Reentrant, NonReentrant or Spin locks of one client,
+// and in a Cluster of one slot. Otherwise, and if one of them is held, each takes one call or more, one after the
+// other, with the place in each queue that a single lock has. The first ones are held meanwhile, and renewed whatever
+// the lease. Unlock is one call for each, at the same time.
 func Multi(locks ...*Lock) (*Lock, error) {
 	if len(locks) == 0 {
-		return nil, fmt.Errorf("rlock: %w: multi: no locks, must be one or more", ErrInvalidOption)
+		return nil, fmt.Errorf("rlock: %w: multi: no locks, must be one or more", errs.ErrInvalidOption)
 	}
 	given, err := membersOf("multi", locks)
 	if err != nil {
@@ -72,7 +73,7 @@ func Multi(locks ...*Lock) (*Lock, error) {
 			members = append(members, l)
 		case other.kind != l.kind:
 			return nil, fmt.Errorf("rlock: %w: multi: %q is there as %s and as %s, which would wait for each other",
-				ErrInvalidOption, l.name, other.kind.title, l.kind.title)
+				errs.ErrInvalidOption, l.name, other.kind.title, l.kind.title)
 		}
 	}
 	// By key first, and by server only if keys are equal: otherwise every order would depend on all processes knowing the
@@ -94,16 +95,19 @@ func (c *Client) address() string {
 // collect acquires all members of a Multi:
 //
 //  1. The members are sorted by key; each key of a rueidis client is there once.
-//  2. If all are of one client and one slot, on the layout of RLock, and none is re-entered or waited for inside the process, one
-//     script asks for all. If any is held, it replies which, and takes none. A member that is free but queued for is
-//     handed to the first in its queue, as by acquire.lua, and counts as held.
-//  3. If that is refused and there is time, the members are acquired one after the other in that order, each with its ordinary
-//     wait, all under one deadline, each renewed as soon as it is there. If one is lost meanwhile, all are given back, and it
-//     starts over. A call that is out of time waits 50 ms for what it gives back; the rest goes on in the background.
-//  4. When all are there, those with a fixed lease are extended if they have lost more than a tenth of it, and renewed no more.
+//  2. If all are of one client and one slot, on the layout of RLock, and none is re-entered or waited for inside the
+//     process, one script asks for all. If any is held, it replies which, and takes none. A member that is free but
+//     queued for is handed to the first in its queue, as by acquire.lua, and counts as held.
+//  3. If that is refused and there is time, the members are acquired one after the other in that order, each with its
+//     ordinary wait, all under one deadline, each renewed as soon as it is there. If one is lost meanwhile, all are
+//     given back, and it starts over. A call that is out of time waits 50 ms for what it gives back; the rest goes on
+//     in the background.
+//  4. When all are there, those with a fixed lease are extended if they have lost more than a tenth of it, and renewed
+//     no more.
 func (q *composite) collect(ctx context.Context, terms terms) (*Hold, error) {
 	waitTime := terms.wait
-	t := &together{q: q, members: q.labelled(terms.label), began: time.Now(), auto: terms.lease == 0, lease: terms.lease, waits: waitTime != 0}
+	t := &together{q: q, members: q.labelled(terms.label), began: time.Now(), auto: terms.lease == 0, lease: terms.lease,
+		waits: waitTime != 0}
 	if t.possible(ctx) {
 		hold, err := t.run(ctx, waitTime)
 		if !errors.Is(err, errOneByOne) {
@@ -138,8 +142,9 @@ func (q *composite) collect(ctx context.Context, terms terms) (*Hold, error) {
 
 // assemble acquires the members one after the other. lost: one was lost while others were acquired.
 //
-// They are renewed meanwhile, even if a lease was asked for. Otherwise, if the wait is longer than that lease, the first ones are
-// free again, and somebody else's, when the last is granted (TestALeaseShorterThanTheWaitMakesNoSecondHolder).
+// They are renewed meanwhile, even if a lease was asked for. Otherwise, if the wait is longer than that lease, the
+// first ones are free again, and another's, when the last is granted
+// (TestALeaseShorterThanTheWaitMakesNoSecondHolder).
 func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *parts, lost bool, err error) {
 	p = newParts(t.q)
 	all, cancel := context.WithCancel(ctx)
@@ -177,10 +182,10 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 	}
 	p.giveBack(ctx, t.until)
 	switch {
-	case why == ErrClosed:
-		return nil, false, fmt.Errorf("rlock: %q: %w", name, ErrClosed)
-	case why == ErrMaxHold:
-		return nil, false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, ErrMaxHold, t.q.name)
+	case errors.Is(why, errs.ErrClosed):
+		return nil, false, fmt.Errorf("rlock: %q: %w", name, errs.ErrClosed)
+	case errors.Is(why, errs.ErrMaxHold):
+		return nil, false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, errs.ErrMaxHold, t.q.name)
 	case why == nil && err != nil:
 		return nil, false, err
 	}
@@ -193,11 +198,11 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 
 var errLostMeanwhile = errors.New("lost while others were acquired")
 
-// settle gives the parts the lease that was asked for, now that all are there: what has lost more than a tenth of it gets
-// it anew, and none is renewed any more.
+// settle gives the parts the lease that was asked for, now that all are there: what has lost more than a tenth of it
+// gets it anew, and none is renewed any more.
 func (t *together) settle(ctx context.Context, p *parts) error {
 	holds := p.all()
-	errs := make([]error, len(holds))
+	failed := make([]error, len(holds))
 	if !t.until.IsZero() {
 		end := time.Now().Add(ownerOf(holds[0].h).lock.c.opts.CallTimeout) // one call is not begun for nothing
 		if t.until.After(end) {
@@ -210,14 +215,14 @@ func (t *together) settle(ctx context.Context, p *parts) error {
 	var wg sync.WaitGroup
 	for i, x := range holds {
 		if time.Until(x.Until()) < t.lease-lease.Margin(t.lease)-t.lease/10 {
-			wg.Go(func() { errs[i] = x.Extend(ctx, t.lease) })
+			wg.Go(func() { failed[i] = x.Extend(ctx, t.lease) })
 		}
 	}
 	wg.Wait()
 	for _, x := range holds {
 		x.h.Manual()
 	}
-	return errors.Join(errs...)
+	return errors.Join(failed...)
 }
 
 // together is one acquisition of a Multi, at first by one script.
@@ -252,7 +257,7 @@ func (t *together) possible(ctx context.Context) bool {
 	t.c = first.c
 	slot := keyname.Slot(first.key)
 	for _, m := range t.members {
-		if m.c != t.c || votingKinds[m.kind] == nil {
+		if m.c != t.c || votingKinds[m.kind] == nil || m.kind == fencing {
 			return false
 		}
 		if t.c.session.Hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(m.key) != slot {
@@ -307,8 +312,8 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	return nil, err
 }
 
-// context is that of the i-th member's acquisition. They begin when the script has ended: until then it is not known whether it
-// acquires the members, or each of them acquires itself.
+// context is that of the i-th member's acquisition. They begin when the script has ended: until then it is not known
+// whether it acquires the members, or each of them acquires itself.
 func (t *together) context(ctx context.Context, i int) context.Context {
 	if t.c.observer == nil {
 		return ctx
@@ -333,18 +338,18 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 	for i, own := range t.owners {
 		own.Lease.Ctx = t.context(ctx, i)
 		if !c.engine.Add(&own.Lease, t.since, t.sent, t.lease, t.auto, c.opts.MaxHold) {
-			t.drop(ErrNotAcquired)
+			t.drop(errs.ErrNotAcquired)
 			return nil, own.Expired()
 		}
 	}
 	if c.session.Closed() { // it has not seen these holds
-		t.drop(ErrClosed)
-		return nil, ErrClosed
+		t.drop(errs.ErrClosed)
+		return nil, errs.ErrClosed
 	}
 	p := newParts(t.q)
 	for i, own := range t.owners {
 		x := newHold(own.First(t.auto, t.unanswered, ""))
-		x.follow(own.Lease.Ctx, c)
+		x.follow(own.Lease.Ctx, c) //nolint:contextcheck // each hold has the context of its own lease
 		p.add(i, x)
 	}
 	p.began = time.Now()
@@ -363,7 +368,7 @@ func (t *together) renew(ctx context.Context) {
 func (t *together) drop(why error) {
 	for _, own := range t.owners {
 		own.End(why)
-		t.c.engine.Remove(&own.Lease)
+		_ = t.c.engine.Remove(&own.Lease) // it has ended already, just above
 	}
 	t.abandon(time.Now())
 }
@@ -391,13 +396,13 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	}
 	r, err := timed.Run(ctx, c.runner)
 	received := time.Now()
-	unmet := errors.Is(err, ErrNotReplicated)
+	unmet := errors.Is(err, errs.ErrNotReplicated)
 	if err != nil && !unmet {
 		var re *rueidis.RedisError
 		switch {
 		case errors.As(err, &re) && re.IsTryAgain():
 			return wait.Answer{}, errOneByOne
-		case errors.Is(err, ErrUnknownOutcome):
+		case errors.Is(err, errs.ErrUnknownOutcome):
 			t.unsure = true
 			if runs := t.sent.Add(timed.Runs); runs.After(t.unanswered) {
 				t.unanswered = runs
@@ -417,7 +422,8 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	trusted := !slices.ContainsFunc(t.members, func(m member) bool { return !c.engine.Trusted(m.key, t.since) })
 	if unmet || !trusted || !received.Before(t.sent.Add(t.lease-lease.Margin(t.lease))) {
 		if !unmet {
-			err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted", ErrUnavailable, t.q.name, t.lease), true
+			err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted",
+				errs.ErrUnavailable, t.q.name, t.lease), true
 		}
 		t.takeBack(ctx)
 		t.renew(ctx)
@@ -426,11 +432,12 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	return wait.Answer{Granted: true}, nil
 }
 
-// takeBack releases a grant that is no use, and has what cannot be confirmed now, or may come later, released in the background.
+// takeBack releases a grant that is no use, and has what cannot be confirmed now, or may come later, released in the
+// background.
 func (t *together) takeBack(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, own := range t.owners {
-		own.End(ErrNotAcquired)
+		own.End(errs.ErrNotAcquired)
 		wg.Go(func() {
 			until := t.unanswered
 			if _, err := own.lock.runRelease(ctx, own.Lease.Owner, ""); err != nil && until.IsZero() {

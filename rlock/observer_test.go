@@ -11,12 +11,14 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told under which.
+// follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told
+// under which.
 type follower struct{ redistest.Steps }
 
 func (f *follower) observer() rlock.Observer {
@@ -51,8 +53,8 @@ func heeding(kind rlock.EventKind, f func(e rlock.Event)) rlock.Observer {
 	}
 }
 
-// stepped is a client that notes under which step each script was sent. The watchdog looks at a lock that it begins to track: that is
-// no step's, and may come at any time.
+// stepped is a client that notes under which step each script was sent. The watchdog looks at a lock that it begins to
+// track: that is no step's, and may come at any time.
 type stepped struct {
 	rueidis.Client
 	f *follower
@@ -76,7 +78,8 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	hub, err := pubsub.New(&stepped{client, f}, pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
-	locks, err := rlock.New(hub, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 5 * time.Minute, Observer: f.observer()})
+	locks, err := rlock.New(hub,
+		rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 5 * time.Minute, Observer: f.observer()})
 	require.NoError(t, err)
 	t.Cleanup(func() { locks.Close(context.Background()) })
 	l := locks.Reentrant("l")
@@ -86,7 +89,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	hold := lock(t, l, ctx)
 	again := lock(t, l, hold.Context(ctx))
 	_, err = l.TryLock(ctx, 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, hold.Unlock(ctx))
 	require.NoError(t, hold.Unlock(ctx)) // has that result, and is not told
 	require.NoError(t, again.Unlock(again.Context(ctx)))
@@ -112,7 +115,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	require.NoError(t, err)
 	all := lock(t, both, ctx)
 	_, err = both.TryLock(ctx, 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, all.Unlock(ctx))
 	notes = f.Take()
 	for _, want := range []string{"12 acquired m1", "13 acquired m2", "14 did not acquire m1", "15 did not acquire m2"} {
@@ -123,8 +126,8 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	hold = lock(t, l, ctx)
 	_, err = l.ForceUnlock(ctx)
 	require.NoError(t, err)
-	require.ErrorIs(t, hold.Extend(ctx, 10*time.Minute), rlock.ErrLost)
-	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLost)
+	require.ErrorIs(t, hold.Extend(ctx, 10*time.Minute), errs.ErrLost)
+	require.ErrorIs(t, hold.Unlock(ctx), errs.ErrLost)
 	notes = f.Take()
 	require.Contains(t, notes, "18 lost l")
 	require.Contains(t, notes, "19 releases l of 18")
@@ -141,7 +144,8 @@ func followed(t *testing.T, notes []string) {
 		switch {
 		case scan(note, "%d acquires %s", &n, &name), scan(note, "%d releases %s of %d", &n, &name, &of):
 			begun[fmt.Sprint(n)]++
-		case scan(note, "%d acquired %s", &n, &name), scan(note, "%d did not acquire %s", &n, &name), scan(note, "%d released %s", &n, &name):
+		case scan(note, "%d acquired %s", &n, &name), scan(note, "%d did not acquire %s", &n, &name),
+			scan(note, "%d released %s", &n, &name):
 			ended[fmt.Sprint(n)]++
 		}
 	}
@@ -170,12 +174,13 @@ func TestWaitingIsToldOnceToEachThatWaitsAndToNobodyElse(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f := &follower{}
-			r := newRig(t, redistest.Embedded(t), rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Minute, Observer: f.observer()})
+			r := newRig(t, redistest.Embedded(t),
+				rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Minute, Observer: f.observer()})
 			ctx := within(t)
 			l := of(r.locks, kind)
 			hold := lock(t, l, ctx)
 			_, err := l.TryLock(ctx, 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			for _, note := range f.Take() {
 				require.NotContains(t, note, "waits")
 			}

@@ -14,10 +14,10 @@ import (
 
 // owner is one outermost acquisition and its re-entries: one field of the lock's hash.
 //
-// Its id is never used again, not even by the same goroutine for the same lock. Otherwise the release of a first hold, of
-// unknown outcome, could arrive after a second acquisition by the same id, and remove the second hold
-// (TestASlowReleaseNeverTouchesALaterHold, TestEveryAcquisitionIsANewOwner). The label is part of the id: a key or field of its
-// own could outlive the hold, or be missed by it.
+// Its id is never used again, not even by the same goroutine for the same lock. Otherwise the release of a first hold,
+// of unknown outcome, could arrive after a second acquisition by the same id, and remove the second hold
+// (TestASlowReleaseNeverTouchesALaterHold, TestEveryAcquisitionIsANewOwner). The label is part of the id: a key or
+// field of its own could outlive the hold, or be missed by it.
 type owner struct {
 	session.Holding
 	lock    *single
@@ -48,8 +48,8 @@ func (l *single) leaseKey(owner string) string {
 	return l.key
 }
 
-// Owner is the text under which the server knows a holder: "<connectionID>:<n>", and ":<label>" if the lock has one. It can
-// be sent to another process, which joins the hold with [Lock.WithOwner].
+// Owner is the text under which the server knows a holder: "<connectionID>:<n>", and ":<label>" if the lock has one. It
+// can be sent to another process, which joins the hold with [Lock.WithOwner].
 type Owner string
 
 // Ours reports whether o is an owner of this library, and not one of Redisson's or another program's.
@@ -72,16 +72,16 @@ func (o Owner) Label() string {
 // named is an owner that another process sent.
 type named struct{ owner Owner }
 
-// WithOwner returns ctx with an owner of this lock, which another process sent (see [Hold.Owner]). Acquiring the lock under
-// it joins that owner's hold at once, without waiting. The joiner gets a hold of its own, with its own lease. The lock is
-// free when the last hold or join is released. If the owner is one of this very client, it is re-entered.
+// WithOwner returns ctx with an owner of this lock, which another process sent (see [Hold.Owner]). Acquiring the lock
+// under it joins that owner's hold at once, without waiting. The joiner gets a hold of its own, with its own lease. The
+// lock is free when the last hold or join is released. If the owner is one of this very client, it is re-entered.
 //
-// Acquiring returns ErrLost if that owner does not hold the lock any more, or has left it by [Hold.UnlockAfter]. It returns
-// ErrInvalidOption if the lock is not a Reentrant one, or if the text is not an owner of this library: the unlock of a Java
-// holder would delete the lock under its joiners.
+// Acquiring returns ErrLost if that owner does not hold the lock any more, or has left it by [Hold.UnlockAfter]. It
+// returns ErrInvalidOption if the lock is not a Reentrant one, or if the text is not an owner of this library: the
+// unlock of a Java holder would delete the lock under its joiners.
 //
-// A joiner that dies keeps the lock taken no longer than its own lease lasts. So does an owner that dies while it is joined.
-// The server's clock decides.
+// A joiner that dies keeps the lock taken no longer than its own lease lasts. So does an owner that dies while it is
+// joined. The server's clock decides.
 func (l *Lock) WithOwner(ctx context.Context, o Owner) context.Context {
 	return l.form.withOwner(ctx, o)
 }
@@ -112,13 +112,13 @@ func (o *owner) Object() any { return o.lock }
 // Send implements session.Resource: it sends the release once.
 //
 //   - Before the time of UnlockAfter it has the lock end at that time (keep.lua), and waiters look (look.lua).
-//   - The first time the release of a tenure asks for the next one, if callers wait (tenancy.go). A later try may be the second run of
-//     the first: the lease of the next tenure counts from the first send, so a grant by a later run would be trusted for too long. It
-//     names nobody.
+//   - The first time the release of a tenure asks for the next one, if callers wait (tenancy.go). A later try may be
+//     the second run of the first: the lease of the next tenure counts from the first send, so a grant by a later run
+//     would be trusted for too long. It names no owner.
 //   - Otherwise it removes the owner. The script hands the lock over, or publishes the release.
 //
-// After that a waiter of this process is woken, unless it hears of the release anyway. Before Send, session.Handle has ended the
-// hold's contexts, so that nobody works under it, and has taken the owner out of the watchdog.
+// After that a waiter of this process is woken, unless it hears of the release anyway. Before Send, session.Handle has
+// ended the hold's contexts, so that no work goes on under it, and has taken the owner out of the watchdog.
 func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	l, c := o.lock, o.lock.c
 	var status releaseStatus
@@ -147,18 +147,18 @@ func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	return status == releaseGone, err
 }
 
-// beside is what is the same for all that one call can release.
-type beside struct {
+// batchKey is what is the same for all that one call can release.
+type batchKey struct {
 	client *Client
 	key    string
 }
 
-// Beside implements session.Several: those that leave the line of a Fair lock, in which each waiter has a place.
-func (o *owner) Beside() any {
+// BatchKey implements session.Several: those that leave the line of a Fair lock, in which each waiter has a place.
+func (o *owner) BatchKey() any {
 	if !o.lock.kind.leaves || o.keep.Load() != 0 {
 		return nil
 	}
-	return beside{o.lock.c, o.lock.key}
+	return batchKey{o.lock.c, o.lock.key}
 }
 
 // SendAll implements session.Several.
@@ -185,7 +185,8 @@ type ownerKey struct {
 	sided  bool // both sides of a read-write lock are one lock here
 }
 
-// ownerIn is the owner of l that ctx carries, and in which of its turns: one of this process, or the text of one, or neither.
+// ownerIn is the owner of l that ctx carries, and in which of its turns: one of this process, or the text of one, or
+// neither.
 func ownerIn(ctx context.Context, l *single) (own *owner, turn int32, id Owner) {
 	switch v := ctx.Value(l.ownKey).(type) {
 	case *session.Handle:
@@ -201,9 +202,10 @@ func ownerIn(ctx context.Context, l *single) (own *owner, turn int32, id Owner) 
 	return nil, 0, ""
 }
 
-// holdContext is a context of a hold. It refers to the Hold, so the Hold is in use for as long as any of its contexts is. The
-// watchdog refers to the handle behind the Hold only. The other way round, a hold that is used only through its context would be
-// collected and renewed no more, or a forgotten one be renewed for ever (TestAForgottenHoldIsNotRenewedAndWarnedOfOnce).
+// holdContext is a context of a hold. It refers to the Hold, so the Hold is in use for as long as any of its contexts
+// is. The watchdog refers to the handle behind the Hold only. The other way round, a hold that is used only through its
+// context would be collected and renewed no more, or a forgotten one be renewed for ever
+// (TestAForgottenHoldIsNotRenewedAndWarnedOfOnce).
 type holdContext struct {
 	context.Context
 	hold *Hold

@@ -15,8 +15,9 @@ var (
 	plainReleaseScript = load("plain release", "plain_release")
 )
 
-// A waiter that a release tells asks after a trip, and the free lock is left to it for two, in these bounds. The least covers a
-// process that gets no processor for a moment: those that ask meanwhile have to wait for it. The most is RESERVED in told.lua.
+// A waiter that a release tells asks after a trip, and the free lock is left to it for two, in these bounds. The least
+// covers a process that gets no processor for a moment: those that ask meanwhile have to wait for it. The most is
+// RESERVED in plain_queue.lua.
 const (
 	leastReservation = 5 * time.Millisecond
 	mostReservation  = 200 * time.Millisecond
@@ -35,7 +36,8 @@ var plain = &kind{
 		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: args}
 	},
 	release: func(l *single, r releaseRequest) script.Call {
-		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: l.publishing([]string{r.owner, l.channel}, r.entry)}
+		return script.Call{Script: plainReleaseScript, Keys: l.keys,
+			Args: l.publishing([]string{r.owner, l.channel}, r.entry)}
 	},
 	renew: load("plain renew", "plain_renew"),
 	keep:  load("plain keep", "plain_keep"), keepKeys: lockKey,
@@ -45,15 +47,16 @@ var plain = &kind{
 	shares: true,
 	plain:  "1",
 	manner: "plain",
-	// An entry in a queue of which a release tells the first that the lock is free, and reserves it for a moment. It asks like anybody else.
+	// An entry in a queue of which a release tells the first that the lock is free, and reserves it for a moment. It asks
+	// like anybody else.
 	stand: func(a *acquisition, _, _ time.Duration) string {
 		trip := a.l.c.runner.Clock.Trip(a.l.key)
 		a.entry = a.own.Lease.Owner + " " + script.Millis(min(max(2*trip, leastReservation), mostReservation))
 		return a.entry
 	},
 	tenures: oneByOne,
-	// It is to be free for other programs, which only poll: a tenure that lasts for two round trips beyond its first hold leaves it free for
-	// about half of the time for which it would be without turns.
+	// It is to be free for other programs, which only poll: a tenure that lasts for two round trips beyond its first hold
+	// leaves it free for about half of the time for which it would be without turns.
 	tenure: func(l *single) time.Duration { return min(2*l.c.runner.Clock.Trip(l.key), tenureTime) },
 	hears:  true,
 }
@@ -63,26 +66,29 @@ func plainLine(key string) string {
 }
 
 // Plain describes the mutex of the Redis documentation: one string key, set with NX and PX to a unique value.
-// Only the owner of that value deletes or prolongs it. A Plain lock excludes every program that follows the pattern on the
-// same key. It excludes no other kind of lock of this package: those are hashes, and the call returns ErrWrongType.
+// Only the owner of that value deletes or prolongs it. A Plain lock excludes every program that follows the pattern on
+// the same key. It excludes no other kind of lock of this package: those are hashes, and the call returns ErrWrongType.
 //
-// It cannot be re-entered (ErrReentry). Waiters of one process stand in line, and so do the processes of this library that wait, on
-// the server next to the lock. A release deletes the key and notifies the first process in line, which asks. The lock is not handed
-// from process to process as other kinds are: it would never be free for the other programs, which only poll. For the same reason
-// the callers of one process follow each other without a call for two round trips only, about as long as the lock is free
-// afterwards. So
+// It cannot be re-entered (ErrReentry). Waiters of one process stand in line, and so do the processes of this library
+// that wait, on the server next to the lock. A release deletes the key and notifies the first process in line, which
+// asks. The lock is not handed from process to process as other kinds are: it would never be free for the other
+// programs, which only poll. For the same reason the callers of one process follow each other without a call for two
+// round trips only, about as long as the lock is free afterwards. So
 //
 //   - an acquisition takes 3 calls and one message at most, however many processes wait;
-//   - the free lock is left to the first in line for two round trips, at least 5 ms and at most 200 ms. No other caller of this
-//     library gets it meanwhile, so that no process starves; a TryLock with a waitTime of 0 fails. If the first in line does not
-//     come, because its process is stopped or the message was lost, the next to ask gets the lock, and the one after it in line is
-//     notified. If none asks, because all waiters sleep, the lock is idle for a PollCap at most;
-//   - the order is not exact. Other programs take the lock whenever they find it free. A notified process keeps its place;
+//   - the free lock is left to the first in line for two round trips, at least 5 ms and at most 200 ms. No other caller
+//     of this library gets it meanwhile, so that no process starves; a TryLock with a waitTime of 0 fails. If the first
+//     in line does not come, because its process is stopped or the message was lost, the next to ask gets the lock, and
+//     the one after it in line is notified. If none asks, because all waiters sleep, the lock is idle for a PollCap at
+//     most;
+//   - the order is not exact. Other programs take the lock whenever they find it free. A notified process keeps its
+//     place;
 //   - releases of other programs notify no waiter: waiters learn of them within Options.PollCap;
 //   - a process that may not subscribe is not in line, and polls.
 //
-// While the lock's slot is being migrated there is no line. A release is a message to each process that waits, and these draw whose
-// turn it is to ask, including the one that has released if it acquires again. A free lock is idle for 128 round trips at most then.
+// While the lock's slot is being migrated there is no line. A release is a message to each process that waits, and
+// these draw whose turn it is to ask, including the one that has released if it acquires again. A free lock is idle for
+// 128 round trips at most then.
 //
 // Names longer than Options.HashOver are hashed.
 func (c *Client) Plain(name string) *Lock {

@@ -42,49 +42,73 @@ func TestPlainScriptsTellTheFirstInLine(t *testing.T) {
 		{what: "it is free", owner: bob, script: "acquire", reply: granted, held: bob},
 		{what: "it is held", owner: alice, script: "acquire", reply: inLine, held: bob, line: []string{alice}},
 		{what: "its place stays", owner: alice, script: "acquire", reply: inLine, held: bob, line: []string{alice}},
-		{what: "the next is behind it", owner: carol, script: "acquire", reply: inLine, held: bob, line: []string{alice, carol}},
-		{what: "who does not wait has no place", owner: dave, script: "try", reply: []int64{0, left, left, 0, 0}, held: bob, line: []string{alice, carol}},
+		{what: "the next is behind it", owner: carol, script: "acquire", reply: inLine, held: bob,
+			line: []string{alice, carol}},
+		{what: "who does not wait has no place", owner: dave, script: "try", reply: []int64{0, left, left, 0, 0}, held: bob,
+			line: []string{alice, carol}},
 	}
 	held = slices.Clip(held)
-	told := slices.Clip(append(held, plainRun{what: "the first is told, and the key is gone", owner: bob, script: "release", reply: []int64{released}, line: []string{alice, carol}, told: alice}))
+	told := slices.Clip(append(held,
+		plainRun{what: "the first is told, and the key is gone", owner: bob, script: "release", reply: []int64{released},
+			line: []string{alice, carol}, told: alice}))
 	tables := map[string][]plainRun{
 		"the first asks": append(told,
-			plainRun{what: "a second run tells nobody", owner: bob, script: "release", reply: []int64{0}, line: []string{alice, carol}},
-			plainRun{what: "it is left to the first", owner: bob, script: "acquire", reply: []int64{0, left, left, 1, 0}, line: []string{alice, carol, bob}},
-			plainRun{what: "who is told gets it", owner: alice, script: "acquire", reply: granted, held: alice, line: []string{carol, bob}},
-			plainRun{what: "and asks once more, for a lost reply", owner: alice, script: "acquire", reply: []int64{1, left, left}, held: alice, line: []string{carol, bob}},
-			plainRun{what: "then the next", owner: alice, script: "release", reply: []int64{released}, line: []string{carol, bob}, told: carol}),
+			plainRun{what: "a second run tells nobody", owner: bob, script: "release", reply: []int64{0},
+				line: []string{alice, carol}},
+			plainRun{what: "it is left to the first", owner: bob, script: "acquire", reply: []int64{0, left, left, 1, 0},
+				line: []string{alice, carol, bob}},
+			plainRun{what: "who is told gets it", owner: alice, script: "acquire", reply: granted, held: alice,
+				line: []string{carol, bob}},
+			plainRun{what: "and asks once more, for a lost reply", owner: alice, script: "acquire",
+				reply: []int64{1, left, left}, held: alice, line: []string{carol, bob}},
+			plainRun{what: "then the next", owner: alice, script: "release", reply: []int64{released},
+				line: []string{carol, bob}, told: carol}),
 		"another program is quicker": append(told,
 			plainRun{what: "SET NX", script: "SET", held: "xyz", line: []string{alice, carol}},
-			plainRun{what: "the first is refused, and stays the first", owner: alice, script: "acquire", reply: []int64{0, left, left, 1, 1}, held: "xyz", line: []string{alice, carol}},
+			plainRun{what: "the first is refused, and stays the first", owner: alice, script: "acquire",
+				reply: []int64{0, left, left, 1, 1}, held: "xyz", line: []string{alice, carol}},
 			plainRun{what: "DEL", script: "DEL", line: []string{alice, carol}},
-			plainRun{what: "nobody was told: whoever asks gets it", owner: carol, script: "acquire", reply: granted, held: carol, line: []string{alice}},
-			plainRun{what: "the first is told again", owner: carol, script: "release", reply: []int64{released}, line: []string{alice}, told: alice}),
+			plainRun{what: "nobody was told: whoever asks gets it", owner: carol, script: "acquire", reply: granted,
+				held: carol, line: []string{alice}},
+			plainRun{what: "the first is told again", owner: carol, script: "release", reply: []int64{released},
+				line: []string{alice}, told: alice}),
 		"another program is quicker, and releases at once": append(told,
 			plainRun{what: "SET NX", script: "SET", held: "xyz", line: []string{alice, carol}},
-			plainRun{what: "one that waits is told nothing", owner: carol, script: "acquire", reply: []int64{0, left, left, 1, 1}, held: "xyz", line: []string{alice, carol}},
+			plainRun{what: "one that waits is told nothing", owner: carol, script: "acquire",
+				reply: []int64{0, left, left, 1, 1}, held: "xyz", line: []string{alice, carol}},
 			plainRun{what: "DEL", script: "DEL", line: []string{alice, carol}},
-			plainRun{what: "a message under way is not sent again", owner: bob, script: "leave", reply: []int64{0}, line: []string{alice, carol}}),
+			plainRun{what: "a message under way is not sent again", owner: bob, script: "leave", reply: []int64{0},
+				line: []string{alice, carol}}),
 		"one that does not wait": append(told,
-			plainRun{what: "does not get what is left to another", owner: bob, script: "try", reply: []int64{0, left, left, 0, 0}, line: []string{alice, carol}},
+			plainRun{what: "does not get what is left to another", owner: bob, script: "try",
+				reply: []int64{0, left, left, 0, 0}, line: []string{alice, carol}},
 			plainRun{what: "its reservation is over", script: "over", line: []string{alice, carol}},
-			plainRun{what: "does get what is left to nobody", owner: bob, script: "try", reply: granted, held: bob, line: []string{alice, carol}},
-			plainRun{what: "the next is told", owner: bob, script: "release", reply: []int64{released}, line: []string{carol}, told: carol},
+			plainRun{what: "does get what is left to nobody", owner: bob, script: "try", reply: granted, held: bob,
+				line: []string{alice, carol}},
+			plainRun{what: "the next is told", owner: bob, script: "release", reply: []int64{released}, line: []string{carol},
+				told: carol},
 			plainRun{what: "who is told gets it", owner: carol, script: "acquire", reply: granted, held: carol}),
 		"the first does not come": append(told,
 			plainRun{what: "its reservation is over", script: "over", line: []string{alice, carol}},
-			plainRun{what: "whoever asks gets it", owner: bob, script: "acquire", reply: granted, held: bob, line: []string{alice, carol}},
-			plainRun{what: "the next is told", owner: bob, script: "release", reply: []int64{released}, line: []string{carol}, told: carol},
+			plainRun{what: "whoever asks gets it", owner: bob, script: "acquire", reply: granted, held: bob,
+				line: []string{alice, carol}},
+			plainRun{what: "the next is told", owner: bob, script: "release", reply: []int64{released}, line: []string{carol},
+				told: carol},
 			plainRun{what: "it comes after all", owner: alice, script: "acquire", reply: inLine, line: []string{carol, alice}}),
 		"the first gives up": append(told,
-			plainRun{what: "it leaves the line, and the next is told", owner: alice, script: "leave", reply: []int64{0}, line: []string{carol}, told: carol}),
+			plainRun{what: "it leaves the line, and the next is told", owner: alice, script: "leave", reply: []int64{0},
+				line: []string{carol}, told: carol}),
 		"one that is not the first gives up": append(held,
-			plainRun{what: "it leaves the line, and that is all", owner: carol, script: "leave", reply: []int64{0}, held: bob, line: []string{alice}}),
+			plainRun{what: "it leaves the line, and that is all", owner: carol, script: "leave", reply: []int64{0}, held: bob,
+				line: []string{alice}}),
 		"a process is gone": append(slices.Clip(held[:1]),
 			plainRun{what: "it waits", owner: deaf, script: "acquire", reply: inLine, held: bob, line: []string{deaf}},
 			plainRun{what: "behind it", owner: carol, script: "acquire", reply: inLine, held: bob, line: []string{deaf, carol}},
-			plainRun{what: "the next is told", owner: bob, script: "release", reply: []int64{released}, line: []string{carol}, told: carol}),
-		"forced": append(held, plainRun{what: "the first is told", owner: bob, script: "force", reply: []int64{1}, line: []string{alice, carol}, told: alice}),
+			plainRun{what: "the next is told", owner: bob, script: "release", reply: []int64{released}, line: []string{carol},
+				told: carol}),
+		"forced": append(held,
+			plainRun{what: "the first is told", owner: bob, script: "force", reply: []int64{1}, line: []string{alice, carol},
+				told: alice}),
 		"nobody is left": append(slices.Clip(held[:1]),
 			plainRun{what: "it waits", owner: deaf, script: "acquire", reply: inLine, held: bob, line: []string{deaf}},
 			plainRun{what: "nothing is left", owner: bob, script: "release", reply: []int64{released}}),
@@ -161,8 +185,8 @@ func TestPlainScriptsTellTheFirstInLine(t *testing.T) {
 	})
 }
 
-// Forty processes want one lock. Each of them gets it, and what that costs does not grow with those that wait: were all told of a
-// release, or did those that have just released ask as soon as those that wait, some would get none.
+// Forty processes want one lock. Each of them gets it, and what that costs does not grow with those that wait: were all
+// told of a release, or did those that have just released ask as soon as those that wait, some would get none.
 func TestEveryProcessThatWaitsForAPlainLockGetsItAtTheSameCost(t *testing.T) {
 	t.Parallel()
 	const processes, rounds = 40, 20
@@ -191,7 +215,8 @@ func TestEveryProcessThatWaitsForAPlainLockGetsItAtTheSameCost(t *testing.T) {
 	for i := range shares {
 		least = min(least, shares[i].Load())
 	}
-	calls, published := float64(after["evalsha"]-before["evalsha"])/float64(all.Load()), float64(after["publish"]-before["publish"])/float64(all.Load())
+	calls, published := float64(after["evalsha"]-before["evalsha"])/float64(all.Load()),
+		float64(after["publish"]-before["publish"])/float64(all.Load())
 	t.Logf("%.1f calls and %.1f messages an acquisition; least: %d of %d on average", calls, published, least, rounds)
 	require.GreaterOrEqual(t, all.Load(), int64(processes*rounds), "too slow")
 	require.Greater(t, least, int64(1), "a process starved")
@@ -213,8 +238,8 @@ func TestAPlainLockThatIsLeftToAnotherSaysForHowLong(t *testing.T) {
 	}
 }
 
-// One process is nearer to the server than another that waits. It releases, and asks again before the other, who was told, has asked. It
-// never waits, so it has no place in the line.
+// One process is nearer to the server than another that waits. It releases, and asks again before the other, who was
+// told, has asked. It never waits, so it has no place in the line.
 func TestAPlainLockDoesNotStarveAProcessThatIsFarther(t *testing.T) {
 	t.Parallel()
 	const most = 30

@@ -63,7 +63,7 @@ func TestInspectNamesTheProcessOfEachHolderWithoutLiveness(t *testing.T) {
 
 // A client that holds nothing for as long as a second is known as well, once it has held something.
 func TestAProcessOfShortHoldsIsNamed(t *testing.T) {
-	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		l := rigs[0].locks.Reentrant("l")
 		for range 30 {
@@ -83,11 +83,16 @@ func TestAProcessOfShortHoldsIsNamed(t *testing.T) {
 func TestAProcessThatMayNotSayItsNameHoldsAsEver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Ask(t, "ACL", "SETUSER", "nameless", "on", ">secret", "~l*", "~redlatch_queue:*", "~redlatch_rw*", "~redisson_*", "&*", "+@all")
+	s.Ask(t, "ACL", "SETUSER", "nameless", "on", ">secret", "~l*", "~redlatch_queue:*", "~redlatch_rw*", "~redisson_*",
+		"&*", "+@all")
 	var log redistest.Logbook
-	r := newRigWith(t, s, rlock.Options{Logger: log.Logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "nameless", "secret" })
+	r := newRigWith(t, s, rlock.Options{Logger: log.Logger()}, func(o *rueidis.ClientOption) {
+		o.Username, o.Password = "nameless", "secret"
+	})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
-	redistest.Eventually(t, 10*time.Second, "it is refused", func() bool { return strings.Contains(s.Ask(t, "ACL", "LOG"), "redlatch_alive") })
+	redistest.Eventually(t, 10*time.Second, "it is refused", func() bool {
+		return strings.Contains(s.Ask(t, "ACL", "LOG"), "redlatch_alive")
+	})
 	state, err := r.locks.Reentrant("l").Inspect(within(t))
 	require.NoError(t, err)
 	require.Len(t, state.Holders, 1)

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -57,7 +58,7 @@ func beAdder() error {
 	add := func(ctx context.Context) error {
 		inside, err := c.Do(ctx, c.B().Incr().Key("inside").Build()).AsInt64()
 		if err != nil || inside != 1 {
-			return fmt.Errorf("%d inside at once (%v)", inside, err)
+			return fmt.Errorf("%d inside at once (%s)", inside, fmt.Sprint(err))
 		}
 		n, err := c.Do(ctx, c.B().Get().Key("sum").Build()).AsInt64()
 		if err != nil && !rueidis.IsRedisNil(err) {
@@ -68,13 +69,13 @@ func beAdder() error {
 		}
 		return c.Do(ctx, c.B().Decr().Key("inside").Build()).Error()
 	}
-	errs := make([]error, goroutines)
+	failed := make([]error, goroutines)
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
 			for range rounds {
 				if err := locks.Reentrant("l").Do(ctx, add); err != nil {
-					errs[g] = err
+					failed[g] = err
 					return
 				}
 			}
@@ -82,7 +83,7 @@ func beAdder() error {
 	}
 	wg.Wait()
 	fmt.Println("done")
-	return errors.Join(errs...)
+	return errors.Join(failed...)
 }
 
 // beHolder holds the lock, says so, and says when it is told that the hold is over.
@@ -135,7 +136,7 @@ func TestAKilledHolderBlocksForItsLeaseAndNoLonger(t *testing.T) {
 	require.Equal(t, "held", holder.Line(t))
 	holder.Signal(t, syscall.SIGKILL)
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	began := time.Now()
 	left := r.pttl(t, "l")
 	h := lock(t, r.locks.Reentrant("l"), within(t))
@@ -155,12 +156,13 @@ func TestAStoppedHolderIsToldWhenItRunsAgain(t *testing.T) {
 	holder.Signal(t, syscall.SIGCONT)
 	over := holder.Line(t)
 	require.True(t, strings.HasPrefix(over, "over: lost unlock:") && strings.HasSuffix(over, "lost"), over)
-	require.Equal(t, map[string]string{string(h.Owner()): "1"}, r.hash(t, "l"), "its late unlock touches nobody else's hold")
+	require.Equal(t, map[string]string{string(h.Owner()): "1"}, r.hash(t, "l"),
+		"its late unlock touches nobody else's hold")
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-// A process whose goroutines all stand still for 100 ms again and again, as in the pauses of a garbage collector, keeps its hold: a
-// renewal is due at a third of the lease, and what it needs fits between the pauses.
+// A process whose goroutines all stand still for 100 ms again and again, as in the pauses of a garbage collector, keeps
+// its hold: a renewal is due at a third of the lease, and what it needs fits between the pauses.
 func TestAHolderThatPausesAgainAndAgainKeepsItsHold(t *testing.T) {
 	redistest.InFull(t, "TestAHoldIsRenewedForAsLongAsItLasts")
 	t.Parallel()
@@ -174,14 +176,14 @@ func TestAHolderThatPausesAgainAndAgainKeepsItsHold(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		holder.Signal(t, syscall.SIGCONT)
 		_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		time.Sleep(100 * time.Millisecond)
 	}
 	require.Equal(t, owners, r.hash(t, "l"), "it never let go")
 }
 
-// beCarefulHolder has one processor and looks, before each step of its work, whether it may still act: as the package says, that there
-// is no error and that it is before Until. It says when it last might.
+// beCarefulHolder has one processor and looks, before each step of its work, whether it may still act: as the package
+// says, that there is no error and that it is before Until. It says when it last might.
 func beCarefulHolder() error {
 	runtime.GOMAXPROCS(1)
 	lease, err := time.ParseDuration(os.Args[2])
@@ -205,11 +207,13 @@ func beCarefulHolder() error {
 		time.Sleep(time.Millisecond)
 	}
 	<-work.Done()
-	fmt.Println("acted", acted.UnixNano(), context.Cause(work), errors.Is(hold.Unlock(context.Background()), rlock.ErrLost))
+	fmt.Println("acted", acted.UnixNano(), context.Cause(work),
+		errors.Is(hold.Unlock(context.Background()), errs.ErrLost))
 	return nil
 }
 
-// However soon after its pause a process looks, it sees that it may not act: no goroutine of the library has to run first.
+// However soon after its pause a process looks, it sees that it may not act: no goroutine of the library has to run
+// first.
 func TestAHolderThatWasStoppedForLongerThanItsLeaseDoesNotActAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

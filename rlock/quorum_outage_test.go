@@ -16,7 +16,9 @@ func TestAQuorumWithoutAMajorityFailsInOneCallTimeoutAndIsLoggedOnce(t *testing.
 	simulated(t, 3, func(t *testing.T, servers election) {
 		const callTimeout = 500 * time.Millisecond
 		var book redistest.Logbook
-		p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: callTimeout, RetryTimeout: callTimeout, Logger: book.Logger()})
+		p := servers.behindProxies(t,
+			rlock.Options{WatchdogTimeout: time.Second, CallTimeout: callTimeout, RetryTimeout: callTimeout,
+				Logger: book.Logger()})
 		q := p.lock(t, "q")
 		_, err := q.Inspect(within(t)) // all are connected
 		require.NoError(t, err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/history"
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -44,7 +44,9 @@ func (servers election) voting(t testing.TB) election {
 func (servers election) votingFor(t testing.TB, lease time.Duration) election {
 	t.Helper()
 	for _, s := range servers {
-		redistest.Eventually(t, 60*time.Second, "up for a second longer", func() bool { return uptime(t, s) >= 1+int(lease.Seconds()) })
+		redistest.Eventually(t, 60*time.Second, "up for a second longer", func() bool {
+			return uptime(t, s) >= 1+int(lease.Seconds())
+		})
 	}
 	return servers
 }
@@ -136,10 +138,12 @@ func (servers election) empty(t testing.TB, name string) {
 }
 
 // steady options are for holds that are to last: a busy machine keeps renewals for a second or two.
-var steady = rlock.Options{WatchdogTimeout: 4 * time.Second, CallTimeout: 500 * time.Millisecond, PollCap: 100 * time.Millisecond}
+var steady = rlock.Options{WatchdogTimeout: 4 * time.Second, CallTimeout: 500 * time.Millisecond,
+	PollCap: 100 * time.Millisecond}
 
 // quick options: a server votes after two seconds.
-var quick = rlock.Options{WatchdogTimeout: 600 * time.Millisecond, CallTimeout: 200 * time.Millisecond, PollCap: 100 * time.Millisecond}
+var quick = rlock.Options{WatchdogTimeout: 600 * time.Millisecond, CallTimeout: 200 * time.Millisecond,
+	PollCap: 100 * time.Millisecond}
 
 func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 	t.Parallel()
@@ -160,14 +164,18 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 		is    error
 		says  string
 	}{
-		{"two", []*rlock.Lock{r(a), r(b)}, rlock.ErrInvalidOption, "2 locks, must be 3 or more"},
-		{"nil", []*rlock.Lock{r(a), r(b), nil}, rlock.ErrInvalidOption, "lock 3 is nil"},
-		{"a bad name", []*rlock.Lock{r(a), r(b), c.Reentrant("}")}, rlock.ErrInvalidName, "}"},
-		{"a kind that has more than a vote", []*rlock.Lock{r(a), b.Fenced("q"), r(c)}, rlock.ErrInvalidOption, `lock 2, "q", is Fenced`},
-		{"one client twice", []*rlock.Lock{r(a), r(b), a.Reentrant("other")}, rlock.ErrInvalidOption, "locks 1 and 3"},
-		{"one rueidis client twice", []*rlock.Lock{r(a), r(twin), r(c)}, rlock.ErrInvalidOption, "locks 1 and 2"},
-		{"a Cluster", []*rlock.Lock{r(a), r(b), r(cluster.locks)}, rlock.ErrInvalidOption, "of a cluster"},
-		{"a Multi", []*rlock.Lock{r(a), r(b), multi(t, r(c))}, rlock.ErrInvalidOption, "must not be made of several"},
+		{"two", []*rlock.Lock{r(a), r(b)}, redlatch.ErrInvalidOption, "2 locks, must be 3 or more"},
+		{"nil", []*rlock.Lock{r(a), r(b), nil}, redlatch.ErrInvalidOption, "lock 3 is nil"},
+		{"a bad name", []*rlock.Lock{r(a), r(b), c.Reentrant("}")}, redlatch.ErrInvalidName, "}"},
+		{"a kind that has more than a vote", []*rlock.Lock{r(a), b.Fair("q"), r(c)}, redlatch.ErrInvalidOption,
+			`lock 2, "q", is Fair`},
+		{"one Fenced", []*rlock.Lock{r(a), b.Fenced("q"), r(c)}, redlatch.ErrInvalidOption,
+			`locks 1 and 2, "q" and "q": all or none must be Fenced`},
+		{"the first Fenced", []*rlock.Lock{a.Fenced("q"), r(b), r(c)}, redlatch.ErrInvalidOption, "all or none"},
+		{"one client twice", []*rlock.Lock{r(a), r(b), a.Reentrant("other")}, redlatch.ErrInvalidOption, "locks 1 and 3"},
+		{"one rueidis client twice", []*rlock.Lock{r(a), r(twin), r(c)}, redlatch.ErrInvalidOption, "locks 1 and 2"},
+		{"a Cluster", []*rlock.Lock{r(a), r(b), r(cluster.locks)}, redlatch.ErrInvalidOption, "of a cluster"},
+		{"a Multi", []*rlock.Lock{r(a), r(b), multi(t, r(c))}, redlatch.ErrInvalidOption, "must not be made of several"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			_, err := rlock.Quorum(x.locks...)
@@ -177,7 +185,7 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 	}
 	q := p.lock(t, "q")
 	_, err = rlock.Multi(q)
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.Equal(t, "quorum(q,q,q)", q.Name())
 	spin, err := rlock.Quorum(a.NonReentrant("q"), b.Spin("q", 0, 0), r(c))
 	require.NoError(t, err)
@@ -190,12 +198,13 @@ func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
 	servers := embedded(t, 2)
 	p := append(election{servers[0], servers[1]}, servers[1]).process(t, rlock.Options{})
 	for _, name := range []string{"same", ""} {
-		locks := []*rlock.Lock{p.rigs[0].locks.Reentrant("same"), p.rigs[1].locks.Reentrant("same"), p.rigs[2].locks.Reentrant(name + "x")}
+		locks := []*rlock.Lock{p.rigs[0].locks.Reentrant("same"), p.rigs[1].locks.Reentrant("same"),
+			p.rigs[2].locks.Reentrant(name + "x")}
 		q, err := rlock.Quorum(locks...)
 		require.NoError(t, err)
 		for _, waitTime := range []time.Duration{0, time.Second} {
 			_, err = q.TryLock(within(t), waitTime, 0)
-			require.ErrorIs(t, err, rlock.ErrInvalidOption)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			require.ErrorContains(t, err, "locks 2 and 3")
 		}
 	}
@@ -217,7 +226,8 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 			h, err := q.TryLock(within(t), 0, 20*time.Second)
 			after := time.Now()
 			require.NoError(t, err)
-			require.LessOrEqual(t, h.Until().Sub(after), 20*time.Second-200*time.Millisecond-2*time.Millisecond, "less what clocks may drift")
+			require.LessOrEqual(t, h.Until().Sub(after), 20*time.Second-200*time.Millisecond-2*time.Millisecond,
+				"less what clocks may drift")
 			require.Greater(t, h.Until().Sub(before), 19*time.Second)
 			_, err = theirs.TryLock(within(t), 0, 0)
 			var contended *rlock.NotAcquiredError
@@ -233,12 +243,13 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 			under := h.Context(within(t))
 			again, err := q.TryLock(under, 0, 0)
 			require.NoError(t, err)
-			require.ErrorIs(t, h.Extend(within(t), time.Hour), rlock.ErrInvalidOption, "a server that forgot it would vote before")
+			require.ErrorIs(t, h.Extend(within(t), time.Hour), errs.ErrInvalidOption,
+				"a server that forgot it would vote before")
 			require.NoError(t, h.Extend(within(t), 29*time.Second))
 			require.Greater(t, time.Until(h.Until()), 20*time.Second)
 			require.NoError(t, h.Unlock(within(t)))
 			_, err = theirs.TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			require.NoError(t, again.Unlock(within(t)))
 			servers.empty(t, "q")
 			_, ok := h.Token()
@@ -254,9 +265,11 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 					require.NoError(t, h.Unlock(within(t)))
 				} else {
 					_, err := q.TryLock(within(t), 0, 0)
-					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+					require.ErrorIs(t, err, errs.ErrNotAcquired)
 				}
-				redistest.Eventually(t, 20*time.Second, "only what others hold", func() bool { return servers.votes(t, "q") == i+1 })
+				redistest.Eventually(t, 20*time.Second, "only what others hold", func() bool {
+					return servers.votes(t, "q") == i+1
+				})
 			}
 			for _, h := range held {
 				require.NoError(t, h.Unlock(within(t)))
@@ -265,7 +278,7 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 			taken, err := theirs.ForceUnlock(within(t))
 			require.NoError(t, err)
 			require.True(t, taken)
-			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+			require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 			servers.empty(t, "q")
 		})
 	}
@@ -299,7 +312,7 @@ func TestAQuorumIsOneCallToEachServer(t *testing.T) {
 		acquired := calls()
 		err := h.Unlock(within(t))
 		servers.empty(t, "q")
-		if !all || errors.Is(err, rlock.ErrLost) { // the lease is short, too
+		if !all || errors.Is(err, errs.ErrLost) { // the lease is short, too
 			continue
 		}
 		require.NoError(t, err)
@@ -373,7 +386,8 @@ func befall(t *testing.T, fate string, s *redistest.Server, proxies ...*redistes
 
 func minorityFails(t *testing.T, fate string, servers election) {
 	steady := steady
-	steady.WatchdogTimeout, steady.CallTimeout = 8*time.Second, 2*time.Second // of which a busy machine may be busy with other things for half
+	// of which a busy machine may be busy with other things for half
+	steady.WatchdogTimeout, steady.CallTimeout = 8*time.Second, 2*time.Second
 	p, other := servers.behindProxies(t, steady), servers.behindProxies(t, steady)
 	q, theirs := p.lock(t, "q"), other.lock(t, "q")
 	h := lock(t, q, within(t))
@@ -392,16 +406,17 @@ func minorityFails(t *testing.T, fate string, servers election) {
 	require.NoError(t, h.Err())
 	_, err := theirs.TryLock(within(t), 50*time.Millisecond, 0)
 	require.Error(t, err)
-	require.NotErrorIs(t, err, rlock.ErrInvalidOption)
+	require.NotErrorIs(t, err, errs.ErrInvalidOption)
 	require.NoError(t, h.Extend(within(t), steady.WatchdogTimeout))
 	unlocked(t, h)
 	unlocked(t, lock(t, theirs, within(t)))
 }
 
-// unlocked unlocks h. A majority says so, or says so later: a busy machine has no half second for each answer now and then.
+// unlocked unlocks h. A majority says so, or says so later: a busy machine has no half second for each answer now and
+// then.
 func unlocked(t testing.TB, h *rlock.Hold) {
 	t.Helper()
-	if err := h.Unlock(within(t)); !errors.Is(err, rlock.ErrUnknownOutcome) {
+	if err := h.Unlock(within(t)); !errors.Is(err, errs.ErrUnknownOutcome) {
 		require.NoError(t, err)
 	}
 }
@@ -416,14 +431,14 @@ func TestAQuorumWithoutItsMajorityIsOverByItsOwnClock(t *testing.T) {
 		p.proxies[i].BlackHole(redistest.Down)
 	}
 	<-work.Done()
-	require.ErrorIs(t, context.Cause(work), rlock.ErrLost)
+	require.ErrorIs(t, context.Cause(work), errs.ErrLost)
 	require.False(t, time.Now().Before(h.Until()))
 	began := time.Now()
-	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 	require.Less(t, time.Since(began), 10*time.Second)
 	_, err := p.lock(t, "q").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrUnknownOutcome)
-	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, errs.ErrNotAcquired)
 	for _, proxy := range p.proxies {
 		proxy.Heal()
 	}
@@ -439,10 +454,11 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 			servers := servers[3*i : 3*i+3].voting(t)
 			p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: 2 * time.Second, CallTimeout: 400 * time.Millisecond})
 			q := p.lock(t, "q")
+			cycles := redistest.Sized(15, 15, 31)
 			// each as a whole: how long half of the cycles took at most
 			median := func() time.Duration {
 				var took []time.Duration
-				for range 31 {
+				for range cycles {
 					began := time.Now()
 					h := lock(t, q, within(t))
 					unlocked(t, h)
@@ -457,7 +473,8 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 			ill := median()
 			t.Logf("%v, with one %s %v", healthy, fate, ill)
 			require.Less(t, ill, 10*healthy+100*time.Millisecond, "far from the 200 ms that a server has to answer")
-			require.LessOrEqual(t, scriptCalls(t, p.rigs[0].redis)-before, 8*31, "two calls a cycle, and on a busy machine what is asked for again")
+			require.LessOrEqual(t, scriptCalls(t, p.rigs[0].redis)-before, 8*cycles,
+				"two calls a cycle, and on a busy machine what is asked for again")
 		})
 	}
 }
@@ -482,7 +499,9 @@ func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
 		// now it counts: another may go
 		kill(t, servers[0])
 		first := h.Until()
-		redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool { return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4 })
+		redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool {
+			return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4
+		})
 		require.NoError(t, h.Unlock(within(t)))
 	})
 }
@@ -497,8 +516,8 @@ func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
 		p := servers.process(t, o)
 		q := p.lock(t, "q")
 		_, err := q.TryLock(within(t), 0, 4*time.Second) // so each has 400 ms to answer
-		require.ErrorIs(t, err, rlock.ErrUnavailable)
-		require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrUnavailable)
+		require.NotErrorIs(t, err, errs.ErrNotAcquired)
 		require.ErrorContains(t, err, "it votes in ")
 		require.Zero(t, servers.votes(t, "q"))
 		h := lock(t, q, within(t))
@@ -516,8 +535,8 @@ func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-// The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote of
-// the second would make two holders.
+// The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote
+// of the second would make two holders.
 func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
 	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
 		"as it is":           func(l *rlock.Lock) *rlock.Lock { return l },
@@ -529,27 +548,16 @@ func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
 				long.WatchdogTimeout = 3 * time.Second
 				p, other := servers.behindProxies(t, long), servers.process(t, long)
 				p.proxies[2].BlackHole(redistest.Up)
-				log := history.New()
-				acquire := func(q *rlock.Lock, op history.Op) *rlock.Hold {
-					var h *rlock.Hold
-					log.Do(op, func() history.Outcome {
-						h = lock(t, plant(q), within(t))
-						return history.OK
-					})
-					return h
-				}
-				op := history.Op{Client: 1, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true}
-				h := acquire(p.lock(t, "q"), op)
+				h := lock(t, plant(p.lock(t, "q")), within(t))
 				p.proxies[1].BlackHole(redistest.Up) // it would be told, before anybody else
 				servers[1].Restart(t)
-				next := acquire(other.lock(t, "q"), history.Op{Client: 2, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true})
+				next := lock(t, plant(other.lock(t, "q")), within(t))
+				since := time.Now()
 				<-h.Done()
-				log.Lost(op.Owner, h.Until())
-				err := history.LockModel{Slack: 2 * time.Millisecond, Late: time.Second}.Check(log)
 				if strings.HasPrefix(name, "planted") {
-					require.Error(t, err, "two holders")
+					require.True(t, since.Before(h.Until()), "two holders")
 				} else {
-					require.NoError(t, err)
+					require.False(t, since.Before(h.Until()), "two holders")
 					require.NoError(t, next.Unlock(within(t)))
 				}
 				require.Error(t, h.Unlock(within(t)))
@@ -576,7 +584,8 @@ func TestALateVoteJoinsTheHoldOrIsGivenBack(t *testing.T) {
 			trap := p.proxies[2].Trap(&redistest.Trap{Match: redistest.With("q"), Fate: redistest.HoldReply, Release: release})
 			h, err := q.TryLock(within(t), 0, 0)
 			trap.Wait(t)
-			require.Equal(t, 1, map[bool]int{true: servers.votes(t, "q") - held, false: servers.votes(t, "q") - 2}[held > 0], "it is there, and not known here")
+			require.Equal(t, 1, map[bool]int{true: servers.votes(t, "q") - held, false: servers.votes(t, "q") - 2}[held > 0],
+				"it is there, and not known here")
 			close(release)
 			if held == 0 {
 				require.NoError(t, err)
@@ -587,7 +596,7 @@ func TestALateVoteJoinsTheHoldOrIsGivenBack(t *testing.T) {
 				servers.empty(t, "q")
 				return
 			}
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			redistest.Eventually(t, 20*time.Second, "given back", func() bool { return servers.votes(t, "q") == held })
 			for _, h := range theirs {
 				require.NoError(t, h.Unlock(within(t)))
@@ -609,12 +618,13 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 				q := p.lock(t, name)
 				lose := rand.Perm(3)[:1+rand.IntN(3)]
 				for _, j := range lose {
-					p.proxies[j].Trap(&redistest.Trap{Match: redistest.With(name), Fate: []redistest.Fate{redistest.LoseReply, redistest.LoseRequest}[rand.IntN(2)]})
+					p.proxies[j].Trap(&redistest.Trap{Match: redistest.With(name),
+						Fate: []redistest.Fate{redistest.LoseReply, redistest.LoseRequest}[rand.IntN(2)]})
 				}
 				h, err := q.TryLock(context.Background(), 0, 0)
 				if err == nil {
 					h.Unlock(context.Background())
-				} else if len(lose) == 1 && !errors.Is(err, rlock.ErrUnavailable) && !errors.Is(err, rlock.ErrUnknownOutcome) {
+				} else if len(lose) == 1 && !errors.Is(err, errs.ErrUnavailable) && !errors.Is(err, errs.ErrUnknownOutcome) {
 					t.Errorf("round %d: %v", i, err)
 				}
 				for _, proxy := range p.proxies {
@@ -741,13 +751,14 @@ func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
 	})
 }
 
-// Of thirty processes that wait for a Quorum all but one would be refused, if all asked each server after each release; and what
-// some of them got would have to be given back, for which all would wake again.
+// Of thirty processes that wait for a Quorum all but one would be refused, if all asked each server after each release;
+// and what some of them got would have to be given back, for which all would wake again.
 func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 	servers := started(t, 3)
 	t.Parallel()
 	servers.voting(t)
-	const processes, each = 12, 40
+	const processes = 12
+	each := redistest.Sized[int64](20, 20, 40)
 	var all []*process
 	for range processes {
 		all = append(all, servers.process(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: steady.CallTimeout}))
@@ -768,7 +779,10 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 			q := p.lock(t, "q")
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					if q.Do(ctx, func(context.Context) error { time.Sleep(time.Millisecond); return nil }) == nil && acquired.Add(1) >= each {
+					if q.Do(ctx, func(context.Context) error {
+						time.Sleep(time.Millisecond)
+						return nil
+					}) == nil && acquired.Add(1) >= each {
 						stop()
 					}
 				}
@@ -797,9 +811,10 @@ func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
 		p.proxies[0].Delay(0, 30*time.Millisecond) // so that the vote comes before the refusals
 		p.proxies[1].Delay(0, 30*time.Millisecond)
 		release := make(chan struct{})
-		trap := p.proxies[2].Trap(&redistest.Trap{Every: true, Fate: redistest.HoldRequest, Release: release, Match: func(words []string) bool {
-			return isScript(words) && slices.Contains(words, "redisson_lock__channel:{q}") // a release
-		}})
+		trap := p.proxies[2].Trap(&redistest.Trap{Every: true, Fate: redistest.HoldRequest, Release: release,
+			Match: func(words []string) bool {
+				return redistest.IsScript(words) && slices.Contains(words, "redisson_lock__channel:{q}") // a release
+			}})
 		began := time.Now()
 		_, err := p.lock(t, "q").TryLock(within(t), 500*time.Millisecond, 0)
 		took := time.Since(began)
@@ -816,14 +831,22 @@ func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	servers := embedded(t, 3)
-	p := servers.process(t, rlock.Options{WatchdogTimeout: 1500 * time.Millisecond, CallTimeout: 500 * time.Millisecond, PollCap: quick.PollCap})
-	h := lock(t, p.lock(t, "q"), within(t))
-	done := h.Done()
-	redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
-	require.NoError(t, p.rigs[0].redis.Do(within(t), p.rigs[0].redis.B().Del().Key("q").Build()).Error())
-	redistest.Eventually(t, 20*time.Second, "it is had again", func() bool { return servers.votes(t, "q") == 3 })
-	runtime.KeepAlive(h)
-	h = nil
+	p := servers.process(t,
+		rlock.Options{WatchdogTimeout: 1500 * time.Millisecond, CallTimeout: 500 * time.Millisecond, PollCap: quick.PollCap})
+	forgotten := func() (done <-chan struct{}) {
+		for {
+			h := lock(t, p.lock(t, "q"), within(t))
+			voted := func() bool { return h.Err() != nil || servers.votes(t, "q") == 3 }
+			redistest.Eventually(t, 20*time.Second, "all voted", voted)
+			require.NoError(t, p.rigs[0].redis.Do(within(t), p.rigs[0].redis.B().Del().Key("q").Build()).Error())
+			redistest.Eventually(t, 20*time.Second, "it is had again", voted)
+			if h.Err() == nil {
+				return h.Done()
+			}
+			h.Unlock(within(t)) // a machine so busy that its lease was over
+		}
+	}
+	done := forgotten()
 	redistest.Eventually(t, 20*time.Second, "its channel is closed", func() bool {
 		collect()
 		time.Sleep(20 * time.Millisecond) // it is asked over and over
@@ -850,11 +873,11 @@ func TestAClosedClientEndsAQuorum(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- p.rigs[1].locks.Close(within(t)) }()
 	<-h.Done()
-	require.ErrorIs(t, h.Err(), rlock.ErrClosed)
+	require.ErrorIs(t, h.Err(), errs.ErrClosed)
 	require.NoError(t, h.Unlock(within(t)))
 	require.NoError(t, <-closed)
 	_, err := q.Lock(within(t))
-	require.ErrorIs(t, err, rlock.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	servers.empty(t, "q")
 }
 
@@ -869,7 +892,7 @@ func TestAQuorumIsJoinedByAnotherProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(within(t)))
 	_, err = p.lock(t, "q").TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, joined.Unlock(within(t)))
 	redistest.Eventually(t, 20*time.Second, "released", func() bool { return servers.votes(t, "q") == 0 })
 }
@@ -881,7 +904,7 @@ func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
 	for range 3 {
 		p := servers.process(t, quick)
 		if err := lock(t, p.lock(t, "warm"), within(t)).Unlock(within(t)); err != nil {
-			require.ErrorIs(t, err, rlock.ErrUnknownOutcome) // the call timeout is short, and the machine busy
+			require.ErrorIs(t, err, errs.ErrUnknownOutcome) // the call timeout is short, and the machine busy
 		}
 		processes = append(processes, p)
 	}
@@ -908,176 +931,9 @@ func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
 	}
 	for _, p := range processes {
 		for _, r := range p.rigs {
-			redistest.Eventually(t, 20*time.Second, "nothing is owed, nobody waits", func() bool { return r.locks.Owed() == 0 && r.locks.Lines() == 0 })
+			redistest.Eventually(t, 20*time.Second, "nothing is owed, nobody waits", func() bool {
+				return r.locks.Owed() == 0 && r.locks.Lines() == 0
+			})
 		}
 	}
-}
-
-func TestQuorumHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
-	redistest.InFull(t, "TestAQuorumIsExclusiveAndGivesEverythingBack")
-	each := map[string]election{"as it is": started(t, 3), "planted: a minority": started(t, 3)}
-	t.Parallel()
-	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
-		"as it is":            func(l *rlock.Lock) *rlock.Lock { return l },
-		"planted: a minority": rlock.PlantMinority,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if !strings.HasPrefix(name, "planted") {
-				require.NoError(t, recordElections(t, each[name].voting(t), plant, 0))
-				return
-			}
-			// A history with much that is unknown can take the checker for ever, and both processors with it. It says nothing
-			// then, and another is recorded.
-			err := recordElections(t, each[name].voting(t), plant, 10*time.Second)
-			for n := 0; n < 4 && err != nil && strings.Contains(err.Error(), "not decided"); n++ {
-				err = recordElections(t, each[name].voting(t), plant, 10*time.Second)
-			}
-			require.ErrorContains(t, err, "not the history of a lock")
-		})
-	}
-}
-
-func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rlock.Lock, patience time.Duration) error {
-	log := history.New()
-	const clients, workers, most = 4, 2, 50
-	enough, stop := context.WithTimeout(context.Background(), 80*time.Second) // on a busy machine
-	defer stop()
-	atLeast := time.Now().Add(4 * time.Second)
-	var processes []*process
-	for range clients {
-		p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: 2 * historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
-		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
-			return p.lock(t, "warm "+p.rigs[0].locks.ID()).Do(within(t), func(context.Context) error { return nil }) == nil
-		})
-		processes = append(processes, p)
-	}
-	var wg sync.WaitGroup
-	for w := range clients * workers {
-		rnd := rand.New(rand.NewPCG(7, uint64(w)))
-		q := plant(processes[w%clients].lock(t, "q"))
-		wg.Go(func() {
-			for enough.Err() == nil {
-				elect(q, rnd, log, w)
-				if time.Now().After(atLeast) && log.Count(history.Acquire, history.OK) >= most {
-					stop()
-				}
-			}
-		})
-	}
-	var faults int
-	wg.Go(func() {
-		rnd := rand.New(rand.NewPCG(7, 100))
-		for redistest.Pause(enough, time.Duration(5+rnd.IntN(40))*time.Millisecond) {
-			faults++
-			i := rnd.IntN(3)
-			proxy := processes[rnd.IntN(clients)].proxies[i]
-			d := redistest.Direction(rnd.IntN(2))
-			lasts := time.Duration(rnd.IntN(100)) * time.Millisecond
-			switch rnd.IntN(9) {
-			case 0:
-				proxy.Cut()
-				lasts = 0
-			case 1:
-				proxy.Delay(time.Duration(rnd.IntN(30))*time.Millisecond, time.Duration(rnd.IntN(30))*time.Millisecond)
-			case 2:
-				proxy.Hold(d)
-			case 3:
-				proxy.BlackHole(d)
-				lasts *= 8
-			case 4:
-				proxy.Trap(&redistest.Trap{Match: isScript, Fate: redistest.LoseReply})
-			case 5:
-				proxy.Trap(&redistest.Trap{Match: isScript, Fate: redistest.LoseRequestSilently})
-			case 6:
-				proxy.SwallowPushes()
-			case 7:
-				servers[i].Stop(t)
-				redistest.Pause(enough, 3*lasts)
-				servers[i].Resume(t)
-				lasts = 0
-			case 8:
-				if rnd.IntN(3) == 0 {
-					servers[i].Restart(t)
-				}
-				lasts = 0
-			}
-			redistest.Pause(enough, lasts)
-			proxy.Heal()
-		}
-	})
-	wg.Wait()
-	granted := log.Count(history.Acquire, history.OK)
-	ops, lost := log.Ops()
-	t.Logf("%d operations, %d granted, %d lost, %d faults", len(ops), granted, len(lost), faults)
-	require.GreaterOrEqual(t, granted, most)
-	require.Greater(t, faults, 10)
-	for _, s := range servers {
-		redistest.Eventually(t, 20*time.Second, "it is up", func() bool { // the last fault may have restarted it
-			_, err := s.TryAsk(t, "PING")
-			return err == nil
-		})
-	}
-	if patience == 0 { // nothing is planted: and while the network is well it is not idle
-		servers.voting(t)
-		o := whenWell
-		o.WatchdogTimeout = time.Second // a server that restarted votes when it has been up for so long
-		takes := []redistest.Take{taking(processes[0].lock(t, "q"))}
-		for range 2 {
-			takes = append(takes, taking(servers.process(t, o).lock(t, "q")))
-		}
-		redistest.NotIdle(t, 2*soon, "", takes...)
-	}
-	for _, s := range servers {
-		c := s.Client(t)
-		redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool { return len(keys(t, c)) == 0 })
-	}
-	return history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second, Timeout: patience}.Check(log)
-}
-
-// elect acquires a Quorum in some way, keeps it for some time, and releases it. A refusal says nothing of a holder: votes
-// may have been split.
-func elect(q *rlock.Lock, rnd *rand.Rand, log *history.Log, client int) {
-	op := history.Op{Client: client, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: 2 * historyLease, Renewed: rnd.IntN(3) > 0}
-	leaseTime := op.Lease
-	if op.Renewed {
-		leaseTime = 0
-	}
-	var h *rlock.Hold
-	got := log.Do(op, func() history.Outcome {
-		var err error
-		if op.Renewed && rnd.IntN(4) == 0 {
-			_, err = redistest.Impatient(rnd, asking(q, &h, new(bool)))
-		} else {
-			h, err = q.TryLock(context.Background(), time.Duration(rnd.IntN(100))*time.Millisecond, leaseTime)
-		}
-		if err == nil {
-			return history.OK
-		}
-		return history.Unknown
-	})
-	if got != history.OK {
-		return
-	}
-	keep := time.NewTimer(time.Duration(rnd.IntN(3000)) * time.Microsecond)
-	if rnd.IntN(20) == 0 {
-		keep.Reset(op.Lease / 2 * time.Duration(1+rnd.IntN(6)))
-	}
-	select {
-	case <-keep.C:
-	case <-h.Done():
-	}
-	keep.Stop()
-	op.Kind = history.Release
-	log.Do(op, func() history.Outcome {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
-		defer cancel()
-		switch err := h.Unlock(ctx); {
-		case err == nil:
-			return history.OK
-		case errors.Is(err, rlock.ErrLost):
-			log.Lost(op.Owner, h.Until())
-		}
-		return history.Unknown
-	})
 }

@@ -10,8 +10,8 @@ import (
 
 // win makes a round's parts the hold. From then on votes that are missing, or are lost later, are asked for again.
 //
-// The first time is soon: Unlock returns when a majority has released, so the slowest server refuses an acquisition that
-// follows at once. Without the early retry the hold would have no vote to spare for a third of the lease.
+// The first time is soon: Unlock returns when a majority has released, so the slowest server refuses an acquisition
+// that follows at once. Without the early retry the hold would have no vote to spare for a third of the lease.
 func (e *election) win(p *parts, all bool) {
 	e.won = p
 	if e.lease > 0 {
@@ -77,9 +77,12 @@ func (p *parts) reacquire(members []member) {
 			p.mu.Unlock()
 			if !p.add(i, x) {
 				x.discard(ctx)
-			} else if old != nil {
-				old.discard(ctx) // lost, which asks nobody
+				return
 			}
+			if old != nil {
+				old.discard(ctx) // lost, which sends nothing
+			}
+			e.joined(ctx, p, i, x)
 		})
 	}
 	wg.Wait()

@@ -2,8 +2,8 @@ package rlock
 
 import "time"
 
-// Readers have their turns together. The tenure of a process is one owner, the same for all its readers, so what a reader costs does not
-// grow with the readers.
+// Readers have their turns together. The tenure of a process is one owner, the same for all its readers, so what a
+// reader costs does not grow with the readers.
 //
 //	reader 1                   reader 2                 the server
 //	asks at t            ----------------------------->  granted, no writer waits
@@ -11,27 +11,29 @@ import "time"
 //	                           joins X: no call
 //	                                                     writer W queues
 //	                           at t + window + 1:
-//	                           asks as Y, under X  ----> W waits: Y is queued, and X takes nobody in any more
+//	                           asks as Y, under X  ----> W waits: Y is queued, and X takes no more readers
 //	unlocks: one is left
 //	                           (the last) unlocks ---->  X is released, W is served, then Y
 //
 // Who joins X without a call:
 //
-//   - who was in line when X was granted, or confirmed: it waited for that very answer, and joins before any of the others runs. The first
-//     may be through before the second is there, and X released (TestReadersThatWaitAreLetInTogether);
-//   - who comes before the window is over, unless a writer of this process asks. The window is counted from the send of the last call that
-//     was answered "no writer waits". So a writer that queues is passed for at most the window, and no message has to say so. Counted from
-//     the answer's arrival it would last for as long as that was delayed. A grant that came by message opens no window: it does not say
-//     who else waits.
+//   - who was in line when X was granted, or confirmed: it waited for that very answer, and joins before any of the
+//     others runs. The first may be through before the second is there, and X released
+//     (TestReadersThatWaitAreLetInTogether);
+//   - who comes before the window is over, unless a writer of this process asks. The window is counted from the send of
+//     the last call that was answered "no writer waits". So a writer that queues is passed for at most the window, and
+//     no message has to say so. Counted from the answer's arrival it would last for as long as that was delayed. A
+//     grant that came by message opens no window: it does not say who else waits.
 //
-// Afterwards one reader asks, under X: if no writer waits, X does for it, too, and the window begins anew. Otherwise it is queued with an
-// owner of its own, Y, which is the process's next tenure.
+// Afterwards one reader asks, under X: if no writer waits, X does for it, too, and the window begins anew. Otherwise it
+// is queued with an owner of its own, Y, which is the process's next tenure.
 //
-// X is released by its last reader. Whoever comes between the decision to release and the request finds the count at 0 and asks
-// (session.Holding.Enter): it never joins what is being given back (TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock).
+// X is released by its last reader. A reader that comes between the decision to release and the request finds the count
+// at 0 and asks (session.Holding.Enter): it never joins what is being given back
+// (TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock).
 //
-// A fixed lease, a label and MaxHold are of one hold, so these readers, and those under a write hold, have owners and places of their own,
-// and so has one that does not wait while another asks.
+// A fixed lease, a label and MaxHold are of one hold, so these readers, and those under a write hold, have owners and
+// places of their own, and so has one that does not wait while another asks.
 const (
 	leastWindow = 2 * time.Millisecond
 	mostWindow  = 10 * time.Millisecond
@@ -91,10 +93,10 @@ func (s *tenancies) under(a *acquisition) *owner {
 	return y.own
 }
 
-// window notes for how long others may join what was granted to a reader by the call that it sent last. It is four round trips: a reader of
-// four then waits for an answer, however far the server is, and a writer waits little longer.
-func (a *acquisition) window(clear bool, received time.Time) {
-	if a.asks != nil && a.l.kind.together && clear {
+// window notes for how long others may join what was granted to a reader by the call that it sent last. It is four
+// round trips: a reader of four then waits for an answer, however far the server is, and a writer waits little longer.
+func (a *acquisition) window(unclaimed bool, received time.Time) {
+	if a.asks != nil && a.l.kind.together && unclaimed {
 		a.admit = a.sent.Add(min(max(4*received.Sub(a.sent), leastWindow), mostWindow)).Sub(a.l.c.tenancies.base)
 	}
 }

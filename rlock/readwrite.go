@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -27,11 +28,11 @@ var rwRead = &kind{
 	queue:   2,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.beside)}
+		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: l.asking(r, l.channel, r.under, r.joined)}
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.readKeys(r.owner), r, "0") },
 	renew:   load("renew reads", "rw_read_renew"),
-	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
+	// The lock's own key is written by every reader that comes or goes. Only this owner writes its timeout key.
 	leaseKey: func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
 	more:     func(l *single, _ string) []string { return l.holdKeys() },
 	keep:     rwKeepScript,
@@ -47,8 +48,8 @@ var rwRead = &kind{
 	entry:   entryInside,
 	manner:  "read",
 	stand:   standInQueue,
-	// It stands behind nobody, and nobody behind it: readers do not keep each other out.
-	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Place = "read each", wait.Beside },
+	// It queues behind no one, and no one behind it: readers do not keep each other out.
+	request:  func(_ *single, _ string, r *wait.Request) { r.Manner, r.Place = "read each", wait.Each },
 	tenures:  func(c *Client, t terms) bool { return t.lease == 0 && t.label == "" && c.opts.MaxHold == 0 },
 	together: true,
 }
@@ -116,38 +117,40 @@ func (l *single) readKeys(owner string) []string {
 	return slices.Concat(l.keys, []string{timeoutKey(l.key, owner, 1)})
 }
 
-// ReadWriteLock describes a lock with two sides: any number of readers, or one writer. It is Redisson's RReadWriteLock. Like
-// Lock it is immutable and has no state. Its sides are Locks and do everything that Locks do, except that another process
-// cannot join them.
+// ReadWriteLock describes a lock with two sides: any number of readers, or one writer. It is Redisson's RReadWriteLock.
+// Like Lock it is immutable and has no state. Its sides are Locks and do everything that Locks do, except that another
+// process cannot join them.
 //
-// Each side is re-entered under a context of one of its holds. Under a context of a write hold the read side is acquired at
-// once, as a hold of its own, with its own owner and lease; it may outlive the write hold. When the write hold is released,
-// other readers can acquire the lock, and waiting ones are woken. The reverse is refused: Write under a context of a read
-// hold returns ErrReentry at once, because it would wait for itself. Release the read hold first, and check again what was
-// read.
+// Each side is re-entered under a context of one of its holds. Under a context of a write hold the read side is
+// acquired at once, as a hold of its own, with its own owner and lease; it may outlive the write hold. When the write
+// hold is released, other readers can acquire the lock, and waiting ones are woken. The reverse is refused: Write under
+// a context of a read hold returns ErrReentry at once, because it would wait for itself. Release the read hold first,
+// and check again what was read.
 //
-// Every reader has a lease of its own, in the server's time. A reader that dies keeps writers out until its own lease is over,
-// whatever other readers do. Readers of one process that are renewed (no WithLease, no WithLabel, no Options.MaxHold) share one hold
-// on the server: they have the same Owner and the same Until, are lost together, and count as one holder. The lock is released when
-// the last of them unlocks; the Unlock of another one sends nothing and returns nil. Nor does a re-entry of
-// such a hold send anything.
+// Every reader has a lease of its own, in the server's time. A reader that dies keeps writers out until its own lease
+// is over, whatever other readers do. Readers of one process that are renewed (no WithLease, no WithLabel, no
+// Options.MaxHold) share one hold on the server: they have the same Owner and the same Until, are lost together, and
+// count as one holder. The lock is released when the last of them unlocks; the Unlock of another one sends nothing and
+// returns nil. Nor does a re-entry of such a hold send anything.
 //
-// Waiters of all processes queue on the server and are handed the lock: readers and writers in turn. When the last reader leaves,
-// the first writer is next; writers are served in their order, one of each process in turn. When a writer leaves, the next one is,
-// unless writers have had the lock for as long as the readers before them, for 200 ms, or 16 times in a row. Then all waiting readers
-// are next, together. So a reader waits for one such phase of writers at most, and a writer for one phase of reading. New readers do
-// not pass a waiting writer, except those that share a hold of their process within 10 ms of its last look.
+// Waiters of all processes queue on the server and are handed the lock: readers and writers in turn. When the last
+// reader leaves, the first writer is next; writers are served in their order, one of each process in turn. When a
+// writer leaves, the next one is, unless writers have had the lock for as long as the readers before them, for 200 ms,
+// or 16 times in a row. Then all waiting readers are next, together. So a reader waits for one such phase of writers at
+// most, and a writer for one phase of reading. New readers do not pass a waiting writer, except those that share a hold
+// of their process within 10 ms of its last look.
 //
-// So a goroutine that reads, and reads again, must do so under a context of its hold: otherwise a writer may come in between, and it
-// waits for itself. The same is true of a reader that waits for another one.
+// So a goroutine that reads, and reads again, must do so under a context of its hold: otherwise a writer may come in
+// between, and it waits for itself. The same is true of a reader that waits for another one.
 //
-// A reader that hangs keeps writers out, and these would keep out other readers. Therefore, when the first writer has waited for one
-// Options.PollCap (of 10 s at most), then for two, four and so on, the waiting readers are let in once each.
+// A reader that hangs keeps writers out, and these would keep out other readers. Therefore, when the first writer has
+// waited for one Options.PollCap (of 10 s at most), then for two, four and so on, the waiting readers are let in once
+// each.
 //
 // A waiter that gets no messages, because they are lost or it may not subscribe, asks every PollCap. One that may not
-// subscribe is in no queue, and while others queue it may wait for as long as they do. There is no queue while the lock's
-// slot is being migrated: then waiters race, and a read waits until the slot has moved.
-// Redisson's clients are in no queue: see docs/redisson.md.
+// subscribe is in no queue, and while others queue it may wait for as long as they do. There is no queue while the
+// lock's slot is being migrated: then waiters race, and a read waits until the slot has moved. Redisson's clients are
+// in no queue: see docs/redisson.md.
 type ReadWriteLock struct{ read, write *Lock }
 
 // ReadWrite describes the read-write lock of that name. If the name cannot be used, every call on its sides returns
@@ -170,8 +173,9 @@ func (l *single) field(owner string) string {
 	return owner
 }
 
-// resolve decides, for an acquisition of l under a context that carries own, whether it is a re-entry (again is its owner)
-// or a new hold under a write hold of the same lock (under is the owner of that). turn is that in which ctx carries it.
+// resolve decides, for an acquisition of l under a context that carries own, whether it is a re-entry (again is its
+// owner) or a new hold under a write hold of the same lock (under is the owner of that). turn is that in which ctx
+// carries it.
 func (l *single) resolve(own *owner, turn int32) (again, under *owner, err error) {
 	if own == nil || own.lock.kind == l.kind || l.kind.resolve == nil {
 		return own, nil, nil
@@ -179,7 +183,8 @@ func (l *single) resolve(own *owner, turn int32) (again, under *owner, err error
 	return l.kind.resolve(l, own, turn)
 }
 
-// resolveReader: what reads under a write hold may outlive that hold, so no other writer of the process may have it next:
+// resolveReader: what reads under a write hold may outlive that hold, so no other writer of the process may have it
+// next:
 //
 //	A holds for writing             B waits for writing
 //	reads under that
@@ -188,7 +193,7 @@ func (l *single) resolve(own *owner, turn int32) (again, under *owner, err error
 //	while A reads
 func resolveReader(l *single, own *owner, turn int32) (again, under *owner, err error) {
 	if !own.Lasts() || !own.Bar(turn) {
-		return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, ErrLost)
+		return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, errs.ErrLost)
 	}
 	return nil, own, nil
 }
@@ -197,7 +202,8 @@ func resolveWriter(l *single, own *owner, _ int32) (again, under *owner, err err
 	if own.under != nil && own.under.Lasts() {
 		return own.under, nil, nil
 	}
-	return nil, nil, fmt.Errorf("%w: %q is held for reading, and would wait for itself: release that first", ErrReentry, l.name)
+	return nil, nil, fmt.Errorf("%w: %q is held for reading, and would wait for itself: release that first", ErrReentry,
+		l.name)
 }
 
 // timeouts are the keys in which Redisson may have put the end of a field of a read-write lock's hash.

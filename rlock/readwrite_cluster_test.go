@@ -11,9 +11,10 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// TestReadersAndWritersWaitThroughAMigration: in a slot that is being migrated a writer makes do with the lock's own key, and nobody
-// is served from the line. Readers wait until it is through: a read without its timeout key would not be safe beside Redisson.
-// Whoever stands in line when it begins is served afterwards, and nothing is left of a place that was overtaken.
+// TestReadersAndWritersWaitThroughAMigration: in a slot that is being migrated a writer makes do with the lock's own
+// key, and nobody is served from the line. Readers wait until it is through: a read without its timeout key would not
+// be safe beside Redisson. Whoever stands in line when it begins is served afterwards, and nothing is left of a place
+// that was overtaken.
 func TestReadersAndWritersWaitThroughAMigration(t *testing.T) {
 	redistest.InFull(t, "TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased")
 	t.Parallel()
@@ -21,7 +22,8 @@ func TestReadersAndWritersWaitThroughAMigration(t *testing.T) {
 	o := rlock.Options{PollCap: 2 * time.Second}
 	holder, other := newRig(t, s, o), newRig(t, s, o)
 	m := newMove(t, s, "{l}")
-	for round, held := range []func(rw *rlock.ReadWriteLock) *rlock.Lock{(*rlock.ReadWriteLock).Write, (*rlock.ReadWriteLock).Read} {
+	for round, held := range []func(rw *rlock.ReadWriteLock) *rlock.Lock{(*rlock.ReadWriteLock).Write,
+		(*rlock.ReadWriteLock).Read} {
 		name := fmt.Sprint("{l}", round)
 		h := lock(t, held(holder.locks.ReadWrite(name)), within(t))
 		rw := other.locks.ReadWrite(name)

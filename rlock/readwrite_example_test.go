@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -25,7 +26,7 @@ func ExampleClient_ReadWrite() {
 		log.Fatal(err)
 	}
 	_, err = prices.Write().TryLock(ctx, 0, 0)
-	fmt.Println("writing meanwhile:", errors.Is(err, rlock.ErrNotAcquired))
+	fmt.Println("writing meanwhile:", errors.Is(err, redlatch.ErrNotAcquired))
 	one.Unlock(ctx)
 	two.Unlock(ctx)
 

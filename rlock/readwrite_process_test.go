@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -53,7 +54,7 @@ func TestAKilledReaderKeepsAWriterOutForItsOwnLeaseWhateverOthersRead(t *testing
 		require.NoError(t, early.Unlock(within(t)))
 	}
 	if time.Since(killed) < lease/4 { // it may have been renewed a third of the lease before
-		require.ErrorIs(t, err, rlock.ErrNotAcquired, "its lease is not over yet")
+		require.ErrorIs(t, err, errs.ErrNotAcquired, "its lease is not over yet")
 	}
 	left := r.pttl(t, "l")
 	require.LessOrEqual(t, left, lease, "the lock has its end, not that of the reader that left")

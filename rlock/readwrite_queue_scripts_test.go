@@ -39,14 +39,16 @@ type rwLineRow struct {
 	ours   bool             // so does a process of ours, on its channel
 	script string
 	args   []string // CHANNEL, GRANTS and ENTRY stand for them
-	reply  []int64  // status; of one that waits, whether it has a place and whether somebody foreign is in; of a granted reader, whether no writer waits
-	again  []int64  // of a second run; nil: the same
-	hash   map[string]string
-	after  []string // owners in line, by bands
-	given  []string // whose grants are published
-	told   []string // messages on Redisson's channel
-	asked  []string // who is told to ask
-	held   bool     // for longer than a moment
+	// status; of one that waits, whether it has a place and whether somebody foreign is in; of a granted reader, whether
+	// no writer waits
+	reply []int64
+	again []int64 // of a second run; nil: the same
+	hash  map[string]string
+	after []string // owners in line, by bands
+	given []string // whose grants are published
+	told  []string // messages on Redisson's channel
+	asked []string // who is told to ask
+	held  bool     // for longer than a moment
 }
 
 func (r rwLineRow) prepare(t *testing.T, g *scriptRig, key, queue string) (tickets map[string]int64) {
@@ -155,7 +157,8 @@ func runRWLineTable(t *testing.T, rows []rwLineRow) {
 						for _, m := range r.told {
 							published = append(published, channel+" "+m)
 						}
-						require.ElementsMatch(t, published, heard(), "published") // miniredis keeps the order only of one kind of subscription
+						// miniredis keeps the order only of one kind of subscription
+						require.ElementsMatch(t, published, heard(), "published")
 					} else {
 						heard()
 					}
@@ -197,51 +200,118 @@ func TestReadWriteScriptsWithAQueue(t *testing.T) {
 	}
 	waits := []int64{0, 1, 0}
 	rows := []rwLineRow{
-		{name: "a reader queues behind a writer", before: bobWrites, script: "rw_read", args: read(alice), reply: waits, hash: bobWrites.hash, after: []string{alice}},
-		{name: "one that asks once does not", before: bobWrites, script: "rw_read", args: once(alice), reply: []int64{0, 0, 0}, hash: bobWrites.hash},
-		{name: "a reader queues behind a writer of Java's and hears of it", before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}, script: "rw_read", args: read(alice), reply: []int64{0, 1, 1}, hash: h("mode", "write", javaW, "1"), after: []string{alice}},
-		{name: "a writer queues behind a reader", before: bobReads, script: "rw_write", args: write(alice), reply: waits, hash: bobReads.hash, after: []string{alice}},
-		{name: "a reader does not pass a writer that waits", before: bobReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, script: "rw_read", args: read(alice), reply: waits, hash: bobReads.hash, after: []string{alice, carol}},
-		{name: "nor does it share the hold of another then", before: bobReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, script: "rw_read", args: read(alice, bob), reply: waits, hash: bobReads.hash, after: []string{alice, carol}},
-		{name: "otherwise it shares that", before: bobReads, script: "rw_read", args: read(alice, bob), reply: []int64{5, 1}, hash: bobReads.hash},
-		{name: "and leaves the line", before: bobReads, line: []rwPlace{{owner: alice, ago: 500}}, script: "rw_read", args: read(alice, bob), reply: []int64{5, 1}, hash: bobReads.hash},
-		{name: "a hold that is over is not shared", script: "rw_read", args: read(alice, bob), reply: []int64{1, 1}, hash: reads(alice)},
-		{name: "a writer that is gone keeps no reader out", before: bobReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, deaf: []string{carol}, script: "rw_read", args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
-		{name: "nor one that has not asked for long", before: bobReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: 600_000, stamped: stale + 1000}}, script: "rw_read", args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
-		{name: "but one that has asked again does", before: bobReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: 600_000, stamped: 1000}}, words: map[string]int64{"filled": 1000}, script: "rw_read", args: read(alice), reply: waits, hash: bobReads.hash, after: []string{alice, carol}},
-		{name: "the refill: a writer kept out for a poll sees the readers in line let in", before: bobReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: stale*2/5 + 100, stamped: 1000}}, script: "rw_read", args: read(alice), reply: []int64{1, 0}, hash: reads(alice, bob), after: []string{carol}},
-		{name: "the next one comes when it has waited twice as long", before: bobReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: stale * 2 / 5 * 3 / 2, stamped: 1000}}, words: map[string]int64{"filled": stale / 5}, script: "rw_read", args: read(alice), reply: waits, hash: bobReads.hash, after: []string{alice, carol}},
-		{name: "beside Redisson's readers alone it comes soon", before: javaReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, words: map[string]int64{"readfrom": 100}, script: "rw_read", args: read(alice), reply: []int64{1, 0}, hash: h("mode", "read", java, "1", alice, "1"), after: []string{carol}},
+		{name: "a reader queues behind a writer", before: bobWrites, script: "rw_read", args: read(alice), reply: waits,
+			hash: bobWrites.hash, after: []string{alice}},
+		{name: "one that asks once does not", before: bobWrites, script: "rw_read", args: once(alice),
+			reply: []int64{0, 0, 0}, hash: bobWrites.hash},
+		{name: "a reader queues behind a writer of Java's and hears of it",
+			before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}, script: "rw_read", args: read(alice),
+			reply: []int64{0, 1, 1}, hash: h("mode", "write", javaW, "1"), after: []string{alice}},
+		{name: "a writer queues behind a reader", before: bobReads, script: "rw_write", args: write(alice), reply: waits,
+			hash: bobReads.hash, after: []string{alice}},
+		{name: "a reader does not pass a writer that waits", before: bobReads,
+			line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, script: "rw_read", args: read(alice), reply: waits,
+			hash: bobReads.hash, after: []string{alice, carol}},
+		{name: "nor does it share the hold of another then", before: bobReads,
+			line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, script: "rw_read", args: read(alice, bob), reply: waits,
+			hash: bobReads.hash, after: []string{alice, carol}},
+		{name: "otherwise it shares that", before: bobReads, script: "rw_read", args: read(alice, bob), reply: []int64{5, 1},
+			hash: bobReads.hash},
+		{name: "and leaves the line", before: bobReads, line: []rwPlace{{owner: alice, ago: 500}}, script: "rw_read",
+			args: read(alice, bob), reply: []int64{5, 1}, hash: bobReads.hash},
+		{name: "a hold that is over is not shared", script: "rw_read", args: read(alice, bob), reply: []int64{1, 1},
+			hash: reads(alice)},
+		{name: "a writer that is gone keeps no reader out", before: bobReads,
+			line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, deaf: []string{carol}, script: "rw_read",
+			args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
+		{name: "nor one that has not asked for long", before: bobReads,
+			line: []rwPlace{{owner: carol, band: rwWriter, ago: 600_000, stamped: stale + 1000}}, script: "rw_read",
+			args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
+		{name: "but one that has asked again does", before: bobReads,
+			line:  []rwPlace{{owner: carol, band: rwWriter, ago: 600_000, stamped: 1000}},
+			words: map[string]int64{"filled": 1000}, script: "rw_read", args: read(alice), reply: waits, hash: bobReads.hash,
+			after: []string{alice, carol}},
+		{name: "the refill: a writer kept out for a poll sees the readers in line let in", before: bobReads,
+			line: []rwPlace{{owner: carol, band: rwWriter, ago: stale*2/5 + 100, stamped: 1000}}, script: "rw_read",
+			args: read(alice), reply: []int64{1, 0}, hash: reads(alice, bob), after: []string{carol}},
+		{name: "the next one comes when it has waited twice as long", before: bobReads,
+			line:  []rwPlace{{owner: carol, band: rwWriter, ago: stale * 2 / 5 * 3 / 2, stamped: 1000}},
+			words: map[string]int64{"filled": stale / 5}, script: "rw_read", args: read(alice), reply: waits,
+			hash: bobReads.hash, after: []string{alice, carol}},
+		{name: "beside Redisson's readers alone it comes soon", before: javaReads,
+			line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, words: map[string]int64{"readfrom": 100},
+			script: "rw_read", args: read(alice), reply: []int64{1, 0}, hash: h("mode", "read", java, "1", alice, "1"),
+			after: []string{carol}},
 
-		{name: "the last reader hands over to the first writer, not to readers", before: bobReads, line: []rwPlace{{owner: alice, ago: 900}, {owner: carol, band: rwWriter, ago: 500}}, script: "rw_release", args: readOut(bob, ""), reply: []int64{1}, again: []int64{0},
+		{name: "the last reader hands over to the first writer, not to readers", before: bobReads,
+			line: []rwPlace{{owner: alice, ago: 900}, {owner: carol, band: rwWriter, ago: 500}}, script: "rw_release",
+			args: readOut(bob, ""), reply: []int64{1}, again: []int64{0},
 			hash: h("mode", "write", carol+":write", "1"), after: []string{alice}, given: []string{carol}},
-		{name: "the writer's budget is spent: all readers are next", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, words: map[string]int64{"writes": 1, "phase": 20, "lastread": 5}, script: "rw_release", args: writeOut(bob), reply: []int64{1}, again: []int64{0},
+		{name: "the writer's budget is spent: all readers are next", before: bobWrites,
+			line:  []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}},
+			words: map[string]int64{"writes": 1, "phase": 20, "lastread": 5}, script: "rw_release", args: writeOut(bob),
+			reply: []int64{1}, again: []int64{0},
 			hash: reads(alice), after: []string{carol}, given: []string{alice}},
-		{name: "16 writers spend it, too", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, words: map[string]int64{"writes": 16, "phase": 0, "lastread": 150_000}, script: "rw_release", args: writeOut(bob), reply: []int64{1}, again: []int64{0},
+		{name: "16 writers spend it, too", before: bobWrites,
+			line:  []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}},
+			words: map[string]int64{"writes": 16, "phase": 0, "lastread": 150_000}, script: "rw_release", args: writeOut(bob),
+			reply: []int64{1}, again: []int64{0},
 			hash: reads(alice), after: []string{carol}, given: []string{alice}},
-		{name: "as long as it is not, the next writer is", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, words: map[string]int64{"writes": 2, "phase": -60_000, "lastread": 150_000}, script: "rw_release", args: writeOut(bob), reply: []int64{1}, again: []int64{0},
+		{name: "as long as it is not, the next writer is", before: bobWrites,
+			line:  []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}},
+			words: map[string]int64{"writes": 2, "phase": -60_000, "lastread": 150_000}, script: "rw_release",
+			args: writeOut(bob), reply: []int64{1}, again: []int64{0},
 			hash: h("mode", "write", carol+":write", "1"), after: []string{alice}, given: []string{carol}},
-		{name: "all readers in line are let in at once", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, ago: 500}}, script: "rw_release", args: writeOut(bob), reply: []int64{1}, again: []int64{0},
+		{name: "all readers in line are let in at once", before: bobWrites,
+			line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, ago: 500}}, script: "rw_release", args: writeOut(bob),
+			reply: []int64{1}, again: []int64{0},
 			hash: reads(alice, carol), given: []string{alice, carol}},
-		{name: "those who are gone are passed over", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, ago: 500}}, deaf: []string{alice}, script: "rw_release", args: writeOut(bob), reply: []int64{1}, again: []int64{0},
+		{name: "those who are gone are passed over", before: bobWrites,
+			line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, ago: 500}}, deaf: []string{alice}, script: "rw_release",
+			args: writeOut(bob), reply: []int64{1}, again: []int64{0},
 			hash: reads(carol), given: []string{carol}},
-		{name: "with nobody there the lock is free, and it is said", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, deaf: []string{alice, carol}, script: "rw_release", args: writeOut(bob), reply: []int64{1}, again: []int64{0}, told: []string{"1"}},
-		{name: "Redisson's readers are told of a readers' phase", line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"writes": 16}, java: true, script: "rw_write", args: write(carol), reply: waits, hash: reads(alice), after: []string{carol}, given: []string{alice}, told: []string{"1"}},
-		{name: "after 200 ms of reading they get a turn: no reader comes in", before: bobReads, words: map[string]int64{"readfrom": 300}, java: true, script: "rw_read", args: read(alice, bob), reply: waits, hash: bobReads.hash, after: []string{alice}},
-		{name: "beside a process of ours, too", before: bobReads, words: map[string]int64{"readfrom": 300}, java: true, ours: true, script: "rw_read", args: read(alice, bob), reply: waits, hash: bobReads.hash, after: []string{alice}},
-		{name: "for which alone nobody makes room", before: bobReads, words: map[string]int64{"readfrom": 300}, ours: true, script: "rw_read", args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
-		{name: "nor is the lock left to it", before: bobReads, line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"readfrom": 300}, ours: true, script: "rw_release", args: readOut(bob, ""), reply: []int64{1}, again: []int64{0}, hash: reads(alice), given: []string{alice}, told: []string{"1"}},
-		{name: "before that it does", before: bobReads, words: map[string]int64{"readfrom": -60_000}, java: true, script: "rw_read", args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
-		{name: "and the lock is left to them when the last one goes", before: bobReads, line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"readfrom": 300}, java: true, script: "rw_release", args: readOut(bob, ""), reply: []int64{1}, again: []int64{0}, after: []string{alice}, asked: []string{alice}, told: []string{"1"}, held: true},
-		{name: "a writer that goes on as a reader lets the readers in", before: rwState{hash: h("mode", "write", bobW, "1", bob, "1"), ttl: 100_000, ends: e(bobW, 100_000, bob, 100_000), timeouts: e(bob, 100_000)}, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, script: "rw_release", args: writeOut(bob), reply: []int64{1}, again: []int64{0},
+		{name: "with nobody there the lock is free, and it is said", before: bobWrites,
+			line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, deaf: []string{alice, carol},
+			script: "rw_release", args: writeOut(bob), reply: []int64{1}, again: []int64{0}, told: []string{"1"}},
+		{name: "Redisson's readers are told of a readers' phase", line: []rwPlace{{owner: alice, ago: 100}},
+			words: map[string]int64{"writes": 16}, java: true, script: "rw_write", args: write(carol), reply: waits,
+			hash: reads(alice), after: []string{carol}, given: []string{alice}, told: []string{"1"}},
+		{name: "after 200 ms of reading they get a turn: no reader comes in", before: bobReads,
+			words: map[string]int64{"readfrom": 300}, java: true, script: "rw_read", args: read(alice, bob), reply: waits,
+			hash: bobReads.hash, after: []string{alice}},
+		{name: "beside a process of ours, too", before: bobReads, words: map[string]int64{"readfrom": 300}, java: true,
+			ours: true, script: "rw_read", args: read(alice, bob), reply: waits, hash: bobReads.hash, after: []string{alice}},
+		{name: "for which alone nobody makes room", before: bobReads, words: map[string]int64{"readfrom": 300}, ours: true,
+			script: "rw_read", args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
+		{name: "nor is the lock left to it", before: bobReads, line: []rwPlace{{owner: alice, ago: 100}},
+			words: map[string]int64{"readfrom": 300}, ours: true, script: "rw_release", args: readOut(bob, ""),
+			reply: []int64{1}, again: []int64{0}, hash: reads(alice), given: []string{alice}, told: []string{"1"}},
+		{name: "before that it does", before: bobReads, words: map[string]int64{"readfrom": -60_000}, java: true,
+			script: "rw_read", args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
+		{name: "and the lock is left to them when the last one goes", before: bobReads,
+			line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"readfrom": 300}, java: true,
+			script: "rw_release", args: readOut(bob, ""), reply: []int64{1}, again: []int64{0}, after: []string{alice},
+			asked: []string{alice}, told: []string{"1"}, held: true},
+		{name: "a writer that goes on as a reader lets the readers in",
+			before: rwState{hash: h("mode", "write", bobW, "1", bob, "1"), ttl: 100_000, ends: e(bobW, 100_000, bob, 100_000),
+				timeouts: e(bob, 100_000)}, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}},
+			script: "rw_release", args: writeOut(bob), reply: []int64{1}, again: []int64{0},
 			hash: reads(alice, bob), after: []string{carol}, given: []string{alice}, told: []string{"1"}},
-		{name: "the writer that gives up lets readers in", before: bobReads, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, script: "rw_release", args: []string{carol + ":write", "CHANNEL", "1", "PUBLISH", "GRANTS", entryOf(carol)}, reply: []int64{0},
+		{name: "the writer that gives up lets readers in", before: bobReads,
+			line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, script: "rw_release",
+			args: []string{carol + ":write", "CHANNEL", "1", "PUBLISH", "GRANTS", entryOf(carol)}, reply: []int64{0},
 			hash: reads(alice, bob), given: []string{alice}},
-		{name: "a reader that gives up leaves the line", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}}, script: "rw_release", args: readOut(alice, entryOf(alice)), reply: []int64{0}, hash: bobWrites.hash},
+		{name: "a reader that gives up leaves the line", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}},
+			script: "rw_release", args: readOut(alice, entryOf(alice)), reply: []int64{0}, hash: bobWrites.hash},
 
-		{name: "who comes by a free lock hands it to who is first", line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, script: "rw_read", args: read(alice), reply: waits, hash: h("mode", "write", carol+":write", "1"), after: []string{alice}, given: []string{carol}},
-		{name: "and takes it if that is itself", line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}, {owner: alice, ago: 100}}, script: "rw_write", args: write(carol), reply: []int64{1, 0}, hash: h("mode", "write", carol+":write", "1"), after: []string{alice}},
-		{name: "one that asks once does not take it, either", line: []rwPlace{{owner: carol, ago: 500}}, script: "rw_write", args: append(write(alice)[:6:6], ""), reply: []int64{0, 0, 0}, hash: reads(carol), given: []string{carol}},
+		{name: "who comes by a free lock hands it to who is first",
+			line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, script: "rw_read", args: read(alice), reply: waits,
+			hash: h("mode", "write", carol+":write", "1"), after: []string{alice}, given: []string{carol}},
+		{name: "and takes it if that is itself",
+			line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}, {owner: alice, ago: 100}}, script: "rw_write",
+			args: write(carol), reply: []int64{1, 0}, hash: h("mode", "write", carol+":write", "1"), after: []string{alice}},
+		{name: "one that asks once does not take it, either", line: []rwPlace{{owner: carol, ago: 500}}, script: "rw_write",
+			args: append(write(alice)[:6:6], ""), reply: []int64{0, 0, 0}, hash: reads(carol), given: []string{carol}},
 	}
 	runRWLineTable(t, rows)
 }

@@ -124,7 +124,8 @@ func requireRW(t *testing.T, g *scriptRig, key string, want rwState) {
 	}
 }
 
-// rwRow is one line of a table: what there is, what is asked, the reply, and what there is then, also after a second run.
+// rwRow is one line of a table: what there is, what is asked, the reply, and what there is then, also after a second
+// run.
 type rwRow struct {
 	name   string
 	script string
@@ -237,34 +238,54 @@ func TestReadAcquireScriptTable(t *testing.T) {
 	one := rwState{hash: h("mode", "read", alice, "1"), ttl: 300_000, ends: e(alice, 300_000), timeouts: e(alice, 300_000)}
 	bobReads := rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}
 	bobWrites := rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}
-	both := rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 300_000, ends: e(alice, 300_000, bob, 100_000), timeouts: e(alice, 300_000, bob, 100_000)}
+	both := rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 300_000, ends: e(alice, 300_000, bob, 100_000),
+		timeouts: e(alice, 300_000, bob, 100_000)}
 	rows := []rwRow{
 		{name: "a free lock is granted for the lease", args: read(alice, "0", ""), reply: 1, after: one},
 		{name: "in time is granted", args: read(alice, farFuture, ""), reply: 1, after: one},
 		{name: "too late does nothing", args: read(alice, longAgo, ""), reply: 2},
-		{name: "too late does nothing for the holder either", before: bobReads, args: read(bob, longAgo, ""), reply: 2, after: bobReads},
+		{name: "too late does nothing for the holder either", before: bobReads, args: read(bob, longAgo, ""), reply: 2,
+			after: bobReads},
 		{name: "beside another reader, whose end stays", before: bobReads, args: read(alice, "0", ""), reply: 1, after: both},
-		{name: "a shorter lease beside a longer one leaves that", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)}, args: read(alice, "0", ""), reply: 1,
-			after: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 300_000, bob, 900_000), timeouts: e(alice, 300_000)}},
-		{name: "beside a reader of Java's", before: rwState{hash: h("mode", "read", java, "2"), ttl: 100_000, timeouts: e(java+":1", 50_000, java+":2", 100_000)}, args: read(alice, "0", ""), reply: 1,
-			after: rwState{hash: h("mode", "read", java, "2", alice, "1"), ttl: 300_000, ends: e(alice, 300_000), timeouts: e(java+":1", 50_000, java+":2", 100_000, alice, 300_000)}},
+		{name: "a shorter lease beside a longer one leaves that",
+			before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)}, args: read(alice, "0", ""),
+			reply: 1,
+			after: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 300_000, bob, 900_000),
+				timeouts: e(alice, 300_000)}},
+		{name: "beside a reader of Java's",
+			before: rwState{hash: h("mode", "read", java, "2"), ttl: 100_000,
+				timeouts: e(java+":1", 50_000, java+":2", 100_000)}, args: read(alice, "0", ""), reply: 1,
+			after: rwState{hash: h("mode", "read", java, "2", alice, "1"), ttl: 300_000, ends: e(alice, 300_000),
+				timeouts: e(java+":1", 50_000, java+":2", 100_000, alice, 300_000)}},
 		{name: "a writer keeps readers out", before: bobWrites, args: read(alice, "0", ""), reply: 0, after: bobWrites},
-		{name: "a writer of Java's too", before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}, args: read(alice, "0", ""), reply: 0, after: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}},
-		{name: "another kind of lock too", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: read(alice, "0", ""), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
+		{name: "a writer of Java's too", before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000},
+			args: read(alice, "0", ""), reply: 0, after: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}},
+		{name: "another kind of lock too", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: read(alice, "0", ""),
+			reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
 		{name: "a second run raises the lease", before: bobReads, args: read(bob, "0", ""), reply: 1,
 			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 300_000, ends: e(bob, 300_000), timeouts: e(bob, 300_000)}},
 		{name: "a second run never shortens", before: bobReads, args: []string{bob, "50000", "0", ""}, reply: 1,
 			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
-		{name: "a second run leaves the count as it is", before: rwState{hash: h("mode", "read", bob, "3"), ttl: 300_000, ends: e(bob, 300_000)}, args: read(bob, "0", ""), reply: 1,
+		{name: "a second run leaves the count as it is",
+			before: rwState{hash: h("mode", "read", bob, "3"), ttl: 300_000, ends: e(bob, 300_000)}, args: read(bob, "0", ""),
+			reply: 1,
 			after: rwState{hash: h("mode", "read", bob, "3"), ttl: 300_000, ends: e(bob, 300_000), timeouts: e(bob, 300_000)}},
 		{name: "the writer reads, and keeps its own end", before: bobWrites, args: read(alice, "0", bob), reply: 1,
-			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 300_000, ends: e(bobW, 100_000, alice, 300_000), timeouts: e(alice, 300_000)}},
-		{name: "reading under a write hold that is over is lost", before: bobReads, args: read(alice, "0", carol), reply: 3, after: bobReads},
-		{name: "reading under a write hold whose own end has passed is lost", before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "0", bob), reply: 3,
+			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 300_000,
+				ends: e(bobW, 100_000, alice, 300_000), timeouts: e(alice, 300_000)}},
+		{name: "reading under a write hold that is over is lost", before: bobReads, args: read(alice, "0", carol), reply: 3,
+			after: bobReads},
+		{name: "reading under a write hold whose own end has passed is lost",
+			before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000,
+				ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "0", bob), reply: 3,
 			after: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}},
-		{name: "a writer whose own end has passed keeps nobody out", before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "0", ""), reply: 1, told: "1", once: true,
-			after: rwState{hash: h("mode", "read", alice, "1", carol, "1"), ttl: 900_000, ends: e(alice, 300_000, carol, 900_000), timeouts: e(alice, 300_000)}},
-		{name: "what a deleted lock left of its ends is gone with the next", before: rwState{ends: e(bob, 900_000, carol+":write", 900_000)}, args: read(alice, "0", ""), reply: 1, after: one},
+		{name: "a writer whose own end has passed keeps nobody out",
+			before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000,
+				ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "0", ""), reply: 1, told: "1", once: true,
+			after: rwState{hash: h("mode", "read", alice, "1", carol, "1"), ttl: 900_000,
+				ends: e(alice, 300_000, carol, 900_000), timeouts: e(alice, 300_000)}},
+		{name: "what a deleted lock left of its ends is gone with the next",
+			before: rwState{ends: e(bob, 900_000, carol+":write", 900_000)}, args: read(alice, "0", ""), reply: 1, after: one},
 	}
 	for i := range rows {
 		rows[i].script = "rw_read"
@@ -284,17 +305,30 @@ func TestWriteAcquireScriptTable(t *testing.T) {
 		{name: "a free lock is granted for the lease", args: write(alice, "0"), reply: 1, after: one},
 		{name: "readers keep a writer out", before: reads, args: write(alice, "0"), reply: 0, after: reads},
 		{name: "a reader keeps itself out", before: reads, args: write(bob, "0"), reply: 0, after: reads},
-		{name: "a reader of Java's keeps a writer out", before: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}, args: write(alice, "0"), reply: 0, after: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}},
+		{name: "a reader of Java's keeps a writer out", before: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000},
+			args: write(alice, "0"), reply: 0, after: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}},
 		{name: "another writer does", before: writes, args: write(alice, "0"), reply: 0, after: writes},
-		{name: "another kind of lock does", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: write(alice, "0"), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
-		{name: "a second run raises the lease, and the two do not add up", before: writes, args: write(bob, "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 300_000}},
-		{name: "a second run never shortens", before: rwState{hash: writes.hash, ttl: 900_000}, args: write(bob, "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 900_000}},
-		{name: "a second run of one that reads too raises its own end", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 100_000, alice, 900_000)}, args: write(bob, "0"), reply: 1,
-			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 300_000, alice, 900_000)}},
-		{name: "a dead reader keeps nobody out", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, -5000)}, args: write(alice, "0"), reply: 1, told: "1", once: true, after: one},
-		{name: "a dead reader is forgotten beside a living one", before: rwState{hash: h("mode", "read", bob, "1", carol, "2"), ttl: 900_000, ends: e(bob, -5000, carol, 900_000)}, args: write(alice, "0"), reply: 0,
+		{name: "another kind of lock does", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: write(alice, "0"),
+			reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
+		{name: "a second run raises the lease, and the two do not add up", before: writes, args: write(bob, "0"), reply: 1,
+			after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 300_000}},
+		{name: "a second run never shortens", before: rwState{hash: writes.hash, ttl: 900_000}, args: write(bob, "0"),
+			reply: 1, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 900_000}},
+		{name: "a second run of one that reads too raises its own end",
+			before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000,
+				ends: e(bobW, 100_000, alice, 900_000)}, args: write(bob, "0"), reply: 1,
+			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000,
+				ends: e(bobW, 300_000, alice, 900_000)}},
+		{name: "a dead reader keeps nobody out",
+			before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, -5000)}, args: write(alice, "0"),
+			reply: 1, told: "1", once: true, after: one},
+		{name: "a dead reader is forgotten beside a living one",
+			before: rwState{hash: h("mode", "read", bob, "1", carol, "2"), ttl: 900_000, ends: e(bob, -5000, carol, 900_000)},
+			args:   write(alice, "0"), reply: 0,
 			after: rwState{hash: h("mode", "read", carol, "2"), ttl: 900_000, ends: e(carol, 900_000)}},
-		{name: "a reader whose end is not known lives as long as the lock", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}, args: write(alice, "0"), reply: 0, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}},
+		{name: "a reader whose end is not known lives as long as the lock",
+			before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}, args: write(alice, "0"), reply: 0,
+			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}},
 	}
 	for i := range rows {
 		rows[i].script = "rw_write"
@@ -307,30 +341,60 @@ func TestReadWriteReleaseScriptTable(t *testing.T) {
 	readOut := func(owner string) []string { return []string{owner, "0"} }
 	writeOut := func(owner string) []string { return []string{owner + ":write", "1"} }
 	rows := []rwRow{
-		{name: "the last reader frees the lock and says so as Redisson does", before: rwState{hash: h("mode", "read", alice, "5"), ttl: 100_000, ends: e(alice, 100_000), timeouts: e(alice, 100_000)},
+		{name: "the last reader frees the lock and says so as Redisson does",
+			before: rwState{hash: h("mode", "read", alice, "5"), ttl: 100_000, ends: e(alice, 100_000),
+				timeouts: e(alice, 100_000)},
 			args: readOut(alice), reply: 1, again: no, told: "0"},
-		{name: "one of two readers leaves the other its end, in both directions: shorter", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000), timeouts: e(alice, 900_000, bob, 100_000)},
-			args: readOut(alice), reply: 1, again: no, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
-		{name: "and longer", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 100_000, bob, 900_000), timeouts: e(alice, 100_000, bob, 900_000)},
-			args: readOut(alice), reply: 1, again: no, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000), timeouts: e(bob, 900_000)}},
-		{name: "with none but the dead left the lock is free", before: rwState{hash: h("mode", "read", alice, "1", bob, "3"), ttl: 900_000, ends: e(alice, 900_000, bob, -5000)},
+		{name: "one of two readers leaves the other its end, in both directions: shorter",
+			before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000),
+				timeouts: e(alice, 900_000, bob, 100_000)},
+			args: readOut(alice), reply: 1, again: no,
+			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
+		{name: "and longer", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000,
+			ends: e(alice, 100_000, bob, 900_000), timeouts: e(alice, 100_000, bob, 900_000)},
+			args: readOut(alice), reply: 1, again: no,
+			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000), timeouts: e(bob, 900_000)}},
+		{name: "with none but the dead left the lock is free",
+			before: rwState{hash: h("mode", "read", alice, "1", bob, "3"), ttl: 900_000, ends: e(alice, 900_000, bob, -5000)},
+			args:   readOut(alice), reply: 1, again: no, told: "0"},
+		{name: "a reader whose end is not known is not shortened",
+			before: rwState{hash: h("mode", "read", alice, "1", bob, "1", carol, "1"), ttl: 900_000,
+				ends: e(alice, 900_000, bob, 100_000)},
+			args: readOut(alice), reply: 1, again: no,
+			after: rwState{hash: h("mode", "read", bob, "1", carol, "1"), ttl: 900_000, ends: e(bob, 100_000)}},
+		{name: "a reader of Java's keeps its end",
+			before: rwState{hash: h("mode", "read", alice, "1", java, "2"), ttl: 900_000, ends: e(alice, 900_000),
+				timeouts: e(alice, 900_000, java+":1", 50_000, java+":2", 400_000)},
+			args: readOut(alice), reply: 1, again: no,
+			after: rwState{hash: h("mode", "read", java, "2"), ttl: 400_000,
+				timeouts: e(java+":1", 50_000, java+":2", 400_000)}},
+		{name: "a dead reader of Java's keeps nobody out",
+			before: rwState{hash: h("mode", "read", alice, "1", java, "2"), ttl: 900_000, ends: e(alice, 900_000),
+				timeouts: e(alice, 900_000)},
 			args: readOut(alice), reply: 1, again: no, told: "0"},
-		{name: "a reader whose end is not known is not shortened", before: rwState{hash: h("mode", "read", alice, "1", bob, "1", carol, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000)},
-			args: readOut(alice), reply: 1, again: no, after: rwState{hash: h("mode", "read", bob, "1", carol, "1"), ttl: 900_000, ends: e(bob, 100_000)}},
-		{name: "a reader of Java's keeps its end", before: rwState{hash: h("mode", "read", alice, "1", java, "2"), ttl: 900_000, ends: e(alice, 900_000), timeouts: e(alice, 900_000, java+":1", 50_000, java+":2", 400_000)},
-			args: readOut(alice), reply: 1, again: no, after: rwState{hash: h("mode", "read", java, "2"), ttl: 400_000, timeouts: e(java+":1", 50_000, java+":2", 400_000)}},
-		{name: "a dead reader of Java's keeps nobody out", before: rwState{hash: h("mode", "read", alice, "1", java, "2"), ttl: 900_000, ends: e(alice, 900_000), timeouts: e(alice, 900_000)},
-			args: readOut(alice), reply: 1, again: no, told: "0"},
-		{name: "what the writer read goes, and the lock has the writer's end again", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 100_000, alice, 900_000), timeouts: e(alice, 900_000)},
-			args: readOut(alice), reply: 1, again: no, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000, ends: e(bobW, 100_000)}},
-		{name: "a reader that holds nothing releases nothing", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}, args: readOut(alice), reply: 0,
+		{name: "what the writer read goes, and the lock has the writer's end again",
+			before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000,
+				ends: e(bobW, 100_000, alice, 900_000), timeouts: e(alice, 900_000)},
+			args: readOut(alice), reply: 1, again: no,
+			after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000, ends: e(bobW, 100_000)}},
+		{name: "a reader that holds nothing releases nothing",
+			before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}, args: readOut(alice),
+			reply: 0,
 			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}},
 		{name: "of a lock that went otherwise somebody has to tell", args: readOut(alice), reply: 0, told: "0"},
 
-		{name: "the writer frees the lock and says so as Redisson does", before: rwState{hash: h("mode", "write", aliceW, "3"), ttl: 100_000}, args: writeOut(alice), reply: 1, again: no, told: "1"},
-		{name: "a writer that reads leaves the lock to readers, and they are told", before: rwState{hash: h("mode", "write", aliceW, "1", carol, "1"), ttl: 900_000, ends: e(aliceW, 900_000, carol, 100_000), timeouts: e(carol, 100_000)},
-			args: writeOut(alice), reply: 1, again: no, told: "1", once: true, after: rwState{hash: h("mode", "read", carol, "1"), ttl: 100_000, ends: e(carol, 100_000), timeouts: e(carol, 100_000)}},
-		{name: "a writer that holds nothing releases nothing", before: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}, args: writeOut(alice), reply: 0, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}},
+		{name: "the writer frees the lock and says so as Redisson does",
+			before: rwState{hash: h("mode", "write", aliceW, "3"), ttl: 100_000}, args: writeOut(alice), reply: 1, again: no,
+			told: "1"},
+		{name: "a writer that reads leaves the lock to readers, and they are told",
+			before: rwState{hash: h("mode", "write", aliceW, "1", carol, "1"), ttl: 900_000,
+				ends: e(aliceW, 900_000, carol, 100_000), timeouts: e(carol, 100_000)},
+			args: writeOut(alice), reply: 1, again: no, told: "1", once: true,
+			after: rwState{hash: h("mode", "read", carol, "1"), ttl: 100_000, ends: e(carol, 100_000),
+				timeouts: e(carol, 100_000)}},
+		{name: "a writer that holds nothing releases nothing",
+			before: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}, args: writeOut(alice), reply: 0,
+			after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}},
 	}
 	for i := range rows {
 		rows[i].script = "rw_release"
@@ -340,28 +404,49 @@ func TestReadWriteReleaseScriptTable(t *testing.T) {
 
 func TestReadWriteRenewScriptTable(t *testing.T) {
 	t.Parallel()
-	two := rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 50_000), timeouts: e(alice, 100_000, bob, 50_000)}
-	under := rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000, ends: e(aliceW, 100_000, bob, 900_000), timeouts: e(bob, 900_000)}
+	two := rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 50_000),
+		timeouts: e(alice, 100_000, bob, 50_000)}
+	under := rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000,
+		ends: e(aliceW, 100_000, bob, 900_000), timeouts: e(bob, 900_000)}
 	rows := []rwRow{
-		{name: "a reader's lease is raised, another's is not", script: "rw_read_renew", before: two, args: []string{alice, rwLease}, reply: 1,
-			after: rwState{hash: two.hash, ttl: 300_000, ends: e(alice, 300_000, bob, 50_000), timeouts: e(alice, 300_000, bob, 50_000)}},
-		{name: "a renewal never shortens", script: "rw_read_renew", before: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, 900_000, bob, 50_000), timeouts: e(alice, 900_000, bob, 50_000)}, args: []string{alice, rwLease}, reply: 1,
-			after: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, 900_000, bob, 50_000), timeouts: e(alice, 900_000, bob, 50_000)}},
-		{name: "a look writes nothing", script: "rw_read_renew", before: two, args: []string{alice, "0"}, reply: 1, after: two},
-		{name: "a reader that holds nothing", script: "rw_read_renew", before: two, args: []string{carol, rwLease}, reply: 0, after: two},
-		{name: "a reader whose own end has passed has lost its hold though others keep the lock", script: "rw_read_renew", before: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}, args: []string{alice, rwLease}, reply: 0,
+		{name: "a reader's lease is raised, another's is not", script: "rw_read_renew", before: two,
+			args: []string{alice, rwLease}, reply: 1,
+			after: rwState{hash: two.hash, ttl: 300_000, ends: e(alice, 300_000, bob, 50_000),
+				timeouts: e(alice, 300_000, bob, 50_000)}},
+		{name: "a renewal never shortens", script: "rw_read_renew",
+			before: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, 900_000, bob, 50_000),
+				timeouts: e(alice, 900_000, bob, 50_000)}, args: []string{alice, rwLease}, reply: 1,
+			after: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, 900_000, bob, 50_000),
+				timeouts: e(alice, 900_000, bob, 50_000)}},
+		{name: "a look writes nothing", script: "rw_read_renew", before: two, args: []string{alice, "0"}, reply: 1,
+			after: two},
+		{name: "a reader that holds nothing", script: "rw_read_renew", before: two, args: []string{carol, rwLease}, reply: 0,
+			after: two},
+		{name: "a reader whose own end has passed has lost its hold though others keep the lock", script: "rw_read_renew",
+			before: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}, args: []string{alice, rwLease},
+			reply: 0,
 			after: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}},
-		{name: "what is missing beside a reader is put back", script: "rw_read_renew", before: rwState{hash: two.hash, ttl: 100_000}, args: []string{alice, rwLease}, reply: 1,
+		{name: "what is missing beside a reader is put back", script: "rw_read_renew",
+			before: rwState{hash: two.hash, ttl: 100_000}, args: []string{alice, rwLease}, reply: 1,
 			after: rwState{hash: two.hash, ttl: 300_000, ends: e(alice, 300_000), timeouts: e(alice, 300_000)}},
 		{name: "no lock, nothing renewed", script: "rw_read_renew", args: []string{alice, rwLease}, reply: 0},
-		{name: "the writer's lease is raised", script: "rw_write_renew", before: rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}, args: []string{alice, rwLease}, reply: 1, after: rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000}},
-		{name: "the writer's own end is raised where it reads, and what it reads is not", script: "rw_write_renew", before: under, args: []string{alice, rwLease}, reply: 1,
+		{name: "the writer's lease is raised", script: "rw_write_renew",
+			before: rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}, args: []string{alice, rwLease}, reply: 1,
+			after: rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000}},
+		{name: "the writer's own end is raised where it reads, and what it reads is not", script: "rw_write_renew",
+			before: under, args: []string{alice, rwLease}, reply: 1,
 			after: rwState{hash: under.hash, ttl: 900_000, ends: e(aliceW, 300_000, bob, 900_000), timeouts: under.timeouts}},
-		{name: "what the writer reads is renewed alone", script: "rw_read_renew", before: rwState{hash: under.hash, ttl: 100_000, ends: e(aliceW, 100_000, bob, 100_000), timeouts: e(bob, 100_000)}, args: []string{bob, rwLease}, reply: 1,
+		{name: "what the writer reads is renewed alone", script: "rw_read_renew",
+			before: rwState{hash: under.hash, ttl: 100_000, ends: e(aliceW, 100_000, bob, 100_000), timeouts: e(bob, 100_000)},
+			args:   []string{bob, rwLease}, reply: 1,
 			after: rwState{hash: under.hash, ttl: 300_000, ends: e(aliceW, 100_000, bob, 300_000), timeouts: e(bob, 300_000)}},
-		{name: "a look at the writer writes nothing", script: "rw_write_renew", before: under, args: []string{alice, "0"}, reply: 1, after: under},
-		{name: "a reader is no writer", script: "rw_write_renew", before: two, args: []string{alice, rwLease}, reply: 0, after: two},
-		{name: "a writer whose own end has passed has lost its hold though it reads", script: "rw_write_renew", before: rwState{hash: under.hash, ttl: 900_000, ends: e(aliceW, -5000, bob, 900_000)}, args: []string{alice, rwLease}, reply: 0,
+		{name: "a look at the writer writes nothing", script: "rw_write_renew", before: under, args: []string{alice, "0"},
+			reply: 1, after: under},
+		{name: "a reader is no writer", script: "rw_write_renew", before: two, args: []string{alice, rwLease}, reply: 0,
+			after: two},
+		{name: "a writer whose own end has passed has lost its hold though it reads", script: "rw_write_renew",
+			before: rwState{hash: under.hash, ttl: 900_000, ends: e(aliceW, -5000, bob, 900_000)},
+			args:   []string{alice, rwLease}, reply: 0,
 			after: rwState{hash: under.hash, ttl: 900_000, ends: e(aliceW, -5000, bob, 900_000)}},
 	}
 	runRWTable(t, rows)
@@ -372,26 +457,39 @@ func TestReadWriteKeepScriptTable(t *testing.T) {
 	keep := func(field string) []string { return []string{field, rwLease} }
 	begin := func(field string) []string { return []string{field, rwLease, "1"} } // of an owner that goes on
 	reads := func(alice0, bob0, ttl int) rwState {
-		return rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: int64(ttl), ends: e(alice, alice0, bob, bob0), timeouts: e(alice, alice0, bob, bob0)}
+		return rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: int64(ttl), ends: e(alice, alice0, bob, bob0),
+			timeouts: e(alice, alice0, bob, bob0)}
 	}
 	writes := func(ttl int64) rwState { return rwState{hash: h("mode", "write", aliceW, "1"), ttl: ttl} }
 	under := func(alice0 int) rwState {
-		return rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000, ends: e(aliceW, alice0, bob, 900_000), timeouts: e(bob, 900_000)}
+		return rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000, ends: e(aliceW, alice0, bob, 900_000),
+			timeouts: e(bob, 900_000)}
 	}
 	rows := []rwRow{
-		{name: "a reader's end is set, and another's is not", before: reads(900_000, 100_000, 900_000), args: keep(alice), reply: 1, after: reads(300_000, 100_000, 300_000)},
-		{name: "a reader that begins lasts longer, and another does not", before: reads(100_000, 50_000, 100_000), args: begin(alice), reply: 1, after: reads(300_000, 50_000, 300_000)},
-		{name: "a reader that begins keeps an end that is later", before: reads(900_000, 100_000, 900_000), args: begin(alice), reply: 1, after: reads(900_000, 100_000, 900_000)},
-		{name: "a reader that holds nothing does not begin", before: reads(900_000, 100_000, 900_000), args: begin(carol), reply: 0, after: reads(900_000, 100_000, 900_000)},
+		{name: "a reader's end is set, and another's is not", before: reads(900_000, 100_000, 900_000), args: keep(alice),
+			reply: 1, after: reads(300_000, 100_000, 300_000)},
+		{name: "a reader that begins lasts longer, and another does not", before: reads(100_000, 50_000, 100_000),
+			args: begin(alice), reply: 1, after: reads(300_000, 50_000, 300_000)},
+		{name: "a reader that begins keeps an end that is later", before: reads(900_000, 100_000, 900_000),
+			args: begin(alice), reply: 1, after: reads(900_000, 100_000, 900_000)},
+		{name: "a reader that holds nothing does not begin", before: reads(900_000, 100_000, 900_000), args: begin(carol),
+			reply: 0, after: reads(900_000, 100_000, 900_000)},
 		{name: "a reader whose own end has passed does not begin", args: begin(alice), reply: 0,
-			before: rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000), timeouts: e(bob, 900_000)},
-			after:  rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000), timeouts: e(bob, 900_000)}},
+			before: rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000),
+				timeouts: e(bob, 900_000)},
+			after: rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000),
+				timeouts: e(bob, 900_000)}},
 		{name: "the writer's end is set", before: writes(900_000), args: keep(aliceW), reply: 1, after: writes(300_000)},
-		{name: "a writer that begins lasts longer", before: writes(100_000), args: begin(aliceW), reply: 1, after: writes(300_000)},
-		{name: "a writer that begins keeps an end that is later", before: writes(900_000), args: begin(aliceW), reply: 1, after: writes(900_000)},
-		{name: "the end of a writer that reads is set", before: under(600_000), args: keep(aliceW), reply: 1, after: under(300_000)},
-		{name: "a writer that reads and begins lasts longer", before: under(100_000), args: begin(aliceW), reply: 1, after: under(300_000)},
-		{name: "a writer that reads and begins keeps its own end if that is later", before: under(600_000), args: begin(aliceW), reply: 1, after: under(600_000)},
+		{name: "a writer that begins lasts longer", before: writes(100_000), args: begin(aliceW), reply: 1,
+			after: writes(300_000)},
+		{name: "a writer that begins keeps an end that is later", before: writes(900_000), args: begin(aliceW), reply: 1,
+			after: writes(900_000)},
+		{name: "the end of a writer that reads is set", before: under(600_000), args: keep(aliceW), reply: 1,
+			after: under(300_000)},
+		{name: "a writer that reads and begins lasts longer", before: under(100_000), args: begin(aliceW), reply: 1,
+			after: under(300_000)},
+		{name: "a writer that reads and begins keeps its own end if that is later", before: under(600_000),
+			args: begin(aliceW), reply: 1, after: under(600_000)},
 		{name: "no lock, nothing begins", args: begin(aliceW), reply: 0},
 	}
 	for i := range rows {
@@ -403,13 +501,22 @@ func TestReadWriteKeepScriptTable(t *testing.T) {
 func TestReadWriteForceScriptTable(t *testing.T) {
 	t.Parallel()
 	rows := []rwRow{
-		{name: "readers are removed with what belongs to them", before: rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000), timeouts: e(alice, 900_000, bob, 100_000)},
+		{name: "readers are removed with what belongs to them",
+			before: rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000),
+				timeouts: e(alice, 900_000, bob, 100_000)},
 			args: []string{alice, bob}, reply: 2, again: no, told: "1"},
-		{name: "who came since stays", before: rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000), timeouts: e(alice, 900_000, bob, 100_000)},
-			args: []string{alice}, reply: 1, again: no, told: "1", after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
-		{name: "without its writer a lock is its readers'", before: rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000, ends: e(aliceW, 900_000, bob, 100_000)},
-			args: []string{aliceW}, reply: 1, again: no, told: "1", after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}},
-		{name: "a writer of Java's", before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 900_000}, args: []string{javaW}, reply: 1, again: no, told: "1"},
+		{name: "who came since stays",
+			before: rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000),
+				timeouts: e(alice, 900_000, bob, 100_000)},
+			args: []string{alice}, reply: 1, again: no, told: "1",
+			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
+		{name: "without its writer a lock is its readers'",
+			before: rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000,
+				ends: e(aliceW, 900_000, bob, 100_000)},
+			args: []string{aliceW}, reply: 1, again: no, told: "1",
+			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}},
+		{name: "a writer of Java's", before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 900_000},
+			args: []string{javaW}, reply: 1, again: no, told: "1"},
 	}
 	for i := range rows {
 		rows[i].script = "rw_force"
@@ -419,7 +526,8 @@ func TestReadWriteForceScriptTable(t *testing.T) {
 
 func TestReadWriteLockedScriptTable(t *testing.T) {
 	t.Parallel()
-	two := rwState{hash: h("mode", "read", alice, "2", bob, "1", java, "4"), ttl: 900_000, ends: e(alice, 900_000, bob, -5000)}
+	two := rwState{hash: h("mode", "read", alice, "2", bob, "1", java, "4"), ttl: 900_000,
+		ends: e(alice, 900_000, bob, -5000)}
 	under := rwState{hash: h("mode", "write", aliceW, "3", bob, "1"), ttl: 900_000, ends: e(aliceW, 100_000, bob, 900_000)}
 	rows := []struct {
 		name    string
@@ -456,19 +564,22 @@ func TestARenewBatchOfReadersAnswersForEachAlone(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)
-		rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 100_000), timeouts: e(alice, 100_000, bob, 100_000)}.write(t, g, "l")
+		rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 100_000),
+			timeouts: e(alice, 100_000, bob, 100_000)}.write(t, g, "l")
 		g.must(t, "SET", "text", "x")
 		g.must(t, "SET", "redlatch_rw:{odd}", "x")
 		g.must(t, "HSET", "odd", "mode", "read", alice, "1")
 		var keys, args []string
-		for _, c := range [][2]string{{"l", alice}, {"text", alice}, {"odd", alice}, {"l", carol}, {"none", bob}, {"l", bob}} {
+		for _, c := range [][2]string{{"l", alice}, {"text", alice}, {"odd", alice}, {"l", carol}, {"none", bob},
+			{"l", bob}} {
 			keys = append(keys, rwTimeout(c[0], c[1]), c[0], "redlatch_rw:{"+c[0]+"}")
 			args = append(args, c[1], strconv.Itoa(200_000))
 		}
 		got, err := g.run(t, "rw_read_renew", keys, args...)
 		require.NoError(t, err)
 		require.Equal(t, []int64{1, -2, -2, 0, 0, 1}, got)
-		requireRW(t, g, "l", rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 200_000, ends: e(alice, 200_000, bob, 200_000), timeouts: e(alice, 200_000, bob, 200_000)})
+		requireRW(t, g, "l", rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 200_000,
+			ends: e(alice, 200_000, bob, 200_000), timeouts: e(alice, 200_000, bob, 200_000)})
 	})
 }
 
@@ -477,8 +588,10 @@ func TestAReadOrWriteHoldIsRenewedKeyByKeyAsItIsWithAllOfThem(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)
 		n := 0
-		two := rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 50_000), timeouts: e(alice, 100_000, bob, 50_000)}
-		under := rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 100_000, ends: e(aliceW, 100_000, bob, 50_000), timeouts: e(bob, 50_000)}
+		two := rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 50_000),
+			timeouts: e(alice, 100_000, bob, 50_000)}
+		under := rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 100_000,
+			ends: e(aliceW, 100_000, bob, 50_000), timeouts: e(bob, 50_000)}
 		for _, r := range []struct {
 			name, script, owner, lease string
 			before                     rwState
@@ -486,21 +599,26 @@ func TestAReadOrWriteHoldIsRenewedKeyByKeyAsItIsWithAllOfThem(t *testing.T) {
 			after                      rwState
 		}{
 			{"a reader's", "rw_read_renew", alice, rwLease, two, []int64{1, 1, 1},
-				rwState{hash: two.hash, ttl: 300_000, ends: e(alice, 300_000, bob, 50_000), timeouts: e(alice, 300_000, bob, 50_000)}},
+				rwState{hash: two.hash, ttl: 300_000, ends: e(alice, 300_000, bob, 50_000),
+					timeouts: e(alice, 300_000, bob, 50_000)}},
 			{"never shortened", "rw_read_renew", alice, "1000", two, []int64{1, 1, 1}, two},
 			{"a look at a reader", "rw_read_renew", alice, "0", two, []int64{1, 1, 1}, two},
-			{"what is missing beside a reader is put back", "rw_read_renew", alice, rwLease, rwState{hash: two.hash, ttl: 100_000}, []int64{1, 1, 1},
+			{"what is missing beside a reader is put back", "rw_read_renew", alice, rwLease,
+				rwState{hash: two.hash, ttl: 100_000}, []int64{1, 1, 1},
 				rwState{hash: two.hash, ttl: 300_000, ends: e(alice, 300_000), timeouts: e(alice, 300_000)}},
 			{"a look at one that holds nothing", "rw_read_renew", carol, "0", two, []int64{1, 0, 1}, two},
-			{"a reader whose end has passed", "rw_read_renew", alice, "0", rwState{hash: two.hash, ttl: 100_000, ends: e(alice, -5000)}, []int64{1, 1, 0},
+			{"a reader whose end has passed", "rw_read_renew", alice, "0",
+				rwState{hash: two.hash, ttl: 100_000, ends: e(alice, -5000)}, []int64{1, 1, 0},
 				rwState{hash: two.hash, ttl: 100_000, ends: e(alice, -5000)}},
-			{"a writer's", "rw_write_renew", alice, rwLease, rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}, []int64{1, 1},
+			{"a writer's", "rw_write_renew", alice, rwLease, rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000},
+				[]int64{1, 1},
 				rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000}},
 			{"of a writer who reads", "rw_write_renew", alice, rwLease, under, []int64{1, 1},
 				rwState{hash: under.hash, ttl: 300_000, ends: e(aliceW, 300_000, bob, 50_000), timeouts: e(bob, 50_000)}},
 			{"a look at a writer", "rw_write_renew", alice, "0", under, []int64{1, 1}, under},
 			{"a reader is no writer", "rw_write_renew", alice, rwLease, two, []int64{0, 1}, two},
-			{"a writer whose end has passed", "rw_write_renew", alice, "0", rwState{hash: under.hash, ttl: 100_000, ends: e(aliceW, -5000)}, []int64{1, 0},
+			{"a writer whose end has passed", "rw_write_renew", alice, "0",
+				rwState{hash: under.hash, ttl: 100_000, ends: e(aliceW, -5000)}, []int64{1, 0},
 				rwState{hash: under.hash, ttl: 100_000, ends: e(aliceW, -5000)}},
 		} {
 			t.Run(r.name, func(t *testing.T) {
@@ -522,7 +640,8 @@ func TestAReadOrWriteHoldIsRenewedKeyByKeyAsItIsWithAllOfThem(t *testing.T) {
 			})
 		}
 		g.must(t, "SET", "text", "x")
-		for _, c := range [][]string{{"rw_read_renew", "2"}, {"rw_read_renew", "3"}, {"rw_write_renew", "1"}, {"rw_write_renew", "2"}} {
+		for _, c := range [][]string{{"rw_read_renew", "2"}, {"rw_read_renew", "3"}, {"rw_write_renew", "1"},
+			{"rw_write_renew", "2"}} {
 			got, err := g.run(t, c[0], []string{"text"}, alice, rwLease, c[1])
 			require.NoError(t, err)
 			require.Equal(t, []int64{-2}, got, "%v", c)
@@ -543,10 +662,12 @@ func TestALookThatAsksForHowLongIsToldByEveryKind(t *testing.T) {
 		for key, ms := range map[string]string{"one": "100000", "joined": "900000", "plain": "300000"} {
 			g.must(t, "PEXPIRE", key, ms)
 		}
-		rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 400_000, bob, 900_000)}.write(t, g, "r")
+		rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 400_000, bob, 900_000)}.write(t,
+			g, "r")
 		rwState{hash: h("mode", "read", alice, "1"), ttl: 450_000}.write(t, g, "java")
 		rwState{hash: h("mode", "write", aliceW, "1"), ttl: 500_000}.write(t, g, "w")
-		rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000, ends: e(aliceW, 600_000, bob, 900_000)}.write(t, g, "under")
+		rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000,
+			ends: e(aliceW, 600_000, bob, 900_000)}.write(t, g, "under")
 		ends := func(n string) string { return "redlatch_rw:{" + n + "}" }
 		for _, c := range []struct {
 			script string
@@ -619,8 +740,10 @@ func TestWhileASlotMovesReadsWaitAndWritersAndReleasesDoWithTheLockAlone(t *test
 func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	g := newRWRig(t, redistest.Start(t))
-	rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 100_000), timeouts: e(alice, 100_000)}.write(t, g, "r")
-	rwState{hash: h("mode", "write", aliceW, "2", bob, "1"), ttl: 900_000, ends: e(aliceW, 100_000, bob, 900_000)}.write(t, g, "w")
+	rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 100_000),
+		timeouts: e(alice, 100_000)}.write(t, g, "r")
+	rwState{hash: h("mode", "write", aliceW, "2", bob, "1"), ttl: 900_000,
+		ends: e(aliceW, 100_000, bob, 900_000)}.write(t, g, "w")
 	g.must(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
 	g.must(t, "CONFIG", "SET", "maxmemory", "1")
 	ends := func(n string) string { return "redlatch_rw:{" + n + "}" }
@@ -639,17 +762,21 @@ func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 		{"rw_read_renew", []string{ends("r")}, []string{alice, "310000", "3"}, 1},
 		{"rw_write_renew", []string{"w"}, []string{alice, "310000", "1"}, 1},
 		{"rw_write_renew", []string{ends("w")}, []string{alice, "310000", "2"}, 1},
-		{"rw_release", []string{"r", ends("r"), line("r"), rwTimeout("r", alice)}, []string{alice, "c", "0", "PUBLISH", "g:", ""}, 1},
+		{"rw_release", []string{"r", ends("r"), line("r"), rwTimeout("r", alice)},
+			[]string{alice, "c", "0", "PUBLISH", "g:", ""}, 1},
 		{"rw_release", []string{"w", ends("w"), line("w")}, []string{aliceW, "c", "1", "PUBLISH", "g:", ""}, 1},
 	} {
 		got, err := g.run(t, c.script, c.keys, c.args...)
 		require.NoError(t, err, c.script)
 		require.Equal(t, []int64{c.want}, got, c.script)
 	}
-	requireRW(t, g, "r", rwState{hash: h("mode", "read", bob, "1"), ttl: 200_000, ends: e(bob, 200_000), timeouts: e(bob, 200_000)})
+	requireRW(t, g, "r", rwState{hash: h("mode", "read", bob, "1"), ttl: 200_000, ends: e(bob, 200_000),
+		timeouts: e(bob, 200_000)})
 	requireRW(t, g, "w", rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)})
-	for script, args := range map[string][]string{"rw_read": {"c", "", "", "PUBLISH", "g:", ""}, "rw_write": {"c", "PUBLISH", "g:", ""}} {
-		_, err := g.run(t, script, []string{"new", ends("new"), line("new"), "{new}:t"}, append([]string{carol, rwLease, "0"}, args...)...)
+	for script, args := range map[string][]string{"rw_read": {"c", "", "", "PUBLISH", "g:", ""},
+		"rw_write": {"c", "PUBLISH", "g:", ""}} {
+		_, err := g.run(t, script, []string{"new", ends("new"), line("new"), "{new}:t"},
+			append([]string{carol, rwLease, "0"}, args...)...)
 		require.ErrorContains(t, err, "OOM")
 		requireRW(t, g, "new", rwState{})
 	}

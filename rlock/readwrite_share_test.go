@@ -12,12 +12,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
 // crowd has readers and writers of several processes hold one lock for a moment each, until ctx ends.
-func crowd(t testing.TB, s *redistest.Server, procs, readers, writers int, work time.Duration) (reads, writes *atomic.Int64, stop func()) {
+func crowd(t testing.TB, s *redistest.Server, procs, readers, writers int,
+	work time.Duration) (reads, writes *atomic.Int64, stop func()) {
 	reads, writes = new(atomic.Int64), new(atomic.Int64)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -54,17 +56,21 @@ func crowd(t testing.TB, s *redistest.Server, procs, readers, writers int, work 
 	return reads, writes, func() { cancel(); wg.Wait() }
 }
 
-// TestReadersAndOneWriterBothGetOn: before there was a queue, 32 readers left one writer 3 turns in 5 s. The benchmark has the
-// figures.
+// TestReadersAndOneWriterBothGetOn: before there was a queue, 32 readers left one writer 3 turns in 5 s. The benchmark
+// has the figures.
 func TestReadersAndOneWriterBothGetOn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	reads, writes, stop := crowd(t, s, 4, 8, 1, time.Millisecond)
 	defer stop()
-	redistest.Eventually(t, 60*time.Second, "the writer gets on", func() bool { return writes.Load() >= 30 && reads.Load() >= 500 })
+	redistest.Eventually(t, 60*time.Second, "the writer gets on", func() bool {
+		return writes.Load() >= 30 && reads.Load() >= 500
+	})
 	before := writes.Load()
 	was := reads.Load()
-	redistest.Eventually(t, 60*time.Second, "and the readers", func() bool { return reads.Load() >= was+500 && writes.Load() >= before+10 })
+	redistest.Eventually(t, 60*time.Second, "and the readers", func() bool {
+		return reads.Load() >= was+500 && writes.Load() >= before+10
+	})
 }
 
 func BenchmarkReadersAndWriters(b *testing.B) {
@@ -123,7 +129,7 @@ func TestReadersOfOneProcessAreOneHolder(t *testing.T) {
 	}
 	require.NoError(t, again.Err())
 	_, err = rw.Write().TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the last one holds it")
+	require.ErrorIs(t, err, errs.ErrNotAcquired, "the last one holds it")
 	require.NoError(t, again.Unlock(within(t)))
 	w, err := rw.Write().TryLock(within(t), 0, 0)
 	require.NoError(t, err)
@@ -131,12 +137,13 @@ func TestReadersOfOneProcessAreOneHolder(t *testing.T) {
 	redistest.Eventually(t, 30*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
 }
 
-// TestReadersThatWaitAreLetInTogether: a readers' phase is of all that waited for it, though the first of them may be through before
-// the second has run; and what a process has waiting in line costs one place, and no call each.
+// TestReadersThatWaitAreLetInTogether: a readers' phase is of all that waited for it, though the first of them may be
+// through before the second has run; and what a process has waiting in line costs one place, and no call each.
 func TestReadersThatWaitAreLetInTogether(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	a, b, c := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 10 * time.Second}), newRig(t, s, rlock.Options{})
+	a, b, c := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 10 * time.Second}), newRig(t, s,
+		rlock.Options{})
 	w := lock(t, a.locks.ReadWrite("l").Write(), within(t))
 	rw := b.locks.ReadWrite("l")
 	const many = 50
@@ -154,7 +161,9 @@ func TestReadersThatWaitAreLetInTogether(t *testing.T) {
 			done <- err
 		}()
 	}
-	redistest.Eventually(t, 30*time.Second, "the readers wait", func() bool { return a.inLine(t, "l") == 1 && b.locks.Waiting("l") == many })
+	redistest.Eventually(t, 30*time.Second, "the readers wait", func() bool {
+		return a.inLine(t, "l") == 1 && b.locks.Waiting("l") == many
+	})
 	writer := acquiring(t, c.locks.ReadWrite("l").Write())
 	redistest.Eventually(t, 30*time.Second, "and a writer", func() bool { return a.inLine(t, "l") == 2 })
 	before := redistest.CommandCalls(t, a.redis)["evalsha"]
@@ -173,11 +182,12 @@ func TestReadersThatWaitAreLetInTogether(t *testing.T) {
 // spendBudget has a writers' phase be over with the writer that holds the lock.
 func (r *rig) spendBudget(t testing.TB, name string) {
 	t.Helper()
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Zadd().Key("redlatch_rwq:{"+name+"}").ScoreMember().ScoreMember(-16, "!writes").Build()).Error())
+	require.NoError(t, r.redis.Do(within(t),
+		r.redis.B().Zadd().Key("redlatch_rwq:{"+name+"}").ScoreMember().ScoreMember(-16, "!writes").Build()).Error())
 }
 
-// TestAHungReaderDoesNotStopTheOthers: a writer waits for it, and readers for the writer. They are let in after a poll, again after
-// two, and so on.
+// TestAHungReaderDoesNotStopTheOthers: a writer waits for it, and readers for the writer. They are let in after a poll,
+// again after two, and so on.
 func TestAHungReaderDoesNotStopTheOthers(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -231,8 +241,8 @@ func TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock(t *testing.T) {
 	redistest.Eventually(t, 30*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
 }
 
-// TestAGrantedReaderHasItsTimeoutKey: it was made when the reader queued. Without it a Java reader's unlock deletes the lock under
-// the reader (internal/interop shows it with Redisson).
+// TestAGrantedReaderHasItsTimeoutKey: it was made when the reader queued. Without it a Java reader's unlock deletes the
+// lock under the reader (internal/interop shows it with Redisson).
 func TestAGrantedReaderHasItsTimeoutKey(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -242,7 +252,8 @@ func TestAGrantedReaderHasItsTimeoutKey(t *testing.T) {
 		defer stop()
 		keys := []string{"l", "redlatch_rw:{l}", "redlatch_rwq:{l}"}
 		rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}.write(t, g, "l")
-		got, err := g.run(t, "rw_read", append(keys, rwTimeout("l", alice)), alice, rwLease, "0", channel, "", "", "PUBLISH", grants, entryOf(alice))
+		got, err := g.run(t, "rw_read", append(keys, rwTimeout("l", alice)), alice, rwLease, "0", channel, "", "", "PUBLISH",
+			grants, entryOf(alice))
 		require.NoError(t, err)
 		require.EqualValues(t, 0, got[0])
 		_, err = g.run(t, "rw_release", keys, bobW, channel, "1", "PUBLISH", grants, "")
@@ -259,7 +270,8 @@ func TestAGrantedReaderHasItsTimeoutKey(t *testing.T) {
 	})
 }
 
-// A writer that queues is passed by those only that come within the window of the last answer which said that none does.
+// A writer that queues is passed by those only that come within the window of the last answer which said that none
+// does.
 func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
@@ -269,9 +281,9 @@ func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(15 * time.Millisecond)
 		_, err := rw.Read().TryLock(ctx, 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		_, err = rw.Read().TryLock(ctx, 5*time.Millisecond, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		read := next(t, rw.Read(), ctx)
 		synctest.Wait()
 		require.NoError(t, first.Unlock(ctx))
@@ -292,7 +304,7 @@ func TestAReaderDoesNotPassAWriterOfItsProcess(t *testing.T) {
 		written := next(t, rw.Write(), ctx)
 		synctest.Wait()
 		_, err = rw.Read().TryLock(ctx, 0, 0) // within the window: no time has passed
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NoError(t, first.Unlock(ctx))
 		require.NoError(t, second.Unlock(ctx))
 		require.NoError(t, (<-written).Unlock(ctx))
@@ -316,7 +328,7 @@ func TestReadersThatDoNotWaitAreAnsweredByTheServer(t *testing.T) {
 			all.Go(func() {
 				h, err := rw.Read().TryLock(within(t), 0, 0)
 				switch {
-				case taken && !errors.Is(err, rlock.ErrNotAcquired):
+				case taken && !errors.Is(err, errs.ErrNotAcquired):
 					t.Errorf("of a lock that is taken: %v", err)
 				case !taken && err != nil:
 					t.Error(err)

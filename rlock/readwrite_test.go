@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -65,19 +66,19 @@ func TestReadersShareAndAWriterExcludes(t *testing.T) {
 		h1, h2 := lock(t, ra.Read(), within(t)), lock(t, rb.Read(), within(t))
 		for _, l := range []*rlock.Lock{ra.Write(), rb.Write()} {
 			_, err := l.TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			var e *rlock.NotAcquiredError
 			require.ErrorAs(t, err, &e)
 			require.Greater(t, e.Lease, 20*time.Second)
 		}
 		require.NoError(t, h1.Unlock(within(t)))
 		_, err := ra.Write().TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NoError(t, h2.Unlock(within(t)))
 		w := lock(t, ra.Write(), within(t))
 		for _, l := range []*rlock.Lock{rb.Write(), rb.Read(), ra.Read()} {
 			_, err := l.TryLock(within(t), 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 		}
 		require.NoError(t, w.Unlock(within(t)))
 		require.Empty(t, keys(t, a.redis))
@@ -148,7 +149,7 @@ func TestAReaderThatAsksToWriteIsRefusedAtOnce(t *testing.T) {
 	read := lock(t, rw.Read(), within(t))
 	_, err := rw.Write().Lock(read.Context(within(t)))
 	require.ErrorIs(t, err, rlock.ErrReentry)
-	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+	require.NotErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, read.Err(), "nothing changed")
 	require.NoError(t, read.Unlock(within(t)))
 
@@ -162,7 +163,7 @@ func TestAReaderThatAsksToWriteIsRefusedAtOnce(t *testing.T) {
 	_, err = rw.Write().Lock(in)
 	require.ErrorIs(t, err, rlock.ErrReentry, "it is a reader now")
 	_, err = rw.Read().Lock(w.Context(within(t)))
-	require.ErrorIs(t, err, rlock.ErrLost, "the write hold is over")
+	require.ErrorIs(t, err, errs.ErrLost, "the write hold is over")
 	second := lock(t, rw.Read(), in)
 	require.Equal(t, read.Owner(), second.Owner())
 	require.NoError(t, second.Unlock(within(t)))
@@ -188,14 +189,14 @@ func TestTheContextOfAReadWriteLockIsNotThatOfAnotherKindOfTheSameName(t *testin
 	for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
 		h := lock(t, l, within(t))
 		_, err := r.locks.Reentrant("l").TryLock(h.Context(within(t)), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NoError(t, h.Err())
 		require.NoError(t, h.Unlock(within(t)))
 	}
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
 		_, err := l.TryLock(h.Context(within(t)), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 	}
 	require.NoError(t, h.Unlock(within(t)))
 }
@@ -207,17 +208,17 @@ func TestOneLossDoesNotHideAnother(t *testing.T) {
 		w := lock(t, rw.Write().WithLease(300*time.Millisecond), within(t))
 		read := lock(t, rw.Read(), w.Context(within(t)))
 		<-w.Done()
-		require.ErrorIs(t, w.Err(), rlock.ErrLost)
+		require.ErrorIs(t, w.Err(), errs.ErrLost)
 		require.NoError(t, read.Err())
 		require.NoError(t, read.Extend(within(t), 5*time.Second))
 		other := lock(t, rw.Read(), within(t)) // the writer's own end has passed, though its read keeps the key
-		require.ErrorIs(t, w.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, w.Unlock(within(t)), errs.ErrLost)
 		require.NoError(t, other.Unlock(within(t)))
 
 		short := lock(t, rw.Read().WithLease(300*time.Millisecond), read.Context(within(t)))
 		alone := lock(t, rw.Read().WithLease(300*time.Millisecond), within(t))
 		<-alone.Done()
-		require.ErrorIs(t, alone.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, alone.Unlock(within(t)), errs.ErrLost)
 		require.NoError(t, short.Err(), "a re-entry never shortens")
 		require.NoError(t, short.Unlock(within(t)))
 		require.NoError(t, read.Unlock(within(t)))
@@ -237,7 +238,7 @@ func TestADeadReaderNeitherEndsNorProlongsOthers(t *testing.T) {
 		p.BlackHole(redistest.Up)
 		<-gone.Done()
 		_, err := rw.Write().TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired, "the living reader's hold stands")
+		require.ErrorIs(t, err, errs.ErrNotAcquired, "the living reader's hold stands")
 		require.NoError(t, stays.Err())
 		require.Greater(t, alive.pttl(t, "l"), 10*time.Second)
 		began := time.Now()
@@ -262,7 +263,7 @@ func TestAReaderThatDiesAloneKeepsAWriterOutForItsLease(t *testing.T) {
 		p.BlackHole(redistest.Up)
 		w := lock(t, alive.locks.ReadWrite("l").Write(), within(t))
 		require.GreaterOrEqual(t, time.Since(began), time.Second-100*time.Millisecond)
-		require.ErrorIs(t, gone.Err(), rlock.ErrLost)
+		require.ErrorIs(t, gone.Err(), errs.ErrLost)
 		require.NoError(t, w.Unlock(within(t)))
 		p.Heal()
 	})
@@ -293,8 +294,8 @@ func TestAHundredReadersAreRenewedEachOnItsOwn(t *testing.T) {
 		for _, h := range holds {
 			require.NoError(t, h.Err())
 		}
-		require.ErrorIs(t, short.Err(), rlock.ErrLost, "renewals of others are none of it")
-		require.ErrorIs(t, short.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, short.Err(), errs.ErrLost, "renewals of others are none of it")
+		require.ErrorIs(t, short.Unlock(within(t)), errs.ErrLost)
 		st, err := r.locks.Reentrant("l").Inspect(within(t))
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, len(st.Holders), 100)
@@ -333,7 +334,7 @@ func TestReadersAndWritersAreToldOfLossAtOnceWhereKeysAreTracked(t *testing.T) {
 			lose(t, r, rw)
 			for _, h := range []*rlock.Hold{w, read} {
 				<-h.Done()
-				require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+				require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 			}
 			require.Less(t, time.Since(began), beforeRenewal)
 		})
@@ -346,7 +347,7 @@ func TestReadersLearnThatTheLockWasDeletedByALookOrRenewal(t *testing.T) {
 	read := lock(t, r.locks.ReadWrite("l").Read(), within(t))
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
 	<-read.Done()
-	require.ErrorIs(t, read.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, read.Unlock(within(t)), errs.ErrLost)
 	w := lock(t, r.locks.ReadWrite("l").Write(), within(t))
 	require.NoError(t, w.Unlock(within(t)))
 }
@@ -394,7 +395,9 @@ func TestWritersGetThroughAFloodOfReaders(t *testing.T) {
 		w := lock(t, l, within(t))
 		require.Less(t, reads.Load()-before, int64(120), "not after the flood, but through it")
 		require.NoError(t, w.Unlock(within(t)))
-		redistest.Eventually(t, 20*time.Second, "readers go on when it is through", func() bool { return reads.Load() > before+60 })
+		redistest.Eventually(t, 20*time.Second, "readers go on when it is through", func() bool {
+			return reads.Load() > before+60
+		})
 	}
 	close(stop)
 	done.Wait()
@@ -432,7 +435,7 @@ func TestAWriterThatGivesUpLetsReadersIn(t *testing.T) {
 	require.Less(t, time.Since(began), 8*time.Second)
 	require.NoError(t, g.hold.Unlock(within(t)))
 	_, err := rw.Write().TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	h, err := next.TryLock(within(t), 0, 0)
 	require.NoError(t, err, "one that does not wait keeps nobody out")
 	require.NoError(t, h.Unlock(within(t)))
@@ -491,11 +494,12 @@ func TestAReaderOfAnotherProcessIsNotJoinedAndOneOfThisIsReentered(t *testing.T)
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
-	for _, side := range []func(*rlock.ReadWriteLock) *rlock.Lock{(*rlock.ReadWriteLock).Read, (*rlock.ReadWriteLock).Write} {
+	for _, side := range []func(*rlock.ReadWriteLock) *rlock.Lock{(*rlock.ReadWriteLock).Read,
+		(*rlock.ReadWriteLock).Write} {
 		l, m := side(a.locks.ReadWrite("l")), side(b.locks.ReadWrite("l"))
 		h := lock(t, l, within(t))
 		_, err := m.Lock(m.WithOwner(within(t), h.Owner()))
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		again := lock(t, l, l.WithOwner(within(t), h.Owner()))
 		require.Equal(t, h.Owner(), again.Owner())
 		require.NoError(t, again.Unlock(within(t)))
@@ -505,7 +509,7 @@ func TestAReaderOfAnotherProcessIsNotJoinedAndOneOfThisIsReentered(t *testing.T)
 
 func TestReadAndWriteCyclesCostTwoCallsEach(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{})
+	r := newUntracked(t, redistest.Start(t))
 	rw := r.locks.ReadWrite("{l}")
 	for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
 		cycle := func() { require.NoError(t, l.Do(within(t), func(context.Context) error { return nil })) }
@@ -558,7 +562,9 @@ func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
 		read := lock(t, rw.Read(), w.Context(within(t)))
 		reader, writer := acquiring(t, b.locks.ReadWrite(name).Read()), acquiring(t, b.locks.ReadWrite(name).Write())
 		until := [2]time.Time{w.Until(), read.Until()}
-		redistest.Eventually(t, 30*time.Second, "both are renewed", func() bool { return w.Until().After(until[0]) && read.Until().After(until[1]) })
+		redistest.Eventually(t, 30*time.Second, "both are renewed", func() bool {
+			return w.Until().After(until[0]) && read.Until().After(until[1])
+		})
 		require.NoError(t, w.Unlock(within(t)))
 		g := <-reader
 		require.NoError(t, g.err)
@@ -580,16 +586,18 @@ func TestLostRepliesOfReadersAndWritersCountOnceAndLeaveNothing(t *testing.T) {
 			rw := r.locks.ReadWrite(fmt.Sprint("l", fate))
 			for i := range 40 {
 				l := [2]*rlock.Lock{rw.Read(), rw.Write()}[i%2]
-				p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
+				p.Trap(&redistest.Trap{Match: redistest.IsScript, Fate: fate})
 				h, err := l.Lock(within(t))
 				require.NoError(t, err)
 				again := lock(t, l, h.Context(within(t)))
 				require.Equal(t, 1, timesHeld(t, l, h), "an owner is one on the server")
 				require.NoError(t, again.Unlock(within(t)))
-				p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
+				p.Trap(&redistest.Trap{Match: redistest.IsScript, Fate: fate})
 				require.NoError(t, h.Unlock(within(t)))
 			}
-			redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
+			redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool {
+				return r.locks.Owed() == 0 && len(keys(t, watch)) == 0
+			})
 		}
 	})
 }
@@ -643,7 +651,9 @@ func TestCancellingReadersAndWritersAtAnyInstantLeavesNothing(t *testing.T) {
 	require.Greater(t, won.Load(), int32(200))
 	require.Greater(t, gaveUp.Load(), int32(100))
 	require.Greater(t, both.Load(), int32(3))
-	redistest.Eventually(t, 20*time.Second, "no key", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
+	redistest.Eventually(t, 20*time.Second, "no key", func() bool {
+		return r.locks.Owed() == 0 && len(keys(t, watch)) == 0
+	})
 	require.Zero(t, r.locks.Lines())
 	require.NoError(t, r.locks.Close(within(t)))
 	require.NoError(t, r.hub.Close(context.Background()))
@@ -658,7 +668,8 @@ func TestAWriterThatDiesWhileItWaitsKeepsReadersOutForAWhileOnly(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	const poll = 400 * time.Millisecond
-	dying, alive := newRig(t, p.Server(), rlock.Options{PollCap: poll}), newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
+	dying, alive := newRig(t, p.Server(), rlock.Options{PollCap: poll}), newRig(t, s,
+		rlock.Options{PollCap: 50 * time.Millisecond})
 	rw := alive.locks.ReadWrite("l")
 	r := lock(t, rw.Read(), within(t))
 	ctx, cancel := context.WithCancel(within(t))
@@ -682,7 +693,8 @@ func TestAWriterThatDiesWhileItWaitsKeepsReadersOutForAWhileOnly(t *testing.T) {
 // inLine is how many places there are in the queue of a read-write lock.
 func (r *rig) inLine(t testing.TB, name string) int {
 	t.Helper()
-	n, err := r.redis.Do(within(t), r.redis.B().Zcount().Key("redlatch_rwq:{"+name+"}").Min("1").Max("+inf").Build()).AsInt64()
+	n, err := r.redis.Do(within(t),
+		r.redis.B().Zcount().Key("redlatch_rwq:{"+name+"}").Min("1").Max("+inf").Build()).AsInt64()
 	require.NoError(t, err)
 	return int(n)
 }
@@ -694,22 +706,23 @@ func TestBadInputOfAReadWriteLockIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	for _, rw := range []*rlock.ReadWriteLock{r.locks.ReadWrite(""), r.locks.ReadWrite("a}b"), r.locks.ReadWrite("a{b")} {
 		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
 			_, err := l.Lock(within(t))
-			require.ErrorIs(t, err, rlock.ErrInvalidName)
+			require.ErrorIs(t, err, errs.ErrInvalidName)
 			_, err = l.IsLocked(within(t))
-			require.ErrorIs(t, err, rlock.ErrInvalidName)
+			require.ErrorIs(t, err, errs.ErrInvalidName)
 			_, err = l.ForceUnlock(within(t))
-			require.ErrorIs(t, err, rlock.ErrInvalidName)
+			require.ErrorIs(t, err, errs.ErrInvalidName)
 		}
 	}
 	rw := r.locks.ReadWrite("l")
 	for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
 		require.Equal(t, "l", l.Name())
 		_, err := l.WithLease(time.Millisecond).Lock(within(t))
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		_, err = l.TryLock(within(t), -1, 0)
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 	}
-	require.Equal(t, before["evalsha"]+before["eval"], redistest.CommandCalls(t, r.redis)["evalsha"]+redistest.CommandCalls(t, r.redis)["eval"])
+	require.Equal(t, before["evalsha"]+before["eval"],
+		redistest.CommandCalls(t, r.redis)["evalsha"]+redistest.CommandCalls(t, r.redis)["eval"])
 }
 
 func TestAKeyOfAnotherTypeIsATypedErrorOnBothSides(t *testing.T) {
@@ -720,9 +733,9 @@ func TestAKeyOfAnotherTypeIsATypedErrorOnBothSides(t *testing.T) {
 		rw := r.locks.ReadWrite("l")
 		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
 			_, err := l.Lock(within(t))
-			require.ErrorIs(t, err, rlock.ErrWrongType)
+			require.ErrorIs(t, err, errs.ErrWrongType)
 			_, err = l.IsLocked(within(t))
-			require.ErrorIs(t, err, rlock.ErrWrongType)
+			require.ErrorIs(t, err, errs.ErrWrongType)
 		}
 		require.Equal(t, []string{"l"}, keys(t, r.redis))
 	})
@@ -737,20 +750,20 @@ func TestWaitingOnAReadWriteLockEndsInTimeAndWhenTheClientCloses(t *testing.T) {
 		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
 			began := time.Now()
 			_, err := l.TryLock(within(t), 300*time.Millisecond, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
 			require.Less(t, time.Since(began), 10*time.Second)
 			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 			_, err = l.Lock(ctx)
 			cancel()
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
 		waiting := []<-chan granted{acquiring(t, rw.Read()), acquiring(t, rw.Read()), acquiring(t, rw.Write())}
 		redistest.Eventually(t, 10*time.Second, "all wait", func() bool { return b.locks.Waiting("l") == 3 })
 		require.NoError(t, b.locks.Close(within(t)))
 		for _, c := range waiting {
-			require.ErrorIs(t, (<-c).err, rlock.ErrClosed)
+			require.ErrorIs(t, (<-c).err, errs.ErrClosed)
 		}
 		require.NoError(t, w.Unlock(within(t)))
 		redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, a.redis)) == 0 })

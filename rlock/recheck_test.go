@@ -13,13 +13,14 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// A process that waits for many locks asks for many of them in one call whether anything has changed. What has changed is found as by a
-// poll of the waiter's own, and a waiter that was asked for so is in the queue as one that has asked.
+// A process that waits for many locks asks for many of them in one call whether anything has changed. What has changed
+// is found as by a poll of the waiter's own, and a waiter that was asked for so is in the queue as one that has asked.
 func TestManyWaitersAskTogether(t *testing.T) {
 	t.Parallel()
 	const names = 128
 	s := redistest.Start(t)
-	eye, holder, r := s.Client(t), newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 200 * time.Millisecond})
+	eye, holder, r := s.Client(t), newRig(t, s, rlock.Options{}), newRig(t, s,
+		rlock.Options{PollCap: 200 * time.Millisecond})
 	ctx := within(t)
 	holds, had := make([]*rlock.Hold, names), make([]chan struct{}, names)
 	var all sync.WaitGroup
@@ -41,7 +42,8 @@ func TestManyWaitersAskTogether(t *testing.T) {
 		})
 	}
 	queued := func(i int) bool {
-		all, err := eye.Do(ctx, eye.B().Zrange().Key("redlatch_queue:{n"+strconv.Itoa(i)+"}").Min("0").Max("-1").Build()).AsStrSlice()
+		all, err := eye.Do(ctx,
+			eye.B().Zrange().Key("redlatch_queue:{n"+strconv.Itoa(i)+"}").Min("0").Max("-1").Build()).AsStrSlice()
 		for _, entry := range all {
 			if strings.Contains(entry, " ") {
 				return err == nil

@@ -14,12 +14,13 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
 func TestAReentryIsACountInTheProcess(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rlock.Options{})
+	r := newUntracked(t, redistest.Start(t))
 	l := r.locks.Reentrant("l")
 	a := lock(t, l, within(t))
 	field := string(a.Owner())
@@ -29,7 +30,7 @@ func TestAReentryIsACountInTheProcess(t *testing.T) {
 	before := redistest.CommandCalls(t, r.redis)["evalsha"]
 	b := lock(t, l, ctx)
 	require.NoError(t, b.Unlock(ctx))
-	require.ErrorIs(t, b.Err(), rlock.ErrReleased)
+	require.ErrorIs(t, b.Err(), errs.ErrReleased)
 	require.NoError(t, a.Err(), "the outer hold lasts")
 	require.Equal(t, before, redistest.CommandCalls(t, r.redis)["evalsha"], "nothing was sent")
 	require.Equal(t, map[string]string{field: "1"}, r.hash(t, "l"))
@@ -55,15 +56,15 @@ func TestEveryAcquisitionIsANewOwner(t *testing.T) {
 	l := r.locks.Reentrant("l")
 	a := lock(t, l, within(t))
 	_, err := l.TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the same goroutine and the same Lock are nobody's identity")
+	require.ErrorIs(t, err, errs.ErrNotAcquired, "the same goroutine and the same Lock are nobody's identity")
 	_, err = l.TryLock(rlock.Detach(a.Context(within(t))), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "detached work is not the holder")
+	require.ErrorIs(t, err, errs.ErrNotAcquired, "detached work is not the holder")
 	again := lock(t, l, context.WithoutCancel(a.Context(within(t))))
 	require.NoError(t, again.Unlock(within(t)))
 	dead := context.WithoutCancel(a.Context(within(t)))
 	require.NoError(t, a.Unlock(within(t)))
 	_, err = l.Lock(dead)
-	require.ErrorIs(t, err, rlock.ErrLost, "an owner that holds nothing any more can't be re-entered")
+	require.ErrorIs(t, err, errs.ErrLost, "an owner that holds nothing any more can't be re-entered")
 }
 
 func TestGoroutinesUnderOneHoldExcludeEachOtherOnAnotherName(t *testing.T) {
@@ -114,7 +115,7 @@ func TestLosersAndReentriesNeverShortenTheLease(t *testing.T) {
 		require.NoError(t, err)
 		for _, lease := range []time.Duration{rlock.MinLease, 0} {
 			_, err = l.TryLock(within(t), 0, lease)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			b, err := l.TryLock(a.Context(within(t)), 0, lease)
 			require.NoError(t, err)
 			require.NoError(t, b.Unlock(within(t)))
@@ -138,10 +139,10 @@ func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
 		ctx := h.Context(within(t))
 		<-ctx.Done()
 		require.False(t, time.Now().Before(h.Until())) // which may have come nearer, if the machine stood still for some time
-		require.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
-		require.ErrorIs(t, h.Err(), rlock.ErrLost)
-		require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrLost)
-		require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, context.Cause(ctx), errs.ErrLost)
+		require.ErrorIs(t, h.Err(), errs.ErrLost)
+		require.ErrorIs(t, h.Extend(within(t), time.Second), errs.ErrLost)
+		require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 		redistest.Eventually(t, 10*time.Second, "gone", func() bool { return len(r.hash(t, "l")) == 0 })
 	})
 }
@@ -158,7 +159,7 @@ func TestTheWatchdogHoldsAndStopsAtUnlock(t *testing.T) {
 		})
 		require.NoError(t, h.Err())
 		require.NoError(t, h.Unlock(within(t)))
-		require.ErrorIs(t, h.Err(), rlock.ErrReleased)
+		require.ErrorIs(t, h.Err(), errs.ErrReleased)
 		// were it renewed still, the key of somebody else's hold would live on
 		other, err := l.TryLock(within(t), 0, 2*time.Second)
 		require.NoError(t, err)
@@ -172,7 +173,8 @@ func TestAWaiterIsWokenByRedissonsMessageWellBeforeTheLeaseEnds(t *testing.T) {
 	r := newRig(t, s, rlock.Options{PollCap: 30 * time.Second})
 	// a Java holder, and its unlock: DEL and PUBLISH 0
 	java := s.Client(t)
-	require.NoError(t, java.Do(within(t), java.B().Hset().Key("l").FieldValue().FieldValue("8b5f0d5e-0000-4000-8000-000000000000:1", "1").Build()).Error())
+	require.NoError(t, java.Do(within(t),
+		java.B().Hset().Key("l").FieldValue().FieldValue("8b5f0d5e-0000-4000-8000-000000000000:1", "1").Build()).Error())
 	require.NoError(t, java.Do(within(t), java.B().Pexpire().Key("l").Milliseconds(25_000).Build()).Error())
 	got := pass(t, r.locks.Reentrant("l"))
 	redistest.Eventually(t, 10*time.Second, "subscribed", func() bool {
@@ -181,7 +183,8 @@ func TestAWaiterIsWokenByRedissonsMessageWellBeforeTheLeaseEnds(t *testing.T) {
 	})
 	require.NoError(t, java.Do(within(t), java.B().Del().Key("l").Build()).Error())
 	began := time.Now()
-	require.NoError(t, java.Do(within(t), java.B().Publish().Channel("redisson_lock__channel:{l}").Message("0").Build()).Error())
+	require.NoError(t, java.Do(within(t),
+		java.B().Publish().Channel("redisson_lock__channel:{l}").Message("0").Build()).Error())
 	require.NoError(t, <-got)
 	require.Less(t, time.Since(began), 12*time.Second, "half the lease: woken, not timed out")
 }
@@ -204,14 +207,15 @@ func TestWaitTimeZeroAsksOnceAndNeverSubscribes(t *testing.T) {
 	r := newRig(t, s, rlock.Options{})
 	l := r.locks.Reentrant("l")
 	// another's, as Redisson has it: one of this client is looked at when it is 50 ms old
-	require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key("l").FieldValue().FieldValue("other:1", "1").Build()).Error())
+	require.NoError(t, r.redis.Do(within(t),
+		r.redis.B().Hset().Key("l").FieldValue().FieldValue("other:1", "1").Build()).Error())
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Pexpire().Key("l").Milliseconds(600_000).Build()).Error())
 	_, err := l.TryLock(within(t), 0, 0) // the first of each script is EVALSHA, NOSCRIPT, EVAL
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	before := redistest.CommandCalls(t, r.redis)
 	for range 10 {
 		_, err := l.TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		var na *rlock.NotAcquiredError
 		require.ErrorAs(t, err, &na)
 		require.Equal(t, "l", na.Name)
@@ -224,7 +228,7 @@ func TestWaitTimeZeroAsksOnceAndNeverSubscribes(t *testing.T) {
 
 func TestAnUncontendedCycleIsTwoScriptCallsAndNoSubscribe(t *testing.T) {
 	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
+	r := newUntracked(t, s)
 	l := r.locks.Reentrant("l")
 	cycle := func() {
 		h := lock(t, l, within(t))
@@ -271,7 +275,7 @@ func TestUnlockAfterTheKeyWentReportsLostAndWakesWaiters(t *testing.T) {
 		sub, err := r.hub.Subscribe(within(t), "redisson_lock__channel:{l}")
 		require.NoError(t, err)
 		require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
-		require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 		m, err := sub.Next(within(t))
 		require.NoError(t, err)
 		require.Equal(t, "0", m.Payload)
@@ -284,8 +288,8 @@ func TestAStaleHandleNeverTouchesANewerHold(t *testing.T) {
 	stale := lock(t, l, within(t))
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
 	fresh := lock(t, l, within(t))
-	require.ErrorIs(t, stale.Extend(within(t), time.Hour), rlock.ErrLost)
-	require.ErrorIs(t, stale.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, stale.Extend(within(t), time.Hour), errs.ErrLost)
+	require.ErrorIs(t, stale.Unlock(within(t)), errs.ErrLost)
 	require.Equal(t, map[string]string{string(fresh.Owner()): "1"}, r.hash(t, "l"))
 	require.LessOrEqual(t, r.pttl(t, "l"), rlock.DefaultWatchdogTimeout)
 	require.NoError(t, fresh.Unlock(within(t)))
@@ -300,9 +304,9 @@ func TestTheWatchdogNoticesThatTheKeyWent(t *testing.T) {
 	ctx := h.Context(within(t))
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
 	<-ctx.Done()
-	require.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
-	require.ErrorIs(t, <-ended, rlock.ErrLost)
-	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, context.Cause(ctx), errs.ErrLost)
+	require.ErrorIs(t, <-ended, errs.ErrLost)
+	require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 }
 
 func TestOneBadKeyDoesNotHideTheOthersFromTheWatchdog(t *testing.T) {
@@ -312,9 +316,11 @@ func TestOneBadKeyDoesNotHideTheOthersFromTheWatchdog(t *testing.T) {
 		first := good.Until()
 		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("bad").Value("a string").Build()).Error())
 		<-bad.Done()
-		redistest.Eventually(t, 20*time.Second, "the good one is renewed, and renewed again", func() bool { return good.Until().Sub(first) > 1500*time.Millisecond })
+		redistest.Eventually(t, 20*time.Second, "the good one is renewed, and renewed again", func() bool {
+			return good.Until().Sub(first) > 1500*time.Millisecond
+		})
 		require.NoError(t, good.Unlock(within(t)))
-		require.ErrorIs(t, bad.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, bad.Unlock(within(t)), errs.ErrLost)
 	})
 }
 
@@ -324,7 +330,7 @@ func TestMaxHoldEndsTheHoldAndUnlockStillReleases(t *testing.T) {
 	h := lock(t, l, within(t))
 	ctx := h.Context(within(t))
 	<-ctx.Done()
-	require.ErrorIs(t, context.Cause(ctx), rlock.ErrMaxHold)
+	require.ErrorIs(t, context.Cause(ctx), errs.ErrMaxHold)
 	require.Len(t, r.hash(t, "l"), 1, "nothing releases a lock under running work")
 	require.NoError(t, h.Unlock(within(t)))
 	require.Empty(t, r.hash(t, "l"))
@@ -337,14 +343,14 @@ func TestWaitersGiveUpWithTheirReason(t *testing.T) {
 		h := lock(t, l, within(t))
 		answered := func(acquire func() error) (err error) { // in so short a time a busy machine may get no answer
 			for range 20 {
-				if err = acquire(); !errors.Is(err, rlock.ErrUnknownOutcome) {
+				if err = acquire(); !errors.Is(err, errs.ErrUnknownOutcome) {
 					break
 				}
 			}
 			return err
 		}
 		err := answered(func() error { _, err := l.TryLock(within(t), 30*time.Millisecond, 0); return err })
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		err = answered(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
@@ -352,7 +358,7 @@ func TestWaitersGiveUpWithTheirReason(t *testing.T) {
 			_, err := l.Lock(ctx)
 			return err
 		})
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		why := errors.New("the user left")
 		var cctx context.Context
@@ -363,11 +369,11 @@ func TestWaitersGiveUpWithTheirReason(t *testing.T) {
 			_, err := l.Lock(cctx)
 			return err
 		})
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, why)
 		_, err = r.locks.Reentrant("free").Lock(cctx)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired, "an ended context acquires nothing, free or not")
+		require.ErrorIs(t, err, errs.ErrNotAcquired, "an ended context acquires nothing, free or not")
 		require.Empty(t, r.hash(t, "free"))
 		require.NoError(t, h.Unlock(within(t)))
 	})
@@ -407,15 +413,18 @@ func TestDoJoinsErrorsAndSurvivesPanics(t *testing.T) {
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	work := errors.New("work failed")
-	err := l.Do(within(t), func(ctx context.Context) error {
+	err := l.Do(within(t), func(_ context.Context) error {
 		require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
 		return work
 	})
 	require.ErrorIs(t, err, work)
-	require.ErrorIs(t, err, rlock.ErrLost)
+	require.ErrorIs(t, err, errs.ErrLost)
 	require.PanicsWithValue(t, "oops", func() { _ = l.Do(within(t), func(context.Context) error { panic("oops") }) })
 	require.Empty(t, r.hash(t, "l"))
-	require.ErrorIs(t, l.WithWait(-1).Do(within(t), func(context.Context) error { t.Error("ran"); return nil }), rlock.ErrInvalidOption)
+	require.ErrorIs(t, l.WithWait(-1).Do(within(t), func(context.Context) error {
+		t.Error("ran")
+		return nil
+	}), errs.ErrInvalidOption)
 }
 
 func TestCloseWithRunningWork(t *testing.T) {
@@ -431,12 +440,12 @@ func TestCloseWithRunningWork(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- r.locks.Close(ctx) }()
 	<-work.Done()
-	require.ErrorIs(t, context.Cause(work), rlock.ErrClosed)
-	require.ErrorIs(t, <-waiting, rlock.ErrClosed)
+	require.ErrorIs(t, context.Cause(work), errs.ErrClosed)
+	require.ErrorIs(t, <-waiting, errs.ErrClosed)
 	_, err := l.TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	_, err = l.IsLocked(within(t))
-	require.ErrorIs(t, err, rlock.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	require.Len(t, r.hash(t, "l"), 1, "still held while the work winds up")
 	require.NoError(t, h.Unlock(within(t)))
 	// the waiter may have been in the queue, and handed what it does not want any more; it sees to that in the background
@@ -445,7 +454,7 @@ func TestCloseWithRunningWork(t *testing.T) {
 	err = <-closed
 	require.ErrorContains(t, err, "forgetful")
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, other.Err(), rlock.ErrClosed)
+	require.ErrorIs(t, other.Err(), errs.ErrClosed)
 	require.Equal(t, err, r.locks.Close(within(t)), "the result of the first")
 }
 
@@ -454,7 +463,7 @@ func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
 	h := lock(t, r.locks.Reentrant("l").WithLease(20*time.Millisecond), within(t))
 	<-h.Done()
 	require.NoError(t, r.locks.Close(within(t)))
-	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	require.ErrorIs(t, h.Unlock(within(t)), errs.ErrLost)
 }
 
 func TestCloseWaitsForUnlocks(t *testing.T) {
@@ -468,8 +477,8 @@ func TestCloseWaitsForUnlocks(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-// What ends a hold that has ended already is not told: it may be a deadline after Close, or the end of a Close that waited in
-// vain.
+// What ends a hold that has ended already is not told: it may be a deadline after Close, or the end of a Close that
+// waited in vain.
 func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -480,18 +489,19 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
 	}{
 		"Close, and nobody unlocks": {rlock.Options{}, func(t *testing.T, r *rig, _ *rlock.Hold) {
 			require.Error(t, r.locks.Close(gone))
-		}, rlock.ErrClosed},
-		"Close, and the key goes": {rlock.Options{WatchdogTimeout: 2 * time.Second}, func(t *testing.T, r *rig, h *rlock.Hold) {
-			closed := make(chan error, 1)
-			go func() { closed <- r.locks.Close(within(t)) }()
-			<-h.Done()
-			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
-			require.NoError(t, <-closed)
-		}, rlock.ErrClosed},
-		"MaxHold, and Close": {rlock.Options{MaxHold: 30 * time.Millisecond}, func(t *testing.T, r *rig, h *rlock.Hold) {
+		}, errs.ErrClosed},
+		"Close, and the key goes": {rlock.Options{WatchdogTimeout: 2 * time.Second},
+			func(t *testing.T, r *rig, h *rlock.Hold) {
+				closed := make(chan error, 1)
+				go func() { closed <- r.locks.Close(within(t)) }()
+				<-h.Done()
+				require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+				require.NoError(t, <-closed)
+			}, errs.ErrClosed},
+		"MaxHold, and Close": {rlock.Options{MaxHold: 30 * time.Millisecond}, func(_ *testing.T, r *rig, h *rlock.Hold) {
 			<-h.Done()
 			r.locks.Close(gone)
-		}, rlock.ErrMaxHold},
+		}, errs.ErrMaxHold},
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan error, 10)
@@ -520,9 +530,9 @@ func TestContextsEndWithTheHoldAndWithTheirParent(t *testing.T) {
 	require.ErrorIs(t, context.Cause(a), context.Canceled)
 	require.NoError(t, b.Err())
 	require.NoError(t, h.Unlock(context.Background()))
-	require.ErrorIs(t, context.Cause(b), rlock.ErrReleased)
+	require.ErrorIs(t, context.Cause(b), errs.ErrReleased)
 	late := h.Context(context.Background())
-	require.ErrorIs(t, context.Cause(late), rlock.ErrReleased)
+	require.ErrorIs(t, context.Cause(late), errs.ErrReleased)
 }
 
 func TestWrongTypeIsATypedErrorAndChangesNothing(t *testing.T) {
@@ -531,9 +541,9 @@ func TestWrongTypeIsATypedErrorAndChangesNothing(t *testing.T) {
 		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("l").Value("v").Build()).Error())
 		l := r.locks.Reentrant("l")
 		_, err := l.Lock(within(t))
-		require.ErrorIs(t, err, rlock.ErrWrongType)
+		require.ErrorIs(t, err, errs.ErrWrongType)
 		_, err = l.IsLocked(within(t))
-		require.ErrorIs(t, err, rlock.ErrWrongType)
+		require.ErrorIs(t, err, errs.ErrWrongType)
 		v, err := r.redis.Do(within(t), r.redis.B().Get().Key("l").Build()).ToString()
 		require.NoError(t, err)
 		require.Equal(t, "v", v)
@@ -556,7 +566,7 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	s := redistest.Embedded(t)
 	r := newRig(t, s, rlock.Options{})
 	_, err := rlock.New(nil, rlock.Options{})
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	for name, o := range map[string]rlock.Options{
 		"WatchdogTimeout":  {WatchdogTimeout: 99 * time.Millisecond},
 		"WatchdogTimeout ": {WatchdogTimeout: -1},
@@ -566,34 +576,34 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		"KeyPrefix":        {KeyPrefix: "a}"},
 	} {
 		_, err := rlock.New(r.hub, o)
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, name)
 		require.ErrorContains(t, err, strings.TrimSpace(name))
 	}
 	before := s.Embedded.CommandCount()
 	for _, name := range []string{"", "a{b", "{}a", "a}b", "\xff", strings.Repeat("x", 64<<10+1)} {
 		l := r.locks.Reentrant(name)
 		_, err = l.Lock(within(t))
-		require.ErrorIs(t, err, rlock.ErrInvalidName, "%.20q", name)
+		require.ErrorIs(t, err, errs.ErrInvalidName, "%.20q", name)
 		_, err = l.TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 		_, err = l.IsLocked(within(t))
-		require.ErrorIs(t, err, rlock.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 	}
 	l := r.locks.Reentrant("ok")
 	for _, d := range []time.Duration{-1, time.Nanosecond, rlock.MinLease - 1, rlock.MaxDuration + 1} {
 		_, err = l.TryLock(within(t), 0, d)
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, d)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, d)
 		require.ErrorContains(t, err, "leaseTime")
 		_, err = l.WithLease(d).Lock(within(t))
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, d)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, d)
 	}
 	_, err = l.TryLock(within(t), -1, 0)
 	require.ErrorContains(t, err, "waitTime")
 	require.Equal(t, before, s.Embedded.CommandCount(), "nothing was sent")
 	h := lock(t, l, within(t))
-	require.ErrorIs(t, h.Extend(within(t), 0), rlock.ErrInvalidOption)
+	require.ErrorIs(t, h.Extend(within(t), 0), errs.ErrInvalidOption)
 	require.NoError(t, h.Unlock(within(t)))
-	require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrReleased)
+	require.ErrorIs(t, h.Extend(within(t), time.Second), errs.ErrReleased)
 }
 
 func TestEveryKeyHasATTLAfterEveryOperation(t *testing.T) {
@@ -666,7 +676,8 @@ func TestRESP2AndOtherClientOptionsWork(t *testing.T) {
 	}
 }
 
-// The last Unlock of an owner says whether the lock was lost; one that comes beside it, of another hold of the same owner, asks nobody.
+// The last Unlock of an owner says whether the lock was lost; one that comes beside it, of another hold of the same
+// owner, asks nobody.
 func TestUnlocksOfOneOwnerAtTheSameTimeFindNoLoss(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
@@ -689,7 +700,7 @@ func TestUnlocksOfOneOwnerAtTheSameTimeFindNoLoss(t *testing.T) {
 		inner := lock(t, l, outer.Context(within(t)))
 		require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
 		require.NoError(t, inner.Unlock(within(t)), "it asks nobody")
-		require.ErrorIs(t, outer.Unlock(within(t)), rlock.ErrLost, "a real loss is told")
+		require.ErrorIs(t, outer.Unlock(within(t)), errs.ErrLost, "a real loss is told")
 	})
 }
 
@@ -727,7 +738,8 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 	} {
 		simulated(t, 1, func(t *testing.T, servers election) {
 			p := redistest.NewProxy(t, servers[0])
-			through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, servers[0], rlock.Options{})
+			through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, servers[0],
+				rlock.Options{})
 			l := through.locks.Reentrant(name)
 			h := lock(t, l, within(t))
 			longer(t, l, h)
@@ -764,7 +776,8 @@ func TestARefusalSaysWhatIsKnownOfTheHolder(t *testing.T) {
 		require.ErrorContains(t, endless, "has no end")
 		require.NoError(t, h.Unlock(within(t)))
 
-		require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key("user").FieldValue().FieldValue("name", "Ann").Build()).Error())
+		require.NoError(t, r.redis.Do(within(t),
+			r.redis.B().Hset().Key("user").FieldValue().FieldValue("name", "Ann").Build()).Error())
 		foreign := refused(r.locks.Reentrant("user"))
 		require.True(t, foreign.NoEnd && foreign.Foreign)
 		require.ErrorContains(t, foreign, "perhaps not a lock")

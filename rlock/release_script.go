@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/redis/rueidis"
@@ -41,7 +40,8 @@ func releaseCall(l *single, r releaseRequest) script.Call {
 	if n := r.next; n == nil {
 		args = l.publishing(args, r.entry)
 	} else {
-		args = append(args, l.c.publish, l.grants, r.entry, n.Owner, n.Entry, script.Millis(n.Lease), strconv.FormatInt(r.notAfter, 10), strconv.Itoa(int(r.turns)))
+		args = append(args, l.c.publish, l.grants, r.entry, n.Owner, n.Entry, script.Millis(n.Lease),
+			strconv.FormatInt(r.notAfter, 10), strconv.Itoa(int(r.turns)))
 	}
 	return script.Call{Script: releaseScript, Keys: l.keys, Args: args}
 }
@@ -53,7 +53,7 @@ func decodeRelease(m rueidis.RedisMessage, named bool) (releaseReply, error) {
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 3 {
-		return releaseReply{}, fmt.Errorf("release: unexpected reply %v, error %v", v, err)
+		return releaseReply{}, script.Unexpected("release", v, err)
 	}
 	return releaseReply{releaseStatus(v[0]), v[1], v[2]}, nil
 }

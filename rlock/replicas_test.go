@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -22,7 +23,8 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	host, port, err := net.SplitHostPort(s.Addr())
 	require.NoError(t, err)
 	replica := redistest.Start(t, "--replicaof", host, port)
-	r := newRig(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second, WatchdogTimeout: 1800 * time.Millisecond})
+	r := newRig(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second,
+		WatchdogTimeout: 1800 * time.Millisecond})
 	redistest.Eventually(t, 20*time.Second, "the replica is in step", func() bool {
 		info, err := r.redis.Do(within(t), r.redis.B().Info().Section("replication").Build()).ToString()
 		return err == nil && strings.Contains(info, "state=online")
@@ -31,7 +33,7 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "granted with the replica", func() bool {
 		h, err := l.TryLock(within(t), 0, 0)
 		if err != nil {
-			require.ErrorIs(t, err, rlock.ErrNotReplicated)
+			require.ErrorIs(t, err, errs.ErrNotReplicated)
 			return false
 		}
 		require.NoError(t, h.Unlock(within(t)))
@@ -43,10 +45,10 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 
 	replica.Stop(t)
 	_, err = r.locks.Reentrant("other").Lock(within(t))
-	require.ErrorIs(t, err, rlock.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	require.Empty(t, r.hash(t, "other"), "taken back before the caller hears of it")
 	<-h.Done()
-	require.ErrorIs(t, h.Err(), rlock.ErrLost, "renewals that no replica has do not count")
+	require.ErrorIs(t, h.Err(), errs.ErrLost, "renewals that no replica has do not count")
 	replica.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "granted again", func() bool {
 		h, err := r.locks.Reentrant("other").TryLock(within(t), 0, 0)
@@ -63,7 +65,7 @@ func TestAnEvictingServerIsWarnedOfOrRefused(t *testing.T) {
 	}
 	redistest.Eventually(t, 10*time.Second, "a warning", func() bool { return log.Count("allkeys-lru") == 1 })
 	_, err := rlock.New(r.hub, rlock.Options{Strict: true})
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "allkeys-lru")
 	require.NoError(t, r.locks.Close(within(t)))
 	require.Equal(t, 1, log.Count("allkeys-lru"))
@@ -77,7 +79,8 @@ func TestAnEvictingServerIsWarnedOfOrRefused(t *testing.T) {
 func TestStrictSaysNothingWhereTheServerMayNotBeAsked(t *testing.T) {
 	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	admin := s.Client(t)
-	require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info").Build()).Error())
+	require.NoError(t, admin.Do(within(t),
+		admin.B().Arbitrary("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info").Build()).Error())
 	o := s.Option()
 	o.Username, o.Password = "app", "any"
 	hub, err := pubsub.Dial(o, pubsub.Options{})
@@ -111,7 +114,7 @@ func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
 	refused := func(what string) {
 		t.Helper()
 		_, err := c.Reentrant("l").TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotReplicated, what)
+		require.ErrorIs(t, err, errs.ErrNotReplicated, what)
 		n, err := c.Reentrant("l").IsLocked(within(t))
 		require.NoError(t, err)
 		require.False(t, n, "taken back")
@@ -130,7 +133,7 @@ func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
 
 	h := lock(t, c.Reentrant("l"), within(t))
 	to.Replica.Stop(t)
-	require.ErrorIs(t, h.Extend(within(t), time.Hour), rlock.ErrNotReplicated)
+	require.ErrorIs(t, h.Extend(within(t), time.Hour), errs.ErrNotReplicated)
 	require.Less(t, time.Until(h.Until()), time.Minute)
 	to.Replica.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "extended", func() bool { return h.Extend(within(t), time.Hour) == nil })
@@ -147,7 +150,8 @@ func TestEveryConfirmationIsAWrite(t *testing.T) {
 		n, _, _ := strings.Cut(rest, "\r\n")
 		return n
 	}
-	locks := map[string]*rlock.Lock{"Fair": r.locks.Fair("Fair"), "Read": r.locks.ReadWrite("Read").Read(), "Write": r.locks.ReadWrite("Write").Write()}
+	locks := map[string]*rlock.Lock{"Fair": r.locks.Fair("Fair"), "Read": r.locks.ReadWrite("Read").Read(),
+		"Write": r.locks.ReadWrite("Write").Write()}
 	for name, k := range exclusive {
 		locks[name] = k.lock(r.locks, name)
 	}
@@ -162,8 +166,10 @@ func TestEveryConfirmationIsAWrite(t *testing.T) {
 
 	// an acquisition that is asked again, and has more already
 	g := newScriptRig(t, s)
-	src := map[string]string{"acquire": g.src["acquire"], "fair_acquire": source(t, "fair_acquire"), "plain_acquire": source(t, "plain_acquire")}
-	for name, keys := range map[string][]string{"acquire": {"a"}, "fair_acquire": {"b", "bq", "bt"}, "plain_acquire": {"c"}} {
+	src := map[string]string{"acquire": g.src["acquire"], "fair_acquire": source(t, "fair_acquire"),
+		"plain_acquire": source(t, "plain_acquire")}
+	for name, keys := range map[string][]string{"acquire": {"a"}, "fair_acquire": {"b", "bq", "bt"},
+		"plain_acquire": {"c"}} {
 		args := []string{alice, "60000", "0", "PUBLISH", "GRANTS", "", "g:", ""}
 		if name == "plain_acquire" {
 			args = []string{alice, "60000", "0"}

@@ -28,6 +28,13 @@ func newRig(t testing.TB, s *redistest.Server, o rlock.Options) *rig {
 	return newRigWith(t, s, o, func(*rueidis.ClientOption) {})
 }
 
+// newUntracked is newRig for counting calls: no key is tracked, so that a hold which a busy machine keeps for 50 ms
+// costs no call of its own.
+func newUntracked(t testing.TB, s *redistest.Server) *rig {
+	t.Helper()
+	return newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) { o.DisableCache = true })
+}
+
 func newRigWith(t testing.TB, s *redistest.Server, o rlock.Options, change func(*rueidis.ClientOption)) *rig {
 	t.Helper()
 	if o.Logger == nil {
@@ -39,7 +46,8 @@ func newRigWith(t testing.TB, s *redistest.Server, o rlock.Options, change func(
 	co := s.Option()
 	change(&co)
 	c, err := rueidis.NewClient(co)
-	for n := 0; err != nil && co.ConnLifetime > 0 && n < 100; n++ { // a busy machine takes longer to connect than a connection may live
+	// a busy machine takes longer to connect than a connection may live
+	for n := 0; err != nil && co.ConnLifetime > 0 && n < 100; n++ {
 		c, err = rueidis.NewClient(co)
 	}
 	require.NoError(t, err)
@@ -61,8 +69,8 @@ func newRigWith(t testing.TB, s *redistest.Server, o rlock.Options, change func(
 	return r
 }
 
-// callsOf runs cycle, and returns how often the server ran each command for it. A hold that is 50 ms old is looked at once: a cycle that
-// a busy machine draws out for that long is run again.
+// callsOf runs cycle, and returns how often the server ran each command for it. A hold that is 50 ms old is looked at
+// once: a cycle that a busy machine draws out for that long is run again.
 func callsOf(t testing.TB, c rueidis.Client, cycle func()) map[string]int {
 	t.Helper()
 	for range 1000 {
@@ -111,7 +119,8 @@ func lock(t testing.TB, l *rlock.Lock, ctx context.Context) *rlock.Hold {
 	return h
 }
 
-// letGo releases what a test in a bubble has not: the garbage collector, which finds a hold that is dropped, is outside.
+// letGo releases what a test in a bubble has not: the garbage collector, which finds a hold that is dropped, is
+// outside.
 func letGo(h *rlock.Hold) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -40,11 +40,15 @@ func heap() (bytes uint64) {
 
 func TestManyHeldLocksCostLittle(t *testing.T) {
 	redistest.SkipShort(t)
-	n, faster := redistest.Sized(5_000, 5_000, 100_000), redistest.Sized(8, 8, 1) // than at the default lease, for which a small machine has time when there are few
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: rlock.DefaultWatchdogTimeout / time.Duration(faster)})
+	// than at the default lease, for which a small machine has time when there are few
+	n, faster := redistest.Sized(5_000, 5_000, 100_000), redistest.Sized(8, 8, 1)
+	r := newRig(t, redistest.Start(t),
+		rlock.Options{WatchdogTimeout: rlock.DefaultWatchdogTimeout / time.Duration(faster)})
 	for range 3 { // connections, the watchdog, what a first acquisition starts
 		each(64, func(i int) {
-			if err := r.locks.Reentrant(fmt.Sprint("warm", i)).Do(within(t), func(context.Context) error { return nil }); err != nil {
+			if err := r.locks.Reentrant(fmt.Sprint("warm", i)).Do(within(t), func(context.Context) error {
+				return nil
+			}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -76,7 +80,8 @@ func TestManyHeldLocksCostLittle(t *testing.T) {
 	}
 	perLock := float64(held-min(held, before)) / float64(n)
 	rate := float64(redistest.CommandCalls(t, r.redis)["evalsha"]-calls) / time.Since(began).Seconds() / float64(faster)
-	t.Logf("%d held locks: %.0f bytes of heap each, %.0f script calls/s at the default lease, %d goroutines more at most", n, perLock, rate, busiest-goroutines)
+	t.Logf("%d held locks: %.0f bytes of heap each, %.0f script calls/s at the default lease, %d goroutines more at most",
+		n, perLock, rate, busiest-goroutines)
 	require.Less(t, perLock, 1024.)
 	require.Less(t, rate, max(200*float64(n)/100_000, 40))
 	require.Less(t, busiest-goroutines, 150, "a few for each renewal call under way, of which there are 32 at most")
@@ -96,13 +101,14 @@ func TestManyReadHoldsAreAllKept(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		n := redistest.Sized(300, 300, 10_000)
 		var renewed, failed atomic.Int64
-		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
-			if e.Err != nil {
-				failed.Add(1)
-			} else {
-				renewed.Add(1)
-			}
-		})})
+		r := newRig(t, servers[0],
+			rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
+				if e.Err != nil {
+					failed.Add(1)
+				} else {
+					renewed.Add(1)
+				}
+			})})
 		holds := make([]*rlock.Hold, n)
 		each(n, func(i int) {
 			var err error
@@ -112,7 +118,9 @@ func TestManyReadHoldsAreAllKept(t *testing.T) {
 		})
 		require.False(t, t.Failed())
 		calls, from := redistest.CommandCalls(t, r.redis)["evalsha"], renewed.Load()
-		redistest.Eventually(t, 120*time.Second, "each is renewed twice", func() bool { return renewed.Load()-from >= int64(2*n) })
+		redistest.Eventually(t, 120*time.Second, "each is renewed twice", func() bool {
+			return renewed.Load()-from >= int64(2*n)
+		})
 		calls = redistest.CommandCalls(t, r.redis)["evalsha"] - calls
 		t.Logf("%d read holds: %d script calls for %d renewals, %d failed", n, calls, renewed.Load()-from, failed.Load())
 		for _, h := range holds {
@@ -128,11 +136,13 @@ func TestManyReadHoldsAreAllKept(t *testing.T) {
 
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	redistest.SkipShort(t)
-	n := redistest.Sized(15_000, 15_000, 1_000_000)
+	n := redistest.Sized(6_000, 6_000, 1_000_000)
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	use := func(from, n int) {
 		each(n, func(i int) {
-			err := r.locks.Reentrant("once:"+strconv.Itoa(from+i)).Do(context.Background(), func(context.Context) error { return nil })
+			err := r.locks.Reentrant("once:"+strconv.Itoa(from+i)).Do(context.Background(), func(context.Context) error {
+				return nil
+			})
 			if err != nil {
 				t.Error(err)
 			}

@@ -62,8 +62,8 @@ func (g *scriptRig) run(t *testing.T, name string, keys []string, args ...string
 	return v, err
 }
 
-// inFull spells out the reply to an acquire: of a lock that was free it is the server's time alone. The lease is that of the request, and
-// nobody else waits for a read-write lock then.
+// inFull spells out the reply to an acquire: of a lock that was free it is the server's time alone. The lease is that
+// of the request, and nobody else waits for a read-write lock then.
 func inFull(t *testing.T, script string, v []int64, args []string) []int64 {
 	t.Helper()
 	if len(v) != 1 || !slices.Contains([]string{"acquire", "plain_acquire", "rw_read", "rw_write"}, script) {
@@ -80,7 +80,8 @@ func inFull(t *testing.T, script string, v []int64, args []string) []int64 {
 
 func eval(t *testing.T, c rueidis.Client, src string, keys []string, args ...string) ([]int64, error) {
 	t.Helper()
-	m, err := c.Do(within(t), c.B().Eval().Script(src).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
+	m, err := c.Do(within(t),
+		c.B().Eval().Script(src).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +202,8 @@ func (r row) prepare(t *testing.T, g *scriptRig, key string) {
 }
 
 // runTable runs each row's script twice; the second run must change nothing.
-func runTable(t *testing.T, g *scriptRig, script string, rows []row, check func(t *testing.T, want, got []int64, before snapshot)) {
+func runTable(t *testing.T, g *scriptRig, script string, rows []row,
+	check func(t *testing.T, want, got []int64, before snapshot)) {
 	t.Helper()
 	for i, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
@@ -255,20 +257,36 @@ func TestAcquireScriptTable(t *testing.T) {
 	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
 	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
 	rows := []row{
-		{name: "a free lock is granted for the lease", args: []string{alice, lease, "0"}, reply: []int64{1, 300_000}, after: h(alice, "1"), left: 300_000},
-		{name: "in time is granted", args: []string{alice, lease, far}, reply: []int64{1, 300_000}, after: h(alice, "1"), left: 300_000},
+		{name: "a free lock is granted for the lease", args: []string{alice, lease, "0"}, reply: []int64{1, 300_000},
+			after: h(alice, "1"), left: 300_000},
+		{name: "in time is granted", args: []string{alice, lease, far}, reply: []int64{1, 300_000}, after: h(alice, "1"),
+			left: 300_000},
 		{name: "too late does nothing on a free lock", args: []string{alice, lease, past}, reply: []int64{2, 0}, left: gone},
-		{name: "too late does nothing for the holder either", before: h(alice, "1"), ttl: 100_000, args: []string{alice, lease, past}, reply: []int64{2, 0}, after: h(alice, "1"), left: untouched},
-		{name: "held by another is refused with what is left", before: h(bob, "1"), ttl: 100_000, args: []string{alice, lease, "0"}, reply: []int64{0, 100_000}, after: h(bob, "1"), left: untouched},
-		{name: "held by Java is refused", before: h(java, "3"), ttl: 100_000, args: []string{alice, lease, "0"}, reply: []int64{0, 100_000}, after: h(java, "3"), left: untouched},
-		{name: "held without end is refused with -1", before: h(bob, "1"), args: []string{alice, lease, "0"}, reply: []int64{0, -1}, after: h(bob, "1"), left: endless},
-		{name: "a second run raises a shorter lease", before: h(alice, "1"), ttl: 100_000, args: []string{alice, lease, "0"}, reply: []int64{1, 300_000}, after: h(alice, "1"), left: 300_000},
-		{name: "a second run never shortens", before: h(alice, "1"), ttl: 900_000, args: []string{alice, lease, "0"}, reply: []int64{1, 900_000}, after: h(alice, "1"), left: untouched},
-		{name: "a second run leaves a lock without end without one", before: h(alice, "1"), args: []string{alice, lease, "0"}, reply: []int64{1, -1}, after: h(alice, "1"), left: endless},
-		{name: "a second run leaves the count as it is", before: h(alice, "3"), ttl: 100_000, args: []string{alice, lease, "0"}, reply: []int64{1, 300_000}, after: h(alice, "3"), left: 300_000},
-		{name: "a late acquisition of an owner that is through is lost, and raises nothing", before: h(alice, "1", alice+"!", "-"+far), ttl: 100_000, args: []string{alice, lease, "0"}, reply: []int64{3, 0}, after: h(alice, "1", alice+"!", "-"+far), left: untouched},
-		{name: "a late acquisition of an owner whose own lease is over is lost", before: h(alice, "1", alice+"!", past, bob, "1", bob+"!", far), ttl: 900_000, args: []string{alice, lease, "0"}, reply: []int64{3, 0}, after: h(alice, "1", alice+"!", past, bob, "1", bob+"!", far), left: untouched},
-		{name: "a second run never shortens a joined owner's own lease", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), ttl: 900_000, args: []string{alice, lease, "0"}, reply: []int64{1, 900_000}, after: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), left: untouched},
+		{name: "too late does nothing for the holder either", before: h(alice, "1"), ttl: 100_000,
+			args: []string{alice, lease, past}, reply: []int64{2, 0}, after: h(alice, "1"), left: untouched},
+		{name: "held by another is refused with what is left", before: h(bob, "1"), ttl: 100_000,
+			args: []string{alice, lease, "0"}, reply: []int64{0, 100_000}, after: h(bob, "1"), left: untouched},
+		{name: "held by Java is refused", before: h(java, "3"), ttl: 100_000, args: []string{alice, lease, "0"},
+			reply: []int64{0, 100_000}, after: h(java, "3"), left: untouched},
+		{name: "held without end is refused with -1", before: h(bob, "1"), args: []string{alice, lease, "0"},
+			reply: []int64{0, -1}, after: h(bob, "1"), left: endless},
+		{name: "a second run raises a shorter lease", before: h(alice, "1"), ttl: 100_000, args: []string{alice, lease, "0"},
+			reply: []int64{1, 300_000}, after: h(alice, "1"), left: 300_000},
+		{name: "a second run never shortens", before: h(alice, "1"), ttl: 900_000, args: []string{alice, lease, "0"},
+			reply: []int64{1, 900_000}, after: h(alice, "1"), left: untouched},
+		{name: "a second run leaves a lock without end without one", before: h(alice, "1"),
+			args: []string{alice, lease, "0"}, reply: []int64{1, -1}, after: h(alice, "1"), left: endless},
+		{name: "a second run leaves the count as it is", before: h(alice, "3"), ttl: 100_000,
+			args: []string{alice, lease, "0"}, reply: []int64{1, 300_000}, after: h(alice, "3"), left: 300_000},
+		{name: "a late acquisition of an owner that is through is lost, and raises nothing",
+			before: h(alice, "1", alice+"!", "-"+far), ttl: 100_000, args: []string{alice, lease, "0"}, reply: []int64{3, 0},
+			after: h(alice, "1", alice+"!", "-"+far), left: untouched},
+		{name: "a late acquisition of an owner whose own lease is over is lost",
+			before: h(alice, "1", alice+"!", past, bob, "1", bob+"!", far), ttl: 900_000, args: []string{alice, lease, "0"},
+			reply: []int64{3, 0}, after: h(alice, "1", alice+"!", past, bob, "1", bob+"!", far), left: untouched},
+		{name: "a second run never shortens a joined owner's own lease",
+			before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), ttl: 900_000, args: []string{alice, lease, "0"},
+			reply: []int64{1, 900_000}, after: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), left: untouched},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		runTable(t, newScriptRig(t, s), "acquire", rows, func(t *testing.T, want, got []int64, before snapshot) {
@@ -299,20 +317,36 @@ func TestReleaseScriptTable(t *testing.T) {
 	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
 	args := func(owner string) []string { return []string{owner, "CHANNEL", "PUBLISH"} }
 	rows := []row{
-		{name: "the last release removes the lock and tells the waiters", before: one(alice, "1"), ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
-		{name: "whatever the count was", before: one(alice, "5"), ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
-		{name: "also a lock without end", before: one(alice, "1"), args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
-		{name: "what is gone is not held, and the waiters hear of it", args: args(alice), reply: []int64{0}, left: gone, told: true},
-		{name: "another's lock is not touched", before: one(bob, "1"), ttl: 100_000, args: args(alice), reply: []int64{0}, after: one(bob, "1"), left: untouched},
-		{name: "Java's lock is not touched", before: one(java, "2"), ttl: 100_000, args: args(alice), reply: []int64{0}, after: one(java, "2"), left: untouched},
-		{name: "of two joined owners the other stays", before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": far}, ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, after: map[string]string{bob: "1", bob + "!": far}, left: 24 * 3600_000},
-		{name: "of two joined owners the other stays, to its end, that is through", before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": "-" + far}, ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, after: map[string]string{bob: "1", bob + "!": "-" + far}, left: 24 * 3600_000},
-		{name: "one that is through goes when its end has passed", before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": "-" + past}, ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
-		{name: "one that is through is released", before: map[string]string{alice: "1", alice + "!": "-" + far}, ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
-		{name: "a dead joiner goes with the last living owner", before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": past}, ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
+		{name: "the last release removes the lock and tells the waiters", before: one(alice, "1"), ttl: 100_000,
+			args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
+		{name: "whatever the count was", before: one(alice, "5"), ttl: 100_000, args: args(alice), reply: []int64{1},
+			again: []int64{0}, left: gone, told: true},
+		{name: "also a lock without end", before: one(alice, "1"), args: args(alice), reply: []int64{1}, again: []int64{0},
+			left: gone, told: true},
+		{name: "what is gone is not held, and the waiters hear of it", args: args(alice), reply: []int64{0}, left: gone,
+			told: true},
+		{name: "another's lock is not touched", before: one(bob, "1"), ttl: 100_000, args: args(alice), reply: []int64{0},
+			after: one(bob, "1"), left: untouched},
+		{name: "Java's lock is not touched", before: one(java, "2"), ttl: 100_000, args: args(alice), reply: []int64{0},
+			after: one(java, "2"), left: untouched},
+		{name: "of two joined owners the other stays",
+			before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": far}, ttl: 100_000, args: args(alice),
+			reply: []int64{1}, again: []int64{0}, after: map[string]string{bob: "1", bob + "!": far}, left: 24 * 3600_000},
+		{name: "of two joined owners the other stays, to its end, that is through",
+			before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": "-" + far}, ttl: 100_000,
+			args: args(alice), reply: []int64{1}, again: []int64{0}, after: map[string]string{bob: "1", bob + "!": "-" + far},
+			left: 24 * 3600_000},
+		{name: "one that is through goes when its end has passed",
+			before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": "-" + past}, ttl: 100_000,
+			args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
+		{name: "one that is through is released", before: map[string]string{alice: "1", alice + "!": "-" + far},
+			ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
+		{name: "a dead joiner goes with the last living owner",
+			before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": past}, ttl: 100_000, args: args(alice),
+			reply: []int64{1}, again: []int64{0}, left: gone, told: true},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runTable(t, newScriptRig(t, s), "release", rows, func(t *testing.T, want, got []int64, before snapshot) {
+		runTable(t, newScriptRig(t, s), "release", rows, func(t *testing.T, want, got []int64, _ snapshot) {
 			require.Equal(t, want, got)
 		})
 	})
@@ -323,16 +357,25 @@ func TestForceScriptTable(t *testing.T) {
 	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
 	args := func(owners ...string) []string { return append([]string{"CHANNEL", "PUBLISH", "grants:"}, owners...) }
 	rows := []row{
-		{name: "all owners, with their ends", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), ttl: 100_000, args: args(alice, bob), reply: []int64{2}, again: []int64{0}, left: gone, told: true},
-		{name: "one that is through", before: h(alice, "1", alice+"!", "-"+far), ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
-		{name: "Java's", before: h(java, "3"), args: args(java), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
-		{name: "the other keeps the lock to its own end", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, after: h(bob, "1", bob+"!", far), left: 24 * 3600_000},
-		{name: "the dead go with it", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", past), ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
-		{name: "one without an end keeps the lock's", before: h(alice, "1", alice+"!", far, bob, "1", java, "1", java+"!", far), args: args(alice), reply: []int64{1}, again: []int64{0}, after: h(bob, "1", java, "1", java+"!", far), left: endless},
-		{name: "who came later is left alone", before: h(bob, "1"), ttl: 100_000, args: args(alice), reply: []int64{0}, after: h(bob, "1"), left: untouched},
+		{name: "all owners, with their ends", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), ttl: 100_000,
+			args: args(alice, bob), reply: []int64{2}, again: []int64{0}, left: gone, told: true},
+		{name: "one that is through", before: h(alice, "1", alice+"!", "-"+far), ttl: 100_000, args: args(alice),
+			reply: []int64{1}, again: []int64{0}, left: gone, told: true},
+		{name: "Java's", before: h(java, "3"), args: args(java), reply: []int64{1}, again: []int64{0}, left: gone,
+			told: true},
+		{name: "the other keeps the lock to its own end", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far),
+			ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, after: h(bob, "1", bob+"!", far),
+			left: 24 * 3600_000},
+		{name: "the dead go with it", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", past), ttl: 100_000,
+			args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
+		{name: "one without an end keeps the lock's",
+			before: h(alice, "1", alice+"!", far, bob, "1", java, "1", java+"!", far), args: args(alice), reply: []int64{1},
+			again: []int64{0}, after: h(bob, "1", java, "1", java+"!", far), left: endless},
+		{name: "who came later is left alone", before: h(bob, "1"), ttl: 100_000, args: args(alice), reply: []int64{0},
+			after: h(bob, "1"), left: untouched},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runTable(t, newScriptRig(t, s), "force", rows, func(t *testing.T, want, got []int64, before snapshot) {
+		runTable(t, newScriptRig(t, s), "force", rows, func(t *testing.T, want, got []int64, _ snapshot) {
 			require.Equal(t, want, got)
 		})
 	})
@@ -343,18 +386,29 @@ func TestRenewScriptTable(t *testing.T) {
 	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
 	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
 	rows := []row{
-		{name: "a shorter lease is raised", before: one(alice, "1"), ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{1}, after: one(alice, "1"), left: 300_000},
-		{name: "a longer lease is never shortened", before: one(alice, "1"), ttl: 900_000, args: []string{alice, "300000"}, reply: []int64{1}, after: one(alice, "1"), left: untouched},
-		{name: "a look changes nothing", before: one(alice, "1"), ttl: 100_000, args: []string{alice, "0"}, reply: []int64{1}, after: one(alice, "1"), left: untouched},
-		{name: "a lock without end keeps having none", before: one(alice, "1"), args: []string{alice, "300000"}, reply: []int64{1}, after: one(alice, "1"), left: endless},
+		{name: "a shorter lease is raised", before: one(alice, "1"), ttl: 100_000, args: []string{alice, "300000"},
+			reply: []int64{1}, after: one(alice, "1"), left: 300_000},
+		{name: "a longer lease is never shortened", before: one(alice, "1"), ttl: 900_000, args: []string{alice, "300000"},
+			reply: []int64{1}, after: one(alice, "1"), left: untouched},
+		{name: "a look changes nothing", before: one(alice, "1"), ttl: 100_000, args: []string{alice, "0"},
+			reply: []int64{1}, after: one(alice, "1"), left: untouched},
+		{name: "a lock without end keeps having none", before: one(alice, "1"), args: []string{alice, "300000"},
+			reply: []int64{1}, after: one(alice, "1"), left: endless},
 		{name: "what is gone is not held and not made", args: []string{alice, "300000"}, reply: []int64{0}, left: gone},
-		{name: "another's lease is not touched", before: one(bob, "1"), ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: one(bob, "1"), left: untouched},
-		{name: "Java's lease is not touched", before: one(java, "1"), ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: one(java, "1"), left: untouched},
-		{name: "an owner that is through holds nothing, and keeps the lock to its end", before: map[string]string{alice: "1", alice + "!": "-" + far}, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: map[string]string{alice: "1", alice + "!": "-" + far}, left: untouched},
-		{name: "an owner among joined ones whose own lease is over holds nothing", before: map[string]string{alice: "1", alice + "!": past, bob: "1", bob + "!": far}, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: map[string]string{bob: "1", bob + "!": far}, left: untouched},
+		{name: "another's lease is not touched", before: one(bob, "1"), ttl: 100_000, args: []string{alice, "300000"},
+			reply: []int64{0}, after: one(bob, "1"), left: untouched},
+		{name: "Java's lease is not touched", before: one(java, "1"), ttl: 100_000, args: []string{alice, "300000"},
+			reply: []int64{0}, after: one(java, "1"), left: untouched},
+		{name: "an owner that is through holds nothing, and keeps the lock to its end",
+			before: map[string]string{alice: "1", alice + "!": "-" + far}, ttl: 100_000, args: []string{alice, "300000"},
+			reply: []int64{0}, after: map[string]string{alice: "1", alice + "!": "-" + far}, left: untouched},
+		{name: "an owner among joined ones whose own lease is over holds nothing",
+			before: map[string]string{alice: "1", alice + "!": past, bob: "1", bob + "!": far}, ttl: 100_000,
+			args: []string{alice, "300000"}, reply: []int64{0}, after: map[string]string{bob: "1", bob + "!": far},
+			left: untouched},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runTable(t, newScriptRig(t, s), "renew", rows, func(t *testing.T, want, got []int64, before snapshot) {
+		runTable(t, newScriptRig(t, s), "renew", rows, func(t *testing.T, want, got []int64, _ snapshot) {
 			require.Equal(t, want, got)
 		})
 	})
@@ -363,11 +417,13 @@ func TestRenewScriptTable(t *testing.T) {
 func TestLockedScriptTable(t *testing.T) {
 	rows := []row{
 		{name: "a free lock", reply: []int64{0}, left: gone},
-		{name: "a lock that is held", before: map[string]string{java: "2"}, ttl: 100_000, reply: []int64{1}, after: map[string]string{java: "2"}, left: untouched},
-		{name: "without end", before: map[string]string{alice: "1"}, reply: []int64{1}, after: map[string]string{alice: "1"}, left: endless},
+		{name: "a lock that is held", before: map[string]string{java: "2"}, ttl: 100_000, reply: []int64{1},
+			after: map[string]string{java: "2"}, left: untouched},
+		{name: "without end", before: map[string]string{alice: "1"}, reply: []int64{1}, after: map[string]string{alice: "1"},
+			left: endless},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runTable(t, newScriptRig(t, s), "locked", rows, func(t *testing.T, want, got []int64, before snapshot) {
+		runTable(t, newScriptRig(t, s), "locked", rows, func(t *testing.T, want, got []int64, _ snapshot) {
 			require.Equal(t, want, got)
 		})
 	})
@@ -395,8 +451,8 @@ func TestNoScriptTouchesAKeyOfAnotherType(t *testing.T) {
 	})
 }
 
-// What no client sends would leave a lock without an end, or one that nobody can release: it is refused before anything is
-// done, on a free lock and on one that is held.
+// What no client sends would leave a lock without an end, or one that nobody can release: it is refused before anything
+// is done, on a free lock and on one that is held.
 func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)
@@ -411,13 +467,18 @@ func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
 			owners, leases []int // which of args are one
 		}{
 			{"acquire", []string{"l", "redlatch_queue:{l}"}, []string{alice, "300000", "0", "PUBLISH", "c"}, []int{0}, []int{1}},
-			{"release", []string{"l", "redlatch_queue:{l}"}, []string{alice, "c", "PUBLISH", "g:", "", bob, entryOf(bob), "300000", farFuture, "1"}, []int{0, 5}, []int{7}},
+			{"release", []string{"l", "redlatch_queue:{l}"},
+				[]string{alice, "c", "PUBLISH", "g:", "", bob, entryOf(bob), "300000", farFuture, "1"}, []int{0, 5}, []int{7}},
 			{"keep", []string{"l"}, []string{alice, "300000"}, []int{0}, []int{1}},
 			{"join", []string{"l"}, []string{alice, bob, "300000", "0"}, []int{0, 1}, []int{2}},
-			{"fenced_acquire", []string{"l", "redlatch_queue:{l}", "token"}, []string{alice, "300000", "0", "PUBLISH", "c", "", "300000"}, []int{0}, []int{1}},
-			{"vote_acquire", []string{"l", "redlatch_queue:{l}"}, []string{alice, "300000", "0", "PUBLISH", "c", "-5000"}, []int{0}, []int{1}},
-			{"several_acquire", []string{"l", "redlatch_queue:{l}"}, []string{"300000", "0", "PUBLISH", alice, "g:"}, []int{3}, []int{0}},
-			{"fair_acquire", []string{"l", queue, timeouts}, []string{alice, "300000", "0", "PUBLISH", "c", "3000", "g:", ""}, []int{0}, []int{1}},
+			{"fenced_acquire", []string{"l", "redlatch_queue:{l}", "token"},
+				[]string{alice, "300000", "0", "PUBLISH", "c", "", "300000"}, []int{0}, []int{1}},
+			{"vote_acquire", []string{"l", "redlatch_queue:{l}"}, []string{alice, "300000", "0", "PUBLISH", "c", "-5000"},
+				[]int{0}, []int{1}},
+			{"several_acquire", []string{"l", "redlatch_queue:{l}"}, []string{"300000", "0", "PUBLISH", alice, "g:"}, []int{3},
+				[]int{0}},
+			{"fair_acquire", []string{"l", queue, timeouts}, []string{alice, "300000", "0", "PUBLISH", "c", "3000", "g:", ""},
+				[]int{0}, []int{1}},
 			{"fair_release", []string{"l", queue, timeouts}, []string{alice, "c", "PUBLISH", "", "g:"}, []int{0}, nil},
 			{"plain_acquire", []string{"p"}, []string{alice, "300000", "0", "c", "PUBLISH"}, []int{0}, []int{1}},
 			{"plain_release", []string{"p"}, []string{alice, "c", "PUBLISH"}, []int{0}, nil},
@@ -625,12 +686,22 @@ func TestKeepScriptTable(t *testing.T) {
 			end, left int64 // the owner's and the lock's, ms from now
 			sweeps    bool  // the other one goes
 		}{
-			{name: "shorter than its lease", before: map[string]string{alice: "1"}, ttl: 900_000, reply: 1, end: 200_000, left: 200_000},
-			{name: "longer than its lease", before: map[string]string{alice: "3"}, ttl: 100_000, reply: 1, end: 200_000, left: 200_000},
-			{name: "beside one that joined for longer", before: map[string]string{alice: "1", alice + "!": ms(100_000), bob: "1", bob + "!": ms(900_000)}, ttl: 900_000, reply: 1, end: 200_000, left: 900_000},
-			{name: "beside one that is through for longer", before: map[string]string{alice: "1", alice + "!": ms(900_000), bob: "1", bob + "!": "-" + ms(400_000)}, ttl: 900_000, reply: 1, end: 200_000, left: 400_000},
-			{name: "beside one that is dead", before: map[string]string{alice: "1", alice + "!": ms(900_000), bob: "1", bob + "!": ms(-5000)}, ttl: 900_000, reply: 1, end: 200_000, left: 200_000, sweeps: true},
-			{name: "what its own end has passed of", before: map[string]string{alice: "1", alice + "!": ms(-5000), bob: "1", bob + "!": ms(900_000)}, ttl: 900_000, reply: 0, left: 900_000},
+			{name: "shorter than its lease", before: map[string]string{alice: "1"}, ttl: 900_000, reply: 1, end: 200_000,
+				left: 200_000},
+			{name: "longer than its lease", before: map[string]string{alice: "3"}, ttl: 100_000, reply: 1, end: 200_000,
+				left: 200_000},
+			{name: "beside one that joined for longer",
+				before: map[string]string{alice: "1", alice + "!": ms(100_000), bob: "1", bob + "!": ms(900_000)}, ttl: 900_000,
+				reply: 1, end: 200_000, left: 900_000},
+			{name: "beside one that is through for longer",
+				before: map[string]string{alice: "1", alice + "!": ms(900_000), bob: "1", bob + "!": "-" + ms(400_000)},
+				ttl:    900_000, reply: 1, end: 200_000, left: 400_000},
+			{name: "beside one that is dead",
+				before: map[string]string{alice: "1", alice + "!": ms(900_000), bob: "1", bob + "!": ms(-5000)}, ttl: 900_000,
+				reply: 1, end: 200_000, left: 200_000, sweeps: true},
+			{name: "what its own end has passed of",
+				before: map[string]string{alice: "1", alice + "!": ms(-5000), bob: "1", bob + "!": ms(900_000)}, ttl: 900_000,
+				reply: 0, left: 900_000},
 			{name: "what is gone", reply: 0, left: gone},
 			{name: "another's", before: map[string]string{bob: "1"}, ttl: 900_000, reply: 0, left: 900_000},
 		} {

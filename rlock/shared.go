@@ -11,16 +11,17 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Acquires and releases of free locks share calls (free.lua) while many are under way: batch.Lane says when, and what may happen.
+// Acquires and releases of free locks share calls (free.lua) while many are under way: batch.Lane says when, and what
+// may happen.
 //
 //	the lock                        shared                           then
-//	free, nobody queues             granted                          nothing: one call
+//	free, empty queue               granted                          nothing: one call
 //	held, or others queue           0, nothing is done               a call of its own, which queues, hands over, waits
 //	another type, no right          0, nothing is done               a call of its own, which says what is wrong
 //
-// Not shared: re-entries, joins and reads, of which a first look at the lock says nothing; fenced locks, which have a key more;
-// waiters that have a place in the queue, and releases that ask for the next tenure; clients that ask for replicas; clients of a Cluster,
-// where the keys of a call must be of one slot.
+// Not shared: re-entries, joins and reads, of which a first look at the lock says nothing; fenced locks, which have a
+// key more; waiters that have a place in the queue, and releases that ask for the next tenure; clients that ask for
+// replicas; clients of a Cluster, where the keys of a call must be of one slot.
 
 // freeRequest is one lock's part of a shared call.
 type freeRequest struct {
@@ -28,7 +29,7 @@ type freeRequest struct {
 	lease             string // ms; "": it is released
 	last              string // not after, or the channel
 	plain             string // "1" of a Plain lock
-	of                *owner // to give back to whoever is granted and has left; nil for a release
+	of                *owner // to release, of a caller that is granted and has left; nil for a release
 }
 
 var freeScript = load("shared acquire or release", "free")

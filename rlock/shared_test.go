@@ -15,8 +15,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// TestSharedScriptTable: what free.lua does for one lock, next to one that is free and one that is held by another, which it must do
-// the same for in any case.
+// TestSharedScriptTable: what free.lua does for one lock, next to one that is free and one that is held by another,
+// which it must do the same for in any case.
 func TestSharedScriptTable(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
@@ -35,26 +35,35 @@ func TestSharedScriptTable(t *testing.T) {
 			told   bool
 		}{
 			{name: "free", owner: alice, lease: "300000", last: "0", done: 1, hash: map[string]string{alice: "1"}},
-			{name: "one's own", before: []string{"HSET", "KEY", alice, "1"}, owner: alice, lease: "300000", last: "0", hash: map[string]string{alice: "1"}},
-			{name: "another's", before: []string{"HSET", "KEY", bob, "1"}, owner: alice, lease: "300000", last: "0", hash: map[string]string{bob: "1"}},
+			{name: "one's own", before: []string{"HSET", "KEY", alice, "1"}, owner: alice, lease: "300000", last: "0",
+				hash: map[string]string{alice: "1"}},
+			{name: "another's", before: []string{"HSET", "KEY", bob, "1"}, owner: alice, lease: "300000", last: "0",
+				hash: map[string]string{bob: "1"}},
 			{name: "others queue", before: []string{"ZADD", "QUEUE", "5", "x 1 1"}, owner: alice, lease: "300000", last: "0"},
 			{name: "too late", owner: alice, lease: "300000", last: "1"},
 			{name: "no lease", owner: alice, lease: "0", last: "0"},
 			{name: "no owner", owner: "", lease: "300000", last: "0"},
 			{name: "of another type", before: []string{"SET", "KEY", "x"}, owner: alice, lease: "300000", last: "0", text: "x"},
 			{name: "released", before: []string{"HSET", "KEY", alice, "3"}, owner: alice, last: "CHANNEL", done: 1, told: true},
-			{name: "another's is not released", before: []string{"HSET", "KEY", bob, "1"}, owner: alice, last: "CHANNEL", hash: map[string]string{bob: "1"}},
-			{name: "joined", before: []string{"HSET", "KEY", alice, "1", bob, "1"}, owner: alice, last: "CHANNEL", hash: map[string]string{alice: "1", bob: "1"}},
+			{name: "another's is not released", before: []string{"HSET", "KEY", bob, "1"}, owner: alice, last: "CHANNEL",
+				hash: map[string]string{bob: "1"}},
+			{name: "joined", before: []string{"HSET", "KEY", alice, "1", bob, "1"}, owner: alice, last: "CHANNEL",
+				hash: map[string]string{alice: "1", bob: "1"}},
 			{name: "gone", owner: alice, last: "CHANNEL"},
 			{name: "released, of another type", before: []string{"SET", "KEY", "x"}, owner: alice, last: "CHANNEL", text: "x"},
 			{name: "plain", plain: true, owner: alice, lease: "300000", last: "0", done: 1, text: alice},
-			{name: "plain, another's", plain: true, before: []string{"SET", "KEY", bob}, owner: alice, lease: "300000", last: "0", text: bob},
+			{name: "plain, another's", plain: true, before: []string{"SET", "KEY", bob}, owner: alice, lease: "300000",
+				last: "0", text: bob},
 			{name: "plain, others in line", plain: true, queue: true, owner: alice, lease: "300000", last: "0"},
 			{name: "plain, too late", plain: true, owner: alice, lease: "300000", last: "1"},
-			{name: "plain, of another type", plain: true, before: []string{"HSET", "KEY", bob, "1"}, owner: alice, lease: "300000", last: "0", hash: map[string]string{bob: "1"}},
-			{name: "plain, released", plain: true, before: []string{"SET", "KEY", alice}, owner: alice, last: "CHANNEL", done: 1},
-			{name: "plain, released, others in line", plain: true, before: []string{"SET", "KEY", alice}, queue: true, owner: alice, last: "CHANNEL", text: alice},
-			{name: "plain, another's is not released", plain: true, before: []string{"SET", "KEY", bob}, owner: alice, last: "CHANNEL", text: bob},
+			{name: "plain, of another type", plain: true, before: []string{"HSET", "KEY", bob, "1"}, owner: alice,
+				lease: "300000", last: "0", hash: map[string]string{bob: "1"}},
+			{name: "plain, released", plain: true, before: []string{"SET", "KEY", alice}, owner: alice, last: "CHANNEL",
+				done: 1},
+			{name: "plain, released, others in line", plain: true, before: []string{"SET", "KEY", alice}, queue: true,
+				owner: alice, last: "CHANNEL", text: alice},
+			{name: "plain, another's is not released", plain: true, before: []string{"SET", "KEY", bob}, owner: alice,
+				last: "CHANNEL", text: bob},
 			{name: "plain, gone", plain: true, owner: alice, last: "CHANNEL"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -80,7 +89,8 @@ func TestSharedScriptTable(t *testing.T) {
 					plain = "1"
 				}
 				keys := []string{name("free"), name("freequeue"), name("KEY"), name("QUEUE"), name("held"), name("heldqueue")}
-				args := replaced([]string{"PUBLISH", alice, "300000", "0", "", c.owner, c.lease, c.last, plain, alice, "300000", "0", ""})
+				args := replaced([]string{"PUBLISH", alice, "300000", "0", "", c.owner, c.lease, c.last, plain, alice, "300000",
+					"0", ""})
 				for run, done := range []int64{c.done, 0} {
 					var got []int64
 					var err error
@@ -138,7 +148,8 @@ func TestManyFreeLocksShareCalls(t *testing.T) {
 		after := redistest.CommandCalls(t, direct)
 		return float64(after["evalsha"]-before["evalsha"]) / (goroutines * cycles)
 	}
-	for what, kind := range map[string]func(string) *rlock.Lock{"Reentrant": r.locks.Reentrant, "NonReentrant": r.locks.NonReentrant, "Plain": r.locks.Plain} {
+	for what, kind := range map[string]func(string) *rlock.Lock{"Reentrant": r.locks.Reentrant,
+		"NonReentrant": r.locks.NonReentrant, "Plain": r.locks.Plain} {
 		got := run(kind)
 		t.Logf("%s: %.2f calls a cycle", what, got)
 		require.Less(t, got, 1.0, what) // two if none was shared
@@ -150,11 +161,13 @@ func TestManyFreeLocksShareCalls(t *testing.T) {
 	require.Empty(t, size, "all is released")
 }
 
-// Locks that many want, among locks that nobody else wants: no two hold one at a time, all are served, and nothing is left.
+// Locks that many want, among locks that nobody else wants: no two hold one at a time, all are served, and nothing is
+// left.
 func TestSharedCallsAmongContendedLocks(t *testing.T) {
 	t.Parallel()
 	near, far, _ := redistest.Away(t)
-	rigs := []*rig{newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second}), newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})}
+	rigs := []*rig{newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second}),
+		newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})}
 	const goroutines, cycles, hot = 40, 25, 8
 	var inside [hot]atomic.Int32
 	var wg sync.WaitGroup
@@ -196,8 +209,8 @@ func TestSharedCallsAmongContendedLocks(t *testing.T) {
 	}
 }
 
-// Replies of shared calls are lost, and requests too. Every caller gets its lock in the end, no Unlock reports a loss, and nothing is
-// left behind.
+// Replies of shared calls are lost, and requests too. Every caller gets its lock in the end, no Unlock reports a loss,
+// and nothing is left behind.
 func TestSharedCallsThatAreLost(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{"reply": redistest.LoseReply, "request": redistest.LoseRequest} {

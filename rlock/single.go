@@ -34,7 +34,7 @@ func (c *Client) single(name string, k *kind) (s single, bad error) {
 	return s, bad
 }
 
-// rare is what few locks have: a lock that nobody waits for must cost little.
+// rare is what few locks have: a lock without waiters must cost little.
 type rare struct {
 	backoff *backoff      // of a lock that spins
 	linger  time.Duration // for how long the lock stays with the process after Unlock
@@ -57,12 +57,12 @@ func (l *single) linger() time.Duration {
 // grantPrefix and a connection id are the channel of a process's grants where one server serves all keys.
 const grantPrefix = "redlatch_grant:"
 
-// asLock makes the Lock, in one piece of memory with s.
-func (s single) asLock(bad error) *Lock {
+// asLock makes the Lock, in one piece of memory with l.
+func (l single) asLock(bad error) *Lock {
 	x := &struct {
 		Lock
 		single
-	}{Lock{terms: terms{wait: forever}, bad: bad}, s}
+	}{Lock{terms: terms{wait: forever}, bad: bad}, l}
 	x.form = &x.single
 	return &x.Lock
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Spin describes a lock whose waiters poll, and neither publish nor subscribe. It is for servers that forbid channels, and
-// for locks that are held for a moment only. For all others it is the Reentrant lock of that name (Redisson's RSpinLock): its
-// release wakes their waiters where it may publish. Those waiters come first: a Spin waiter acquires only when the queue is
-// empty.
+// Spin describes a lock whose waiters poll, and neither publish nor subscribe. It is for servers that forbid channels,
+// and for locks that are held for a moment only. For all others it is the Reentrant lock of that name (Redisson's
+// RSpinLock): its release wakes their waiters where it may publish. Those waiters come first: a Spin waiter acquires
+// only when the queue is empty.
 //
-// A waiter sleeps between its tries: shortest at first, then twice as long after every try, up to longest. From each sleep a
-// random part of up to a half is taken off, so that waiters that began together do not stay together. Both are at least
-// 100 µs; 0 stands for 1 ms and 128 ms. A holder's lease that ends earlier does not wake a waiter; Options.PollCap bounds
-// every sleep.
+// A waiter sleeps between its tries: shortest at first, then twice as long after every try, up to longest. From each
+// sleep a random part of up to a half is taken off, so that waiters that began together do not stay together. Both are
+// at least 100 µs; 0 stands for 1 ms and 128 ms. A holder's lease that ends earlier does not wake a waiter;
+// Options.PollCap bounds every sleep.
 //
-// Waiters of one process spin one after the other, not all at once. A TryLock with a waitTime of 0 may overtake them, but
-// not the waiters of the other kinds that queue.
+// Waiters of one process spin one after the other, not all at once. A TryLock with a waitTime of 0 may overtake them,
+// but not the waiters of the other kinds that queue.
 func (c *Client) Spin(name string, shortest, longest time.Duration) *Lock {
 	s, bad := c.single(name, spinning)
 	b := backoff{shortest, longest}

@@ -7,13 +7,14 @@ type Stats struct {
 	PendingReleases int // releases that the server has not confirmed, and that go on in the background
 
 	// Since the client was made:
-	HandOvers      int64 // acquisitions whose waiting ended because a release, of this process or another, made them the next holder
+	// acquisitions whose waiting ended because a release, of this process or another, made them the next holder
+	HandOvers      int64
 	SharedCalls    int64 // calls that several acquisitions and releases of free locks could share
 	SharedRequests int64 // acquisitions and releases in those
 }
 
-// Stats returns the counts of now. It sends nothing, and works on a closed client. It looks at every name that is waited for: for
-// metrics, once in seconds, it costs nothing.
+// Stats returns the counts of now. It sends nothing, and works on a closed client. It looks at every name that is
+// waited for: for metrics, once in seconds, it costs nothing.
 func (c *Client) Stats() Stats {
 	s := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
 	s.Waiting, s.HandOvers = c.queue.Count()

@@ -65,7 +65,8 @@ func TestStatsCountHandOvers(t *testing.T) {
 	hold, err := lock.Lock(ctx)
 	require.NoError(t, err)
 	require.Zero(t, r.locks.Stats().HandOvers)
-	for rounds := int64(1); r.locks.Stats().HandOvers == 0; rounds++ { // a waiter may ask by itself just when the lock is released
+	// a waiter may ask by itself just when the lock is released
+	for rounds := int64(1); r.locks.Stats().HandOvers == 0; rounds++ {
 		next := make(chan *rlock.Hold)
 		go func() {
 			h, err := lock.Lock(ctx)
@@ -114,7 +115,8 @@ func TestAnObserverAndAnotherAreToldInTurn(t *testing.T) {
 	first, second := observer("first", rlock.EventAcquired, rlock.EventReleased), observer("second", rlock.EventAcquired)
 	var none rlock.Observer
 	require.Nil(t, none.And(nil))
-	r := newRig(t, redistest.Embedded(t), rlock.Options{CallTimeout: 20 * time.Second, Observer: none.And(first).And(second).And(none)})
+	r := newRig(t, redistest.Embedded(t),
+		rlock.Options{CallTimeout: 20 * time.Second, Observer: none.And(first).And(second).And(none)})
 	hold, err := r.locks.Reentrant("l").Lock(within(t))
 	require.NoError(t, err)
 	require.NoError(t, hold.Unlock(within(t)))

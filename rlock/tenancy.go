@@ -11,9 +11,10 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// The process is the party on the server, and its callers share what it has there (lock cohorting: Dice, Marathe and Shavit, PPoPP 2012).
-// For each lock whose waiters queue, a client has one tenure at a time: one owner, one lease, one place in the server's queue. Callers
-// wait for their turns in one line inside the process, and come and go there without a word to the server.
+// The process is the party on the server, and its callers share what it has there (lock cohorting: Dice, Marathe and
+// Shavit, PPoPP 2012). For each lock whose waiters queue, a client has one tenure at a time: one owner, one lease, one
+// place in the server's queue. Callers wait for their turns in one line inside the process, and come and go there
+// without a word to the server.
 //
 //	                 refused: waits in the server's queue
 //	                  +-----+
@@ -36,23 +37,25 @@ import (
 //
 // The rules:
 //
-//  1. A turn is one caller's. Contexts and handles carry it, not only the owner: what a goroutine kept of an earlier turn re-enters
-//     nothing, and is told ErrLost, though the owner still holds the lock.
-//  2. The one who takes a turn looks at the clock, not only the one who gives it. If its context has ended, if less than a quarter of the
-//     lease is trusted, or if turns may begin no more, the tenure ends and another is asked for.
-//  3. Turns follow each other for 20 ms from the grant on. If others waited on the server then, or that is not known, as many follow as
-//     callers waited here, and 32 at most. Nobody has to say that another process waits, so no message is needed that could be lost: when a
-//     bound is reached the tenure ends by one call, which releases it and puts the next into the server's queue, behind those that wait. If
-//     none does, that call grants the lock anew.
-//  4. An owner that is known elsewhere is not passed on: after Owner, Extend and UnlockAfter, with a label or a lease of the caller's own,
-//     with MaxHold, for a Fenced lock, for a part of a Multi, and where somebody reads under a write hold. Such a tenure has one turn.
+//  1. A turn is one caller's. Contexts and handles carry it, not only the owner: what a goroutine kept of an earlier
+//     turn re-enters nothing, and gets ErrLost, though the owner still holds the lock.
+//  2. The one who takes a turn looks at the clock, not only the one who gives it. If its context has ended, if less
+//     than a quarter of the lease is trusted, or if turns may begin no more, the tenure ends and another is asked for.
+//  3. Turns follow each other for 20 ms from the grant on. If others waited on the server then, or that is not known,
+//     as many follow as callers waited here, and 32 at most. No message has to say that another process waits, so no
+//     message is needed that could be lost: when a bound is reached the tenure ends by one call, which releases it and
+//     puts the next into the server's queue, behind those that wait. If none does, that call grants the lock anew.
+//  4. An owner that is known elsewhere is not passed on: after Owner, Extend and UnlockAfter, with a label or a lease
+//     of the caller's own, with MaxHold, for a Fenced lock, for a part of a Multi, and where a reader is under a
+//     write hold. Such a tenure has one turn.
 //  5. Whatever ends a tenure ends the turn that runs. Callers that wait stay, and another tenure is asked for.
-//  6. The last caller that leaves withdraws the request. The goroutine that asks reads the reply to its end, so what is granted
-//     meanwhile is released as soon as that is known.
-//  7. The call that names the next tenure is a request of that tenure: until its answer, or its not-after, no answer to a release of that
-//     owner is final.
+//  6. The last caller that leaves withdraws the request. The goroutine that asks reads the reply to its end, so what is
+//     granted meanwhile is released as soon as that is known.
+//  7. The call that names the next tenure is a request of that tenure: until its answer, or its not-after, no answer to
+//     a release of that owner is final.
 //
-// A loss (DEL, FLUSHALL) is seen by tracking, by a renewal, or at the end of the tenure, so turns may begin for 20 ms after it.
+// A loss (DEL, FLUSHALL) is seen by tracking, by a renewal, or at the end of the tenure, so turns may begin for 20 ms
+// after it.
 
 const (
 	// tenureTime and mostTurns bound how long a lock stays within a process.
@@ -77,9 +80,9 @@ type tenancyKey struct {
 	kind *kind // Reentrant and Fenced locks of one name have each their own, and wait for each other on the server
 }
 
-// tenancy is what a client has of one lock that callers wait for: it holds it (own), or it asks (asks); for reading, it may ask while it
-// holds. Guarded by tenancies.mu. A lock that is held, and that nobody here waits for, has none, unless it is for reading: it must cost
-// little, and the watchdog's map finds its owner (attach).
+// tenancy is what a client has of one lock that callers wait for: it holds it (own), or it asks (asks); for reading, it
+// may ask while it holds. Guarded by tenancies.mu. A lock that is held, and has no waiter here, has none,
+// unless it is for reading: it must cost little, and the watchdog's map finds its owner (attach).
 type tenancy struct {
 	l           *single
 	first, last *caller // those that wait for their turns
@@ -89,7 +92,7 @@ type tenancy struct {
 	own         *owner
 	asks        *asking
 	known       *known
-	idle        time.Duration // since when nobody has a turn, after tenancies.base; 0: somebody has
+	idle        time.Duration // since when no caller has a turn, after tenancies.base; 0: one has
 	linger      time.Duration // for how long it may be idle
 	armed       bool          // a timer is to end that
 }
@@ -143,7 +146,8 @@ type handedOn struct {
 	unsent bool
 }
 
-// acquire waits for a turn, and makes its hold. room is for the request of the first caller, to be one piece of memory with it.
+// acquire waits for a turn, and makes its hold. room is for the request of the first caller, to be one piece of memory
+// with it.
 func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err error) {
 	at := tenancyKey{x.l.key, x.l.kind}
 	s.mu.Lock()
@@ -229,10 +233,12 @@ func (l *single) tenure() time.Duration {
 	return tenureTime
 }
 
-// attach makes the tenancy of a lock that this process holds, and nobody waits for; nil: it does not hold it. Called with mu held.
+// attach makes the tenancy of a lock that this process holds, and has no waiter for; nil: it does not hold it. Called
+// with mu held.
 //
-// An owner that is on its way out is either found, and tells the tenancy when it is (release, Gone), or is not found any more: the session
-// takes it out of the watchdog before it sends the release, and ends a holding before it calls Gone, which waits for mu.
+// An owner that is on its way out is either found, and tells the tenancy when it is (release, Gone), or is not found
+// any more: the session takes it out of the watchdog before it sends the release, and ends a holding before it calls
+// Gone, which waits for mu.
 func (s *tenancies) attach(l *single) *tenancy {
 	if l.kind.together {
 		return nil
@@ -259,11 +265,11 @@ func (y *tenancy) has(own *owner, turns int32, until time.Duration) {
 	own.tenancy = y
 }
 
-// drop ends a tenancy that nobody waits by. Called with mu held.
+// drop ends a tenancy without waiters. Called with mu held.
 func (s *tenancies) drop(y *tenancy) {
 	if own := y.own; own != nil {
 		own.tenancy = nil
-		if y.turns >= 0 { // others wait on the server, and whoever comes here later does so behind them
+		if y.turns >= 0 { // others wait on the server, and callers that come here later do so behind them
 			own.BarNext()
 		}
 	}
@@ -322,7 +328,8 @@ func (y *tenancy) begin(x *caller, q *asking) *asking {
 	}
 	q.once = x.terms.wait == 0
 	q.asks = asks{of: y, known: y.known}
-	q.a = acquisition{l: x.l, ctx: x.call.Ctx, began: time.Now(), auto: x.auto, lease: x.terms.lease, label: x.terms.label, asks: &q.asks}
+	q.a = acquisition{l: x.l, ctx: x.call.Ctx, began: time.Now(), auto: x.auto, lease: x.terms.lease,
+		label: x.terms.label, asks: &q.asks}
 	q.a.patient = !q.once
 	if q.a.lease == 0 {
 		q.a.lease = c.opts.WatchdogTimeout
@@ -344,12 +351,13 @@ func (q *asking) request(call *wait.Call) wait.Request {
 	return r
 }
 
-// askHere has the first caller ask, on its own goroutine, until it leaves. Then another one goes on for those that are left.
+// askHere has the first caller ask, on its own goroutine, until it leaves. Then another one goes on for those that are
+// left.
 func (s *tenancies) askHere(x *caller, q *asking) {
 	c, y := x.l.c, q.a.of
 	c.queue.Resume(&q.w, q.request(&x.call))
 	err := q.w.Wait(x.call.Ctx, x.call.Until)
-	if _, gaveUp := err.(*wait.GaveUp); gaveUp {
+	if wait.DidGiveUp(err) {
 		c.queue.Unlist(&x.call)
 		s.mu.Lock()
 		y.part(x)
@@ -406,11 +414,11 @@ func (q *asking) end(err error) {
 		q.a.own.Abandon(q.a.unanswered, q.a.entry)
 		return
 	}
-	if err == nil { // granted, and nobody wants it
+	if err == nil { // granted, and not wanted any more
 		q.a.own.Abandon(time.Now(), q.a.entry)
 		return
 	}
-	q.a.failed(err)
+	_ = q.a.failed(err) // for what it gives back: nobody waits for the error
 }
 
 // finish takes in how the wait of a request has ended.
@@ -423,7 +431,7 @@ func (s *tenancies) finish(q *asking, err error) {
 		return
 	}
 	if err != nil {
-		if _, gaveUp := err.(*wait.GaveUp); gaveUp { // the client is closed, and so those that wait learn by themselves
+		if wait.DidGiveUp(err) { // the client is closed, and so those that wait learn by themselves
 			err = errs.ErrClosed
 		}
 		y.asks = nil
@@ -449,7 +457,9 @@ func (s *tenancies) finish(q *asking, err error) {
 	}
 	s.mu.Lock()
 	if x == nil {
-		for x = y.first; x != nil && x.personal(); x = x.next {
+		x = y.first
+		for x != nil && x.personal() {
+			x = x.next
 		}
 	}
 	switch {

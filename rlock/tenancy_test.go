@@ -12,6 +12,7 @@ import (
 	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -85,7 +86,7 @@ func TestAContextOfAnEarlierTurnReentersNothing(t *testing.T) {
 		b := <-had
 		require.Equal(t, owner, r.owners(t, "l"), "one owner for both")
 		_, err := l.Lock(kept)
-		require.ErrorIs(t, err, rlock.ErrLost)
+		require.ErrorIs(t, err, errs.ErrLost)
 		require.NoError(t, a.Unlock(ctx), "the first one's result")
 		require.NoError(t, b.Err())
 		again := lock(t, l, b.Context(ctx))
@@ -94,14 +95,15 @@ func TestAContextOfAnEarlierTurnReentersNothing(t *testing.T) {
 		require.NotEqual(t, owner[0], a.Owner(), "it joins nothing")
 		require.Equal(t, a.Owner(), a.Owner())
 		_, err = l.Lock(l.WithOwner(ctx, a.Owner()))
-		require.ErrorIs(t, err, rlock.ErrLost)
+		require.ErrorIs(t, err, errs.ErrLost)
 		require.Equal(t, owner[0], b.Owner())
 		require.NoError(t, b.Unlock(ctx))
 		require.Empty(t, r.owners(t, "l"))
 	})
 }
 
-// late is a context of which a caller is told only after a while that it goes on, once it is armed: its goroutine got no processor.
+// late is a context of which a caller is told only after a while that it goes on, once it is armed: its goroutine got
+// no processor.
 type late struct {
 	context.Context
 	by    time.Duration
@@ -134,38 +136,39 @@ func TestWhoTakesATurnLooksAtTheClock(t *testing.T) {
 				}
 				return ctx
 			}
-			bubble(t, 2, rlock.Options{WatchdogTimeout: lease, Observer: observer}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
-				r, other := rigs[0], rigs[1]
-				l := r.locks.Reentrant("l")
-				ctx := context.Background()
-				a := lock(t, l, ctx)
-				owner := r.owners(t, "l")
-				x := &late{Context: context.WithValue(ctx, callOf{}, true), by: c.by}
-				had := next(t, l, x)
-				synctest.Wait()
-				var inside, most atomic.Int32
-				work := func(h *rlock.Hold) {
-					most.Store(max(most.Load(), inside.Add(1)))
-					time.Sleep(10 * time.Millisecond)
-					inside.Add(-1)
-					require.NoError(t, h.Unlock(ctx))
-				}
-				x.armed.Store(true)
-				if c.by > lease { // nothing renews it: the machine stands still for all but another process
-					s.Embedded.Del("l")
-					go func() { work(lock(t, other.locks.Reentrant("l"), ctx)) }()
-				}
-				require.NoError(t, a.Unlock(ctx))
-				b := <-had
-				if c.same {
-					require.Equal(t, owner, r.owners(t, "l"))
-				} else {
-					require.NotEqual(t, owner, r.owners(t, "l"), "it has asked")
-				}
-				work(b)
-				require.EqualValues(t, 1, most.Load())
-				require.EqualValues(t, 1, waits.Load(), "one acquisition waits once, though it was in line twice")
-			})
+			bubble(t, 2, rlock.Options{WatchdogTimeout: lease, Observer: observer},
+				func(t *testing.T, s *redistest.Server, rigs []*rig) {
+					r, other := rigs[0], rigs[1]
+					l := r.locks.Reentrant("l")
+					ctx := context.Background()
+					a := lock(t, l, ctx)
+					owner := r.owners(t, "l")
+					x := &late{Context: context.WithValue(ctx, callOf{}, true), by: c.by}
+					had := next(t, l, x)
+					synctest.Wait()
+					var inside, most atomic.Int32
+					work := func(h *rlock.Hold) {
+						most.Store(max(most.Load(), inside.Add(1)))
+						time.Sleep(10 * time.Millisecond)
+						inside.Add(-1)
+						require.NoError(t, h.Unlock(ctx))
+					}
+					x.armed.Store(true)
+					if c.by > lease { // nothing renews it: the machine stands still for all but another process
+						s.Embedded.Del("l")
+						go func() { work(lock(t, other.locks.Reentrant("l"), ctx)) }()
+					}
+					require.NoError(t, a.Unlock(ctx))
+					b := <-had
+					if c.same {
+						require.Equal(t, owner, r.owners(t, "l"))
+					} else {
+						require.NotEqual(t, owner, r.owners(t, "l"), "it has asked")
+					}
+					work(b)
+					require.EqualValues(t, 1, most.Load())
+					require.EqualValues(t, 1, waits.Load(), "one acquisition waits once, though it was in line twice")
+				})
 		})
 	}
 }
@@ -192,7 +195,7 @@ func TestACallerWhoseContextHasEndedTakesNoTurn(t *testing.T) {
 		synctest.Wait() // it has its turn, and is about to take it
 		cancel()
 		err := <-failed
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.ErrorIs(t, err, context.Canceled)
 		began := time.Now()
 		b := <-had
@@ -216,12 +219,14 @@ func TestAnOwnerThatIsKnownElsewhereHasOneTurn(t *testing.T) {
 		"nothing is known": {again: true},
 		"NonReentrant":     {of: func(c *rlock.Client) *rlock.Lock { return c.NonReentrant("l") }, again: true},
 		"Owner":            {do: func(_ *testing.T, h *rlock.Hold) { h.Owner() }},
-		"Extend":           {do: func(t *testing.T, h *rlock.Hold) { require.NoError(t, h.Extend(context.Background(), time.Minute)) }},
-		"a label":          {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
-		"the next one's":   {b: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
-		"a lease":          {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLease(time.Minute) }},
-		"MaxHold":          {o: rlock.Options{MaxHold: time.Minute}},
-		"Fenced":           {of: func(c *rlock.Client) *rlock.Lock { return c.Fenced("l") }},
+		"Extend": {do: func(t *testing.T, h *rlock.Hold) {
+			require.NoError(t, h.Extend(context.Background(), time.Minute))
+		}},
+		"a label":        {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
+		"the next one's": {b: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
+		"a lease":        {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLease(time.Minute) }},
+		"MaxHold":        {o: rlock.Options{MaxHold: time.Minute}},
+		"Fenced":         {of: func(c *rlock.Client) *rlock.Lock { return c.Fenced("l") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, c.o, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
@@ -294,12 +299,12 @@ func TestATenureEndsThoughCallersWait(t *testing.T) {
 func TestTheLossOfATenureEndsOneTurn(t *testing.T) {
 	const lease = 300 * time.Millisecond
 	for name, end := range map[string]func(t *testing.T, r *rig, h *rlock.Hold){
-		"DEL": func(t *testing.T, r *rig, h *rlock.Hold) { r.server.Embedded.Del("l") },
+		"DEL": func(_ *testing.T, r *rig, h *rlock.Hold) { r.server.Embedded.Del("l") },
 		"ForceUnlock": func(t *testing.T, r *rig, h *rlock.Hold) {
 			ok, err := r.locks.Reentrant("l").ForceUnlock(context.Background())
 			require.NoError(t, err)
 			require.True(t, ok)
-			require.ErrorIs(t, h.Err(), rlock.ErrLost, "at once")
+			require.ErrorIs(t, h.Err(), errs.ErrLost, "at once")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -317,8 +322,8 @@ func TestTheLossOfATenureEndsOneTurn(t *testing.T) {
 				if b == nil {
 					t.FailNow()
 				}
-				require.ErrorIs(t, a.Err(), rlock.ErrLost)
-				require.ErrorIs(t, a.Unlock(ctx), rlock.ErrLost)
+				require.ErrorIs(t, a.Err(), errs.ErrLost)
+				require.ErrorIs(t, a.Unlock(ctx), errs.ErrLost)
 				require.NoError(t, b.Err())
 				require.NotEqual(t, owner, r.owners(t, "l"))
 				require.NoError(t, b.Unlock(ctx))
@@ -342,7 +347,7 @@ func TestCallersBehindADroppedHoldAreServedWhenItsLeaseIsOver(t *testing.T) {
 		select {
 		case h := <-had:
 			if err := h.Unlock(within(t)); err != nil {
-				require.ErrorIs(t, err, rlock.ErrLost) // a lease of 300 ms that a busy machine could not renew
+				require.ErrorIs(t, err, errs.ErrLost) // a lease of 300 ms that a busy machine could not renew
 			}
 			return true
 		default:
@@ -351,7 +356,8 @@ func TestCallersBehindADroppedHoldAreServedWhenItsLeaseIsOver(t *testing.T) {
 	})
 }
 
-// Callers that leave cost the server nothing while others of their process wait, and the last one takes the request back.
+// Callers that leave cost the server nothing while others of their process wait, and the last one takes the request
+// back.
 func TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest(t *testing.T) {
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
@@ -415,7 +421,7 @@ func TestNoWriterHasItsTurnWhileAReadUnderTheLastOneLasts(t *testing.T) {
 		b := <-had
 		require.Equal(t, owner, r.hash(t, "l"), "one owner for both")
 		_, err := l.Read().Lock(kept)
-		require.ErrorIs(t, err, rlock.ErrLost, "it is another one's turn")
+		require.ErrorIs(t, err, errs.ErrLost, "it is another one's turn")
 
 		had = next(t, l.Write(), ctx)
 		synctest.Wait()

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -41,7 +42,7 @@ func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redis
 }
 
 func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
-	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		l := rigs[0].locks.Reentrant("l")
 		ctx := context.Background()
 		h := lock(t, l, ctx)
@@ -65,13 +66,13 @@ func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
 }
 
 func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
-	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		h := lock(t, rigs[0].locks.Reentrant("l"), ctx)
 		for range redistest.Sized(30, 30, 200) {
 			time.Sleep(time.Minute)
 			_, err := rigs[1].locks.Reentrant("l").TryLock(ctx, 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			require.NoError(t, h.Err())
 		}
 		require.NoError(t, h.Unlock(ctx))
@@ -86,7 +87,7 @@ func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
 		defer mu.Unlock()
 		times = append(times, time.Now())
 	})}
-	bubble(t, 1, o, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, o, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		start := time.Now()
 		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
 		hours := redistest.Sized(1, 1, 10)
@@ -116,12 +117,12 @@ func TestADeadServerIsNoticedAtTheLocalDeadlineBeforeAnybodyElseCanAcquire(t *te
 		time.Sleep(5 * time.Second)
 		s.Embedded.SetError("LOADING the server is away")
 		<-ctx.Done()
-		require.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
+		require.ErrorIs(t, context.Cause(ctx), errs.ErrLost)
 		passed := time.Since(sent)
 		require.Less(t, passed, 30*time.Second, "before the server's lease ends")
 		require.Greater(t, passed, 29*time.Second, "not at the first failed renewal")
 		s.Embedded.SetError("")
-		require.ErrorIs(t, h.Unlock(context.Background()), rlock.ErrLost)
+		require.ErrorIs(t, h.Unlock(context.Background()), errs.ErrLost)
 	})
 }
 
@@ -140,7 +141,7 @@ func TestAnOutageShorterThanTheLeaseIsSurvived(t *testing.T) {
 }
 
 func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
-	bubble(t, 2, rlock.Options{PollCap: time.Hour}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 2, rlock.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		first, err := rigs[0].locks.Reentrant("l").TryLock(ctx, 0, 20*time.Second)
 		require.NoError(t, err)
@@ -149,21 +150,22 @@ func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
 		require.GreaterOrEqual(t, time.Since(start), 19*time.Second)
 		require.Less(t, time.Since(start), 22*time.Second, "nobody publishes an expiry")
 		require.NoError(t, h.Unlock(ctx))
-		require.ErrorIs(t, first.Unlock(ctx), rlock.ErrLost)
+		require.ErrorIs(t, first.Unlock(ctx), errs.ErrLost)
 	})
 }
 
-// A return before its Unlock must not turn the deferred Close(context.Background()) of a main into one that never returns.
+// A return before its Unlock must not turn the deferred Close(context.Background()) of a main into one that never
+// returns.
 func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) {
-	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("forgetful"), context.Background())
 		began := time.Now()
 		err := rigs[0].locks.Close(context.Background())
 		require.ErrorContains(t, err, "1 still held, left to their leases: forgetful")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 10*time.Second, time.Since(began))
-		require.ErrorIs(t, h.Err(), rlock.ErrClosed)
-		require.ErrorIs(t, h.Unlock(context.Background()), rlock.ErrLost)
+		require.ErrorIs(t, h.Err(), errs.ErrClosed)
+		require.ErrorIs(t, h.Unlock(context.Background()), errs.ErrLost)
 	})
 }
 
@@ -174,13 +176,14 @@ func TestCloseNamesReleasesThatWereNotConfirmed(t *testing.T) {
 		defer s.Embedded.SetError("")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, h.Unlock(ctx), rlock.ErrUnavailable)
-		require.ErrorContains(t, rigs[0].locks.Close(context.Background()), "1 unconfirmed releases given up, left to their leases: l")
+		require.ErrorIs(t, h.Unlock(ctx), errs.ErrUnavailable)
+		require.ErrorContains(t, rigs[0].locks.Close(context.Background()),
+			"1 unconfirmed releases given up, left to their leases: l")
 	})
 }
 
-// Whoever has waited has left the line when its call returns, and so come back no sooner: a crowd of callers with little patience
-// would fill the line with what nobody wants any more.
+// Whoever has waited has left the line when its call returns, and so come back no sooner: a crowd of callers with
+// little patience would fill the line with what nobody wants any more.
 func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, all []*rig) {
 		held, err := all[0].locks.Fair("x").Lock(context.Background())
@@ -189,7 +192,7 @@ func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 			_, err := all[1].locks.Fair("x").Lock(ctx)
 			cancel()
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			waiting, err := s.Embedded.List("redisson_lock_queue:{x}")
 			require.ErrorContains(t, err, "no such key", "%v", waiting)
 		}
@@ -200,7 +203,7 @@ func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
 func TestARefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
 	var refused atomic.Int32
 	o := rlock.Options{WatchdogTimeout: 30 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
-		if errors.Is(e.Err, rlock.ErrDenied) {
+		if errors.Is(e.Err, errs.ErrDenied) {
 			refused.Add(1)
 		}
 	})}
@@ -218,7 +221,7 @@ func TestARefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
 		s.Embedded.SetError("NOPERM User app has no permissions to run the 'pexpire' command")
 		began := time.Now()
 		<-h.Done()
-		require.ErrorIs(t, h.Err(), rlock.ErrLost)
+		require.ErrorIs(t, h.Err(), errs.ErrLost)
 		require.Greater(t, time.Since(began), 15*time.Second, "not at the first refusal")
 		require.Less(t, time.Since(began), 30*time.Second, "before the server's lease ends")
 		s.Embedded.SetError("")

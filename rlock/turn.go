@@ -91,7 +91,8 @@ func (s *tenancies) await(x *caller) error {
 	return gaveUp
 }
 
-// take makes the hold of a caller that has its turn. It returns neither if the turn cannot be used: the caller waits on, as the first.
+// take makes the hold of a caller that has its turn. It returns neither if the turn cannot be used: the caller waits
+// on, as the first.
 //
 //	A                               B                        server
 //	Unlock: gives B its turn
@@ -111,7 +112,7 @@ func (s *tenancies) take(x *caller) (*Hold, error) {
 			own.Decline()
 			return nil, nil
 		}
-		c.engine.Under(&own.Lease, x.call.Ctx)
+		c.engine.Under(x.call.Ctx, &own.Lease)
 	}
 	h, err := own.Take(x.auto)
 	if err != nil {
@@ -187,6 +188,6 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 		}
 		return r.status, r.err
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: release of %q: %w", ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))
+		return 0, fmt.Errorf("%w: release of %q: %w", errs.ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))
 	}
 }

@@ -14,13 +14,15 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
 
 // lanes runs n rounds of fn in lanes, each lane a client of its own behind a proxy of its own.
-func lanes(t *testing.T, s *redistest.Server, width, n int, o rlock.Options, fn func(t *testing.T, round int, p *redistest.Proxy, r *rig)) {
+func lanes(t *testing.T, s *redistest.Server, width, n int, o rlock.Options,
+	fn func(t *testing.T, round int, p *redistest.Proxy, r *rig)) {
 	t.Helper()
 	n = redistest.Sized(n/10, max(n/8, min(n/4, 16)), n)
 	var wg sync.WaitGroup
@@ -30,7 +32,7 @@ func lanes(t *testing.T, s *redistest.Server, width, n int, o rlock.Options, fn 
 		r := newRig(t, p.Server(), o)
 		warm := lock(t, r.locks.Reentrant(fmt.Sprintf("warm %p", p)), within(t)) // learns the server's clock
 		if err := warm.Unlock(within(t)); err != nil {
-			require.ErrorIs(t, err, rlock.ErrUnknownOutcome) // the call timeout is short, and the machine busy
+			require.ErrorIs(t, err, errs.ErrUnknownOutcome) // the call timeout is short, and the machine busy
 		}
 		wg.Go(func() {
 			for !t.Failed() {
@@ -87,11 +89,13 @@ func TestWhatATryOfUnknownOutcomeTookIsGivenBack(t *testing.T) {
 		name := fmt.Sprintf("try-%d", i)
 		p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReply})
 		_, err := r.locks.Reentrant(name).TryLock(within(t), 0, 0)
-		if err == nil || !strings.Contains(err.Error(), rlock.ErrUnknownOutcome.Error()) {
+		if err == nil || !strings.Contains(err.Error(), errs.ErrUnknownOutcome.Error()) {
 			t.Errorf("round %d: %v", i, err)
 		}
 	})
-	redistest.Eventually(t, 20*time.Second, "all given back, long before the lease of 30 s", func() bool { return len(keys(t, c)) == 0 })
+	redistest.Eventually(t, 20*time.Second, "all given back, long before the lease of 30 s", func() bool {
+		return len(keys(t, c)) == 0
+	})
 }
 
 func TestALostUnlockReplyIsAnUnlock(t *testing.T) {
@@ -122,58 +126,60 @@ func TestRepliesLostInSilenceAreBoundedByTheCallTimeout(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	lanes(t, s, 16, 100, rlock.Options{CallTimeout: 100 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
-		name := fmt.Sprintf("silent-%d", i)
-		p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReplySilently})
-		h, err := r.locks.Reentrant(name).Lock(within(t))
-		p.Cut() // the connections that have gone silent
-		p.Heal()
-		if err != nil {
-			t.Errorf("round %d: %v", i, err)
-			return
-		}
-		if err := h.Unlock(within(t)); err != nil {
-			t.Errorf("round %d: unlock: %v", i, err)
-		}
-	})
+	lanes(t, s, 16, 100, rlock.Options{CallTimeout: 100 * time.Millisecond},
+		func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+			name := fmt.Sprintf("silent-%d", i)
+			p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReplySilently})
+			h, err := r.locks.Reentrant(name).Lock(within(t))
+			p.Cut() // the connections that have gone silent
+			p.Heal()
+			if err != nil {
+				t.Errorf("round %d: %v", i, err)
+				return
+			}
+			if err := h.Unlock(within(t)); err != nil {
+				t.Errorf("round %d: unlock: %v", i, err)
+			}
+		})
 	redistest.Eventually(t, 20*time.Second, "no key is left", func() bool { return len(keys(t, c)) == 0 })
 }
 
 func TestASlowReleaseNeverTouchesALaterHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	lanes(t, s, 4, 40, rlock.Options{CallTimeout: 50 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
-		direct := newRig(t, s, rlock.Options{})
-		name := fmt.Sprintf("slow-%d", i)
-		h, err := r.locks.Reentrant(name).Lock(within(t))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		release := make(chan struct{})
-		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: release})
-		unlocked := make(chan error, 1)
-		go func() { unlocked <- h.Unlock(within(t)) }()
-		trap.Wait(t)
-		// the release is on its way; the lock goes to another, and then it arrives
-		if _, err := direct.locks.Reentrant(name).ForceUnlock(within(t)); err != nil {
-			t.Error(err)
-		}
-		later, err := direct.locks.Reentrant(name).Lock(within(t))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		close(release)
-		<-unlocked
-		redistest.Eventually(t, 10*time.Second, "the release has come through", func() bool { return r.locks.Owed() == 0 })
-		if got := direct.hash(t, name); got[string(later.Owner())] != "1" {
-			t.Errorf("round %d: the later hold is gone: %v", i, got)
-		}
-		if err := later.Unlock(within(t)); err != nil {
-			t.Error(err)
-		}
-	})
+	lanes(t, s, 4, 40, rlock.Options{CallTimeout: 50 * time.Millisecond},
+		func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+			direct := newRig(t, s, rlock.Options{})
+			name := fmt.Sprintf("slow-%d", i)
+			h, err := r.locks.Reentrant(name).Lock(within(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			release := make(chan struct{})
+			trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: release})
+			unlocked := make(chan error, 1)
+			go func() { unlocked <- h.Unlock(within(t)) }()
+			trap.Wait(t)
+			// the release is on its way; the lock goes to another, and then it arrives
+			if _, err := direct.locks.Reentrant(name).ForceUnlock(within(t)); err != nil {
+				t.Error(err)
+			}
+			later, err := direct.locks.Reentrant(name).Lock(within(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			close(release)
+			<-unlocked
+			redistest.Eventually(t, 10*time.Second, "the release has come through", func() bool { return r.locks.Owed() == 0 })
+			if got := direct.hash(t, name); got[string(later.Owner())] != "1" {
+				t.Errorf("round %d: the later hold is gone: %v", i, got)
+			}
+			if err := later.Unlock(within(t)); err != nil {
+				t.Error(err)
+			}
+		})
 }
 
 func TestABlackHoledHolderStopsBeforeAnotherCanAcquire(t *testing.T) {
@@ -182,39 +188,42 @@ func TestABlackHoledHolderStopsBeforeAnotherCanAcquire(t *testing.T) {
 	s := redistest.Start(t)
 	waiter := newRig(t, s, rlock.Options{PollCap: 10 * time.Millisecond})
 	var late atomic.Int32
-	lanes(t, s, 10, 100, rlock.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 50 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
-		name := fmt.Sprintf("hole-%d", i)
-		h, err := r.locks.Reentrant(name).Lock(within(t))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		work := h.Context(context.Background())
-		// some phase of the renewals
-		phase := time.NewTimer(rand.N(250 * time.Millisecond))
-		<-phase.C
-		p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[i%2])
-		next, err := waiter.locks.Reentrant(name).Lock(within(t))
-		acquired, told := time.Now(), work.Err() != nil
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if until := h.Until(); !until.Before(acquired) {
-			t.Errorf("round %d: acquired at %v, while the holder could trust its hold until %v", i, acquired, until)
-		}
-		if !told {
-			// The deadline had passed, but its timer had not run: the machine stalled for longer than the margin.
-			late.Add(1)
-			<-work.Done()
-		}
-		if err := next.Unlock(within(t)); err != nil {
-			t.Error(err)
-		}
-		p.Heal()
-		p.Cut()
-	})
-	require.Less(t, late.Load(), redistest.Sized[int32](9, 20, 75), "in a quarter of the rounds at least contexts end before the next holder acquires, but for stalls of the machine itself")
+	lanes(t, s, 10, 100, rlock.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 50 * time.Millisecond},
+		func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+			name := fmt.Sprintf("hole-%d", i)
+			h, err := r.locks.Reentrant(name).Lock(within(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			work := h.Context(context.Background())
+			// some phase of the renewals
+			phase := time.NewTimer(rand.N(250 * time.Millisecond))
+			<-phase.C
+			p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[i%2])
+			next, err := waiter.locks.Reentrant(name).Lock(within(t))
+			acquired, told := time.Now(), work.Err() != nil
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if until := h.Until(); !until.Before(acquired) {
+				t.Errorf("round %d: acquired at %v, while the holder could trust its hold until %v", i, acquired, until)
+			}
+			if !told {
+				// The deadline had passed, but its timer had not run: the machine stalled for longer than the margin.
+				late.Add(1)
+				<-work.Done()
+			}
+			if err := next.Unlock(within(t)); err != nil {
+				t.Error(err)
+			}
+			p.Heal()
+			p.Cut()
+		})
+	require.Less(t, late.Load(), redistest.Sized[int32](9, 20, 75),
+		"in a quarter of the rounds at least contexts end before the next holder acquires, but for stalls of the "+
+			"machine itself")
 }
 
 func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
@@ -226,7 +235,8 @@ func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
 	events, err := rueidis.NewClient(s.Option())
 	require.NoError(t, err)
 	t.Cleanup(events.Close)
-	require.NoError(t, events.Do(within(t), events.B().ConfigSet().ParameterValue().ParameterValue("notify-keyspace-events", "Kh").Build()).Error())
+	require.NoError(t, events.Do(within(t),
+		events.B().ConfigSet().ParameterValue().ParameterValue("notify-keyspace-events", "Kh").Build()).Error())
 	var writes atomic.Int32
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -237,7 +247,7 @@ func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
 	s.Stop(t)
 	for i := range 20 {
 		_, err := r.locks.Reentrant(fmt.Sprintf("abandoned-%d", i)).TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrUnknownOutcome)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	}
 	s.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "what was owed is settled", func() bool { return r.locks.Owed() == 0 })
@@ -258,7 +268,7 @@ func TestWaitTimeIsKeptWithTheServerStoppedAndBlackHoled(t *testing.T) {
 			var err error
 			redistest.Eventually(t, 30*time.Second, "connected", func() bool { // the call timeout is short, and the machine busy
 				_, err = r.locks.Reentrant("l").TryLock(within(t), 0, 0)
-				return errors.Is(err, rlock.ErrNotAcquired)
+				return errors.Is(err, errs.ErrNotAcquired)
 			})
 			inflict := func() {
 				if fault == "black-holed" {
@@ -286,7 +296,7 @@ func TestWaitTimeIsKeptWithTheServerStoppedAndBlackHoled(t *testing.T) {
 				})
 				require.Error(t, err)
 				if fault != "stopped while waiting" {
-					require.NotErrorIs(t, err, rlock.ErrNotAcquired, "the server did not say that it is held")
+					require.NotErrorIs(t, err, errs.ErrNotAcquired, "the server did not say that it is held")
 				}
 				require.Less(t, took, bound+50*time.Millisecond+5*slow, "waitTime %v", waitTime)
 			}
@@ -358,7 +368,8 @@ func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
 		got := pass(t, waiter.locks.Reentrant("l"))
 		redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return waiter.locks.Waiting("l") == 1 })
 		if i%2 == 1 { // and with its subscription killed besides
-			require.NoError(t, holder.redis.Do(within(t), holder.redis.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+			require.NoError(t, holder.redis.Do(within(t),
+				holder.redis.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
 		}
 		began := time.Now()
 		require.NoError(t, h.Unlock(within(t)))
@@ -372,50 +383,53 @@ func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
 		s := servers[0]
 		var done atomic.Int32
 		aside := newRig(t, s, rlock.Options{}) // whose connections nobody holds up
-		lanes(t, s, 8, 32, rlock.Options{WatchdogTimeout: 600 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
-			name := fmt.Sprintf("renewal-%d", i)
-			h, err := r.locks.Reentrant(name).Lock(within(t))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			release := make(chan struct{})
-			fate := []redistest.Fate{redistest.HoldReply, redistest.HoldRequest}[i%2]
-			trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: release})
-			select {
-			case <-trap.Caught(): // the next call that names it: a renewal
-			case <-h.Done(): // lost for want of a processor
+		lanes(t, s, 8, 32, rlock.Options{WatchdogTimeout: 600 * time.Millisecond},
+			func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+				name := fmt.Sprintf("renewal-%d", i)
+				h, err := r.locks.Reentrant(name).Lock(within(t))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				release := make(chan struct{})
+				fate := []redistest.Fate{redistest.HoldReply, redistest.HoldRequest}[i%2]
+				trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: release})
+				select {
+				case <-trap.Caught(): // the next call that names it: a renewal
+				case <-h.Done(): // lost for want of a processor
+					close(release)
+					return
+				}
+				ctx, cancel := context.WithTimeout(within(t), 2*time.Second)
+				defer cancel()
+				unlocked := h.Unlock(ctx)
+				if errors.Is(unlocked, errs.ErrUnknownOutcome) { // stands behind it: there was no connection for tracking yet
+					close(release)
+					return
+				}
+				next, err := r.locks.Reentrant(name).TryLock(within(t), 5*time.Second, time.Minute)
+				if errors.Is(err, errs.ErrUnknownOutcome) { // likewise, though the unlock was sent on another connection
+					close(release)
+					return
+				}
+				done.Add(1)
+				if err != nil {
+					t.Errorf("round %d: unlock said %v, then %v", i, unlocked, err)
+					close(release)
+					return
+				}
+				before := aside.pttl(t, name)
 				close(release)
-				return
-			}
-			ctx, cancel := context.WithTimeout(within(t), 2*time.Second)
-			defer cancel()
-			unlocked := h.Unlock(ctx)
-			if errors.Is(unlocked, rlock.ErrUnknownOutcome) { // stands behind it: there was no connection for tracking yet
-				close(release)
-				return
-			}
-			next, err := r.locks.Reentrant(name).TryLock(within(t), 5*time.Second, time.Minute)
-			if errors.Is(err, rlock.ErrUnknownOutcome) { // likewise, though the unlock was sent on another connection
-				close(release)
-				return
-			}
-			done.Add(1)
-			if err != nil {
-				t.Errorf("round %d: unlock said %v, then %v", i, unlocked, err)
-				close(release)
-				return
-			}
-			before := aside.pttl(t, name)
-			close(release)
-			redistest.Eventually(t, 10*time.Second, "the renewal has come through", func() bool { return aside.pttl(t, name) < before })
-			if got := aside.hash(t, name); len(got) != 1 || got[string(next.Owner())] != "1" {
-				t.Errorf("round %d: %v", i, got)
-			}
-			if err := next.Unlock(within(t)); err != nil {
-				t.Error(err)
-			}
-		})
+				redistest.Eventually(t, 10*time.Second, "the renewal has come through", func() bool {
+					return aside.pttl(t, name) < before
+				})
+				if got := aside.hash(t, name); len(got) != 1 || got[string(next.Owner())] != "1" {
+					t.Errorf("round %d: %v", i, got)
+				}
+				if err := next.Unlock(within(t)); err != nil {
+					t.Error(err)
+				}
+			})
 		// In a bubble the server tracks no keys, so of the requests that are held up most have the unlock behind them.
 		require.GreaterOrEqual(t, done.Load(), redistest.Sized[int32](1, 3, 8))
 	})
@@ -428,7 +442,9 @@ func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
 	r := newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
 	warm := lock(t, r.locks.Reentrant("warm"), within(t))
 	require.NoError(t, warm.Unlock(within(t)))
-	redistest.Eventually(t, 10*time.Second, "the first hold's background work is done", func() bool { return r.locks.Owed() == 0 })
+	redistest.Eventually(t, 10*time.Second, "the first hold's background work is done", func() bool {
+		return r.locks.Owed() == 0
+	})
 	const rounds, width = 10_000, 50
 	var won, gaveUp atomic.Int32
 	var wg sync.WaitGroup
@@ -461,7 +477,9 @@ func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
 	wg.Wait()
 	require.Greater(t, won.Load(), int32(500))
 	require.Greater(t, gaveUp.Load(), int32(500))
-	redistest.Eventually(t, 20*time.Second, "no key", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
+	redistest.Eventually(t, 20*time.Second, "no key", func() bool {
+		return r.locks.Owed() == 0 && len(keys(t, watch)) == 0
+	})
 	require.Zero(t, r.locks.Lines())
 	require.NoError(t, r.locks.Close(within(t)))
 	require.NoError(t, r.hub.Close(context.Background()))
@@ -541,7 +559,7 @@ func TestCloseDoesNotWaitForWhatIsLostMeanwhile(t *testing.T) {
 	defer cancel()
 	go func() { closed <- r.locks.Close(ctx) }()
 	<-h.Done()
-	require.ErrorIs(t, h.Err(), rlock.ErrClosed)
+	require.ErrorIs(t, h.Err(), errs.ErrClosed)
 	require.NoError(t, direct.Do(within(t), direct.B().Del().Key("l").Build()).Error())
 	require.NoError(t, <-closed)
 	require.NoError(t, ctx.Err(), "long before its context ends")

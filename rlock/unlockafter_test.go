@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -24,13 +25,14 @@ func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
 		h := lock(t, of(r.locks, kind), within(t))
 		at := time.Now()
 		require.NoError(t, h.UnlockAfter(within(t), d))
-		require.ErrorIs(t, h.Err(), rlock.ErrReleased)
+		require.ErrorIs(t, h.Err(), errs.ErrReleased)
 		require.NoError(t, h.Unlock(within(t)), "the first result")
 		require.LessOrEqual(t, leaseOf(t, asks), d, "5 minutes before")
 		ctx := within(t)
 		require.NoError(t, r.locks.Close(ctx), "its process need not last")
 		h = lock(t, asks, within(t))
-		require.Greater(t, time.Since(at), d-100*time.Millisecond) // the server counts on its wall clock, which is set now and then
+		// the server counts on its wall clock, which is set now and then
+		require.Greater(t, time.Since(at), d-100*time.Millisecond)
 		require.Less(t, time.Since(at), lease/10)
 		require.NoError(t, h.UnlockAfter(within(t), time.Nanosecond), "over already: released")
 		locked, err := asks.IsLocked(within(t))
@@ -57,7 +59,8 @@ func TestUnlockAfterOfOneHoldCountsForTheLastUnlockOfItsOwner(t *testing.T) {
 
 func TestUnlockAfterLeavesThoseWhoJoined(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: 2 * lease})
+		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s,
+			rlock.Options{WatchdogTimeout: 2 * lease})
 		h := lock(t, r.locks.Reentrant("l"), within(t))
 		l := other.locks.Reentrant("l")
 		joined := lock(t, l, l.WithOwner(within(t), h.Owner()))
@@ -87,14 +90,14 @@ func TestWhatIsKeptIsNotJoined(t *testing.T) {
 			t.Helper()
 			for _, l := range []*rlock.Lock{r.locks.Reentrant("l"), l} {
 				_, err := l.Lock(l.WithOwner(within(t), h.Owner()))
-				require.ErrorIs(t, err, rlock.ErrLost)
+				require.ErrorIs(t, err, errs.ErrLost)
 			}
 		}
 		h := lock(t, r.locks.Reentrant("l"), within(t))
 		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
 		refused(h)
 		_, err := l.TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.LessOrEqual(t, r.pttl(t, "l"), time.Minute, "nobody has raised its lease")
 		state, err := r.locks.Reentrant("l").Inspect(within(t))
 		require.NoError(t, err)
@@ -123,7 +126,8 @@ func TestWhatIsKeptIsNotJoined(t *testing.T) {
 
 func TestUnlockAfterOfOneReaderLeavesTheOthers(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: 2 * lease})
+		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s,
+			rlock.Options{WatchdogTimeout: 2 * lease})
 		h := lock(t, r.locks.ReadWrite("l").Read(), within(t))
 		longer := lock(t, other.locks.ReadWrite("l").Read(), within(t))
 		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
@@ -163,11 +167,11 @@ func TestUnlockAfterOfWhatIsLost(t *testing.T) {
 			for _, key := range keys(t, c) {
 				require.NoError(t, c.Do(within(t), c.B().Del().Key(key).Build()).Error())
 			}
-			require.ErrorIs(t, h.UnlockAfter(within(t), time.Hour), rlock.ErrLost, kind)
+			require.ErrorIs(t, h.UnlockAfter(within(t), time.Hour), errs.ErrLost, kind)
 			require.Empty(t, keys(t, c), kind)
 		}
 		h := lock(t, r.locks.Reentrant("l"), within(t))
-		require.ErrorIs(t, h.UnlockAfter(within(t), -time.Second), rlock.ErrInvalidOption)
+		require.ErrorIs(t, h.UnlockAfter(within(t), -time.Second), errs.ErrInvalidOption)
 		require.NoError(t, h.Err(), "nothing was done")
 		require.NoError(t, h.Unlock(within(t)))
 	})
@@ -218,7 +222,8 @@ func TestTheEndOfAnUnlockAfterWakesWaitersThatAskedBefore(t *testing.T) {
 	kinds := maps.Clone(kindOf)
 	delete(kinds, "Spin") // it polls
 	redistest.SideBySide(t, kinds, func(t *testing.T, kind string, of func(*rlock.Client, string) *rlock.Lock) {
-		holder, other := newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease}), newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
+		holder, other := newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease}), newRig(t, s,
+			rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
 		for where, r := range map[string]*rig{"another process": other, "the same process": holder} {
 			name := kind + where
 			asks := of(r.locks, name)
@@ -256,10 +261,14 @@ func TestLookScriptTable(t *testing.T) {
 			told   int64
 			heard  []string
 		}{
-			"nobody queues":         {heard: []string{"c 0"}},
-			"a queue":               {before: []string{"ZADD", "QUEUE", "-5", "!" + bob, "7000000", alice + " 4000 2500", "8000000", bob + " 4000 2500"}, told: 1, heard: []string{to(alice), "c 0"}},
-			"readers and writers":   {before: []string{"ZADD", "QUEUE", "7000000", bob + " 4000 2500", "6000000000000001", alice + " 4000 2500", "6000000000000002", carol + " 4000 2500"}, told: 2, heard: []string{to(alice), to(bob), "c 0"}},
-			"a fair queue":          {before: []string{"RPUSH", "QUEUE", alice, bob}, told: 1, heard: []string{"c:" + alice + " 0", to(alice)}},
+			"nobody queues": {heard: []string{"c 0"}},
+			"a queue": {before: []string{"ZADD", "QUEUE", "-5", "!" + bob, "7000000", alice + " 4000 2500",
+				"8000000", bob + " 4000 2500"}, told: 1, heard: []string{to(alice), "c 0"}},
+			"readers and writers": {before: []string{"ZADD", "QUEUE", "7000000", bob + " 4000 2500", "6000000000000001",
+				alice + " 4000 2500", "6000000000000002", carol + " 4000 2500"}, told: 2,
+				heard: []string{to(alice), to(bob), "c 0"}},
+			"a fair queue": {before: []string{"RPUSH", "QUEUE", alice, bob}, told: 1,
+				heard: []string{"c:" + alice + " 0", to(alice)}},
 			"of another type":       {before: []string{"HSET", "QUEUE", alice, "1"}, heard: []string{"c 0"}},
 			"only stamps of nobody": {before: []string{"ZADD", "QUEUE", "-5", "!" + bob}, heard: []string{"c 0"}},
 		} {
@@ -267,7 +276,8 @@ func TestLookScriptTable(t *testing.T) {
 			if c.before != nil {
 				g.must(t, c.before...)
 			}
-			hear, stop := overhear(t, g.c, []string{"g:" + alice[:36], "g:" + bob[:36], "g:" + carol[:36], "c", "c:" + alice}, "")
+			hear, stop := overhear(t, g.c,
+				[]string{"g:" + alice[:36], "g:" + bob[:36], "g:" + carol[:36], "c", "c:" + alice}, "")
 			for range 2 {
 				v, err := eval(t, g.c, src, []string{"QUEUE"}, "PUBLISH", "c", "g:")
 				require.NoError(t, err, name)

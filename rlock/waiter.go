@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -20,21 +21,21 @@ func (a *acquisition) Stand() wait.Standing {
 		a.since = time.Now()
 	}
 	poll := min(c.opts.PollCap, wait.MaxPoll)
-	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
-	// It leaves time for a renewal that gets no answer, and another.
+	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps others out for a short time
+	// only. It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
 	return wait.Standing{Owner: a.own.Lease.Owner, Lease: a.lease, Entry: a.l.kind.stand(a, poll, first)}
 }
 
-// Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked or a token is to be minted,
-// if half of its lease is over, and if its lease is short and nobody will raise it. Asking again confirms such a grant, and
-// its lease counts anew.
+// Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked or a token is to be
+// minted, if half of its lease is over, and if its lease is short and is not raised. Asking again confirms such
+// a grant, and its lease counts anew.
 func (a *acquisition) Taken(g wait.Grant) bool {
 	switch {
 	case a.l.c.opts.MinReplicas > 0, a.l.kind.confirms:
 		return false // the acquire itself confirms: it finds its own field, and mints the token for a holder that is there
 	case !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
-		return false // a lease that nobody raises later is to be all there from now on
+		return false // a lease that is not raised later is to be all there from now on
 	case !a.l.c.engine.Trusted(a.l.key, g.Sent):
 		return false
 	case time.Until(g.Sent.Add(g.Lease)) < g.Lease/2:
@@ -77,7 +78,7 @@ func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.An
 }
 
 // askUnder is ask, for a reader whose process may have a tenure already: it asks whether that does for this one, too.
-func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, beside *owner) (wait.Answer, error) {
+func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, joined *owner) (wait.Answer, error) {
 	c, placeless := a.l.c, false
 	timed := script.Timed[acquireReply]{
 		Key: a.l.key,
@@ -86,7 +87,7 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, bes
 			if a.since.IsZero() {
 				a.since = sent
 			}
-			call := a.call(notAfter, standing, beside)
+			call := a.call(notAfter, standing, joined)
 			call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
 			m, err := c.queued(ctx, &call)
 			placeless = len(call.Keys) == 1
@@ -96,10 +97,10 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, bes
 	}
 	r, err := a.try(ctx, standing, &timed)
 	received := time.Now()
-	unmet := errors.Is(err, ErrNotReplicated)
+	unmet := errors.Is(err, errs.ErrNotReplicated)
 	if err != nil && !unmet {
 		switch {
-		case errors.Is(err, ErrUnknownOutcome):
+		case errors.Is(err, errs.ErrUnknownOutcome):
 			a.ReleaseLater(a.runs)
 		case script.BrokenOff(err): // a lock without an end, it may be
 			a.ReleaseLater(received)
@@ -122,26 +123,27 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, bes
 		}
 		return answer, err
 	case acquireShared:
-		if !c.tenancies.enter(beside) { // its last reader has left meanwhile
+		if !c.tenancies.enter(joined) { // its last reader has left meanwhile
 			return a.ask(ctx, standing)
 		}
-		a.joined = beside
+		a.joined = joined
 		a.window(true, received)
 		return wait.Answer{Granted: true}, nil
 	case acquireLost:
 		if a.join != "" {
-			return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, a.l.name, ErrLost)
+			return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, a.l.name, errs.ErrLost)
 		}
-		return wait.Answer{}, fmt.Errorf("re-enter %q: %w", a.l.name, ErrLost)
+		return wait.Answer{}, fmt.Errorf("re-enter %q: %w", a.l.name, errs.ErrLost)
 	case acquireYoung:
 		return wait.Answer{}, &youngError{a.l.name, r.left}
 	}
 	return a.refused(r, received)
 }
 
-// try makes the call: shared with those of other free locks if many are under way, and otherwise, or if the lock turns out not to be
-// free, alone.
-func (a *acquisition) try(ctx context.Context, standing *wait.Standing, alone *script.Timed[acquireReply]) (acquireReply, error) {
+// try makes the call: shared with those of other free locks if many are under way, and otherwise, or if the lock turns
+// out not to be free, alone.
+func (a *acquisition) try(ctx context.Context, standing *wait.Standing,
+	alone *script.Timed[acquireReply]) (acquireReply, error) {
 	c := a.l.c
 	if standing == nil && a.join == "" && a.under == nil {
 		shares := c.enterLane(a.l.kind)
@@ -163,21 +165,24 @@ func (a *acquisition) granted(received time.Time) (wait.Answer, error) {
 	switch {
 	case !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))):
 		// A reply slower than the lease is worthless.
-		return a.renamed(received), fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
+		return a.renamed(received),
+			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, l.name, a.lease)
 	case !l.c.engine.Trusted(l.key, a.since):
-		// Somebody may have seen it for long enough to take it away.
-		return a.renamed(received), fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", ErrUnavailable, l.name)
+		// Another waiter may have seen it for long enough to take it away.
+		return a.renamed(received),
+			fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", errs.ErrUnavailable, l.name)
 	}
 	return wait.Answer{Granted: true}, nil
 }
 
-// refused is the answer to a try that found somebody else there.
+// refused is the answer to a try that found another holder.
 func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, error) {
 	l := a.l
 	if !l.c.engine.Trusted(l.key, a.since) {
 		// Since its last answer this owner may have been handed the lock, and lost it to a takeover. The process that took
 		// over must not see the same owner again.
-		return a.renamed(received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
+		return a.renamed(received),
+			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, l.name)
 	}
 	a.since = a.sent
 	a.sees(seen{foreign: r.foreign, noEnd: r.left < 0, listeners: r.listeners})
@@ -185,10 +190,11 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 		a.watched = true
 		l.c.monitor.watch(l)
 	}
-	return wait.Answer{Left: r.left, Foreign: r.foreign && !l.kind.hears, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners, Soon: a.soon(received)}, nil
+	return wait.Answer{Left: r.left, Foreign: r.foreign && !l.kind.hears, Ticket: r.ticket, Sent: a.sent,
+		Contenders: r.listeners, Soon: a.soon(received)}, nil
 }
 
-// sees keeps what an answer told of the holder, for those that give up.
+// sees keeps what an answer said of the holder, for those that give up.
 func (a *acquisition) sees(now seen) {
 	if a.asks == nil {
 		a.seen = now
@@ -200,7 +206,7 @@ func (a *acquisition) sees(now seen) {
 	now.unsure = a.known.seen.unsure
 	a.known.seen = now
 	if y := a.of; a.l.kind.together && y.asks != nil && &y.asks.a == a {
-		y.until = 0 // somebody comes first
+		y.until = 0 // others come first
 	}
 }
 
@@ -211,11 +217,12 @@ func (a *acquisition) meets(others bool) {
 	}
 }
 
-// soon is when to ask again because an earlier try, whose caller left before the reply, may have been granted since; 0: none may.
+// soon is when to ask again because an earlier try, whose caller left before the reply, may have been granted since; 0:
+// none may.
 //
 //	the first caller: asks, leaves      another goroutine goes on       server
 //	                                    asks: held  ------------------>
-//	                                                                    the lock is released; nobody queues
+//	                                                                    the lock is released; the queue is empty
 //	                                                                    the first request runs: granted
 //	                                    asks once more: granted
 func (a *acquisition) soon(now time.Time) time.Duration {
@@ -226,9 +233,9 @@ func (a *acquisition) soon(now time.Time) time.Duration {
 	return script.Backoff(min(2*a.again, 4))
 }
 
-// askAfter is the first Ask of a request that follows a tenure: one call releases that, and names this owner, which is granted the lock or
-// put into the queue. Where that cannot be, because the process hears no grants yet, or does not know the server's time, and for writers,
-// whose turn among readers the release decides, these are two calls.
+// askAfter is the first Ask of a request that follows a tenure: one call releases that, and names this owner, which is
+// granted the lock or put into the queue. Where that cannot be, because the process hears no grants yet, or does not
+// know the server's time, and for writers, whose turn among readers the release decides, these are two calls.
 func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
 	h, l := a.after, a.l
 	a.after = nil
@@ -240,12 +247,14 @@ func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wa
 		h.done <- handedOn{status: status, err: err}
 		return a.ask(ctx, standing)
 	}
-	r, err := l.sendRelease(ctx, releaseRequest{owner: from.Lease.Owner, entry: from.Entry(), next: standing, notAfter: notAfter, turns: from.Turn() + 1})
+	r, err := l.sendRelease(ctx,
+		releaseRequest{owner: from.Lease.Owner, entry: from.Entry(), next: standing, notAfter: notAfter,
+			turns: from.Turn() + 1})
 	h.done <- handedOn{status: r.status, err: err}
 	a.sent = sent
 	switch {
 	case err != nil:
-		if errors.Is(err, ErrUnknownOutcome) {
+		if errors.Is(err, errs.ErrUnknownOutcome) {
 			a.ReleaseLater(end)
 		}
 		if !script.NotAnswered(err) {
@@ -265,8 +274,8 @@ func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wa
 	return a.ask(ctx, standing)
 }
 
-// renamed gives back a grant that came too late, and goes on as another owner: the id of what was released is never used
-// again.
+// renamed gives back a grant that came too late, and goes on as another owner: the id of what was released is never
+// used again.
 func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.unanswered = received
 	a.own.Abandon(a.unanswered, a.entry)
@@ -278,8 +287,8 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 	return answer
 }
 
-// place is the entry to ask with, for a kind whose refused tries leave something on the server; "" for other kinds, and for
-// an acquisition that asks once.
+// place is the entry to ask with, for a kind whose refused tries leave something on the server; "" for other kinds, and
+// for an acquisition that asks once.
 func (a *acquisition) place() string {
 	if a.l.kind.leaves && a.patient {
 		return script.Millis(a.l.c.patience())
@@ -296,7 +305,7 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 	return err
 }
 
-func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owner) script.Call {
+func (a *acquisition) call(notAfter int64, standing *wait.Standing, joined *owner) script.Call {
 	if a.join != "" {
 		call := joinCall(a.l, string(a.join), a.own.Lease.Owner, a.lease, notAfter)
 		call.Late = a.late(standing)
@@ -313,23 +322,24 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 	if a.under != nil {
 		under = a.under.Lease.Owner
 	}
-	r := acquireRequest{owner: a.own.Lease.Owner, lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter, entry: entry, under: under}
+	r := acquireRequest{owner: a.own.Lease.Owner, lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter,
+		entry: entry, under: under}
 	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
 		r.room = a.room[:0]
 	}
 	if a.l.kind.leaves && standing != nil {
 		r.leaves = a.l.c.runner.Clock.Leaves(a.l.key, a.leaves)
 	}
-	if beside != nil {
-		r.beside = beside.Lease.Owner
+	if joined != nil {
+		r.joined = joined.Lease.Owner
 	}
 	call := a.l.kind.acquire(a.l, r)
 	call.Late = a.late(standing)
 	return call
 }
 
-// late gives back what a try got after the acquisition had given up on it: the lock, or a place in its queue. The retrier does so,
-// too, but it may have asked before the server ran the request.
+// late gives back what a try got after the acquisition had given up on it: the lock, or a place in its queue. The
+// retrier does so, too, but it may have asked before the server ran the request.
 func (a *acquisition) late(standing *wait.Standing) func(rueidis.RedisResult) {
 	own, places, q := a.own, standing != nil || a.entry != "", a.l.c.queue
 	return func(res rueidis.RedisResult) {

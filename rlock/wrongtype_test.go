@@ -11,12 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
 // The keys beside a lock x, of all kinds.
-var beside = []string{"redlatch_queue:{x}", "redlatch_queue:{x}:plain", "redlatch_rw:{x}", "redlatch_rwq:{x}", "redisson_lock_token:{x}",
+var beside = []string{"redlatch_queue:{x}", "redlatch_queue:{x}:plain", "redlatch_rw:{x}", "redlatch_rwq:{x}",
+	"redisson_lock_token:{x}",
 	"redisson_lock_queue:{x}", "redisson_lock_timeout:{x}", "redlatch_fair:{x}"}
 
 // withMulti are all kinds, and a Multi of w, the lock and y.
@@ -47,7 +49,7 @@ func TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken(t *testing.T) {
 					if err == nil {
 						require.NoError(t, hold.Unlock(within(t)), what)
 					} else {
-						require.ErrorIs(t, err, rlock.ErrWrongType, what)
+						require.ErrorIs(t, err, errs.ErrWrongType, what)
 						refused++
 					}
 					for _, of := range []string{"x", "w", "y"} {
@@ -81,10 +83,10 @@ func TestAHoldBesideAKeyOfAnotherTypeChangesNothing(t *testing.T) {
 					switch {
 					case first == "Read" && under: // the lease of its own hold is raised, by a script that uses no queue
 						if prefix == "redlatch_rw" {
-							require.ErrorIs(t, err, rlock.ErrWrongType, name)
+							require.ErrorIs(t, err, errs.ErrWrongType, name)
 						}
 					case first == "Read" || under:
-						require.ErrorIs(t, err, rlock.ErrWrongType, name)
+						require.ErrorIs(t, err, errs.ErrWrongType, name)
 					default: // refused because of the writer, whatever is beside it
 						require.Error(t, err, name)
 					}
@@ -96,8 +98,9 @@ func TestAHoldBesideAKeyOfAnotherTypeChangesNothing(t *testing.T) {
 	})
 }
 
-// A key beside a lock, or the lock, becomes one of another type while it is held and somebody waits. Whatever the holder and the waiter are
-// told, it is not left taken when that key is gone: neither by the one whose release broke off, nor by the other, who was served.
+// A key beside a lock, or the lock, becomes one of another type while it is held and somebody waits. Whatever the
+// holder and the waiter are told, it is not left taken when that key is gone: neither by the one whose release broke
+// off, nor by the other, who was served.
 func TestALockWhoseKeysBecomeOfAnotherTypeWhileSomebodyWaitsIsNotLeftTaken(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
@@ -137,9 +140,10 @@ func TestALockWhoseKeysBecomeOfAnotherTypeWhileSomebodyWaitsIsNotLeftTaken(t *te
 					if err := hold.Unlock(within(t)); err != nil {
 						refused++
 					}
-					do("EVAL", "if redis.call('TYPE', KEYS[1]).ok == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1", "1", key, map[string]string{"SET": "string", "RPUSH": "list"}[command])
-					if err := <-done; err != nil && !errors.Is(err, rlock.ErrLost) {
-						require.ErrorIs(t, err, rlock.ErrWrongType, what)
+					do("EVAL", "if redis.call('TYPE', KEYS[1]).ok == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1", "1", key,
+						map[string]string{"SET": "string", "RPUSH": "list"}[command])
+					if err := <-done; err != nil && !errors.Is(err, errs.ErrLost) {
+						require.ErrorIs(t, err, errs.ErrWrongType, what)
 					}
 					redistest.Eventually(t, 5*time.Second, what+": it is free", func() bool {
 						return !slices.ContainsFunc(keys(t, r.redis), func(k string) bool { return k == "x" || k == "w" || k == "y" })
@@ -147,7 +151,8 @@ func TestALockWhoseKeysBecomeOfAnotherTypeWhileSomebodyWaitsIsNotLeftTaken(t *te
 				}
 			}
 		}
-		require.Greater(t, refused, redistest.Sized(len(kinds)/2, len(kinds)/2, len(kinds)), "the keys are those that the scripts use")
+		require.Greater(t, refused, redistest.Sized(len(kinds)/2, len(kinds)/2, len(kinds)),
+			"the keys are those that the scripts use")
 	})
 }
 
@@ -156,7 +161,8 @@ func TestAQuorumBesideAKeyOfAnotherTypeIsNotLeftTaken(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	five := embedded(t, 5)
-	p := five.process(t, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute, PollCap: 50 * time.Millisecond})
+	p := five.process(t, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,
+		PollCap: 50 * time.Millisecond})
 	refused := 0
 	for _, key := range []string{"x", "redlatch_queue:{x}"} {
 		for _, command := range []string{"SET", "RPUSH"} {

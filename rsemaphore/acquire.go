@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -50,14 +51,16 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 	return wait.Ending{
 		Package: "rsemaphore", Name: a.s.name, Unsure: !a.unanswered.IsZero(), TakesBack: true,
 		Contended: func(g *wait.GaveUp) error {
-			return &NotAcquiredError{Name: a.s.name, n: a.n, Lease: g.Left, Waited: waited, cause: g.Cause, unheard: g.Failure != nil}
+			return &NotAcquiredError{Name: a.s.name, n: a.n, Lease: g.Left, Waited: waited, cause: g.Cause,
+				unheard: g.Failure != nil}
 		},
 	}.Explain(err)
 }
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Of: a, Began: a.began, Line: s.made.line, Manner: s.made.manner, Channel: s.channel, Grants: s.made.heard, Taker: a, Reach: c.opts.CallTimeout}
+	r := wait.Request{Name: s.name, Of: a, Began: a.began, Line: s.made.line, Manner: s.made.manner, Channel: s.channel,
+		Grants: s.made.heard, Taker: a, Reach: c.opts.CallTimeout}
 	if !a.waits {
 		r.Place = wait.Yielding
 	}
@@ -108,8 +111,8 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 // standing is how the server knows the waiter.
 func (a *acquisition) standing() wait.Standing {
 	if c := a.s.c; a.text == "" {
-		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from nobody for long. It
-		// leaves time for a renewal that gets no answer, and another.
+		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from others only
+		// for long. It leaves time for a renewal that gets no answer, and another.
 		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
 		var room [128]byte
 		text := append(append(room[:0], a.p.base()...), ' ')
@@ -133,11 +136,12 @@ func (a *acquisition) Stand() wait.Standing {
 	return s
 }
 
-// Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked, if half of its lease is over, and if
-// its caller asked for a lease of its own: what a hand-over writes is short, that lease is to be there in full when the call returns,
-// and a process that exits then raises nothing. Asking again confirms such a grant, and its lease counts anew. For a lease of its own
-// that is one call more, which the waiters of the process share. To have the hand-over write it in full would cost no call, but a
-// waiter that is cut off would keep the permits from everybody for as long.
+// Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked, if half of its lease
+// is over, and if its caller asked for a lease of its own: what a hand-over writes is short, that lease is to be there
+// in full when the call returns, and a process that exits then raises nothing. Asking again confirms such a grant, and
+// its lease counts anew. For a lease of its own that is one call more, which the waiters of the process share. To have
+// the hand-over write it in full would cost no call, but a waiter that is cut off would keep the permits from everybody
+// for as long.
 func (a *acquisition) Taken(g wait.Grant) bool {
 	switch {
 	case a.s.c.opts.MinReplicas > 0:
@@ -161,8 +165,8 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	a.mayRun(after)
 }
 
-// told is what the server said about one acquisition.
-type told struct {
+// timedReply is what the server said about one acquisition.
+type timedReply struct {
 	acquireReply
 	sent, received time.Time
 	asked          int64
@@ -209,12 +213,12 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 
 // unheard takes in the error of a call for this acquisition alone, which may run until runs.
 func (a *acquisition) unheard(err error, runs time.Time) {
-	a.p.unheard.Store(!errors.Is(err, ErrUnavailable))
+	a.p.unheard.Store(!errors.Is(err, errs.ErrUnavailable))
 	a.failed(err, runs, time.Now())
 }
 
-// late takes in the reply to a try that was sent at sent and given up; place: it asked for a place in the queue. The retrier gives
-// back what it got, too, but may have asked before the server ran the request.
+// late takes in the reply to a try that was sent at sent and given up; place: it asked for a place in the queue. The
+// retrier gives back what it got, too, but may have asked before the server ran the request.
 func (a *acquisition) late(sent time.Time, place bool) func(rueidis.RedisResult) {
 	s, p := a.s, a.p
 	return func(res rueidis.RedisResult) {
@@ -234,7 +238,7 @@ func (a *acquisition) late(sent time.Time, place bool) func(rueidis.RedisResult)
 // failed takes in the error of a call that may run until runs.
 func (a *acquisition) failed(err error, runs, received time.Time) {
 	switch {
-	case errors.Is(err, ErrUnknownOutcome):
+	case errors.Is(err, errs.ErrUnknownOutcome):
 		a.mayRun(runs)
 	case script.BrokenOff(err):
 		a.mayRun(received)
@@ -281,17 +285,18 @@ func (c *Client) confirmed(ctx context.Context, call script.Call) (rueidis.Redis
 }
 
 // run makes the call of one or several acquisitions. sent is when it was last sent.
-func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], sent *time.Time) (t told, err error) {
+func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply],
+	sent *time.Time) (t timedReply, err error) {
 	c := s.c
 	r, err := timed.Run(ctx, c.runner)
-	t = told{acquireReply: r, sent: *sent, received: time.Now()}
+	t = timedReply{acquireReply: r, sent: *sent, received: time.Now()}
 	switch {
-	case errors.Is(err, ErrNotReplicated) && r.status == acquireDone:
+	case errors.Is(err, errs.ErrNotReplicated) && r.status == acquireDone:
 		t.unmet = err
-	case errors.Is(err, ErrNotReplicated): // nothing that replicas need have
+	case errors.Is(err, errs.ErrNotReplicated): // nothing that replicas need have
 	case err != nil:
-		if ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
-			c.queue.AskAgain(s.made.line) // it may have served others of this process, whom nobody tells
+		if ctx.Err() == nil && !errors.Is(err, errs.ErrUnavailable) {
+			c.queue.AskAgain(s.made.line) // it may have served others of this process, which get no message
 		}
 		return t, err
 	}
@@ -299,8 +304,8 @@ func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], 
 	return t, nil
 }
 
-// Told implements wait.Batcher.
-func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
+// Reply implements wait.Batcher.
+func (a *acquisition) Reply(reply any, err error) (wait.Answer, error) {
 	if err != nil {
 		var u *unansweredError
 		if errors.As(err, &u) {
@@ -310,13 +315,13 @@ func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
 		}
 		return wait.Answer{}, err
 	}
-	r := *reply.(*told)
+	r := *reply.(*timedReply)
 	a.asks(r.sent)
 	return a.answer(r)
 }
 
 // answer takes in what the server said.
-func (a *acquisition) answer(r told) (wait.Answer, error) {
+func (a *acquisition) answer(r timedReply) (wait.Answer, error) {
 	s := a.s
 	switch {
 	case r.status == acquireMismatch:
@@ -333,13 +338,15 @@ func (a *acquisition) answer(r told) (wait.Answer, error) {
 		return wait.Answer{}, r.unmet
 	case r.asked == askedGranted && !r.received.Before(r.sent.Add(a.lease-lease.Margin(a.lease))):
 		// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are never used again.
-		return a.renamed(r.received), fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
+		return a.renamed(r.received),
+			fmt.Errorf("%w: %q: the grant took longer than its lease of %v", errs.ErrUnavailable, s.name, a.lease)
 	case r.asked == askedAgain:
 		return wait.Answer{Left: -1, Again: true}, nil
 	case !a.trusted(a.since):
-		// Since its last answer it may have been served, and whoever saw that for long enough may have taken it over, or is about to. It
-		// must not see the same ids again.
-		return a.renamed(r.received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, s.name)
+		// Since its last answer it may have been served, and another that saw that for long enough may have taken it over, or
+		// is about to. It must not see the same ids again.
+		return a.renamed(r.received),
+			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, s.name)
 	case r.asked == askedGranted:
 		a.sent, a.handed = r.sent, false
 		return wait.Answer{Granted: true}, nil

@@ -9,28 +9,29 @@ import (
 )
 
 // ErrBrokenBarrier: a party that had arrived left before all were there: its context ended, its lease ran out because
-// its process died or was cut off, or its action failed. All that had arrived in that generation get it, with an Arrival
-// that says which generation it was. The next arrival begins the next generation. Where this party itself broke
-// it the error is joined with the reason: its context's error and cause, its action's error, or ErrLost. With ErrLost the
-// party could not ask the server for a lease, and gave up by its own clock: if the last of the others came before the server gave it
-// up, they have gone without its knowing.
+// its process died or was cut off, or its action failed. All that had arrived in that generation get it, with an
+// Arrival that says which generation it was. The next arrival begins the next generation. Where this party itself broke
+// it the error is joined with the reason: its context's error and cause, its action's error, or ErrLost. With ErrLost
+// the party could not ask the server for a lease, and gave up by its own clock: if the last of the others came before
+// the server gave it up, they have gone without its knowing.
 var ErrBrokenBarrier = errs.New("broken_barrier", "barrier broken")
 
 const (
 	maxParties    = 10_000
-	barrierMemory = time.Hour // how long a barrier that nobody uses is remembered
+	barrierMemory = time.Hour // how long an unused barrier is remembered
 )
 
-// CyclicBarrier lets a number of parties, in any processes, wait for each other: Await returns when all have arrived. The
-// barrier is then ready for the next generation. After an hour without use it counts its generations from 1 again. The value
-// is an immutable description, safe for concurrent use, and costs nothing until used. Redisson has no such barrier; the key is
-// ours ({name}:barrier, or name:barrier where the name has braces).
+// CyclicBarrier lets a number of parties, in any processes, wait for each other: Await returns when all have arrived.
+// The barrier is then ready for the next generation. After an hour without use it counts its generations from 1 again.
+// The value is an immutable description, safe for concurrent use, and costs nothing until used. Redisson has no such
+// barrier; the key is ours ({name}:barrier, or name:barrier where the name has braces).
 //
-// A party is one call of Await. It has a lease, which is renewed while it waits. If its process dies, or its context ends, before
-// all have arrived, the generation is broken: all that have arrived get ErrBrokenBarrier, at the latest when the lease of the dead
-// one is over (Options.WatchdogTimeout, or three Heartbeats with Options.Liveness) by the server's clock. Parties that have not
-// arrived yet learn nothing of it: they arrive in the next generation, with those that come back. So parties that call Await again
-// are together again by themselves. A party that must know whether it missed a generation looks at Arrival.Generation.
+// A party is one call of Await. It has a lease, which is renewed while it waits. If its process dies, or its context
+// ends, before all have arrived, the generation is broken: all that have arrived get ErrBrokenBarrier, at the latest
+// when the lease of the dead one is over (Options.WatchdogTimeout, or three Heartbeats with Options.Liveness) by the
+// server's clock. Parties that have not arrived yet learn nothing of it: they arrive in the next generation, with those
+// that come back. So parties that call Await again are together again by themselves. A party that must know whether it
+// missed a generation looks at Arrival.Generation.
 //
 // Everything before Await in any party happens before everything after it in all others of that generation: no party
 // goes on before all have arrived, and none is in two generations at a time.
@@ -56,11 +57,11 @@ func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
 // The others wait for it, as long as it takes; the last party's lease is renewed meanwhile. The generation trips once
 // the action has returned nil and the server has confirmed that. It breaks if the action fails or panics (the error,
 // or panic, comes out of the last party's Await), if the last party dies in it or is cut off (when its lease is over),
-// or if another party leaves or dies before it is through: then the action has run, wholly or in part, and no party goes
-// on. So an action that must not be repeated needs a mark of its own.
+// or if another party leaves or dies before it is through: then the action has run, wholly or in part, and no party
+// goes on. So an action that must not be repeated needs a mark of its own.
 //
-// The action's ctx is that of the last party's Await, and ends, too, when that party's lease is lost, the Client is closed,
-// or the generation breaks because another party left or died: its cause is then ErrLost, ErrClosed or
+// The action's ctx is that of the last party's Await, and ends, too, when that party's lease is lost, the Client is
+// closed, or the generation breaks because another party left or died: its cause is then ErrLost, ErrClosed or
 // ErrBrokenBarrier as Await returns it. It learns of a break by a message, or within Options.PollCap. If it returns nil
 // after that, it counts as done all the same, if the server still takes it.
 func (b *CyclicBarrier) WithAction(action func(ctx context.Context) error) *CyclicBarrier {

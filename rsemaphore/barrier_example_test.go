@@ -9,7 +9,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Three workers, in any processes, go through two steps together. Between the steps the last worker to arrive merges the results.
+// Three workers, in any processes, go through two steps together. Between the steps the last worker to arrive merges
+// the results.
 func ExampleCyclicBarrier() {
 	c, end := onEmbedded()
 	defer end()
@@ -38,8 +39,8 @@ func ExampleCyclicBarrier() {
 	// next generation: 3
 }
 
-// A party that will not come, or whose process dies, does not keep the others waiting for ever: the generation is broken
-// for all, and they begin the next together.
+// A party that will not come, or whose process dies, does not keep the others waiting for ever: the generation is
+// broken for all, and they begin the next together.
 func ExampleCyclicBarrier_Await_broken() {
 	c, end := onEmbedded()
 	defer end()

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -127,9 +128,15 @@ func TestPartiesOfOneProcessAskTheServerTwiceEachAndTogetherForTheEnd(t *testing
 	done := arriveAt(within(t), b, parties-1)
 	gathered(t, b, parties-1)
 	subscribedTo(t, r, "redlatch_barrier:{b}")
-	redistest.Eventually(t, 20*time.Second, "they stand in one line", func() bool { return r.c.Lines() == 1 && r.c.Shared() == 1 })
+	redistest.Eventually(t, 20*time.Second, "they stand in one line", func() bool {
+		return r.c.Lines() == 1 && r.c.Shared() == 1
+	})
 	calls := func() int { return redistest.CommandCalls(t, r.redis)["evalsha"] }
-	redistest.Eventually(t, 20*time.Second, "all sleep", func() bool { n := calls(); time.Sleep(100 * time.Millisecond); return calls() == n })
+	redistest.Eventually(t, 20*time.Second, "all sleep", func() bool {
+		n := calls()
+		time.Sleep(100 * time.Millisecond)
+		return calls() == n
+	})
 	before := calls()
 	require.NoError(t, errOf(b.Await(within(t))))
 	for range parties - 1 {
@@ -143,12 +150,12 @@ func TestWhatABarrierRefuses(t *testing.T) {
 	ctx := within(t)
 	for _, n := range []int{0, -1, 10_001} {
 		_, err := r.c.CyclicBarrier("b", n).Await(ctx)
-		require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, "parties is "+strconv.Itoa(n))
 	}
 	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
-		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Await(ctx)), rsemaphore.ErrInvalidName)
-		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Inspect(ctx)), rsemaphore.ErrInvalidName)
+		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Await(ctx)), errs.ErrInvalidName)
+		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Inspect(ctx)), errs.ErrInvalidName)
 	}
 	require.Empty(t, r.keys(t))
 	st, err := r.c.CyclicBarrier("b", 2).Inspect(ctx)
@@ -156,10 +163,10 @@ func TestWhatABarrierRefuses(t *testing.T) {
 	require.Equal(t, rsemaphore.BarrierState{Generation: 1}, st)
 	require.Empty(t, r.keys(t), "looking makes nothing")
 	r.must(t, "SET", "{b}:barrier", "x")
-	require.ErrorIs(t, errOf(r.c.CyclicBarrier("b", 2).Await(ctx)), rsemaphore.ErrWrongType)
+	require.ErrorIs(t, errOf(r.c.CyclicBarrier("b", 2).Await(ctx)), errs.ErrWrongType)
 	r.must(t, "DEL", "{b}:barrier")
 	require.NoError(t, r.c.Close(ctx))
-	require.ErrorIs(t, errOf(r.c.CyclicBarrier("b", 2).Await(ctx)), rsemaphore.ErrClosed)
+	require.ErrorIs(t, errOf(r.c.CyclicBarrier("b", 2).Await(ctx)), errs.ErrClosed)
 }
 
 func TestABarrierOfOneDoesNotWait(t *testing.T) {
@@ -273,7 +280,7 @@ func TestAnArrivalThatFindsNoPlaceIsNotAcquired(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	_, err := b.Await(ctx)
-	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	close(hold)
 	require.NoError(t, (<-done).err)
@@ -369,7 +376,8 @@ func TestAnActionIsToldWhenItsGenerationBreaks(t *testing.T) {
 }
 
 func TestAnActionIsToldWhenTheBarrierIsGone(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, WatchdogTimeout: time.Hour})
+	r := newRig(t, redistest.Start(t),
+		rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, WatchdogTimeout: time.Hour})
 	for _, gone := range [][]string{{"FLUSHALL"}, {"SET", "{b}:barrier", "a string"}} {
 		r.must(t, "DEL", "{b}:barrier")
 		r.c.CyclicBarrier("b", 1).WithAction(func(actx context.Context) error {
@@ -378,7 +386,7 @@ func TestAnActionIsToldWhenTheBarrierIsGone(t *testing.T) {
 			case <-actx.Done():
 			case <-within(t).Done():
 			}
-			require.ErrorIs(t, context.Cause(actx), rsemaphore.ErrLost, gone)
+			require.ErrorIs(t, context.Cause(actx), errs.ErrLost, gone)
 			require.ErrorIs(t, context.Cause(actx), rsemaphore.ErrBrokenBarrier, gone)
 			return context.Cause(actx)
 		}).Await(within(t))
@@ -393,7 +401,7 @@ func TestACloseBreaksTheGenerationsOfItsParties(t *testing.T) {
 	gathered(t, b, 2)
 	require.NoError(t, r.c.Close(within(t)))
 	a := <-mine
-	require.ErrorIs(t, a.err, rsemaphore.ErrClosed)
+	require.ErrorIs(t, a.err, errs.ErrClosed)
 	require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
 	require.ErrorIs(t, (<-theirs).err, rsemaphore.ErrBrokenBarrier)
 }
@@ -428,7 +436,8 @@ func TestWaitingPartiesAreRenewedForAsLongAsItTakes(t *testing.T) {
 		}
 		require.EqualValues(t, 2, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).Inspect(ctx)).Generation)
 		time.Sleep(2 * time.Hour)
-		require.EqualValues(t, 1, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).Inspect(ctx)).Generation, "an idle one is forgotten")
+		require.EqualValues(t, 1, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).Inspect(ctx)).Generation,
+			"an idle one is forgotten")
 	})
 }
 
@@ -440,7 +449,7 @@ func TestAPartyCutOffFromTheServerGivesUpByItsOwnClock(t *testing.T) {
 		s.Embedded.SetError("LOADING for ever")
 		a := <-done
 		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
-		require.ErrorIs(t, a.err, rsemaphore.ErrLost)
+		require.ErrorIs(t, a.err, errs.ErrLost)
 		require.Less(t, time.Since(began), 30*time.Second, "before the server takes it for dead")
 		require.Greater(t, time.Since(began), 15*time.Second)
 		s.Embedded.SetError("")
@@ -462,21 +471,23 @@ func TestAFlushedBarrierIsBrokenForThoseWhoWaited(t *testing.T) {
 	for range 2 {
 		a := <-done
 		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
-		require.ErrorIs(t, a.err, rsemaphore.ErrLost)
+		require.ErrorIs(t, a.err, errs.ErrLost)
 	}
 }
 
 // Every request of a barrier may get lost, before or after it ran: nobody is counted twice, nobody waits for ever.
 func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 	for name, fate := range map[string]redistest.Fate{
-		"reply": redistest.LoseReply, "reply, silently": redistest.LoseReplySilently, "request": redistest.LoseRequest, "request, silently": redistest.LoseRequestSilently,
+		"reply": redistest.LoseReply, "reply, silently": redistest.LoseReplySilently, "request": redistest.LoseRequest,
+		"request, silently": redistest.LoseRequestSilently,
 	} {
 		for _, verb := range []string{"arrive", "look", "trip"} {
 			t.Run(name+" of "+verb, func(t *testing.T) {
 				redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 					srv := servers[0]
 					p := redistest.NewProxy(t, srv)
-					r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv, patient)
+					r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv,
+						patient)
 					direct.load(t, "barrier*")
 					b := r.c.CyclicBarrier("b", 2)
 					redistest.Eventually(t, 30*time.Second, "connected", func() bool { return errOf(b.Inspect(within(t))) == nil })
@@ -505,11 +516,13 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
-		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 3 * time.Second}), newRig(t, srv, patient) // for so long the party stays known
+		// for so long the party stays known
+		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 3 * time.Second}), newRig(t, srv, patient)
 		direct.load(t, "barrier*")
 		b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
 		require.NoError(t, errOf(b.Inspect(within(t))))
-		trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", "arrive"), Fate: redistest.HoldReply, Release: make(chan struct{})})
+		trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", "arrive"), Fate: redistest.HoldReply,
+			Release: make(chan struct{})})
 		done := arriveAt(within(t), b, 1)
 		trap.Wait(t)
 		a, err := db.Await(within(t))
@@ -529,7 +542,8 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 }
 
 func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
-	for name, fate := range map[string]redistest.Fate{"the reply is late": redistest.HoldReply, "the request is late": redistest.HoldRequest, "the reply is lost": redistest.LoseReply} {
+	for name, fate := range map[string]redistest.Fate{"the reply is late": redistest.HoldReply,
+		"the request is late": redistest.HoldRequest, "the reply is lost": redistest.LoseReply} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 				srv := servers[0]
@@ -543,7 +557,7 @@ func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), 600*time.Millisecond)
 				defer cancel()
 				_, err := b.Await(ctx)
-				require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+				require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				p.Heal()
 				close(release)
@@ -580,7 +594,8 @@ func (c *belated) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 	return c.forgetful.Do(ctx, cmd)
 }
 
-// Otherwise it would be one of the next generation's parties until it is taken back, and that generation could trip without one of them.
+// Otherwise it would be one of the next generation's parties until it is taken back, and that generation could trip
+// without one of them.
 func TestARequestToArriveThatComesWhenItsPartyIsGoneArrivesNowhere(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -602,7 +617,8 @@ func TestARequestToArriveThatComesWhenItsPartyIsGoneArrivesNowhere(t *testing.T)
 	}
 }
 
-// Of a client's very first request, too: nobody waits for its party any more, and whoever gathers then would have it among them.
+// Of a client's very first request, too: nobody waits for its party any more, and whoever gathers then would have it
+// among them.
 func TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -642,7 +658,8 @@ func TestBarrierNamesWithHashTagsWorkInACluster(t *testing.T) {
 
 func TestCancelledPartiesLeaveNothing(t *testing.T) {
 	srv := redistest.Start(t)
-	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 2 * time.Second}) // a request of unknown outcome is swept up after it
+	// a request of unknown outcome is swept up after it
+	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 2 * time.Second})
 	const parties = 3
 	warm := arriveAt(within(t), r.c.CyclicBarrier("warm", 2), 1) // until all connections are there, that of the hub too
 	subscribedTo(t, r, "redlatch_barrier:{warm}")
@@ -667,7 +684,7 @@ func TestCancelledPartiesLeaveNothing(t *testing.T) {
 					breaks.Add(1)
 				case !errors.Is(err, context.Canceled):
 					t.Error(err)
-				case errors.Is(err, rsemaphore.ErrUnknownOutcome): // only where the machine stalled
+				case errors.Is(err, errs.ErrUnknownOutcome): // only where the machine stalled
 					unknowns.Add(1)
 				}
 			}
@@ -677,13 +694,16 @@ func TestCancelledPartiesLeaveNothing(t *testing.T) {
 	t.Logf("%d tripped, %d broken, %d unknown of 300", trips.Load(), breaks.Load(), unknowns.Load())
 	require.Positive(t, trips.Load())
 	require.Positive(t, breaks.Load())
-	require.LessOrEqual(t, (parties-trips.Load()%parties)%parties, unknowns.Load(), "a generation trips for all or for none")
+	require.LessOrEqual(t, (parties-trips.Load()%parties)%parties, unknowns.Load(),
+		"a generation trips for all or for none")
 	gathered(t, r.c.CyclicBarrier("b", parties), 0)
 	redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
 	r.settled(t, "{b}:barrier")
 	require.Zero(t, r.c.Lines())
 	require.Zero(t, r.c.Shared())
-	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+8 })
+	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool {
+		return runtime.NumGoroutine() <= before+8
+	})
 }
 
 func init() { roles["party"] = beParty }
@@ -730,7 +750,7 @@ func TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver(t *testing.T) {
 	for range 2 {
 		a := <-done
 		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
-		require.NotErrorIs(t, a.err, rsemaphore.ErrLost)
+		require.NotErrorIs(t, a.err, errs.ErrLost)
 	}
 	// with one that comes back they are complete again, in the next generation
 	back := redistest.Spawn(t, "party", srv, "4", "1")
@@ -776,8 +796,8 @@ func TestAPartyThatArrivedAndCannotSayThatItLeavesIsOfUnknownOutcome(t *testing.
 		cancel()
 		gone := <-done
 		require.ErrorIs(t, gone.err, context.Canceled)
-		require.ErrorIs(t, gone.err, rsemaphore.ErrUnknownOutcome)
-		require.NotErrorIs(t, gone.err, rsemaphore.ErrUnavailable)
+		require.ErrorIs(t, gone.err, errs.ErrUnknownOutcome)
+		require.NotErrorIs(t, gone.err, errs.ErrUnavailable)
 		_, err := ob.Await(within(t))
 		require.NoError(t, err, "the others go on with it")
 	})
@@ -790,7 +810,9 @@ func TestAStoppedPartyLearnsThatItsGenerationBroke(t *testing.T) {
 	b := r.c.CyclicBarrier("b", 3)
 	stopped := redistest.Spawn(t, "party", srv, "3", "1")
 	gathered(t, b, 1)
-	redistest.Eventually(t, 20*time.Second, "it knows that it has arrived", func() bool { return !strings.Contains(r.contents(t, "{b}:barrier"), "?") })
+	redistest.Eventually(t, 20*time.Second, "it knows that it has arrived", func() bool {
+		return !strings.Contains(r.contents(t, "{b}:barrier"), "?")
+	})
 	stopped.Signal(t, syscall.SIGSTOP)
 	done := arriveAt(within(t), b, 1)
 	require.ErrorIs(t, (<-done).err, rsemaphore.ErrBrokenBarrier)
@@ -854,7 +876,9 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 	for i := range parties - 1 {
 		p := redistest.NewProxy(t, srv)
 		proxies = append(proxies, p)
-		r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 100 * time.Millisecond, PollCap: 60 * time.Millisecond, WatchdogTimeout: time.Second})
+		r := newRig(t, p.Server(),
+			rsemaphore.Options{CallTimeout: 100 * time.Millisecond, PollCap: 60 * time.Millisecond,
+				WatchdogTimeout: time.Second})
 		rnd := rand.New(rand.NewPCG(11, uint64(i)))
 		wg.Go(func() {
 			b := r.c.CyclicBarrier("b", parties)
@@ -878,7 +902,7 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 				switch {
 				case err == nil:
 					book.tripped[a.Generation]++
-				case errors.Is(err, rsemaphore.ErrBrokenBarrier) && errors.Is(err, rsemaphore.ErrLost):
+				case errors.Is(err, rsemaphore.ErrBrokenBarrier) && errors.Is(err, errs.ErrLost):
 					book.lost[a.Generation]++
 				case errors.Is(err, rsemaphore.ErrBrokenBarrier):
 					book.broken[a.Generation]++
@@ -944,7 +968,8 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 	}
 	// a process that was killed while it waited is a party until its lease is over, beside the one that follows it
 	require.LessOrEqual(t, missing, book.others+kills, "who does not know that its generation tripped says so")
-	t.Logf("%d generations tripped for all, %d with a party that had given up; %d broke; %d calls ended otherwise; %d faults, %d kills",
+	t.Logf("%d generations tripped for all, %d with a party that had given up; %d broke; %d calls ended otherwise; %d "+
+		"faults, %d kills",
 		full, short, len(book.broken), book.others, inflicted, kills)
 	require.Greater(t, full, 10, "a test that does no work finds nothing")
 	require.Positive(t, len(book.broken))
@@ -962,7 +987,7 @@ func TestAnOverwrittenBarrierIsLostAndOfTheWrongType(t *testing.T) {
 	r.must(t, "SET", "{b}:barrier", "x")
 	for range 2 {
 		a := <-done
-		require.ErrorIs(t, a.err, rsemaphore.ErrLost)
-		require.ErrorIs(t, a.err, rsemaphore.ErrWrongType)
+		require.ErrorIs(t, a.err, errs.ErrLost)
+		require.ErrorIs(t, a.err, errs.ErrWrongType)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -45,9 +46,11 @@ func (r *rig) counted(t *testing.T, fn func()) map[string]int {
 func TestAPollOfLargeRequestsLooksForOneIDOfEach(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
-	r.put(t, sem{count: "0", ttl: 50, out: map[string]int{idA: 50}, outTTL: 50, notes: map[string]string{"keep": "1", "capacity": "2000"}, noteTTL: 50})
+	r.put(t, sem{count: "0", ttl: 50, out: map[string]int{idA: 50}, outTTL: 50,
+		notes: map[string]string{"keep": "1", "capacity": "2000"}, noteTTL: 50})
 	r.must(t, "SET", "s", "1999", "KEEPTTL")
-	r.must(t, "EVAL", "for i = 2, 2000 do redis.call('ZADD', KEYS[1], ARGV[1], 'x' .. string.format('%015d', i)) end redis.call('SET', KEYS[2], '0', 'KEEPTTL')",
+	r.must(t, "EVAL", "for i = 2, 2000 do redis.call('ZADD', KEYS[1], ARGV[1], 'x' .. string.format('%015d', i)) end "+
+		"redis.call('SET', KEYS[2], '0', 'KEEPTTL')",
 		"2", "{s}:timeout", "s", strconv.FormatInt(r.now(t)+50*unit, 10))
 	var entries []string
 	for i := range 128 {
@@ -89,7 +92,8 @@ func TestOneCallTakesAThousandPermitsAndHasTheRestAskAgain(t *testing.T) {
 				}
 			}
 			require.EqualValues(t, 4500, r.number(t, "ZCARD", "{s}:timeout"))
-			require.Equal(t, []string{"-1", "-3", "-3", "-3", "-3"}, r.run(t, "acquire", asking(capacity, process, entries...)...)[6:], "what is confirmed in one call")
+			require.Equal(t, []string{"-1", "-3", "-3", "-3", "-3"},
+				r.run(t, "acquire", asking(capacity, process, entries...)...)[6:], "what is confirmed in one call")
 		})
 	})
 }
@@ -139,7 +143,8 @@ func TestTheWeightsThatManyDeadProcessesLeftAreGivenBackInManyScripts(t *testing
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		const over = 2500
-		r.putScale(t, scale{main: map[string]string{"capacity": strconv.Itoa(2 * over), "used": strconv.Itoa(2 * over)}, leases: map[string]int{}})
+		r.putScale(t, scale{main: map[string]string{"capacity": strconv.Itoa(2 * over), "used": strconv.Itoa(2 * over)},
+			leases: map[string]int{}})
 		past := r.now(t) - 1000
 		r.members(t, weightedKeys[1], over, func(i int) (int64, string) { return past, baseOf("x", i) })
 		r.must(t, "PEXPIRE", weightedKeys[1], strconv.Itoa(100*unit))
@@ -175,7 +180,9 @@ func TestWhoIsBehindManyThatAreGoneIsServed(t *testing.T) {
 		r.put(t, sem{count: "0", ttl: 50, out: map[string]int{idA: 50, idB: 50}, outTTL: 50})
 		r.heard(t, processTwo, func() {
 			now := r.now(t) * 1000
-			r.members(t, queueKey, dead, func(i int) (int64, string) { return now - 1e6 + int64(i), entry(baseOf("g", i), 1, gone, "") })
+			r.members(t, queueKey, dead, func(i int) (int64, string) {
+				return now - 1e6 + int64(i), entry(baseOf("g", i), 1, gone, "")
+			})
 			r.must(t, "ZADD", queueKey, strconv.FormatInt(-now/1000, 10), "!"+gone)
 			last := entry(baseC, 1, processTwo, "")
 			r.must(t, "ZADD", queueKey, strconv.FormatInt(now, 10), last, strconv.FormatInt(-now/1000, 10), "!"+processTwo)
@@ -215,7 +222,9 @@ func TestWhoPollsSeldomIsToldWhenLeasesEndForIt(t *testing.T) {
 			r.heard(t, processTwo, func() {
 				r.run(t, "acquire", asking(1, processTwo, entry(baseB, 1, processTwo, ""))...)
 				var told []string
-				for _, m := range r.heard(t, processTwo, func() { r.run(t, "acquire", asking(1, process, entry(baseC, 1, process, ""))...) }) {
+				for _, m := range r.heard(t, processTwo, func() {
+					r.run(t, "acquire", asking(1, process, entry(baseC, 1, process, ""))...)
+				}) {
 					told = append(told, grantsIn(t, m)...)
 				}
 				require.Equal(t, c.told, told, "an end in %d min", c.ends)
@@ -243,10 +252,14 @@ func TestANumberThatIsNoneIsWrongTypeAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
-		for _, text := range []string{"1e3", "0x10", " 5", "5.5", "+3", "007", "-0", "nan", "inf", "-inf", "", "9007199254740994", "99999999999999999999"} {
+		for _, text := range []string{"1e3", "0x10", " 5", "5.5", "+3", "007", "-0", "nan", "inf", "-inf", "",
+			"9007199254740994", "99999999999999999999"} {
 			for key, spoil := range map[string]func(){
-				"count":    func() { r.must(t, "SET", "s", text) },
-				"resized":  func() { r.must(t, "SET", "s", "3"); r.must(t, "HSET", "{s}:notes", "capacity", text, "keep", "600000") },
+				"count": func() { r.must(t, "SET", "s", text) },
+				"resized": func() {
+					r.must(t, "SET", "s", "3")
+					r.must(t, "HSET", "{s}:notes", "capacity", text, "keep", "600000")
+				},
 				"kept":     func() { r.must(t, "SET", "s", "3"); r.must(t, "HSET", "{s}:notes", "capacity", "3", "keep", text) },
 				"used":     func() { r.must(t, "HSET", "{s}:weighted", "capacity", "3", "used", text) },
 				"capacity": func() { r.must(t, "HSET", "{s}:weighted", "capacity", text, "used", "1") },
@@ -261,7 +274,8 @@ func TestANumberThatIsNoneIsWrongTypeAndChangesNothing(t *testing.T) {
 					acts["look"] = func() error { _, err := w.Available(within(t)); return err }
 					acts["resize"] = func() error { _, err := w.Resize(within(t), 4); return err }
 				} else {
-					for kind, s := range map[string]*rsemaphore.Semaphore{"": r.c.Semaphore("s", 3), " shared": r.c.Semaphore("s", 3).Shared(), " of a revision": r.c.Semaphore("s", 3).WithRevision(1)} {
+					for kind, s := range map[string]*rsemaphore.Semaphore{"": r.c.Semaphore("s", 3),
+						" shared": r.c.Semaphore("s", 3).Shared(), " of a revision": r.c.Semaphore("s", 3).WithRevision(1)} {
 						if kind == " of a revision" && key != "count" {
 							continue // it writes both anew
 						}
@@ -275,9 +289,10 @@ func TestANumberThatIsNoneIsWrongTypeAndChangesNothing(t *testing.T) {
 					}
 				}
 				for name, act := range acts {
-					require.ErrorIs(t, act(), rsemaphore.ErrWrongType, "%s, %s is %q", name, key, text)
+					require.ErrorIs(t, act(), errs.ErrWrongType, "%s, %s is %q", name, key, text)
 				}
-				require.Equal(t, dump, r.text(t, "GET", "s")+fmt.Sprint(r.number(t, "EXISTS", "{s}:timeout", "{s}:weights")), "%s is %q", key, text)
+				require.Equal(t, dump, r.text(t, "GET", "s")+fmt.Sprint(r.number(t, "EXISTS", "{s}:timeout", "{s}:weights")),
+					"%s is %q", key, text)
 			}
 		}
 	})

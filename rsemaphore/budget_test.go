@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// What a cycle of Acquire and Release of one permit may cost where nobody waits, in counts: times say more about the machine than about
-// the code. A budget that has to be raised is a change to be argued for.
+// What a cycle of Acquire and Release of one permit may cost where nobody waits, in counts: times say more about the
+// machine than about the code. A budget that has to be raised is a change to be argued for.
 const (
 	allocsAlone     = 22 // by one goroutine
 	allocsAnew      = 32 // the same, with the semaphore described anew each time
@@ -71,7 +71,8 @@ func TestBudgetOfCommandsOfAPermit(t *testing.T) {
 		"of an older revision":        {r.c.Semaphore("revised", 9).WithRevision(1), 3, commandsBeside + commandsOfNotes},
 		"with a label":                {r.c.Semaphore("labelled", 10).WithLabel("mine"), 0, commandsFree + commandsOfNotes},
 		"with a label, beside others": {r.c.Semaphore("labelled", 10).WithLabel("mine"), 3, commandsBeside + commandsOfNotes},
-		"all of these, and is Shared": {r.c.Semaphore("all", 10).WithRevision(2).WithLabel("mine").Shared(), 3, commandsBeside + commandsOfNotes},
+		"all of these, and is Shared": {r.c.Semaphore("all", 10).WithRevision(2).WithLabel("mine").Shared(), 3,
+			commandsBeside + commandsOfNotes},
 	} {
 		s := c.s
 		var others []*rsemaphore.Permit
@@ -90,7 +91,8 @@ func TestBudgetOfCommandsOfAPermit(t *testing.T) {
 			switch d := int(n - before[command]); command {
 			case "evalsha", "eval":
 				calls += d
-			case "info", "hello", "ping", "quit", "config|get", "client|tracking", "client|setinfo", "cluster|slots": // connections are made beside
+			case "info", "hello", "ping", "quit", "config|get", "client|tracking", "client|setinfo", "cluster|slots":
+				// connections are made beside
 			default:
 				all += d
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -23,7 +24,8 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 }
 
 // releaseIDs gives back by ids, all or none. run sends one request, and returns -1 where not all are held.
-func (s *Semaphore) releaseIDs(ctx context.Context, ids []string, run func(ctx context.Context, raw []string) (held int64, err error)) error {
+func (s *Semaphore) releaseIDs(ctx context.Context, ids []string,
+	run func(ctx context.Context, raw []string) (held int64, err error)) error {
 	list, err := parseIDs(ids)
 	if err != nil {
 		return err
@@ -37,9 +39,9 @@ func (s *Semaphore) releaseIDs(ctx context.Context, ids []string, run func(ctx c
 		case err != nil:
 			return 0, err
 		case held < 0 && unsure:
-			return 0, fmt.Errorf("%w: release on %q: an earlier request may have released them", ErrUnknownOutcome, s.name)
+			return 0, fmt.Errorf("%w: release on %q: an earlier request may have released them", errs.ErrUnknownOutcome, s.name)
 		case held < 0:
-			return 0, fmt.Errorf("release on %q: %w", s.name, ErrLost)
+			return 0, fmt.Errorf("release on %q: %w", s.name, errs.ErrLost)
 		}
 		if unsure {
 			s.c.queue.AskAgain(s.made.line)
@@ -49,18 +51,20 @@ func (s *Semaphore) releaseIDs(ctx context.Context, ids []string, run func(ctx c
 	return err
 }
 
-// ExtendIDs makes permits last for at least d from now, all or none, and shortens none: those of [Permit.IDs], of this process or
-// another, or of Redisson, whose updateLeaseTime it is. d is at least 10 ms; 1 to 1,000 ids, none twice. A process that holds
-// permits for another's work keeps them so, without a *Permit: call ExtendIDs every third of d.
+// ExtendIDs makes permits last for at least d from now, all or none, and shortens none: those of [Permit.IDs], of this
+// process or another, or of Redisson, whose updateLeaseTime it is. d is at least 10 ms; 1 to 1,000 ids, none twice. A
+// process that holds permits for another's work keeps them so, without a *Permit: call ExtendIDs every third of d.
 //
-// nil: all were held, and will be for d from the send of this call. ErrLost: not all of them are held; nothing was changed.
-// ErrUnavailable: nothing was changed. ErrUnknownOutcome: a request got no reply, and may have extended them. ErrNotReplicated:
-// they were extended, and too few replicas confirmed it. A *Permit of these ids does not move its Until by it.
+// nil: all were held, and will be for d from the send of this call. ErrLost: not all of them are held; nothing was
+// changed. ErrUnavailable: nothing was changed. ErrUnknownOutcome: a request got no reply, and may have extended them.
+// ErrNotReplicated: they were extended, and too few replicas confirmed it. A *Permit of these ids does not move its
+// Until by it.
 func (s *Semaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...string) error {
 	return s.extendIDs(ctx, d, ids, s.extendExchange)
 }
 
-func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string, exchange func(raw []string, d time.Duration) exchange[bool]) error {
+func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string,
+	exchange func(raw []string, d time.Duration) exchange[bool]) error {
 	list, err := parseIDs(ids)
 	if err != nil {
 		return err
@@ -72,14 +76,14 @@ func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string
 	x.Replicas, x.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
 	held, err := ask(ctx, &s.object, x, s.c.runner.Do)
 	if err == nil && !held {
-		err = s.c.session.Error(fmt.Errorf("extend on %q: %w", s.name, ErrLost))
+		err = s.c.session.Error(fmt.Errorf("extend on %q: %w", s.name, errs.ErrLost))
 	}
 	return err
 }
 
-// InspectIDs looks at permits by their ids, 1 to 1,000, none twice: a Holder for each, in their order. Its Lease is 0 if the
-// permit is not held: released, over, or never granted. It changes nothing, and what it returns may be out of date when it is read.
-// Unlike Inspect its cost does not grow with the permits that are out.
+// InspectIDs looks at permits by their ids, 1 to 1,000, none twice: a Holder for each, in their order. Its Lease is 0
+// if the permit is not held: released, over, or never granted. It changes nothing, and what it returns may be out of
+// date when it is read. Unlike Inspect its cost does not grow with the permits that are out.
 func (s *Semaphore) InspectIDs(ctx context.Context, ids ...string) ([]Holder, error) {
 	list, err := parseIDs(ids)
 	if err != nil {

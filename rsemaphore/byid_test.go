@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -35,10 +36,10 @@ func TestAPermitIsExtendedAndLookedAtByItsIDFromAnotherProcess(t *testing.T) {
 		require.NoError(t, s.ExtendIDs(within(t), 2*time.Second, ids...), "it never shortens a lease")
 		require.Greater(t, must1[[]rsemaphore.Holder](t)(s.InspectIDs(within(t), ids[0]))[0].Lease, 50*time.Minute)
 
-		require.ErrorIs(t, s.ExtendIDs(within(t), 3*time.Hour, ids[0], unknown), rsemaphore.ErrLost)
+		require.ErrorIs(t, s.ExtendIDs(within(t), 3*time.Hour, ids[0], unknown), errs.ErrLost)
 		require.Less(t, must1[[]rsemaphore.Holder](t)(s.InspectIDs(within(t), ids[0]))[0].Lease, 2*time.Hour, "all or none")
 		require.NoError(t, s.ReleaseIDs(within(t), ids...))
-		require.ErrorIs(t, s.ExtendIDs(within(t), time.Hour, ids...), rsemaphore.ErrLost)
+		require.ErrorIs(t, s.ExtendIDs(within(t), time.Hour, ids...), errs.ErrLost)
 
 		for text, err := range map[string]error{
 			"d is 1ms":            s.ExtendIDs(within(t), time.Millisecond, ids...),
@@ -47,7 +48,7 @@ func TestAPermitIsExtendedAndLookedAtByItsIDFromAnotherProcess(t *testing.T) {
 			"number of different": errOf(s.InspectIDs(within(t), unknown, unknown)),
 			`id is "x"`:           errOf(s.InspectIDs(within(t), "x")),
 		} {
-			require.ErrorIs(t, err, rsemaphore.ErrInvalidOption, text)
+			require.ErrorIs(t, err, errs.ErrInvalidOption, text)
 			require.ErrorContains(t, err, text)
 			require.ErrorContains(t, err, "rsemaphore: ")
 		}
@@ -80,7 +81,7 @@ func TestAddPermitsChangesTheCapacityByAsMuchWhateverItIs(t *testing.T) {
 		q := acquire(t, s, 2)
 		for _, delta := range []int{-4, 1 << 31, -1 << 31, 1<<31 - 1} {
 			_, err := s.AddPermits(within(t), delta)
-			require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			require.ErrorContains(t, err, "delta is ")
 		}
 		require.Equal(t, 1, must1[int](t)(s.AddPermits(within(t), -3)))
@@ -169,21 +170,24 @@ func TestAWeightIsExtendedLookedAtAndReleasedByItsIDFromAnotherProcess(t *testin
 		require.Positive(t, seen[2].Lease)
 
 		for _, bad := range [][]string{{unknown}, {ids[0], unknown}, {second}} {
-			require.ErrorIs(t, w.ExtendIDs(within(t), 3*time.Hour, bad...), rsemaphore.ErrLost)
-			require.ErrorIs(t, w.ReleaseIDs(within(t), bad...), rsemaphore.ErrLost)
+			require.ErrorIs(t, w.ExtendIDs(within(t), 3*time.Hour, bad...), errs.ErrLost)
+			require.ErrorIs(t, w.ReleaseIDs(within(t), bad...), errs.ErrLost)
 		}
-		require.Less(t, must1[[]rsemaphore.WeightedHolder](t)(w.InspectIDs(within(t), ids[0]))[0].Lease, 2*time.Hour, "all or none")
+		require.Less(t, must1[[]rsemaphore.WeightedHolder](t)(w.InspectIDs(within(t), ids[0]))[0].Lease, 2*time.Hour,
+			"all or none")
 
 		served := make(chan error, 1)
 		go func() {
 			_, err := r.c.WeightedSemaphore("w", 10).Acquire(within(t), 10)
 			served <- err
 		}()
-		redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.number(t, "EXISTS", "redlatch_queue:{w}:weighted") == 1 })
+		redistest.Eventually(t, 20*time.Second, "it waits", func() bool {
+			return r.number(t, "EXISTS", "redlatch_queue:{w}:weighted") == 1
+		})
 		require.NoError(t, w.ReleaseIDs(within(t), ids...))
 		require.NoError(t, <-served, "what is released by id goes to who waits")
-		require.ErrorIs(t, w.ReleaseIDs(within(t), ids...), rsemaphore.ErrLost)
-		require.ErrorIs(t, b.Release(within(t)), rsemaphore.ErrLost)
+		require.ErrorIs(t, w.ReleaseIDs(within(t), ids...), errs.ErrLost)
+		require.ErrorIs(t, b.Release(within(t)), errs.ErrLost)
 
 		for text, err := range map[string]error{
 			"d is 1ms":            w.ExtendIDs(within(t), time.Millisecond, ids...),
@@ -191,7 +195,7 @@ func TestAWeightIsExtendedLookedAtAndReleasedByItsIDFromAnotherProcess(t *testin
 			"number of different": errOf(w.InspectIDs(within(t), unknown, unknown)),
 			`id is "x"`:           errOf(w.InspectIDs(within(t), "x")),
 		} {
-			require.ErrorIs(t, err, rsemaphore.ErrInvalidOption, text)
+			require.ErrorIs(t, err, errs.ErrInvalidOption, text)
 			require.ErrorContains(t, err, text)
 			require.ErrorContains(t, err, "rsemaphore: ")
 		}

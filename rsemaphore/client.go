@@ -59,7 +59,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := o.heartbeats(c)
 	if beats.Trust > 0 {
-		s.PollCap = min(s.PollCap, beats.Interval) // permits are seen from when they are granted, not from when their waiter hears of it
+		// permits are seen from when they are granted, not from when their waiter hears of it
+		s.PollCap = min(s.PollCap, beats.Interval)
 	}
 	s.Start(lease.Config{Heartbeats: beats, Renewed: func(ctx context.Context, name string, err error) {
 		c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
@@ -91,7 +92,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 // weightOf is how many permits a holding has.
 func weightOf(h *session.Holding) int { return int(h.Lease.Of.(*permit).weight.Load()) }
 
-// grants is the prefix of the channels on which processes are told of what they are handed of a key.
+// grants is the prefix of the channels on which processes learn of the permits of a key that they are handed.
 func (c *Client) grants(key string) string {
 	if c.clustered {
 		return keyname.Prefix("redlatch_grant", key) + ":"
@@ -114,9 +115,9 @@ func (c *Client) millis(lease time.Duration) string {
 func (c *Client) ID() string { return c.session.ID }
 
 // Close refuses new calls, ends waiting ones (ErrClosed), and ends the contexts of all permits with cause ErrClosed. It
-// waits until the permits that are not lost have been released, and until no release is pending in the background. It waits
-// until ctx ends, or for 10 s if ctx has no end, as context.Background. It does not wait for a permit with a leaseTime to which
-// the program has no reference any more. Then it stops renewing what is left, whose leases run out. Its error names the permits
-// that are still held and the releases that were not confirmed. It does not close the hub. Later calls wait for the first until
-// their own ctx ends, and return its result.
+// waits until the permits that are not lost have been released, and until no release is pending in the background. It
+// waits until ctx ends, or for 10 s if ctx has no end, as context.Background. It does not wait for a permit with a
+// leaseTime to which the program has no reference any more. Then it stops renewing what is left, whose leases run out.
+// Its error names the permits that are still held and the releases that were not confirmed. It does not close the hub.
+// Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.session.Close(ctx) }

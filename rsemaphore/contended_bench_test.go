@@ -19,8 +19,8 @@ type load struct {
 	delay                           time.Duration // each way between a process and the server
 }
 
-// run reports what came of it: acquisitions a second, the times waited, permits in use on the average, script calls for each
-// acquisition with its release, and Jain's index over goroutines.
+// run reports what came of it: acquisitions a second, the times waited, permits in use on the average, script calls for
+// each acquisition with its release, and Jain's index over goroutines.
 func (l load) run(b *testing.B) {
 	s := redistest.Start(b)
 	direct := newRig(b, s, rsemaphore.Options{CallTimeout: 10 * time.Second})
@@ -111,17 +111,23 @@ func BenchmarkWaitingForPermits(b *testing.B) {
 		load load
 	}{
 		{"64 goroutines, 1,000 permits", load{processes: 1, goroutines: 64, capacity: 1000}},
-		{"64 goroutines, 1,000 permits, 2 ms away", load{processes: 1, goroutines: 64, capacity: 1000, delay: time.Millisecond}},
+		{"64 goroutines, 1,000 permits, 2 ms away",
+			load{processes: 1, goroutines: 64, capacity: 1000, delay: time.Millisecond}},
 		{"64 on 50, 20 ms of work", load{processes: 1, goroutines: 64, capacity: 50, work: 20 * time.Millisecond}},
-		{"64 on 50, 20 ms of work, 2 ms away", load{processes: 1, goroutines: 64, capacity: 50, work: 20 * time.Millisecond, delay: time.Millisecond}},
-		{"4 processes of 32 on 50, 20 ms of work, 2 ms away", load{processes: 4, goroutines: 32, capacity: 50, work: 20 * time.Millisecond, delay: time.Millisecond}},
-		{"64 on 50, 20 ms of work, 10 ms away", load{processes: 1, goroutines: 64, capacity: 50, work: 20 * time.Millisecond, delay: 5 * time.Millisecond}},
+		{"64 on 50, 20 ms of work, 2 ms away",
+			load{processes: 1, goroutines: 64, capacity: 50, work: 20 * time.Millisecond, delay: time.Millisecond}},
+		{"4 processes of 32 on 50, 20 ms of work, 2 ms away",
+			load{processes: 4, goroutines: 32, capacity: 50, work: 20 * time.Millisecond, delay: time.Millisecond}},
+		{"64 on 50, 20 ms of work, 10 ms away",
+			load{processes: 1, goroutines: 64, capacity: 50, work: 20 * time.Millisecond, delay: 5 * time.Millisecond}},
 		{"10 processes of 4 on 4, 2 ms of work", load{processes: 10, goroutines: 4, capacity: 4, work: 2 * time.Millisecond}},
 		{"2 processes on 2", load{processes: 2, goroutines: 2, capacity: 2, work: time.Millisecond}},
 		{"10 processes on 2", load{processes: 10, goroutines: 1, capacity: 2, work: time.Millisecond}},
 		{"40 processes on 2", load{processes: 40, goroutines: 1, capacity: 2, work: time.Millisecond}},
-		{"5 of 5 against 12 loops of one", load{processes: 13, goroutines: 1, capacity: 5, work: 2 * time.Millisecond, n: all(5)}},
-		{"4 of 64 ask for 50 of 50, 20 ms of work", load{processes: 16, goroutines: 4, capacity: 50, work: 20 * time.Millisecond, n: all(50)}},
+		{"5 of 5 against 12 loops of one",
+			load{processes: 13, goroutines: 1, capacity: 5, work: 2 * time.Millisecond, n: all(5)}},
+		{"4 of 64 ask for 50 of 50, 20 ms of work",
+			load{processes: 16, goroutines: 4, capacity: 50, work: 20 * time.Millisecond, n: all(50)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for range b.N {

@@ -11,12 +11,13 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(rueidis.ClientOption{InitAddress: …}, pubsub.Options{}) and
-// rsemaphore.New(hub, rsemaphore.Options{}).
+// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(rueidis.ClientOption{InitAddress: …},
+// pubsub.Options{}) and rsemaphore.New(hub, rsemaphore.Options{}).
 func onEmbedded() (c *rsemaphore.Client, end func()) {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
@@ -24,7 +25,8 @@ func onEmbedded() (c *rsemaphore.Client, end func()) {
 		log.Fatal(err)
 	}
 	// the embedded server knows neither Cluster nor client-side caching
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,7 +49,8 @@ func ExampleCountingSemaphore() {
 	ctx := context.Background()
 
 	s := c.CountingSemaphore("printer")
-	if _, err := s.TrySetPermits(ctx, 2, time.Hour); err != nil { // the first process sets them; with an end, or a leak lasts for ever
+	// the first process sets them; with an end, or a leak lasts for ever
+	if _, err := s.TrySetPermits(ctx, 2, time.Hour); err != nil {
 		log.Fatal(err)
 	}
 	if err := s.Acquire(ctx, 1); err != nil {
@@ -77,7 +80,7 @@ func ExampleCountingSemaphore_TryAcquire() {
 	}
 	fmt.Println("two:", s.TryAcquire(ctx, 2, 0))
 	err := s.TryAcquire(ctx, 1, 10*time.Millisecond)
-	fmt.Println("one more:", errors.Is(err, rsemaphore.ErrNotAcquired))
+	fmt.Println("one more:", errors.Is(err, redlatch.ErrNotAcquired))
 	// Output:
 	// two: <nil>
 	// one more: true

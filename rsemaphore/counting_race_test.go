@@ -9,11 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// redissonLike acquires and releases as Redisson's RSemaphore does, until ctx ends: it takes by a script, listens, and races.
+// redissonLike acquires and releases as Redisson's RSemaphore does, until ctx ends: it takes by a script, listens, and
+// races.
 func redissonLike(ctx context.Context, t *testing.T, r *rig, name string, done *atomic.Int64) {
 	channel := "redisson_sc:{" + name + "}"
 	sub, err := r.hub.Subscribe(ctx, channel)
@@ -33,7 +35,8 @@ func redissonLike(ctx context.Context, t *testing.T, r *rig, name string, done *
 			continue
 		}
 		done.Add(1)
-		require.NoError(t, r.redis.Do(context.Background(), r.redis.B().Eval().Script(give).Numkeys(2).Key(name, channel).Build()).Error())
+		require.NoError(t, r.redis.Do(context.Background(),
+			r.redis.B().Eval().Script(give).Numkeys(2).Key(name, channel).Build()).Error())
 	}
 }
 
@@ -64,7 +67,9 @@ func TestRedissonsWaitersAndOursShareACountingSemaphore(t *testing.T) {
 		}
 	}
 	wg.Go(func() { redissonLike(ctx, t, java, "s", &theirs) })
-	redistest.Eventually(t, 50*time.Second, "both sides are served", func() bool { return ours.Load() >= 100 && theirs.Load() >= 10 })
+	redistest.Eventually(t, 50*time.Second, "both sides are served", func() bool {
+		return ours.Load() >= 100 && theirs.Load() >= 10
+	})
 	stop()
 	wg.Wait()
 	redistest.Eventually(t, 30*time.Second, "all permits are back", func() bool { return java.text(t, "GET", "s") == "2" })
@@ -72,8 +77,8 @@ func TestRedissonsWaitersAndOursShareACountingSemaphore(t *testing.T) {
 	t.Logf("%d of ours, %d of theirs", ours.Load(), theirs.Load())
 }
 
-// A request that cannot be served keeps nobody from what is free, of its own process neither: nobody can tell it that it asks for too
-// much, because nobody knows how many permits there are.
+// A request that cannot be served keeps nobody from what is free, of its own process neither: nobody can tell it that
+// it asks for too much, because nobody knows how many permits there are.
 func TestAWaiterForMoreThanThereIsKeepsNobodyFromWhatIsFree(t *testing.T) {
 	srv := redistest.Start(t)
 	greedy, other := newRig(t, srv, patient), newRig(t, srv, patient)
@@ -95,15 +100,18 @@ func TestAWaiterForMoreThanThereIsKeepsNobodyFromWhatIsFree(t *testing.T) {
 	cancel()
 }
 
-// A message that says how many are free saves those who want more a request. What is not for them costs the server nothing.
+// A message that says how many are free saves those who want more a request. What is not for them costs the server
+// nothing.
 func TestAMessageOfTooFewPermitsCostsNoRequest(t *testing.T) {
 	srv := redistest.Start(t)
-	r, other := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour}), newRig(t, srv, patient)
+	r, other := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour}), newRig(t, srv,
+		patient)
 	got := make(chan error, 1)
 	go func() { got <- r.c.CountingSemaphore("s").Acquire(within(t), 100) }()
 	redistest.Eventually(t, 30*time.Second, "it was refused, and waits", func() bool { return r.c.Refused() == 1 })
 	subscribedTo(t, other, "redisson_sc:{s}")
-	require.NoError(t, other.c.CountingSemaphore("s").Release(within(t), 1)) // whoever asks because it has subscribed has asked by the next
+	// whoever asks because it has subscribed has asked by the next
+	require.NoError(t, other.c.CountingSemaphore("s").Release(within(t), 1))
 	before := scriptCalls(t, other)
 	for range 98 {
 		require.NoError(t, other.c.CountingSemaphore("s").Release(within(t), 1))
@@ -119,7 +127,8 @@ func TestAnOutageWhileNothingHappensEndsNoCountingWait(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
-		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: time.Second, PollCap: 50 * time.Millisecond}), newRig(t, srv, patient)
+		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: time.Second, PollCap: 50 * time.Millisecond}),
+			newRig(t, srv, patient)
 		direct.load(t, "counting_*")
 		got := make(chan error, 3)
 		wait := func() { got <- r.c.CountingSemaphore("s").Acquire(within(t), 1) }
@@ -151,9 +160,12 @@ func TestAnOutageWhileNothingHappensEndsNoCountingWait(t *testing.T) {
 // An orderly shutdown: the client is closed while a worker still has permits, which it gives back when it has finished.
 func TestCountCloseLosesNoPermits(t *testing.T) {
 	for name, end := range map[string]func(r *rig) error{
-		"the client":         func(r *rig) error { return r.c.Close(context.Background()) },
-		"the hub":            func(r *rig) error { return r.hub.Close(context.Background()) },
-		"the client and hub": func(r *rig) error { r.c.Close(context.Background()); return r.hub.Close(context.Background()) },
+		"the client": func(r *rig) error { return r.c.Close(context.Background()) },
+		"the hub":    func(r *rig) error { return r.hub.Close(context.Background()) },
+		"the client and hub": func(r *rig) error {
+			r.c.Close(context.Background())
+			return r.hub.Close(context.Background())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)
@@ -164,7 +176,7 @@ func TestCountCloseLosesNoPermits(t *testing.T) {
 			require.NoError(t, end(r))
 			require.NoError(t, s.Release(within(t), 2))
 			require.Equal(t, "3", direct.text(t, "GET", "s"))
-			require.ErrorIs(t, s.Acquire(within(t), 1), rsemaphore.ErrClosed)
+			require.ErrorIs(t, s.Acquire(within(t), 1), errs.ErrClosed)
 		})
 	}
 }
@@ -194,7 +206,7 @@ func TestCloseWaitsForTheReplyToARequestThatTakesPermits(t *testing.T) {
 				go func() { gaveUp <- f(s, ctx) }()
 				trap.Wait(t) // it has run
 				cancel()
-				require.ErrorIs(t, <-gaveUp, rsemaphore.ErrUnknownOutcome)
+				require.ErrorIs(t, <-gaveUp, errs.ErrUnknownOutcome)
 				require.NotEqual(t, "2", direct.text(t, "GET", "s"), "it has run")
 				closed := make(chan error, 1)
 				go func() { closed <- r.c.Close(within(t)) }()

@@ -125,7 +125,8 @@ func withNone(m map[string]string) map[string]string {
 // evalTexts runs a script and returns its reply as texts.
 func (r *rig) evalTexts(t testing.TB, src string, keys, args []string) []string {
 	t.Helper()
-	m, err := r.redis.Do(within(t), r.redis.B().Eval().Script(src).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
+	m, err := r.redis.Do(within(t),
+		r.redis.B().Eval().Script(src).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
 	require.NoError(t, err)
 	list, err := m.ToArray()
 	if err != nil {
@@ -196,7 +197,8 @@ func (r *rig) heardWhile(t testing.TB, channel string, fn func()) (got []string)
 // countingKeys are the keys of a row about a counting semaphore.
 func countingKeys(i int) (map[string]string, []string) {
 	key := fmt.Sprintf("s%d", i)
-	return map[string]string{"KEY": key, "CHANNEL": "redisson_sc:{" + key + "}"}, []string{key, "{" + key + "}:timeout", "{" + key + "}:latch"}
+	return map[string]string{"KEY": key, "CHANNEL": "redisson_sc:{" + key + "}"},
+		[]string{key, "{" + key + "}:timeout", "{" + key + "}:latch"}
 }
 
 // is is what the key holds.
@@ -206,43 +208,62 @@ func TestCountingAcquireScriptTable(t *testing.T) {
 	args := func(n, notAfter string) []string { return []string{n, notAfter} }
 	runCases(t, "counting_acquire", countingKeys, []scriptCase{
 		{name: "of a missing key nothing can be had", args: args("1", "0"), reply: []string{"0", "T"}},
-		{name: "what is free is taken, at every run", before: []string{"SET KEY 5"}, args: args("2", "0"), reply: []string{"1", "T"}, after: is("3"), later: is("1")},
-		{name: "to the last", before: []string{"SET KEY 2"}, args: args("2", "0"), reply: []string{"1", "T"}, again: []string{"0", "T"}, after: is("0")},
-		{name: "all or nothing", before: []string{"SET KEY 1"}, args: args("2", "0"), reply: []string{"0", "T"}, after: is("1")},
-		{name: "a debt is not free", before: []string{"SET KEY -3"}, args: args("1", "0"), reply: []string{"0", "T"}, after: is("-3")},
-		{name: "an expiry is kept", before: []string{"SET KEY 5 PX 100000"}, args: args("5", "0"), reply: []string{"1", "T"}, again: []string{"0", "T"}, after: is("0"), ttl: map[string]int64{"KEY": 100_000}},
-		{name: "in time", before: []string{"SET KEY 1"}, args: args("1", "NOW+600000"), reply: []string{"1", "T"}, again: []string{"0", "T"}, after: is("0")},
-		{name: "too late does nothing", before: []string{"SET KEY 1"}, args: args("1", "NOW-600000"), reply: []string{"2", "T"}, after: is("1")},
-		{name: "no integer", before: []string{"SET KEY 1e3"}, args: args("1", "0"), reply: []string{"3", "T"}, after: is("1e3")},
-		{name: "no integer as INCRBY sees it", before: []string{"SET KEY 007"}, args: args("1", "0"), reply: []string{"3", "T"}, after: is("007")},
+		{name: "what is free is taken, at every run", before: []string{"SET KEY 5"}, args: args("2", "0"),
+			reply: []string{"1", "T"}, after: is("3"), later: is("1")},
+		{name: "to the last", before: []string{"SET KEY 2"}, args: args("2", "0"), reply: []string{"1", "T"},
+			again: []string{"0", "T"}, after: is("0")},
+		{name: "all or nothing", before: []string{"SET KEY 1"}, args: args("2", "0"), reply: []string{"0", "T"},
+			after: is("1")},
+		{name: "a debt is not free", before: []string{"SET KEY -3"}, args: args("1", "0"), reply: []string{"0", "T"},
+			after: is("-3")},
+		{name: "an expiry is kept", before: []string{"SET KEY 5 PX 100000"}, args: args("5", "0"), reply: []string{"1", "T"},
+			again: []string{"0", "T"}, after: is("0"), ttl: map[string]int64{"KEY": 100_000}},
+		{name: "in time", before: []string{"SET KEY 1"}, args: args("1", "NOW+600000"), reply: []string{"1", "T"},
+			again: []string{"0", "T"}, after: is("0")},
+		{name: "too late does nothing", before: []string{"SET KEY 1"}, args: args("1", "NOW-600000"),
+			reply: []string{"2", "T"}, after: is("1")},
+		{name: "no integer", before: []string{"SET KEY 1e3"}, args: args("1", "0"), reply: []string{"3", "T"},
+			after: is("1e3")},
+		{name: "no integer as INCRBY sees it", before: []string{"SET KEY 007"}, args: args("1", "0"),
+			reply: []string{"3", "T"}, after: is("007")},
 	})
 }
 
 func TestCountingAddScriptTable(t *testing.T) {
 	args := func(n string) []string { return []string{"CHANNEL", "PUBLISH", n} }
 	runCases(t, "counting_add", countingKeys, []scriptCase{
-		{name: "a release makes the key, and says what is free now, at every run", args: args("2"), reply: []string{"2"}, again: []string{"4"}, after: is("2"), later: is("4"), told: []string{"2"}, retold: []string{"4"}},
-		{name: "added to what is there, and the expiry is kept", before: []string{"SET KEY 3 PX 100000"}, args: args("1"), reply: []string{"4"}, again: []string{"5"}, after: is("4"), later: is("5"), told: []string{"4"}, retold: []string{"5"}, ttl: map[string]int64{"KEY": 100_000}},
-		{name: "taken without asking, below zero, tells nobody", before: []string{"SET KEY 1"}, args: args("-2"), reply: []string{"-1"}, again: []string{"-3"}, after: is("-1"), later: is("-3")},
-		{name: "a release into a debt tells nobody until something is free", before: []string{"SET KEY -1"}, args: args("1"), reply: []string{"0"}, again: []string{"1"}, after: is("0"), later: is("1"), retold: []string{"1"}},
+		{name: "a release makes the key, and says what is free now, at every run", args: args("2"), reply: []string{"2"},
+			again: []string{"4"}, after: is("2"), later: is("4"), told: []string{"2"}, retold: []string{"4"}},
+		{name: "added to what is there, and the expiry is kept", before: []string{"SET KEY 3 PX 100000"}, args: args("1"),
+			reply: []string{"4"}, again: []string{"5"}, after: is("4"), later: is("5"), told: []string{"4"},
+			retold: []string{"5"}, ttl: map[string]int64{"KEY": 100_000}},
+		{name: "taken without asking, below zero, tells nobody", before: []string{"SET KEY 1"}, args: args("-2"),
+			reply: []string{"-1"}, again: []string{"-3"}, after: is("-1"), later: is("-3")},
+		{name: "a release into a debt tells nobody until something is free", before: []string{"SET KEY -1"}, args: args("1"),
+			reply: []string{"0"}, again: []string{"1"}, after: is("0"), later: is("1"), retold: []string{"1"}},
 	})
 }
 
 func TestCountingSetScriptTable(t *testing.T) {
 	args := func(n, ttl string) []string { return []string{"CHANNEL", "PUBLISH", n, ttl} }
 	runCases(t, "counting_set", countingKeys, []scriptCase{
-		{name: "set once, and waiters are told how many", args: args("7", "0"), reply: []string{"1"}, again: []string{"0"}, after: is("7"), told: []string{"7"}},
-		{name: "with a TTL", args: args("7", "300000"), reply: []string{"1"}, again: []string{"0"}, after: is("7"), told: []string{"7"}, ttl: map[string]int64{"KEY": 300_000}},
+		{name: "set once, and waiters are told how many", args: args("7", "0"), reply: []string{"1"}, again: []string{"0"},
+			after: is("7"), told: []string{"7"}},
+		{name: "with a TTL", args: args("7", "300000"), reply: []string{"1"}, again: []string{"0"}, after: is("7"),
+			told: []string{"7"}, ttl: map[string]int64{"KEY": 300_000}},
 		{name: "none are nothing to tell", args: args("0", "0"), reply: []string{"1"}, again: []string{"0"}, after: is("0")},
-		{name: "what is there stays", before: []string{"SET KEY 0"}, args: args("7", "300000"), reply: []string{"0"}, after: is("0")},
+		{name: "what is there stays", before: []string{"SET KEY 0"}, args: args("7", "300000"), reply: []string{"0"},
+			after: is("0")},
 	})
 }
 
 func TestCountingDrainScriptTable(t *testing.T) {
 	runCases(t, "counting_drain", countingKeys, []scriptCase{
 		{name: "a missing key stays missing", reply: []string{"0", "0"}},
-		{name: "all of it, and the expiry is kept", before: []string{"SET KEY 9 PX 100000"}, reply: []string{"1", "9"}, again: []string{"1", "0"}, after: is("0"), ttl: map[string]int64{"KEY": 100_000}},
-		{name: "a debt is forgiven", before: []string{"SET KEY -2"}, reply: []string{"1", "-2"}, again: []string{"1", "0"}, after: is("0")},
+		{name: "all of it, and the expiry is kept", before: []string{"SET KEY 9 PX 100000"}, reply: []string{"1", "9"},
+			again: []string{"1", "0"}, after: is("0"), ttl: map[string]int64{"KEY": 100_000}},
+		{name: "a debt is forgiven", before: []string{"SET KEY -2"}, reply: []string{"1", "-2"}, again: []string{"1", "0"},
+			after: is("0")},
 		{name: "no integer", before: []string{"SET KEY ten"}, reply: []string{"3", "0"}, after: is("ten")},
 	})
 }

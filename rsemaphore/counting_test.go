@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -49,7 +50,7 @@ func TestACountingSemaphoreIsRedissonsNumber(t *testing.T) {
 		require.Equal(t, "3", r.text(t, "GET", "s"))
 		require.NoError(t, s.TryAcquire(within(t), 3, 0))
 		err := s.TryAcquire(within(t), 1, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		var not *rsemaphore.NotAcquiredError
 		require.ErrorAs(t, err, &not)
 		require.Equal(t, "s", not.Name)
@@ -92,13 +93,15 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 		"ttl is -1s":             errOf(s.TrySetPermits(ctx, 1, -time.Second)),
 		"permits is -2147483648": s.Release(ctx, -1<<31),
 	} {
-		require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, what)
 	}
 	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
 		bad := r.c.CountingSemaphore(name)
-		for _, err := range []error{bad.Acquire(ctx, 1), bad.TryAcquire(ctx, 1, 0), bad.Release(ctx, 1), errOf(bad.Drain(ctx)), errOf(bad.Available(ctx)), errOf(bad.TrySetPermits(ctx, 1, 0)), errOf(bad.AddPermits(ctx, 1))} {
-			require.ErrorIs(t, err, rsemaphore.ErrInvalidName)
+		for _, err := range []error{bad.Acquire(ctx, 1), bad.TryAcquire(ctx, 1, 0), bad.Release(ctx, 1),
+			errOf(bad.Drain(ctx)), errOf(bad.Available(ctx)), errOf(bad.TrySetPermits(ctx, 1, 0)),
+			errOf(bad.AddPermits(ctx, 1))} {
+			require.ErrorIs(t, err, errs.ErrInvalidName)
 		}
 	}
 	require.Empty(t, r.keys(t))
@@ -106,23 +109,26 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 		r.must(t, "DEL", "s")
 		r.must(t, put...)
 		for what, err := range map[string]error{
-			"acquire": s.Acquire(ctx, 1), "try": s.TryAcquire(ctx, 1, 0), "release": s.Release(ctx, 1), "add": errOf(s.AddPermits(ctx, 1)),
+			"acquire": s.Acquire(ctx, 1), "try": s.TryAcquire(ctx, 1, 0), "release": s.Release(ctx, 1),
+			"add":   errOf(s.AddPermits(ctx, 1)),
 			"drain": errOf(s.Drain(ctx)), "available": errOf(s.Available(ctx)),
 		} {
-			require.ErrorIs(t, err, rsemaphore.ErrWrongType, "%s %d", what, i)
+			require.ErrorIs(t, err, errs.ErrWrongType, "%s %d", what, i)
 		}
 	}
 	r.must(t, "DEL", "s")
 	require.NoError(t, r.c.Close(ctx))
 	for _, err := range []error{s.Acquire(ctx, 1), errOf(s.AddPermits(ctx, 1)), errOf(s.Available(ctx))} {
-		require.ErrorIs(t, err, rsemaphore.ErrClosed)
+		require.ErrorIs(t, err, errs.ErrClosed)
 	}
 }
 
 // waitingIn is until n requests of r stand in a line.
 func waitingIn(t testing.TB, r *rig, line string, n int) {
 	t.Helper()
-	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d wait in %s", n, line), func() bool { return r.c.Waiting(line) == n })
+	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d wait in %s", n, line), func() bool {
+		return r.c.Waiting(line) == n
+	})
 }
 
 // subscribedTo is until somebody is subscribed to channel.
@@ -209,7 +215,11 @@ func TestCountingWaitersForTheSameNumberAreServedInTheirOrderInAProcess(t *testi
 	}
 	for i := range 6 {
 		require.NoError(t, other.c.CountingSemaphore("s").Release(within(t), 2))
-		redistest.Eventually(t, 30*time.Second, "one is served", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == i+1 })
+		redistest.Eventually(t, 30*time.Second, "one is served", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(order) == i+1
+		})
 	}
 	wg.Wait()
 	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, order)
@@ -236,11 +246,11 @@ func TestAContextThatEndsIsToldAsBothReasons(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, why)
 		defer cancel()
 		err := r.c.CountingSemaphore("s").Acquire(ctx, 3)
-		for _, is := range []error{rsemaphore.ErrNotAcquired, context.DeadlineExceeded, why} {
+		for _, is := range []error{errs.ErrNotAcquired, context.DeadlineExceeded, why} {
 			require.ErrorIs(t, err, is)
 		}
 		began := time.Now()
-		require.ErrorIs(t, r.c.CountingSemaphore("s").TryAcquire(within(t), 1, time.Second), rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, r.c.CountingSemaphore("s").TryAcquire(within(t), 1, time.Second), errs.ErrNotAcquired)
 		require.GreaterOrEqual(t, time.Since(began), time.Second)
 		redistest.Eventually(t, 30*time.Second, "waiting leaves nothing", func() bool { return len(r.keys(t)) == 0 })
 		require.Zero(t, r.c.Lines())
@@ -281,8 +291,8 @@ func TestAPlainVerbWithoutAReplyIsSentOnceAndSaysSo(t *testing.T) {
 		err := verb.do(r.c.CountingSemaphore(name))
 		left := direct.text(t, "GET", name)
 		trap.Wait(t)
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome, name)
-		require.NotErrorIs(t, err, rsemaphore.ErrUnavailable, name)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome, name)
+		require.NotErrorIs(t, err, errs.ErrUnavailable, name)
 		if takes := name == "acquire" || name == "try" || name == "drain"; !takes || left != "10" { // given back already
 			require.Equal(t, verb.left, left, "%s ran once", name)
 		}
@@ -307,10 +317,12 @@ func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
 		} {
 			release := make(chan struct{})
 			trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: release})
-			require.ErrorIs(t, f(), rsemaphore.ErrUnknownOutcome, what)
+			require.ErrorIs(t, f(), errs.ErrUnknownOutcome, what)
 			trap.Wait(t) // it has run
 			close(release)
-			redistest.Eventually(t, 10*time.Second, what+": given back", func() bool { return direct.text(t, "GET", "s") == "10" })
+			redistest.Eventually(t, 10*time.Second, what+": given back", func() bool {
+				return direct.text(t, "GET", "s") == "10"
+			})
 		}
 	})
 }
@@ -319,7 +331,8 @@ func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
 func TestAnUnansweredRequestNamesTheCallersOwnReasonOnly(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	hasty, slow := newRig(t, srv, rsemaphore.Options{CallTimeout: 200 * time.Millisecond}), newRig(t, srv, rsemaphore.Options{CallTimeout: time.Minute})
+	hasty, slow := newRig(t, srv, rsemaphore.Options{CallTimeout: 200 * time.Millisecond}), newRig(t, srv,
+		rsemaphore.Options{CallTimeout: time.Minute})
 	for _, r := range []*rig{hasty, slow} { // connected
 		require.NoError(t, r.c.CountingSemaphore("s").Release(within(t), 1))
 	}
@@ -332,13 +345,13 @@ func TestAnUnansweredRequestNamesTheCallersOwnReasonOnly(t *testing.T) {
 		},
 	} {
 		err := f(context.Background(), hasty.c)
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome, what)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome, what)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, what)
 		require.NotErrorIs(t, err, context.Canceled, what)
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 		err = f(ctx, slow.c)
 		cancel()
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome, what)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome, what)
 		require.ErrorIs(t, err, context.DeadlineExceeded, what)
 		require.NotErrorIs(t, err, context.Canceled, what)
 	}
@@ -381,7 +394,7 @@ func TestAnAcquireThatIsGivenUpIsNotGrantedLater(t *testing.T) {
 		err := s.TryAcquire(within(t), 2, 0)
 		time.Sleep(50 * time.Millisecond) // past the not-after, which errs to the early side
 		p.Heal()                          // now it arrives
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 		require.EqualValues(t, 9, must1[int64](t)(r.c.CountingSemaphore("s").Available(within(t))))
 	})
 }
@@ -391,12 +404,13 @@ func TestPermitsThatCannotBeGivenBackAreLogged(t *testing.T) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
 		var book redistest.Logbook
-		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 200 * time.Millisecond, Logger: book.Logger()}), newRig(t, srv, patient)
+		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 200 * time.Millisecond, Logger: book.Logger()}),
+			newRig(t, srv, patient)
 		direct.must(t, "SET", "s", "10")
 		direct.load(t, "counting_*")
 		release := make(chan struct{})
 		trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: release})
-		require.ErrorIs(t, r.c.CountingSemaphore("s").Acquire(within(t), 4), rsemaphore.ErrUnknownOutcome)
+		require.ErrorIs(t, r.c.CountingSemaphore("s").Acquire(within(t), 4), errs.ErrUnknownOutcome)
 		trap.Wait(t)              // it has run
 		p.BlackHole(redistest.Up) // the reply comes, and nothing is sent any more
 		close(release)
@@ -444,7 +458,7 @@ func TestAReleaseUnderAContextThatHasEndedIsMadeAllTheSame(t *testing.T) {
 	require.ErrorIs(t, s.Acquire(over, 1), context.Canceled)
 	require.NoError(t, s.Release(over, 2))
 	require.Equal(t, "2", r.text(t, "GET", "s"))
-	require.ErrorIs(t, errOf(s.Drain(over)), rsemaphore.ErrUnavailable, "the other verbs do not")
+	require.ErrorIs(t, errOf(s.Drain(over)), errs.ErrUnavailable, "the other verbs do not")
 	require.Equal(t, "2", r.text(t, "GET", "s"))
 }
 
@@ -454,7 +468,7 @@ func TestACloseEndsCountingWaiters(t *testing.T) {
 	go func() { got <- r.c.CountingSemaphore("s").Acquire(ctx, 1) }()
 	waitingIn(t, r, "counting:s", 1)
 	require.NoError(t, r.c.Close(within(t)))
-	require.ErrorIs(t, <-got, rsemaphore.ErrClosed)
+	require.ErrorIs(t, <-got, errs.ErrClosed)
 }
 
 // countingBook is what the callers of one semaphore know.
@@ -495,7 +509,7 @@ func (b *countingBook) use(ctx context.Context, s *rsemaphore.CountingSemaphore,
 			cancel()
 		}
 		switch {
-		case errors.Is(err, rsemaphore.ErrUnknownOutcome):
+		case errors.Is(err, errs.ErrUnknownOutcome):
 			b.record(func() { b.unknowns++; b.doubtful += int64(n) })
 			continue
 		case err != nil:
@@ -508,7 +522,7 @@ func (b *countingBook) use(ctx context.Context, s *rsemaphore.CountingSemaphore,
 			rctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			err := s.Release(rctx, n)
 			cancel()
-			if errors.Is(err, rsemaphore.ErrUnknownOutcome) { // never sent again: that could raise the count
+			if errors.Is(err, errs.ErrUnknownOutcome) { // never sent again: that could raise the count
 				b.record(func() { b.returned += int64(n) })
 				break
 			}
@@ -532,7 +546,8 @@ func TestCountingHistoriesUnderFaultsAddUp(t *testing.T) {
 	for range 3 {
 		p := redistest.NewProxy(t, srv)
 		proxies = append(proxies, p)
-		rigs = append(rigs, newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 50 * time.Millisecond, PollCap: 50 * time.Millisecond}))
+		rigs = append(rigs, newRig(t, p.Server(),
+			rsemaphore.Options{CallTimeout: 50 * time.Millisecond, PollCap: 50 * time.Millisecond}))
 	}
 	var grants, unknowns, inflicted int64
 	for round := range rounds {
@@ -609,19 +624,23 @@ func TestCancelledCountingWaitersLeaveNothing(t *testing.T) {
 		switch err := s.Acquire(ctx, n); {
 		case err == nil:
 			require.NoError(t, s.Release(within(t), n))
-		case errors.Is(err, rsemaphore.ErrUnknownOutcome):
+		case errors.Is(err, errs.ErrUnknownOutcome):
 			unknown++
 			require.ErrorIs(t, err, context.Canceled)
 		default:
-			require.True(t, errors.Is(err, rsemaphore.ErrNotAcquired) || errors.Is(err, rsemaphore.ErrUnavailable), "%v", err)
+			require.True(t, errors.Is(err, errs.ErrNotAcquired) || errors.Is(err, errs.ErrUnavailable), "%v", err)
 			require.ErrorIs(t, err, context.Canceled)
 		}
 		cancel()
 	}
 	require.Zero(t, r.c.Lines())
-	redistest.Eventually(t, 20*time.Second, "what was granted to nobody is back", func() bool { return direct.text(t, "GET", "s") == "3" })
+	redistest.Eventually(t, 20*time.Second, "what was granted to nobody is back", func() bool {
+		return direct.text(t, "GET", "s") == "3"
+	})
 	t.Logf("%d of 300 of unknown outcome", unknown)
-	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+8 })
+	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool {
+		return runtime.NumGoroutine() <= before+8
+	})
 	redistest.Eventually(t, 30*time.Second, "nothing else is there", func() bool { return len(direct.keys(t)) == 1 })
 }
 
@@ -684,8 +703,8 @@ func TestInspectTellsOfACountingSemaphoreWhatIsFreeAndForHowLong(t *testing.T) {
 		require.Equal(t, 3, state.Available)
 		require.InDelta(t, time.Hour, state.TTL, float64(time.Minute))
 		r.must(t, "SET", "text", "abc")
-		require.ErrorIs(t, errOf(r.c.CountingSemaphore("text").Inspect(within(t))), rsemaphore.ErrWrongType)
+		require.ErrorIs(t, errOf(r.c.CountingSemaphore("text").Inspect(within(t))), errs.ErrWrongType)
 		acquire(t, r.c.Semaphore("s", 2), 1)
-		require.ErrorIs(t, errOf(r.c.CountingSemaphore("s").Inspect(within(t))), rsemaphore.ErrWrongType)
+		require.ErrorIs(t, errOf(r.c.CountingSemaphore("s").Inspect(within(t))), errs.ErrWrongType)
 	})
 }

@@ -10,19 +10,20 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// line is where the process's waiters of this semaphore stand. Those that want the same number stand behind each other, and one of them
-// contends. Waiters for different numbers do not: nobody knows how many permits there are in all, so the one in front may want more
-// than there will ever be.
+// line is where the process's waiters of this semaphore stand. Those that want the same number stand behind each other,
+// and one of them contends. Waiters for different numbers do not: no one knows how many permits there are in all, so
+// the one in front may want more than there will ever be.
 func (s *CountingSemaphore) line() string { return "counting:" + s.key }
 
 // acquire takes n permits, waiting until until; zero: only ctx bounds the wait. once: it does not wait.
 //
-// While nobody of the process waits, requests go out in parallel. From the first that is refused on, newcomers that may wait go into
-// the line.
+// While no caller of the process waits, requests go out in parallel. From the first that is refused on, newcomers that
+// may wait go into the line.
 func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time, once bool) error {
 	if err := cmp.Or(s.bad, checkRange("permits", int64(n), 1, maxPermits)); err != nil {
 		return s.c.session.Error(err)
@@ -34,12 +35,13 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	ctx = s.c.observe(ctx, Event{Kind: EventAcquiring, Name: s.name, N: n})
 	began := time.Now()
 	t := &taker{s: s, n: n, free: unheard}
-	r := wait.Request{Name: s.name, Of: s, Began: began, Line: s.line(), Manner: strconv.Itoa(n), Channel: s.channel, Until: until, Try: t.try, Told: t.told}
+	r := wait.Request{Name: s.name, Of: s, Began: began, Line: s.line(), Manner: strconv.Itoa(n), Channel: s.channel,
+		Until: until, Try: t.try, OnMessage: t.onMessage}
 	refused := !once && s.c.queue.Members(r.Line) > 0
 	var err error
 	if !refused {
 		alone := r
-		alone.Place, alone.Until, alone.Told = wait.Alone, began, nil
+		alone.Place, alone.Until, alone.OnMessage = wait.Alone, began, nil
 		err = s.c.queue.Wait(ctx, alone)
 		if g := (*wait.GaveUp)(nil); !once && errors.As(err, &g) {
 			if ended := context.Cause(ctx); ended != nil { // it ended after the refusal, and the caller is to hear of both
@@ -66,8 +68,8 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	return nil
 }
 
-// taker is one call of Acquire. Each of its requests that take permits is sent once, because the server could not tell a second from
-// another caller's, and one of unknown outcome ends the wait. So a waiter makes few of them:
+// taker is one call of Acquire. Each of its requests that take permits is sent once, because the server could not tell
+// a second from another caller's, and one of unknown outcome ends the wait. So a waiter makes few of them:
 //
 //	reason                                     request
 //	it comes; it has subscribed                takes
@@ -85,8 +87,8 @@ type taker struct {
 
 const unheard int64 = -1
 
-// told reads a message, which is the number of permits that are free. Nothing is granted by it.
-func (t *taker) told(payload string) bool {
+// onMessage reads a message, which is the number of permits that are free. Nothing is granted by it.
+func (t *taker) onMessage(payload string) bool {
 	if n, err := strconv.ParseInt(payload, 10, 64); err == nil {
 		t.free = max(t.free, n)
 	}
@@ -101,9 +103,9 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 	if asked >= 2 {
 		if free == unheard {
 			var err error
-			if free, err = t.s.get(ctx, t.s.c.runner.Attempt); err != nil && !errors.Is(err, ErrWrongType) {
-				if errors.Is(err, ErrUnknownOutcome) { // nothing was asked for but the number
-					err = fmt.Errorf("%w: %q: %v", ErrUnavailable, t.s.name, err)
+			if free, err = t.s.get(ctx, t.s.c.runner.Attempt); err != nil && !errors.Is(err, errs.ErrWrongType) {
+				if errors.Is(err, errs.ErrUnknownOutcome) { // nothing was asked for but the number
+					err = fmt.Errorf("%w: %q: %s", errs.ErrUnavailable, t.s.name, err.Error())
 				}
 				return refused, err
 			} else if err != nil {
@@ -115,7 +117,7 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 		}
 	}
 	took, err := t.s.take(ctx, t.n)
-	if errors.Is(err, ErrUnknownOutcome) {
+	if errors.Is(err, errs.ErrUnknownOutcome) {
 		err = wait.Final(err)
 	}
 	refused.Granted = took
@@ -129,7 +131,8 @@ type takeReply struct{ status, server int64 }
 func (r takeReply) Clock() (server int64, late bool) { return r.server, r.status == countingLate }
 
 func (s *CountingSemaphore) takeExchange(n int, notAfter int64) exchange[takeReply] {
-	return exchange[takeReply]{script.Call{Script: countingAcquireScript, Keys: s.keys(), Once: true, Args: []string{strconv.Itoa(n), decimal(notAfter)}}, func(m rueidis.RedisMessage) (r takeReply, err error) {
+	return exchange[takeReply]{script.Call{Script: countingAcquireScript, Keys: s.keys(), Once: true,
+		Args: []string{strconv.Itoa(n), decimal(notAfter)}}, func(m rueidis.RedisMessage) (r takeReply, err error) {
 		err = read(m, "acquire", s.key, &r.status, &r.server)
 		if err == nil && r.status == countingNoInteger {
 			err = notInteger(s.key)
@@ -156,8 +159,8 @@ func (s *CountingSemaphore) take(ctx context.Context, n int) (took bool, err err
 	return r.status == countingOK, err
 }
 
-// returned is an exchange that takes permits. If its reply comes after its caller has given up, what it took is given back, and
-// replied is closed then.
+// returned is an exchange that takes permits. If its reply comes after its caller has given up, what it took is given
+// back, and replied is closed then.
 func returned[R any](s *CountingSemaphore, x exchange[R], took func(R) int64) (_ exchange[R], replied chan struct{}) {
 	replied = make(chan struct{})
 	x = x.late(func(r R) { s.giveBack(took(r)) })
@@ -169,10 +172,11 @@ func returned[R any](s *CountingSemaphore, x exchange[R], took func(R) int64) (_
 	return x, replied
 }
 
-// awaitReply has Close wait for the reply to a request whose caller has given up on it, if that is what err says: what it took goes back
-// over a connection that is closed after Close. After a CallTimeout a reply is unlikely, and none may come at all.
+// awaitReply has Close wait for the reply to a request whose caller has given up on it, if that is what err says: what
+// it took goes back over a connection that is closed after Close. After a CallTimeout a reply is unlikely, and none may
+// come at all.
 func (s *CountingSemaphore) awaitReply(err error, replied <-chan struct{}) {
-	if !errors.Is(err, ErrUnknownOutcome) {
+	if !errors.Is(err, errs.ErrUnknownOutcome) {
 		return
 	}
 	s.c.session.Finish(func() {
@@ -195,6 +199,7 @@ func (s *CountingSemaphore) giveBack(took int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.c.session.GiveBackBound())
 	defer cancel()
 	if _, err := s.runAdd(ctx, took); err != nil {
-		s.c.session.Logger.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name, "permits", took, "error", err)
+		s.c.session.Logger.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name,
+			"permits", took, "error", err)
 	}
 }

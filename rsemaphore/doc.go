@@ -1,5 +1,5 @@
-// Package rsemaphore limits how many callers do something at the same time, and lets callers wait for each other, across
-// processes, on Redis or Valkey.
+// Package rsemaphore limits how many callers do something at the same time, and lets callers wait for each other,
+// across processes, on Redis or Valkey.
 //
 //	slots := semaphores.Semaphore("fragile-service", 5)
 //	permit, err := slots.Acquire(ctx, 1) // ctx bounds the waiting
@@ -9,38 +9,48 @@
 //	defer permit.Release(ctx)
 //	return call(permit.Context(ctx)) // this context ends with the permit
 //
-// [Semaphore] is the one to use. Its permits have leases, and its layout is that of Redisson's RPermitExpirableSemaphore.
-// [WeightedSemaphore] shares out an amount, such as bytes; Java does not see it. [CountingSemaphore] is Redisson's RSemaphore, for sharing
-// one with Java: a crash leaks its permits. [CountDownLatch] is Redisson's RCountDownLatch with additions that Java does not see.
-// [CyclicBarrier] makes parties wait for each other, again and again.
+// [Semaphore] is the one to use. Its permits have leases, and its layout is that of Redisson's
+// RPermitExpirableSemaphore. [WeightedSemaphore] shares out an amount, such as bytes; Java does not see it.
+// [CountingSemaphore] is Redisson's RSemaphore, for sharing one with Java: a crash leaks its permits. [CountDownLatch]
+// is Redisson's RCountDownLatch with additions that Java does not see. [CyclicBarrier] makes parties wait for each
+// other, again and again.
 //
 // # What is guaranteed
 //
 //   - Holders that stop at [Permit.Until], or when their permit's context ends, are never more than there are permits.
-//   - A holder learns of its loss by its own clock, before the server gives the permit to another. A lost permit stays lost.
-//   - Permits of running holders are renewed. A crashed process's come back after one lease, by themselves; with [Options].Liveness in
-//     both clients they are taken over after three to four heartbeats. A permit with a leaseTime lasts for that.
+//   - A holder learns of its loss by its own clock, before the server gives the permit to another. A lost permit stays
+//     lost.
+//   - Permits of running holders are renewed. A crashed process's come back after one lease, by themselves; with
+//     [Options].Liveness in both clients they are taken over after three to four heartbeats. A permit with a leaseTime
+//     lasts for that.
 //   - Releasing a handle or an id twice, or an id that was never granted, never adds a permit.
-//   - Every script may run twice: a lost reply grants nothing twice. What a request without a reply may have taken is given back in
-//     the background.
-//   - The first acquisition writes the capacity. A different one is refused (ErrCapacityMismatch) until [Semaphore.Resize], unless
-//     it is newer ([Semaphore.WithRevision]); from then on, and always for a [Semaphore.Shared] one, the server's applies.
-//   - Waiters of all processes are served in the order of their requests. At most four times its size in smaller requests goes ahead of
-//     the first one that does not fit.
+//   - Every script may run twice: a lost reply grants nothing twice. What a request without a reply may have taken is
+//     given back in the background.
+//   - The first acquisition writes the capacity. A different one is refused (ErrCapacityMismatch) until
+//     [Semaphore.Resize], unless it is newer ([Semaphore.WithRevision]); from then on, and always for a
+//     [Semaphore.Shared] one, the server's applies.
+//   - Waiters of all processes are served in the order of their requests. At most four times its size in smaller
+//     requests goes ahead of the first one that does not fit.
 //   - A latch opens for all its waiters. A barrier lets all parties of a generation go, or breaks for all of them.
 //
 // # What is not guaranteed
 //
-//   - Failover forgets what was not replicated; [Options].MinReplicas makes that less likely. A forward step of the server's clock
-//     ends leases early.
-//   - DEL, FLUSHALL and eviction free all permits at once; a holder learns of it at its next renewal, or when a fixed lease ends.
-//   - A process without the right to its grant channel, or in a Cluster older than Redis 7, polls outside the queue, as Redisson's
-//     waiters do.
+//   - Failover forgets what was not replicated; [Options].MinReplicas makes that less likely. A forward step of the
+//     server's clock ends leases early.
+//   - DEL, FLUSHALL and eviction free all permits at once; a holder learns of it at its next renewal, or when a fixed
+//     lease ends.
+//   - A process without the right to its grant channel, or in a Cluster older than Redis 7, polls outside the queue, as
+//     Redisson's waiters do.
 //
 // # One name, one kind
 //
-// A Semaphore, a CountingSemaphore, a CountDownLatch and an rcounter.Counter of one name share one key, as in Redisson. Use
-// different names, or an Options.KeyPrefix for each kind. Where the kind can be known, another is refused with [ErrWrongType].
+// A Semaphore, a CountingSemaphore, a CountDownLatch and an rcounter.Counter of one name share one key, as in Redisson.
+// Use different names, or an Options.KeyPrefix for each kind. Where the kind can be known, another is refused with
+// [ErrWrongType].
 //
-// In the repository, docs/guarantees.md has the limits and tests of each promise, docs/design.md the keys and the protocol.
+// The errors that several packages return are in package redlatch, such as redlatch.ErrNotAcquired. Compare with
+// errors.Is.
+//
+// In the repository, docs/guarantees.md has the limits and tests of each promise, docs/design.md the keys and the
+// protocol.
 package rsemaphore

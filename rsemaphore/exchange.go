@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -42,8 +43,10 @@ func (x exchange[R]) late(then func(R)) exchange[R] {
 	return x
 }
 
-// timed returns the timed call of exchanges that the server refuses after an instant. next makes an exchange for each try.
-func timed[R script.Reply](key string, send sender, next func(sent time.Time, notAfter int64) exchange[R]) script.Timed[R] {
+// timed returns the timed call of exchanges that the server refuses after an instant. next makes an exchange for each
+// try.
+func timed[R script.Reply](key string, send sender,
+	next func(sent time.Time, notAfter int64) exchange[R]) script.Timed[R] {
 	var x exchange[R]
 	return script.Timed[R]{
 		Key: key,
@@ -65,17 +68,19 @@ func malformed(what, key string, reply any) error {
 	return fmt.Errorf("unexpected reply to %s on %q: %.200v", what, key, reply)
 }
 
-// read reads a reply of one value, or of as many as there are: *int64, *bool (1), *string, or *time.Duration (ms; -1 for all
-// that is negative).
+// read reads a reply of one value, or of as many as there are: *int64, *bool (1), *string, or *time.Duration (ms; -1
+// for all that is negative).
 func read(m rueidis.RedisMessage, what, key string, values ...any) error {
-	list, err := []rueidis.RedisMessage{m}, error(nil)
+	list := []rueidis.RedisMessage{m}
 	if len(values) > 1 {
+		var err error
 		if list, err = m.ToArray(); err != nil || len(list) != len(values) {
 			return malformed(what, key, &m)
 		}
 	}
 	for i, v := range values {
 		var n int64
+		var err error
 		if text, ok := v.(*string); ok {
 			*text, err = list[i].ToString()
 		} else {
@@ -96,7 +101,9 @@ func read(m rueidis.RedisMessage, what, key string, values ...any) error {
 	return nil
 }
 
-func notInteger(key string) error { return fmt.Errorf("%w: %q is not an integer", ErrWrongType, key) }
+func notInteger(key string) error {
+	return fmt.Errorf("%w: %q is not an integer", errs.ErrWrongType, key)
+}
 
 func flag(b bool) string {
 	if b {

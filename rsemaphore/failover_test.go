@@ -13,12 +13,13 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// What a replica had received goes on after it was promoted: permits are renewed there, and who waited for a permit or a
-// latch is served there.
+// What a replica had received goes on after it was promoted: permits are renewed there, and who waited for a permit or
+// a latch is served there.
 func TestPermitsAndLatchesGoOnWhenAReplicaTakesOver(t *testing.T) {
 	redistest.InFull(t, "TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits")
 	t.Parallel()
-	for name, begin := range map[string]func(testing.TB) *redistest.Replicated{"Sentinel": redistest.Sentinel, "Cluster": redistest.ReplicatedCluster} {
+	for name, begin := range map[string]func(testing.TB) *redistest.Replicated{"Sentinel": redistest.Sentinel,
+		"Cluster": redistest.ReplicatedCluster} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := begin(t)
@@ -28,7 +29,9 @@ func TestPermitsAndLatchesGoOnWhenAReplicaTakesOver(t *testing.T) {
 				hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
 				require.NoError(t, err)
 				t.Cleanup(func() { hub.Close(context.Background()) })
-				c, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 24 * time.Second, RetryTimeout: redistest.Retries(0), Logger: slog.New(slog.DiscardHandler)})
+				c, err := rsemaphore.New(hub,
+					rsemaphore.Options{WatchdogTimeout: 24 * time.Second, RetryTimeout: redistest.Retries(0),
+						Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
 				t.Cleanup(func() { c.Close(within(t)) })
 				return c
@@ -54,7 +57,9 @@ func TestPermitsAndLatchesGoOnWhenAReplicaTakesOver(t *testing.T) {
 			require.NoError(t, p.Primary.Process.Kill())
 
 			before := mine.Until()
-			redistest.Eventually(t, 40*time.Second, "renewed by the heir", func() bool { return mine.Until().After(before) || mine.Err() != nil })
+			redistest.Eventually(t, 40*time.Second, "renewed by the heir", func() bool {
+				return mine.Until().After(before) || mine.Err() != nil
+			})
 			require.NoError(t, mine.Err())
 			select {
 			case err := <-served:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -40,7 +41,7 @@ func TestAPermitThatIsOverIsDroppedWithoutAWord(t *testing.T) {
 	func() {
 		p := acquire(t, brief.c.Semaphore("over", 1), 1)
 		<-p.Done()
-		require.ErrorIs(t, p.Err(), rsemaphore.ErrMaxHold)
+		require.ErrorIs(t, p.Err(), errs.ErrMaxHold)
 	}()
 	for range 3 {
 		collect()
@@ -88,7 +89,8 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
-		through, aside := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: time.Second}), newRig(t, s, rsemaphore.Options{})
+		through, aside := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: time.Second}), newRig(t, s,
+			rsemaphore.Options{})
 		x, err := through.c.Semaphore("s", 1).Acquire(within(t), 1)
 		require.NoError(t, err)
 		require.NoError(t, x.Extend(within(t), time.Minute))

@@ -22,7 +22,8 @@ type heldPermit interface {
 }
 
 // tryAcquire returns what acquires one of a semaphore that has one, by kind.
-var tryAcquire = map[string]func(c *rsemaphore.Client, ctx context.Context, wait, lease time.Duration) (heldPermit, error){
+var tryAcquire = map[string]func(c *rsemaphore.Client, ctx context.Context,
+	wait, lease time.Duration) (heldPermit, error){
 	"Semaphore": func(c *rsemaphore.Client, ctx context.Context, wait, lease time.Duration) (heldPermit, error) {
 		return c.Semaphore("s", 1).TryAcquire(ctx, 1, wait, lease)
 	},
@@ -46,7 +47,8 @@ func leaseLeft(t *testing.T, c *rsemaphore.Client, kind string) time.Duration {
 	return state.Permits[0].Lease
 }
 
-// A process that exits right after the call, as a cron job does, raises nothing: what its caller asked for has to be there.
+// A process that exits right after the call, as a cron job does, raises nothing: what its caller asked for has to be
+// there.
 func TestALeaseTimeIsThereInFullAfterWaiting(t *testing.T) {
 	t.Parallel()
 	for kind, try := range tryAcquire {
@@ -125,30 +127,31 @@ func TestAPermitThatWasHandedOverSurvivesWhateverAnotherDoes(t *testing.T) {
 func TestRaisingWhatWasHandedOverIsOneCallForMany(t *testing.T) {
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
-	bubbleOn(t, 2, rsemaphore.Options{PollCap: 5 * time.Second}, count, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
-		ctx := context.Background()
-		const n = 100
-		all, sem := take(t, rigs[0].c.Semaphore("s", n), n), rigs[1].c.Semaphore("s", n)
-		permits := make(chan *rsemaphore.Permit, n)
-		for range n {
-			go func() {
-				p, err := sem.Acquire(ctx, 1)
-				if err != nil {
-					t.Error(err)
-				}
-				permits <- p
-			}()
-		}
-		time.Sleep(time.Second) // all have their places
-		calls.Store(0)
-		require.NoError(t, all.Release(ctx))
-		time.Sleep(time.Second)
-		require.Len(t, permits, n)
-		require.EqualValues(t, 2, calls.Load(), "the release, and one renewal")
-		for range n {
-			require.NoError(t, (<-permits).Release(ctx))
-		}
-	})
+	bubbleOn(t, 2, rsemaphore.Options{PollCap: 5 * time.Second}, count,
+		func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+			ctx := context.Background()
+			const n = 100
+			all, sem := take(t, rigs[0].c.Semaphore("s", n), n), rigs[1].c.Semaphore("s", n)
+			permits := make(chan *rsemaphore.Permit, n)
+			for range n {
+				go func() {
+					p, err := sem.Acquire(ctx, 1)
+					if err != nil {
+						t.Error(err)
+					}
+					permits <- p
+				}()
+			}
+			time.Sleep(time.Second) // all have their places
+			calls.Store(0)
+			require.NoError(t, all.Release(ctx))
+			time.Sleep(time.Second)
+			require.Len(t, permits, n)
+			require.EqualValues(t, 2, calls.Load(), "the release, and one renewal")
+			for range n {
+				require.NoError(t, (<-permits).Release(ctx))
+			}
+		})
 }
 
 // "n starts a minute": permits that nobody releases. A program that ends does not wait for them.
@@ -163,7 +166,8 @@ func TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime(t *testing.T) {
 	require.Equal(t, "0", r.text(t, "GET", "s"), "they last until their lease is over")
 }
 
-// Waiters of a Shared semaphore listen where Redisson publishes. That leaves Redisson none of what they wait for, unless it listens, too.
+// Waiters of a Shared semaphore listen where Redisson publishes. That leaves Redisson none of what they wait for,
+// unless it listens, too.
 func TestListenersOfOursAreLeftNoPermitsAsRedissonIs(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -14,11 +14,12 @@ import (
 // eight bytes, by which Inspect tells whose they are, and a number.
 const idSize = 16
 
-// baseSize is how much of them the ids have in common that are acquired together. The rest is their number: see lib/permits.lua.
+// baseSize is how much of them the ids have in common that are acquired together. The rest is their number: see
+// lib/permits.lua.
 const baseSize = 13
 
-// newOwner returns an owner of n permits, or of one record of that weight. Its base was never used: the client's eight bytes, and
-// the last five of a number, with a mark if they are not renewed.
+// newOwner returns an owner of n permits, or of one record of that weight. Its base was never used: the client's eight
+// bytes, and the last five of a number, with a mark if they are not renewed.
 func (c *Client) newOwner(n int, renewed bool) string {
 	var number [8]byte
 	binary.BigEndian.PutUint64(number[:], c.bases.Add(1))
@@ -53,19 +54,22 @@ func idClient(raw string) string {
 // parseIDs returns the raw ids.
 func parseIDs(ids []string) ([]string, error) {
 	if len(ids) < 1 || len(ids) > maxPerCall {
-		return nil, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("number of ids", len(ids), fmt.Sprintf("1 to %d", maxPerCall)))
+		return nil, fmt.Errorf("rsemaphore: %w",
+			errs.InvalidOption("number of ids", len(ids), fmt.Sprintf("1 to %d", maxPerCall)))
 	}
 	raw := make([]string, len(ids))
 	for i, id := range ids {
 		b, err := hex.DecodeString(id)
 		if err != nil || len(b) != idSize {
-			return nil, fmt.Errorf("rsemaphore: %w: id is %.64q, must be %d hexadecimal digits", ErrInvalidOption, id, 2*idSize)
+			return nil, fmt.Errorf("rsemaphore: %w: id is %.64q, must be %d hexadecimal digits", errs.ErrInvalidOption, id,
+				2*idSize)
 		}
 		raw[i] = string(b)
 	}
 	sorted := slices.Sorted(slices.Values(raw))
 	if n := len(slices.Compact(sorted)); n < len(raw) {
-		return nil, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("number of different ids", n, fmt.Sprintf("%d: none may be given twice", len(raw))))
+		return nil, fmt.Errorf("rsemaphore: %w",
+			errs.InvalidOption("number of different ids", n, fmt.Sprintf("%d: none may be given twice", len(raw))))
 	}
 	return raw, nil
 }

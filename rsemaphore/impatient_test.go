@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// unhurried has a longer CallTimeout than any bound of these tests, and a PollCap: what waits for either is seen. soon bounds what takes
-// some round trips, on a machine however busy.
+// unhurried has a longer CallTimeout than any bound of these tests, and a PollCap: what waits for either is seen. soon
+// bounds what takes some round trips, on a machine however busy.
 var unhurried = rsemaphore.Options{CallTimeout: 5 * time.Second, PollCap: 10 * time.Second}
 
 const soon = 2 * time.Second
@@ -46,7 +46,8 @@ var permits = map[string]func(c *rsemaphore.Client) redistest.Take{
 	},
 }
 
-// A caller's context ends in any moment of its call: before the request is sent, while it is under way, after its reply.
+// A caller's context ends in any moment of its call: before the request is sent, while it is under way, after its
+// reply.
 func TestACancelledCallLeavesAFreePermitFree(t *testing.T) {
 	t.Parallel()
 	for kind, of := range permits {
@@ -89,8 +90,8 @@ func TestAPermitIsNotIdleWhileCallersGiveUp(t *testing.T) {
 	}
 }
 
-// 64 callers want a permit, and none has the time to wait for all before it. What those leave behind that give up does not pile up in the
-// queue, nor is the permit handed from one that has left to the next.
+// 64 callers want a permit, and none has the time to wait for all before it. What those leave behind that give up does
+// not pile up in the queue, nor is the permit handed from one that has left to the next.
 func TestAPermitIsHadByCallersWithLessPatienceThanItsQueueIsLong(t *testing.T) {
 	for kind, of := range permits {
 		for way := range redistest.GiveUp {
@@ -101,13 +102,14 @@ func TestAPermitIsHadByCallersWithLessPatienceThanItsQueueIsLong(t *testing.T) {
 					processes = append(processes, of(newRig(t, s, rsemaphore.Options{CallTimeout: 500 * time.Millisecond}).c))
 				}
 				longest := 0
-				redistest.Hurry(t, way, redistest.Sized(10, 10, 300), func() {
+				gaveUp := redistest.Hurry(t, way, redistest.Sized(10, 10, 300), func() {
 					n, err := strconv.Atoi(s.Ask(t, "ZCARD", "redlatch_queue:{x}"))
 					require.NoError(t, err)
 					longest = max(longest, n)
 				}, processes...)
 				t.Logf("%d in the queue", longest)
-				require.Less(t, longest, 500, "64 callers, and what some have left behind that was not answered")
+				require.Less(t, int64(longest), 200+gaveUp/2,
+					"64 callers, and what some have left behind that was not answered: less than would pile up")
 			})
 		}
 	}

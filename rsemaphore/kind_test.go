@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // state is all that the server has.
@@ -83,9 +83,13 @@ func TestWhatIsKnownToBeAnotherKindIsRefusedAndNothingIsChanged(t *testing.T) {
 		}{
 			{"a Semaphore in use", func(t *testing.T, r *rig, name string) { acquire(t, r.c.Semaphore(name, 3), 1) },
 				[]map[string]call{latch, counting}, "is a Semaphore"},
-			{"a shared Semaphore in use", func(t *testing.T, r *rig, name string) { acquire(t, r.c.Semaphore(name, 3).Shared(), 1) },
+			{"a shared Semaphore in use", func(t *testing.T, r *rig, name string) {
+				acquire(t, r.c.Semaphore(name, 3).Shared(), 1)
+			},
 				[]map[string]call{latch, counting}, "is a Semaphore"},
-			{"a Semaphore of which nothing is out", func(t *testing.T, r *rig, name string) { release(t, acquire(t, r.c.Semaphore(name, 3), 1)) },
+			{"a Semaphore of which nothing is out", func(t *testing.T, r *rig, name string) {
+				release(t, acquire(t, r.c.Semaphore(name, 3), 1))
+			},
 				[]map[string]call{latch}, "is not a CountDownLatch"},
 			{"a CountingSemaphore with an end", func(t *testing.T, r *rig, name string) {
 				require.NoError(t, errOf(r.c.CountingSemaphore(name).TrySetPermits(within(t), 3, time.Hour)))
@@ -101,7 +105,7 @@ func TestWhatIsKnownToBeAnotherKindIsRefusedAndNothingIsChanged(t *testing.T) {
 							c.make(t, r, name)
 							before := r.state(t)
 							err := do(t, r, name)
-							require.ErrorIs(t, err, rsemaphore.ErrWrongType)
+							require.ErrorIs(t, err, errs.ErrWrongType)
 							require.ErrorContains(t, err, c.says)
 							require.Equal(t, before, r.state(t))
 						}

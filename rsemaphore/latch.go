@@ -32,25 +32,25 @@ const (
 	latchMemory       = time.Minute // how long the record of a latch is kept at least
 )
 
-// CountDownLatch is Redisson's RCountDownLatch: a count, for which callers wait until it is zero. Zero is a missing key, so a
-// latch that was never set is open. A latch can be set again once it is open. The value is an immutable description, safe for
-// concurrent use, and costs nothing until used.
+// CountDownLatch is Redisson's RCountDownLatch: a count, for which callers wait until it is zero. Zero is a missing
+// key, so a latch that was never set is open. A latch can be set again once it is open. The value is an immutable
+// description, safe for concurrent use, and costs nothing until used.
 //
 // Java processes may set, count down, delete and await the same latch. What Redisson does not have is kept in a record
 // of our own next to the count ({name}:latch, or name:latch where the name has braces), which Java does not read:
 //
-//   - A TTL, if one was given. If a process that was to count down has died, the count never reaches zero. With a TTL the
-//     waiters then get ErrLatchExpired.
-//   - The participants that have counted down (CountDownBy), so that a repeated message or a restarted job does not count
-//     twice.
+//   - A TTL, if one was given. If a process that was to count down has died, the count never reaches zero. With a TTL
+//     the waiters then get ErrLatchExpired.
+//   - The participants that have counted down (CountDownBy), so that a repeated message or a restarted job does not
+//     count twice.
 //   - That the latch was deleted, for its waiters.
 //
-// Its name must not be that of a Semaphore, a CountingSemaphore or an rcounter.Counter: a CountDown would take from those.
-// Where it can be known the call is refused with ErrWrongType: see the package comment.
+// Its name must not be that of a Semaphore, a CountingSemaphore or an rcounter.Counter: a CountDown would take from
+// those. Where it can be known the call is refused with ErrWrongType: see the package comment.
 //
-// A latch that a Java process deletes, or that is removed by hand, cannot be distinguished from one that was counted down.
-// One that a Java process sets again within moments of its opening is, for waiters that have not looked in between, the
-// same latch still closed.
+// A latch that a Java process deletes, or that is removed by hand, cannot be distinguished from one that was counted
+// down. One that a Java process sets again within moments of its opening is, for waiters that have not looked in
+// between, the same latch still closed.
 type CountDownLatch struct {
 	object
 	record  string
@@ -91,7 +91,7 @@ func (l *CountDownLatch) memory() time.Duration {
 }
 
 // publishing is what a script gets to publish with, "" if it cannot: a sharded channel of another slot than the keys',
-// as a name with braces of its own has. A Java process may wait on that channel all the same, so it is told by us.
+// as a name with braces of its own has. A Java process may wait on that channel all the same, so we publish there.
 func (l *CountDownLatch) publishing() string {
 	cmd := l.c.session.Inner.PublishCommand()
 	if cmd != "PUBLISH" && keyname.Slot(l.channel) != keyname.Slot(l.key) {
@@ -100,10 +100,10 @@ func (l *CountDownLatch) publishing() string {
 	return cmd
 }
 
-// publish is what the script could not. If it fails, waiters poll.
+// publish is what the script could not.
 func (l *CountDownLatch) publish(ctx context.Context, payload string) {
 	if l.publishing() == "" {
-		l.c.session.Hub.Publish(ctx, l.channel, payload)
+		_, _ = l.c.session.Hub.Publish(ctx, l.channel, payload) // if it fails, waiters poll
 	}
 }
 
@@ -125,7 +125,8 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.
 
 func (l *CountDownLatch) setExchange(count int64, ttl time.Duration) exchange[bool] {
 	return exchange[bool]{script.Call{Script: latchSetScript, Keys: l.keys(), Args: []string{
-		decimal(count), script.Millis(ttl), rand.Text(), script.Millis(l.memory()), l.channel, l.publishing(), openingMessage(),
+		decimal(count), script.Millis(ttl), rand.Text(), script.Millis(l.memory()), l.channel, l.publishing(),
+		openingMessage(),
 	}}, func(m rueidis.RedisMessage) (set bool, err error) {
 		err = read(m, "set count", l.key, &set)
 		return set, err
@@ -160,7 +161,9 @@ func (l *CountDownLatch) CountDown(ctx context.Context) (left int64, err error) 
 // has those of before, unless some process looked at it through this package in between.
 func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (left int64, err error) {
 	if l.bad == nil && (participant == "" || len(participant) > maxParticipant || !utf8.ValidString(participant)) {
-		return 0, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("participant", fmt.Sprintf("%.64q", participant), fmt.Sprintf("UTF-8 of 1 to %d bytes", maxParticipant)))
+		return 0, fmt.Errorf("rsemaphore: %w",
+			errs.InvalidOption("participant", fmt.Sprintf("%.64q", participant),
+				fmt.Sprintf("UTF-8 of 1 to %d bytes", maxParticipant)))
 	}
 	return l.down(ctx, participant)
 }

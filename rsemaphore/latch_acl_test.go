@@ -23,7 +23,9 @@ import (
 // primitives uses all of counting semaphores, latches and barriers, and returns what did not work.
 func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 	// messages alone wake: without rights on a channel a waiter would be late
-	c, err := rsemaphore.New(hub, rsemaphore.Options{KeyPrefix: prefix, CallTimeout: 10 * time.Second, PollCap: time.Hour, WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	c, err := rsemaphore.New(hub,
+		rsemaphore.Options{KeyPrefix: prefix, CallTimeout: 10 * time.Second, PollCap: time.Hour,
+			WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,8 @@ func TestTheACLLinesAreEnoughForLatchesAndBarriers(t *testing.T) {
 				srv := start(t)
 				var admins []rueidis.Client
 				for _, addr := range srv.Addrs {
-					c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+					c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+						DisableCache: true})
 					require.NoError(t, err)
 					t.Cleanup(c.Close)
 					require.NoError(t, c.Do(within(t), c.B().Arbitrary(strings.Fields(line)...).Build()).Error())

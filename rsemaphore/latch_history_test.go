@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -29,7 +30,8 @@ func beParticipant() error {
 	}
 	fmt.Println("ready")
 	for range 3 {
-		if _, err := c.CountDownLatch(os.Args[2]).CountDownBy(context.Background(), os.Args[3]); err != nil && !errors.Is(err, rsemaphore.ErrLatchExpired) {
+		if _, err := c.CountDownLatch(os.Args[2]).CountDownBy(context.Background(), os.Args[3]); err != nil &&
+			!errors.Is(err, rsemaphore.ErrLatchExpired) {
 			return err
 		}
 	}
@@ -49,7 +51,8 @@ func TestLatchHistoriesUnderFaultsOpenForAllWhenAllHaveCounted(t *testing.T) {
 	for range 3 {
 		p := redistest.NewProxy(t, srv)
 		proxies = append(proxies, p)
-		rigs = append(rigs, newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 50 * time.Millisecond, PollCap: 50 * time.Millisecond}))
+		rigs = append(rigs, newRig(t, p.Server(),
+			rsemaphore.Options{CallTimeout: 50 * time.Millisecond, PollCap: 50 * time.Millisecond}))
 	}
 	const participants, waiters = 9, 12
 	rounds := redistest.Sized(2, 4, 12)
@@ -101,7 +104,8 @@ func TestLatchHistoriesUnderFaultsOpenForAllWhenAllHaveCounted(t *testing.T) {
 					case err == nil && began.Load() != participants:
 						t.Errorf("round %d: open with %d of %d", round, began.Load(), participants)
 					case err == nil && complete, errors.Is(err, rsemaphore.ErrLatchExpired) && !complete:
-					case rsemaphoreRetryable(err) || left && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+					case rsemaphoreRetryable(err) ||
+						left && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 						continue
 					default:
 						t.Errorf("round %d: %v", round, err)
@@ -159,5 +163,5 @@ func TestLatchHistoriesUnderFaultsOpenForAllWhenAllHaveCounted(t *testing.T) {
 }
 
 func rsemaphoreRetryable(err error) bool {
-	return errors.Is(err, rsemaphore.ErrUnavailable) || errors.Is(err, rsemaphore.ErrUnknownOutcome)
+	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)
 }

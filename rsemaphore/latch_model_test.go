@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -61,7 +62,8 @@ func overWires(t *testing.T, walk func(t *testing.T, srv *redistest.Server, r *r
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				srv := redistest.Embedded(t)
-				r := newRigOn(t, srv, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Millisecond})
+				r := newRigOn(t, srv, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))),
+					rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Millisecond})
 				walk(t, srv, r, rand.New(rand.NewPCG(seed, 1)), wire == "twice")
 			})
 		}
@@ -162,7 +164,7 @@ func TestLatchKeepsToItsModel(t *testing.T) {
 			case op < 30 && !twice: // which is sent once
 				got, err := l.CountDown(ctx)
 				want, wantErr := m.down("")
-				if errors.Is(err, rsemaphore.ErrUnknownOutcome) { // it ran, and the reply is lost
+				if errors.Is(err, errs.ErrUnknownOutcome) { // it ran, and the reply is lost
 					got, err = want, wantErr
 				}
 				same("down", want, got, wantErr, err)
@@ -258,7 +260,7 @@ func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
 			if len(trace) > 30 {
 				trace = trace[1:]
 			}
-			if errors.Is(gotErr, rsemaphore.ErrUnknownOutcome) { // it ran once, and the reply is lost
+			if errors.Is(gotErr, errs.ErrUnknownOutcome) { // it ran once, and the reply is lost
 				unknowns++
 				return
 			}
@@ -278,18 +280,19 @@ func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
 						m.ends = m.now + ttl
 					}
 				}
-				if want && errors.Is(err, rsemaphore.ErrUnknownOutcome) && direct.text(t, "GET", "s") == "(nil)" {
+				if want && errors.Is(err, errs.ErrUnknownOutcome) && direct.text(t, "GET", "s") == "(nil)" {
 					*m = countingModel{now: m.now} // the request itself was lost: the machine is busy
 				}
 				same("set", want, got, nil, err)
 			case op < 50:
-				var want error = rsemaphore.ErrNotAcquired
+				var want error = errs.ErrNotAcquired
 				if m.there && m.free >= int64(n) {
 					m.add(-int64(n))
 					want = nil
 				}
 				err := s.TryAcquire(ctx, n, 0)
-				if want == nil && errors.Is(err, rsemaphore.ErrUnknownOutcome) && direct.text(t, "GET", "s") != strconv.FormatInt(m.free, 10) {
+				if want == nil && errors.Is(err, errs.ErrUnknownOutcome) &&
+					direct.text(t, "GET", "s") != strconv.FormatInt(m.free, 10) {
 					m.add(int64(n)) // refused as too late, since the server's clock has been moved, and that reply was lost
 				}
 				same("acquire", nil, nil, want, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -48,7 +49,7 @@ func TestWaitersOfDifferentObjectsDoNotStandInOneLineWhateverTheirNames(t *testi
 		redistest.Eventually(t, 20*time.Second, "a call waits", func() bool { return r.c.Lines() == 1 })
 		require.NoError(t, <-wait(r))
 		cancel()
-		require.ErrorIs(t, <-gone, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, <-gone, errs.ErrNotAcquired)
 		require.NoError(t, held.Release(within(t)))
 		mu.Lock()
 		for name := range named {

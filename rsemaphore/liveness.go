@@ -15,19 +15,21 @@ import (
 
 // Permits are taken over as locks are (lease.Monitor), with these differences:
 //
-//  1. Of a process an id has the first eight bytes of its connection id: so the key of its heartbeats is named by these, and the trust is
-//     in them.
+//  1. Of a process an id has the first eight bytes of its connection id: so the key of its heartbeats is named by
+//     these, and the trust is in them.
 //
-//  2. Ids of Redisson are random, and some look like ours. So nothing is taken from a process of which no heartbeat was seen, and
-//     those are there for as long as any lease that is renewed (lease.Heartbeats.Renewed).
+//  2. Ids of Redisson are random, and some look like ours. So nothing is taken from a process of which no heartbeat was
+//     seen, and those are there for as long as any lease that is renewed (lease.Heartbeats.Renewed).
 //
-//  3. A permit with a leaseTime of its own lasts for that, whatever becomes of its process: heartbeats have no say in it, and its ids tell
-//     (leased). "n starts a minute" are such permits, and those that another process is to go on with.
+//  3. A permit with a leaseTime of its own lasts for that, whatever becomes of its process: heartbeats have no say in
+//     it, and its ids tell (leased). "n starts a minute" are such permits, and those that another process is to go on
+//     with.
 //
 //  4. What is taken over is released by its base: the script serves those that wait, whichever process comes first.
 //
-// A party at a barrier has no part in this. It is renewed while it waits, and its lease is three heartbeats: fewer parties wait than permits
-// are held, and where one lease ends the generation breaks for all, so there is nothing that a waiter could take over.
+// A party at a barrier has no part in this. It is renewed while it waits, and its lease is three heartbeats: fewer
+// parties wait than permits are held, and where one lease ends the generation breaks for all, so there is nothing that
+// a waiter could take over.
 
 // liveness is what a client with Liveness has.
 type liveness struct {
@@ -45,7 +47,8 @@ func (o *Options) heartbeats(c *Client) lease.Heartbeats {
 	if !o.Liveness || trust >= c.session.WatchdogTimeout {
 		return lease.Announced(key, o.Process)
 	}
-	return lease.Heartbeats{Interval: o.Heartbeat, Trust: trust, Value: o.Process, Renewed: c.session.WatchdogTimeout, Key: key}
+	return lease.Heartbeats{Interval: o.Heartbeat, Trust: trust, Value: o.Process, Renewed: c.session.WatchdogTimeout,
+		Key: key}
 }
 
 // watch has the permits looked at whose semaphore this one waits for, until it leaves.
@@ -62,7 +65,8 @@ func (a *acquisition) unwatch() {
 	}
 }
 
-// trusted reports whether what may have been granted since then is still this process's to use, as far as heartbeats go.
+// trusted reports whether what may have been granted since then is still this process's to use, as far as heartbeats
+// go.
 func (a *acquisition) trusted(since time.Time) bool {
 	return !a.auto || a.s.c.engine.Trusted(a.s.key, since)
 }
@@ -129,7 +133,7 @@ func (w watchedPermits) TakeOver(ctx context.Context, gone []lease.Hold) {
 			return nil // what was not taken over is next time, unless it is over by then
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	if took.Load() == 0 {
 		return
 	}
@@ -147,7 +151,8 @@ type holdersReply struct {
 }
 
 func (s *Semaphore) holdersExchange(from string, skip int64) exchange[holdersReply] {
-	return exchange[holdersReply]{script.Call{Script: holdersScript, Keys: []string{s.permits}, Args: []string{from, decimal(skip)}},
+	return exchange[holdersReply]{script.Call{Script: holdersScript, Keys: []string{s.permits},
+		Args: []string{from, decimal(skip)}},
 		func(m rueidis.RedisMessage) (r holdersReply, err error) {
 			v, err := m.ToArray()
 			if err != nil || len(v) < 2 || len(v)%2 != 0 {

@@ -3,6 +3,7 @@ package rsemaphore_test
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -30,7 +32,8 @@ func living() rsemaphore.Options {
 	return rsemaphore.Options{Liveness: true, Heartbeat: beat, WatchdogTimeout: longTerm}
 }
 
-// forgo has a permit of a test in a bubble released in the end: the garbage collector, which finds one that is dropped, is outside.
+// forgo has a permit of a test in a bubble released in the end: the garbage collector, which finds one that is dropped,
+// is outside.
 func forgo(t *testing.T, p *rsemaphore.Permit) *rsemaphore.Permit {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -124,12 +127,16 @@ func (c lateBeats) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisR
 // Whoever has a permit of a client's first call, and is killed at any instant, was heard of.
 func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
 	const late = beat / 4 // twice: the script has to be sent in full
-	bubbleOn(t, 1, living(), func(c rueidis.Client) rueidis.Client { return lateBeats{c, late} }, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubbleOn(t, 1, living(), func(c rueidis.Client) rueidis.Client {
+		return lateBeats{c, late}
+	}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		began := time.Now()
 		p := take(t, rigs[0].c.Semaphore("s", 1), 1)
 		require.GreaterOrEqual(t, time.Since(began), late)
 		require.Less(t, time.Since(began), beat)
-		require.True(t, slices.ContainsFunc(rigs[0].keys(t), func(key string) bool { return strings.HasPrefix(key, "redlatch_alive:") }))
+		require.True(t, slices.ContainsFunc(rigs[0].keys(t), func(key string) bool {
+			return strings.HasPrefix(key, "redlatch_alive:")
+		}))
 		release(t, p)
 		began = time.Now()
 		release(t, take(t, rigs[0].c.Semaphore("s", 1), 1)) // and no other waits
@@ -165,7 +172,8 @@ func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {
 		release(t, acquire(t, java, 1))
 		javaAcquire(t, r, string(id), longTerm)
 		var wg sync.WaitGroup
-		for name, sem := range map[string]*rsemaphore.Semaphore{"off": r.c.Semaphore("off", 4), "leased": r.c.Semaphore("leased", 4), "java": java} {
+		for name, sem := range map[string]*rsemaphore.Semaphore{"off": r.c.Semaphore("off", 4),
+			"leased": r.c.Semaphore("leased", 4), "java": java} {
 			wg.Go(func() {
 				if _, err := sem.TryAcquire(within(t), 4, 5*beat, 0); !isNotAcquired(err) {
 					t.Errorf("%s: %v", name, err)
@@ -178,7 +186,7 @@ func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {
 }
 
 func isNotAcquired(err error) bool {
-	return err != nil && strings.Contains(err.Error(), rsemaphore.ErrNotAcquired.Error())
+	return err != nil && strings.Contains(err.Error(), errs.ErrNotAcquired.Error())
 }
 
 func TestNoPermitIsTakenFromAProcessThatLives(t *testing.T) {
@@ -219,7 +227,8 @@ func TestNoPermitIsTakenFromAProcessThatLives(t *testing.T) {
 	})
 }
 
-// A holder that is cut off from the server stops before anybody can have its permits, though their leases have minutes to go.
+// A holder that is cut off from the server stops before anybody can have its permits, though their leases have minutes
+// to go.
 func TestAHolderThatIsCutOffStopsBeforeItsPermitsAreTaken(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -254,7 +263,7 @@ func TestAHolderThatIsCutOffStopsBeforeItsPermitsAreTaken(t *testing.T) {
 				p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[n%2])
 				<-x.Done()
 				ended := time.Now()
-				if x.Err() != rsemaphore.ErrLost {
+				if !errors.Is(x.Err(), errs.ErrLost) {
 					t.Errorf("%d: %v", n, x.Err())
 				}
 				if at := <-got; at.Before(ended) {
@@ -285,7 +294,9 @@ func TestPermitsThatWereHandedOverAreTakenOver(t *testing.T) {
 			}
 			got <- y
 		}()
-		redistest.Eventually(t, 20*time.Second, "in line", func() bool { return first.number(t, "ZCOUNT", "redlatch_queue:{s}", "(0", "+inf") == 1 })
+		redistest.Eventually(t, 20*time.Second, "in line", func() bool {
+			return first.number(t, "ZCOUNT", "redlatch_queue:{s}", "(0", "+inf") == 1
+		})
 		time.Sleep(beat)
 		release(t, x)
 		y := <-got
@@ -318,15 +329,15 @@ func TestCallersOfLittlePatienceFollowACrashedHolder(t *testing.T) {
 	})
 }
 
-func countingGrants(t *testing.T, r *rig, handed *atomic.Int64) (stop func()) {
+func countingGrants(_ *testing.T, r *rig, handed *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { countGrants(ctx, r, handed) })
 	return func() { cancel(); wg.Wait() }
 }
 
-// A waiter that was handed permits while it was cut off, and lost them again to one that watched, comes back under other ids: whoever saw
-// the old ones without heartbeats would take them at once.
+// A waiter that was handed permits while it was cut off, and lost them again to one that watched, comes back under
+// other ids: whoever saw the old ones without heartbeats would take them at once.
 func TestAWaiterForPermitsThatWasCutOffForLongHasOtherIDs(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
@@ -383,7 +394,8 @@ func TestAWaiterThatIsHeardOfKeepsItsIDsHoweverLongItWaits(t *testing.T) {
 			got <- y
 		}()
 		line := func() string {
-			v, err := holder.redis.Do(ctx, holder.redis.B().Arbitrary("ZRANGEBYSCORE", "redlatch_queue:{s}", "(0", "+inf").Build()).AsStrSlice()
+			v, err := holder.redis.Do(ctx,
+				holder.redis.B().Arbitrary("ZRANGEBYSCORE", "redlatch_queue:{s}", "(0", "+inf").Build()).AsStrSlice()
 			if err != nil || len(v) != 1 {
 				return ""
 			}
@@ -425,7 +437,8 @@ func TestOneHeartbeatServesAllPermits(t *testing.T) {
 			all = append(all, acquire(t, r.c.Semaphore(fmt.Sprint("s", n), 5), 5))
 		}
 		time.Sleep(5 * beat)
-		require.LessOrEqual(t, redistest.CommandCalls(t, r.redis)["set"], 200+2, "the key is made once, then its expiry moves")
+		require.LessOrEqual(t, redistest.CommandCalls(t, r.redis)["set"], 200+2,
+			"the key is made once, then its expiry moves")
 		found := 0
 		for _, key := range r.keys(t) {
 			if strings.HasPrefix(key, "redlatch_alive:") {
@@ -463,14 +476,15 @@ func TestAPartyThatDiesLeavesAfterThreeHeartbeats(t *testing.T) {
 		began := time.Now()
 		err := <-done
 		require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
-		require.NotErrorIs(t, err, rsemaphore.ErrLost)
+		require.NotErrorIs(t, err, errs.ErrLost)
 		require.Less(t, time.Since(began), 4*beat)
-		require.ErrorIs(t, <-gone, rsemaphore.ErrLost)
+		require.ErrorIs(t, <-gone, errs.ErrLost)
 		p.Heal()
 	})
 }
 
-// Of each acquisition it tells base and number, of those only that a client with heartbeats renews, and all of them however many there are.
+// Of each acquisition it tells base and number, of those only that a client with heartbeats renews, and all of them
+// however many there are.
 func TestTheHoldersOfASemaphoreAreToldInParts(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{})
@@ -478,7 +492,8 @@ func TestTheHoldersOfASemaphoreAreToldInParts(t *testing.T) {
 			got, from, skip := map[string]int64{}, "", "0"
 			for parts := 0; ; parts++ {
 				require.Less(t, parts, 20)
-				v, err := r.redis.Do(within(t), r.redis.B().Eval().Script(source(t, "holders")).Numkeys(1).Key("k").Arg(from, skip).Build()).ToArray()
+				v, err := r.redis.Do(within(t),
+					r.redis.B().Eval().Script(source(t, "holders")).Numkeys(1).Key("k").Arg(from, skip).Build()).ToArray()
 				require.NoError(t, err)
 				for i := 2; i < len(v); i += 2 {
 					base, _ := v[i].ToString()

@@ -19,9 +19,10 @@ import (
 func counted(t *testing.T, n int, fn func(t *testing.T, rigs []*rig, calls *atomic.Int64)) {
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
-	bubbleOn(t, n, rsemaphore.Options{PollCap: 24 * time.Hour, WatchdogTimeout: 24 * time.Hour}, count, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
-		fn(t, rigs, &calls)
-	})
+	bubbleOn(t, n, rsemaphore.Options{PollCap: 24 * time.Hour, WatchdogTimeout: 24 * time.Hour}, count,
+		func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+			fn(t, rigs, &calls)
+		})
 }
 
 // waits is await for as long as it takes, which a bubble's clock may say is long.
@@ -34,7 +35,7 @@ func waits(l *rsemaphore.CountDownLatch, n int) <-chan error {
 }
 
 // awaiting has n waiters of each process wait for the latch l, and returns when all are asleep.
-func awaiting(t *testing.T, rigs []*rig, n int) (done []<-chan error) {
+func awaiting(_ *testing.T, rigs []*rig, n int) (done []<-chan error) {
 	for _, r := range rigs {
 		done = append(done, waits(r.c.CountDownLatch("l"), n))
 	}
@@ -144,37 +145,39 @@ func (c holding) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 func TestAMessageFromBeforeAWaiterCameIsNotForIt(t *testing.T) {
 	var until atomic.Pointer[chan struct{}]
 	hold := func(c rueidis.Client) rueidis.Client { return holding{c, &until} }
-	bubbleOn(t, 2, rsemaphore.Options{CallTimeout: time.Hour, PollCap: 24 * time.Hour}, hold, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
-		l, other := rigs[0].c.CountDownLatch("l"), rigs[1]
-		for i := range 5 {
-			require.True(t, must1[bool](t)(l.TrySetCount(ctx, 1, time.Hour)))
-			first := waits(l, 1)
-			time.Sleep(5 * time.Second)
-			opens := other.text(t, "HGET", "{l}:latch", "opens")
-			heal := make(chan struct{})
-			until.Store(&heal)
-			other.must(t, "PUBLISH", latchChannel, "look")
-			synctest.Wait()                          // it looks: closed
-			for _, cmd := range []rueidis.Completed{ // which publish nothing
-				latchCommand(t, other, "latch_down", "", "down", "86400000", "80000", latchChannel, ""),
-				latchCommand(t, other, "latch_set", "1", "3600000", fmt.Sprint("next", i), "80000", latchChannel, "", fmt.Sprint("0", i)),
-			} {
-				require.NoError(t, other.redis.Do(ctx, cmd).Error())
+	bubbleOn(t, 2, rsemaphore.Options{CallTimeout: time.Hour, PollCap: 24 * time.Hour}, hold,
+		func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+			l, other := rigs[0].c.CountDownLatch("l"), rigs[1]
+			for i := range 5 {
+				require.True(t, must1[bool](t)(l.TrySetCount(ctx, 1, time.Hour)))
+				first := waits(l, 1)
+				time.Sleep(5 * time.Second)
+				opens := other.text(t, "HGET", "{l}:latch", "opens")
+				heal := make(chan struct{})
+				until.Store(&heal)
+				other.must(t, "PUBLISH", latchChannel, "look")
+				synctest.Wait()                          // it looks: closed
+				for _, cmd := range []rueidis.Completed{ // which publish nothing
+					latchCommand(t, other, "latch_down", "", "down", "86400000", "80000", latchChannel, ""),
+					latchCommand(t, other, "latch_set", "1", "3600000", fmt.Sprint("next", i), "80000", latchChannel, "",
+						fmt.Sprint("0", i)),
+				} {
+					require.NoError(t, other.redis.Do(ctx, cmd).Error())
+				}
+				time.Sleep(time.Second)
+				second := waits(l, 1)
+				synctest.Wait()
+				other.must(t, "PUBLISH", latchChannel, opens)
+				synctest.Wait()
+				until.Store(nil)
+				close(heal)
+				require.NoError(t, <-first)
+				time.Sleep(5 * time.Second)
+				require.Empty(t, second)
+				require.Zero(t, must1[int64](t)(l.CountDown(ctx)))
+				require.NoError(t, <-second)
 			}
-			time.Sleep(time.Second)
-			second := waits(l, 1)
-			synctest.Wait()
-			other.must(t, "PUBLISH", latchChannel, opens)
-			synctest.Wait()
-			until.Store(nil)
-			close(heal)
-			require.NoError(t, <-first)
-			time.Sleep(5 * time.Second)
-			require.Empty(t, second)
-			require.Zero(t, must1[int64](t)(l.CountDown(ctx)))
-			require.NoError(t, <-second)
-		}
-	})
+		})
 }
 
 func TestTheEndOfAGenerationIsOneMessageToEachProcessAndNoCallOfItsParties(t *testing.T) {
@@ -234,7 +237,8 @@ func TestAMessageOfAnotherGenerationEndsNothing(t *testing.T) {
 			done := arriveAt(ctx, rigs[0].c.CyclicBarrier("b", 2), 1)
 			time.Sleep(5 * time.Second)
 			id, n := rigs[1].text(t, "HGET", "{b}:barrier", "id"), rigs[1].text(t, "HGET", "{b}:barrier", "gen")
-			for _, payload := range []string{"", "1", id, id + " " + n, id + " 0 tripped", id + " " + n + "1 tripped", "another " + n + " tripped", "another " + n + " broken", id + " " + n + " "} {
+			for _, payload := range []string{"", "1", id, id + " " + n, id + " 0 tripped", id + " " + n + "1 tripped",
+				"another " + n + " tripped", "another " + n + " broken", id + " " + n + " "} {
 				rigs[1].must(t, "PUBLISH", "redlatch_barrier:{b}", payload)
 			}
 			time.Sleep(5 * time.Second)

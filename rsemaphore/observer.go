@@ -5,19 +5,22 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is called with what happens to the objects of a client, for metrics and traces. It runs on the goroutine where that happens,
-// which may be the watchdog's, so it must return at once. It may call the client. A panic in it is logged and otherwise ignored. It must
-// be safe for concurrent use.
+// Observer is called with what happens to the objects of a client, for metrics and traces. It runs on the goroutine
+// where that happens, which may be the watchdog's, so it must return at once. It may call the client. A panic in it is
+// logged and otherwise ignored. It must be safe for concurrent use.
 //
-// ctx is that of the call: it carries the caller's span, and may have ended. EventRenewed and EventEnded happen outside any call: their
-// context has the values of the acquisition's context, but not its end; that of EventTakenOver has neither.
+// ctx is that of the call: it carries the caller's span, and may have ended. EventRenewed and EventEnded happen outside
+// any call: their context has the values of the acquisition's context, but not its end; that of EventTakenOver has
+// neither.
 //
-// What an Observer returns matters for the events that begin a call, EventAcquiring and EventReleasing: it is the context under which the
-// call goes on. The call's requests, and its later events, have its values. So a span that begins with EventAcquiring is the parent of the
-// spans of the requests, and EventAcquired ends it. The context must be derived from ctx; nil, like ctx itself, changes nothing.
+// What an Observer returns matters for the events that begin a call, EventAcquiring and EventReleasing: it is the
+// context under which the call goes on. The call's requests, and its later events, have its values. So a span that
+// begins with EventAcquiring is the parent of the spans of the requests, and EventAcquired ends it. The context must be
+// derived from ctx; nil, like ctx itself, changes nothing.
 type Observer func(ctx context.Context, e Event) context.Context
 
 // Event is something that happened to a semaphore, latch or barrier. Its Kind says which fields are set, besides Name.
@@ -25,20 +28,20 @@ type Event struct {
 	Kind EventKind
 	// Name is the object's, as the caller gave it.
 	Name string
-	// N is how many permits the call is about. Of EventAcquiring, EventAcquired, EventNotAcquired, EventReleasing, EventReleased and
-	// EventTakenOver.
+	// N is how many permits the call is about. Of EventAcquiring, EventAcquired, EventNotAcquired, EventReleasing,
+	// EventReleased and EventTakenOver.
 	N int
 	// Waited is how long the call took. Of EventAcquired, EventNotAcquired and EventAwaited.
 	Waited time.Duration
 	// Held is how long the permits were held; negative for a CountingSemaphore, which knows no holders. Of EventReleased.
 	Held time.Duration
-	// Err is the call's error, or why a renewal failed or a permit ended. Of EventNotAcquired and EventEnded, where it is never nil, and of
-	// EventAwaited, EventReleased and EventRenewed, where nil is success.
+	// Err is the call's error, or why a renewal failed or a permit ended. Of EventNotAcquired and EventEnded, where it is
+	// never nil, and of EventAwaited, EventReleased and EventRenewed, where nil is success.
 	Err error
 	// ByMessage: a message woke the waiter, not its timer. Of EventWoken.
 	ByMessage bool
-	// Acquisition has the values of what the Observer returned when these very permits were acquired; of a CountingSemaphore it has none.
-	// It may have ended. Of EventReleasing.
+	// Acquisition has the values of what the Observer returned when these very permits were acquired; of a
+	// CountingSemaphore it has none. It may have ended. Of EventReleasing.
 	Acquisition context.Context
 }
 
@@ -47,11 +50,11 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventAcquiring: an acquisition of permits begins, and nothing was sent yet (N). One EventAcquired or EventNotAcquired follows, with
-	// the context that the Observer returns.
+	// EventAcquiring: an acquisition of permits begins, and nothing was sent yet (N). One EventAcquired or
+	// EventNotAcquired follows, with the context that the Observer returns.
 	EventAcquiring EventKind = iota + 1
-	// EventWaiting: an acquisition or an Await begins to wait, because it was refused and may wait, or because another call of the process
-	// is before it. At most once in each.
+	// EventWaiting: an acquisition or an Await begins to wait, because it was refused and may wait, or because another
+	// call of the process is before it. At most once in each.
 	EventWaiting
 	// EventWoken: a sleeping waiter tries again (ByMessage).
 	EventWoken
@@ -61,39 +64,42 @@ const (
 	EventNotAcquired
 	// EventAwaited: an Await ended (Waited, Err). A nil Err: the latch opened or the barrier tripped.
 	EventAwaited
-	// EventReleasing: Release begins, and nothing was sent yet (N, Acquisition). One EventReleased follows, with the context that the
-	// Observer returns. Later calls of Release have the result of the first, and are not events.
+	// EventReleasing: Release begins, and nothing was sent yet (N, Acquisition). One EventReleased follows, with the
+	// context that the Observer returns. Later calls of Release have the result of the first, and are not events.
 	EventReleasing
 	// EventReleased: Release has ended (N, Held, Err).
 	EventReleased
-	// EventRenewed: the lease of a permit or of a barrier's party was renewed, or the renewal failed (Err). A failure is not final:
-	// EventEnded says when a permit is lost, EventAwaited when a party is.
+	// EventRenewed: the lease of a permit or of a barrier's party was renewed, or the renewal failed (Err). A failure is
+	// not final: EventEnded says when a permit is lost, EventAwaited when a party is.
 	EventRenewed
 	// EventEnded: a permit ended without Release (Err: ErrLost, ErrMaxHold or ErrClosed).
 	EventEnded
-	// EventTakenOver: this client has taken permits of crashed processes (Options.Liveness) for a semaphore that it waits for (N). Whoever
-	// is the first in line has them then, in whatever process.
+	// EventTakenOver: this client has taken permits of crashed processes (Options.Liveness) for a semaphore that it waits
+	// for (N). The first in line has them then, in whatever process.
 	EventTakenOver
 )
 
-var eventNames = [...]string{EventAcquiring: "acquiring", EventWaiting: "waiting", EventWoken: "woken", EventAcquired: "acquired",
+var eventNames = [...]string{EventAcquiring: "acquiring", EventWaiting: "waiting", EventWoken: "woken",
+	EventAcquired:    "acquired",
 	EventNotAcquired: "not acquired", EventAwaited: "awaited", EventReleasing: "releasing", EventReleased: "released",
 	EventRenewed: "renewed", EventEnded: "ended", EventTakenOver: "taken over"}
 
 // String is the kind in words, such as "not acquired".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. next gets the context that o
-// returned. If o panics, next is not called. Either may be nil.
+// And returns an Observer that calls o and then next, for example one for metrics and one for traces. next gets the
+// context that o returned. If o panics, next is not called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Chain(o, next) }
 
 // failures are what the debug page calls what went wrong.
-var failures = [EventTakenOver + 1]string{EventNotAcquired: "acquire", EventAwaited: "await", EventReleased: "release", EventRenewed: "renew",
-	EventEnded: "permit"}
+var failures = [EventTakenOver + 1]string{EventNotAcquired: "acquire", EventAwaited: "await", EventReleased: "release",
+	EventRenewed: "renew",
+	EventEnded:   "permit"}
 
 // observe tells of e, and returns the context under which goes on what e begins. Called without a mutex held.
 func (c *Client) observe(ctx context.Context, e Event) context.Context {
-	if e.Err != nil && (e.Kind != EventRenewed || !errors.Is(e.Err, ErrLost)) { // a loss is told when the permit ends
+	// a loss is reported when the permit ends
+	if e.Err != nil && (e.Kind != EventRenewed || !errors.Is(e.Err, errs.ErrLost)) {
 		c.session.Troubles().Add(failures[e.Kind], e.Name, e.Err)
 	}
 	return session.Follow(ctx, c.session, c.observer, e)

@@ -9,11 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told under which.
+// follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told
+// under which.
 type follower struct{ redistest.Steps }
 
 func (f *follower) observer() rsemaphore.Observer {
@@ -52,11 +54,12 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	t.Parallel()
 	f := &follower{}
 	ctx := within(t)
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 5 * time.Minute, Observer: f.observer()})
+	r := newRig(t, redistest.Embedded(t),
+		rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 5 * time.Minute, Observer: f.observer()})
 	pool := r.c.Semaphore("pool", 3)
 	permit := acquire(t, pool, 2)
 	_, err := pool.TryAcquire(ctx, 2, 0, 0)
-	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	other := acquire(t, pool, 1)
 	require.NoError(t, permit.Release(ctx))
 	require.NoError(t, permit.Release(ctx)) // has that result, and is not told
@@ -79,8 +82,8 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 
 	permit = acquire(t, pool, 1)
 	r.must(t, "FLUSHALL")
-	require.ErrorIs(t, permit.Extend(ctx, 10*time.Minute), rsemaphore.ErrLost)
-	require.ErrorIs(t, permit.Release(ctx), rsemaphore.ErrLost)
+	require.ErrorIs(t, permit.Extend(ctx, 10*time.Minute), errs.ErrLost)
+	require.ErrorIs(t, permit.Release(ctx), errs.ErrLost)
 	require.Equal(t, []string{
 		"8 acquires 1 of pool", "8 acquired 1 of pool", "8 lost pool",
 		"9 releases 1 of pool acquired by 8", "9 released 1 of pool: false",
@@ -91,11 +94,12 @@ func TestWaitingIsToldOnceToEachThatWaits(t *testing.T) {
 	t.Parallel()
 	f := &follower{}
 	ctx := within(t)
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Minute, Observer: f.observer()})
+	r := newRig(t, redistest.Embedded(t),
+		rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Minute, Observer: f.observer()})
 	pool := r.c.Semaphore("pool", 1)
 	permit := acquire(t, pool, 1)
 	_, err := pool.TryAcquire(ctx, 1, 0, 0)
-	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.Len(t, f.Take(), 4, "it did not wait")
 	const waiters = 3
 	var all sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// attemptOnce is Runner.Attempt for a request of which nobody can find out afterwards whether it ran. So it awaits the reply
-// for a moment after ctx has ended; a reply that comes later still goes to Call.Late.
+// attemptOnce is Runner.Attempt for a request of which it cannot be found out afterwards whether it ran. So it awaits
+// the reply for a moment after ctx has ended; a reply that comes later still goes to Call.Late.
 func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
 		return c.runner.Attempt(ctx, call) // says so, and sends nothing
@@ -30,11 +30,11 @@ func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.Red
 	defer stop()
 	m, err := c.runner.Attempt(own, call)
 	// The context that ended may be own, which the caller does not know: the error speaks of the caller's.
-	switch unknown := errors.Is(err, ErrUnknownOutcome); {
+	switch unknown := errors.Is(err, errs.ErrUnknownOutcome); {
 	case unknown && ctx.Err() != nil:
-		err = errs.Once(fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errs.Ended(ctx)))
+		err = errs.Once(fmt.Errorf("%w: on %q: %w", errs.ErrUnknownOutcome, call.Keys[0], errs.Ended(ctx)))
 	case unknown && own.Err() != nil:
-		err = errs.Once(fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errNoReply))
+		err = errs.Once(fmt.Errorf("%w: on %q: %w", errs.ErrUnknownOutcome, call.Keys[0], errNoReply))
 	}
 	return m, err
 }

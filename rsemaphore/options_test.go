@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -29,11 +30,11 @@ func TestOptionsOutOfBoundsAreRefusedByName(t *testing.T) {
 		"Heartbeat":       {Heartbeat: 49 * time.Millisecond},
 	} {
 		_, err := rsemaphore.New(hub, o)
-		require.ErrorIs(t, err, rsemaphore.ErrInvalidOption, field)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, field)
 		require.ErrorContains(t, err, field+" is ")
 	}
 	_, err = rsemaphore.New(nil, rsemaphore.Options{})
-	require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "hub")
 }
 
@@ -41,7 +42,8 @@ func TestEveryClientHasAnIDOfItsOwn(t *testing.T) {
 	s := redistest.Embedded(t)
 	a, b := newRig(t, s, rsemaphore.Options{}), newRig(t, s, rsemaphore.Options{})
 	require.NotEqual(t, a.c.ID(), b.c.ID())
-	require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`), a.c.ID())
+	require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
+		a.c.ID())
 }
 
 func TestAClosedClientCloses(t *testing.T) {

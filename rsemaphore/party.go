@@ -76,7 +76,8 @@ func (p *party) exchange(verb string, notAfter int64) exchange[barrierReply] {
 	}}
 }
 
-// pending is "1" while a request to arrive may still come, and be taken for an arrival in the generation that gathers then.
+// pending is "1" while a request to arrive may still come, and be taken for an arrival in the generation that gathers
+// then.
 func (p *party) pending() string {
 	if time.Now().Before(p.unanswered) {
 		return "1"
@@ -99,10 +100,10 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 	if !b.c.engine.Add(&p.lease, p.sent, p.sent, p.term, true, 0) {
 		// happens only if this machine, or the network, stalled for as long as the lease
 		p.leaveLater(time.Now())
-		return p.broken(ErrLost)
+		return p.broken(errs.ErrLost)
 	}
 	if b.c.session.Closed() { // Close ran meanwhile, and has not seen this lease
-		cancel(ErrClosed)
+		cancel(errs.ErrClosed)
 	}
 	defer p.finish()
 	if p.joined.status == barrierLast {
@@ -113,7 +114,7 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 
 // finish ends Await for a party that had arrived.
 func (p *party) finish() {
-	p.b.c.engine.Remove(&p.lease)
+	_ = p.b.c.engine.Remove(&p.lease) // Await has returned what became of it
 	p.over.Store(true)
 	if !p.unanswered.IsZero() {
 		// A request to arrive may still be on its way, on another connection. It would arrive for a party whose Await has
@@ -122,7 +123,8 @@ func (p *party) finish() {
 	}
 }
 
-// late removes the party again if a request to arrive, on which the caller had given up, was answered after the party's end.
+// late removes the party again if a request to arrive, on which the caller had given up, was answered after the party's
+// end.
 func (p *party) late(r barrierReply) {
 	if p.over.Load() && (r.status == barrierWaiting || r.status == barrierLast) {
 		p.leaveLater(time.Time{})
@@ -141,7 +143,8 @@ func (p *party) broken(cause error) (Arrival, error) {
 // arrive tries until the party has arrived.
 func (p *party) arrive(ctx context.Context) error {
 	b := p.b
-	err := b.c.queue.Wait(ctx, wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Place: wait.Alone, Try: p.tryArrive})
+	err := b.c.queue.Wait(ctx,
+		wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Place: wait.Alone, Try: p.tryArrive})
 	if err == nil {
 		return nil
 	}
@@ -149,9 +152,10 @@ func (p *party) arrive(ctx context.Context) error {
 	if !p.unanswered.IsZero() {
 		p.leaveLater(p.unanswered)
 	}
-	return wait.Ending{Package: "rsemaphore", Name: b.name, Unsure: !p.unanswered.IsZero(), Contended: func(g *wait.GaveUp) error {
-		return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, ErrNotAcquired, g.Cause)
-	}}.Explain(err)
+	return wait.Ending{Package: "rsemaphore", Name: b.name, Unsure: !p.unanswered.IsZero(),
+		Contended: func(g *wait.GaveUp) error {
+			return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, errs.ErrNotAcquired, g.Cause)
+		}}.Explain(err)
 }
 
 // tryArrive asks once.
@@ -184,9 +188,10 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 	return wait.Answer{}, malformed("arrive", b.key, r)
 }
 
-// askTime asks for the server's time if this client knows nothing of it. A request to arrive that names no instant may run whenever it
-// comes: after its party is gone, it would arrive for nobody, and the leave that takes it back would break the generation of those
-// who gather then (TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate).
+// askTime asks for the server's time if this client knows nothing of it. A request to arrive that names no instant may
+// run whenever it comes: after its party is gone, it would arrive for a party that left, and the leave that takes it
+// back would break the generation of those who gather then
+// (TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate).
 func (p *party) askTime(ctx context.Context) error {
 	c, key := p.b.c, p.b.key
 	if c.runner.Clock.At(key, time.Now()) != 0 {
@@ -197,8 +202,8 @@ func (p *party) askTime(ctx context.Context) error {
 	switch {
 	case err == nil:
 		c.runner.Clock.Learn(key, r.server, sent, time.Now())
-	case errors.Is(err, ErrUnknownOutcome): // nothing was asked for but the time
-		err = fmt.Errorf("%w: %q: the server's time: %v", ErrUnavailable, p.b.name, err)
+	case errors.Is(err, errs.ErrUnknownOutcome): // nothing was asked for but the time
+		err = fmt.Errorf("%w: %q: the server's time: %s", errs.ErrUnavailable, p.b.name, err.Error())
 	}
 	return err
 }
@@ -208,13 +213,14 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 	if !p.unanswered.IsZero() && !sent.Before(p.sent.Add(p.term-lease.Margin(p.term))) {
 		// A request without a reply may have arrived, and from here on the server may forget that it did. Another
 		// request would then arrive a second time.
-		return rueidis.RedisMessage{}, wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, p.b.name))
+		return rueidis.RedisMessage{},
+			wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", errs.ErrUnknownOutcome, p.b.name))
 	}
 	if p.unanswered.IsZero() {
 		p.sent = sent
 	}
 	m, err := c.attemptOnce(ctx, call)
-	if errors.Is(err, ErrUnknownOutcome) {
+	if errors.Is(err, errs.ErrUnknownOutcome) {
 		p.unanswered = script.LastRun(sent.Add(c.opts.CallTimeout))
 	}
 	return m, err
@@ -226,8 +232,8 @@ func (p *party) line() string {
 	return "barrier:" + p.b.key + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10)
 }
 
-// watch waits until the generation is over, or this party is not in it any more, and returns the server's answer. ctx ends when
-// the caller's context, the lease or the client ends.
+// watch waits until the generation is over, or this party is not in it any more, and returns the server's answer. ctx
+// ends when the caller's context, the lease or the client ends.
 func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	c := p.b.c
 	began := time.Now()
@@ -248,11 +254,11 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 		}
 		return wait.Answer{Granted: true}, nil
 	}
-	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival has come
-	// (see barrier.lua). After that it is told by others' looks, and by the message of the generation's end.
+	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival
+	// has come (see barrier.lua). After that it is notified by others' looks, and by the message of the generation's end.
 	answer, err := look(ctx)
 	if err != nil || !answer.Granted {
-		told := func(payload string) bool {
+		onMessage := func(payload string) bool {
 			end, ok := p.ended(payload)
 			if ok {
 				result = end
@@ -260,20 +266,22 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			}
 			return ok && answered
 		}
-		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, Told: told, Try: func(ctx context.Context) (wait.Answer, error) {
-			if event, ok := shared.Load(began); ok && answered {
-				result = event.(barrierReply)
-				return wait.Answer{Granted: true, Unasked: true}, nil
-			}
-			return look(ctx)
-		}})
+		err = c.queue.Wait(ctx,
+			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, OnMessage: onMessage,
+				Try: func(ctx context.Context) (wait.Answer, error) {
+					if event, ok := shared.Load(began); ok && answered {
+						result = event.(barrierReply)
+						return wait.Answer{Granted: true, Unasked: true}, nil
+					}
+					return look(ctx)
+				}})
 	}
 	return result, err
 }
 
-// ended reads a message of the barrier's channel: how this party's generation ended, if it is about that one. It counts as the
-// answer to a look, whenever it comes, because a generation ends once and stays as it ended, and no id of a barrier's life is used
-// again:
+// ended reads a message of the barrier's channel: how this party's generation ended, if it is about that one. It counts
+// as the answer to a look, whenever it comes, because a generation ends once and stays as it ended, and no id of a
+// barrier's life is used again:
 //
 //	party                            another process           the channel
 //	arrives in generation 4
@@ -303,23 +311,24 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 	if err == nil && time.Now().Before(c.engine.Until(&p.lease)) {
 		return p.outcome(result, nil)
 	}
-	if errors.Is(err, ErrWrongType) { // the watchdog would have found it, too
+	if errors.Is(err, errs.ErrWrongType) { // the watchdog would have found it, too
 		p.leaveLater(time.Now())
-		return p.broken(fmt.Errorf("%w: %w", ErrLost, err))
+		return p.broken(fmt.Errorf("%w: %w", errs.ErrLost, err))
 	}
-	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good, for example because a right is missing
+	// the server refuses for good, for example because a right is missing
+	if err != nil && ctx.Err() == nil && !isGaveUp(err) {
 		return p.leave(ctx, err)
 	}
 	why := context.Cause(ctx)
-	if err == nil || errors.Is(why, ErrLost) {
-		if !errors.Is(why, ErrLost) {
-			why = ErrLost
+	if err == nil || errors.Is(why, errs.ErrLost) {
+		if !errors.Is(why, errs.ErrLost) {
+			why = errs.ErrLost
 		}
 		p.leaveLater(time.Now())
 		return p.broken(why)
 	}
 	if c.session.Closed() {
-		why = ErrClosed
+		why = errs.ErrClosed
 	} else if ended := errs.Ended(ctx); ended != nil {
 		why = ended
 	}
@@ -331,8 +340,8 @@ func isGaveUp(err error) bool {
 	return errors.As(err, &g)
 }
 
-// outcome translates an answer about the party's generation into its result. cause is this party's own reason, if it broke the
-// generation.
+// outcome translates an answer about the party's generation into its result. cause is this party's own reason, if it
+// broke the generation.
 func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 	switch r.status {
 	case barrierTripped:
@@ -341,9 +350,9 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 		return p.broken(cause)
 	}
 	if cause != nil {
-		cause = fmt.Errorf("%w: %w", ErrLost, cause)
+		cause = fmt.Errorf("%w: %w", errs.ErrLost, cause)
 	} else {
-		cause = ErrLost
+		cause = errs.ErrLost
 	}
 	return p.broken(cause)
 }
@@ -351,7 +360,7 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 // leave removes the party from its generation, which breaks the generation unless it is over.
 func (p *party) leave(ctx context.Context, cause error) (Arrival, error) {
 	c := p.b.c
-	c.engine.Remove(&p.lease) // before it is sent: see package lease
+	_ = c.engine.Remove(&p.lease) // before it is sent: see package lease; the reply says how the party ended
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
 	defer cancel()
 	r, err := p.end(ctx, "leave")
@@ -359,7 +368,8 @@ func (p *party) leave(ctx context.Context, cause error) (Arrival, error) {
 		p.leaveLater(time.Now())
 		// That the server could not be asked does not mean that nothing was done: the party has arrived, and the others may
 		// have gone on with it.
-		return Arrival{}, fmt.Errorf("rsemaphore: leave barrier %q: %w", p.b.name, errors.Join(script.Unsure(err), script.Unsure(cause)))
+		return Arrival{}, fmt.Errorf("rsemaphore: leave barrier %q: %w", p.b.name,
+			errors.Join(script.Unsure(err), script.Unsure(cause)))
 	}
 	return p.outcome(r, cause)
 }
@@ -377,10 +387,10 @@ func (p *party) end(ctx context.Context, verb string) (barrierReply, error) {
 // watched returns a child of ctx for the action. It ends when the generation breaks. stop ends the watching.
 //
 // The watchdog cannot tell that the generation broke: a party whose generation is over counts as renewed (see
-// barrier_renew.lua), because only a look says how it ended. A generation that broke before the first look is found by that
-// look. One that breaks later is found by the message or the poll for which every party waits. It trips only by the caller's
-// own request, after the action. If it breaks after the action has returned and before the trip, the answer to the trip says
-// so.
+// barrier_renew.lua), because only a look says how it ended. A generation that broke before the first look is found by
+// that look. One that breaks later is found by the message or the poll for which every party waits. It trips only by
+// the caller's own request, after the action. If it breaks after the action has returned and before the trip, the
+// answer to the trip says so.
 func (p *party) watched(ctx context.Context) (actx context.Context, stop func()) {
 	actx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -390,8 +400,8 @@ func (p *party) watched(ctx context.Context) (actx context.Context, stop func())
 		switch {
 		case err == nil:
 			_, err = p.outcome(r, nil)
-		case errors.Is(err, ErrWrongType): // as in await
-			_, err = p.broken(fmt.Errorf("%w: %w", ErrLost, err))
+		case errors.Is(err, errs.ErrWrongType): // as in await
+			_, err = p.broken(fmt.Errorf("%w: %w", errs.ErrLost, err))
 		default: // the caller's context ended, or a right to look is missing: renewals go on without the look
 			return
 		}
@@ -413,7 +423,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 		defer func() {
 			if !returned { // a panic, or runtime.Goexit
 				stop()
-				p.leave(ctx, nil)
+				_, _ = p.leave(ctx, nil) // Await returns nothing then
 			}
 		}()
 		err = p.b.action(actx)
@@ -434,20 +444,20 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	if err == nil {
 		return p.outcome(r, nil)
 	}
-	if why := context.Cause(ctx); errors.Is(why, ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
+	if why := context.Cause(ctx); errors.Is(why, errs.ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
 		p.leaveLater(time.Now())
-		return p.broken(ErrLost)
+		return p.broken(errs.ErrLost)
 	} else if why != nil {
 		err = errors.Join(err, why)
 	}
 	return p.leave(ctx, err) // whose answer also says whether the trip ran
 }
 
-// leaveLater removes the party in the background, from whichever generation it may be in. It goes on until its lease is over.
-// The answer to what was sent before after is not final.
+// leaveLater removes the party in the background, from whichever generation it may be in. It goes on until its lease is
+// over. The answer to what was sent before after is not final.
 func (p *party) leaveLater(after time.Time) {
 	c := p.b.c
-	c.engine.Remove(&p.lease)
+	_ = c.engine.Remove(&p.lease) // lost or not, the party is removed
 	anywhere := &party{b: p.b, id: p.id, term: p.term, unanswered: p.unanswered}
 	c.session.ReleaseLater(p.b.name, after, p.term, func(ctx context.Context) error {
 		_, err := anywhere.exchange("leave", 0).by(ctx, c.runner.Attempt)

@@ -15,10 +15,10 @@ import (
 // it is lost. It is safe for concurrent use and belongs to no goroutine.
 //
 // Run the work under [Permit.Context], which ends with the permit. A permit is forgotten when neither it nor one of its
-// contexts can be reached any more. It is then no longer renewed, its lease runs out, and a warning is logged. The garbage
-// collector finds that out, which runs every two minutes in an idle process; until then the permit is renewed. A permit with
-// a leaseTime of its own may be left to it on purpose: of permits for a minute that are not released, each is one start a
-// minute.
+// contexts can be reached any more. It is then no longer renewed, its lease runs out, and a warning is logged. The
+// garbage collector finds that out, which runs every two minutes in an idle process; until then the permit is renewed.
+// A permit with a leaseTime of its own may be left to it on purpose: of permits for a minute that are not released,
+// each is one start a minute.
 type Permit struct {
 	h        *session.Handle
 	cleanup  runtime.Cleanup
@@ -90,21 +90,22 @@ func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 	return !held, err
 }
 
-// mostBeside is how many permits one may have that is released beside others: a call for all of them is to hold up nobody.
-const mostBeside = 4
+// mostBatched is how many permits one may have that is released with others: a call for all of them is to hold up
+// no other call.
+const mostBatched = 4
 
-// beside is what is the same for all that one call can release.
-type beside struct {
+// batchKey is what is the same for all that one call can release.
+type batchKey struct {
 	line     string
 	weighted bool
 }
 
-// Beside implements session.Several.
-func (p *permit) Beside() any {
-	if p.n > mostBeside && !p.s.weighted {
+// BatchKey implements session.Several.
+func (p *permit) BatchKey() any {
+	if p.n > mostBatched && !p.s.weighted {
 		return nil
 	}
-	return beside{p.s.made.line, p.s.weighted}
+	return batchKey{p.s.made.line, p.s.weighted}
 }
 
 // SendAll implements session.Several.
@@ -136,7 +137,7 @@ func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
 	return err
 }
 
-// left is how a release names it that is made beside another's.
+// left is how a release names it that is made with another's.
 func (p *permit) left() string {
 	if p.s.weighted {
 		return p.base()
@@ -174,9 +175,9 @@ func newPermitHandle(h *session.Handle) *Permit {
 
 func (x *Permit) permit() *permit { return x.h.Holding.Lease.Of.(*permit) }
 
-// permitContext refers to the Permit, which therefore counts as in use for as long as any of its contexts does. The watchdog
-// refers to the handle behind the Permit, and never to the Permit. Were it the other way round, a permit that is used only
-// through its context would be collected and no longer renewed, or a forgotten one renewed for ever
+// permitContext refers to the Permit, which therefore counts as in use for as long as any of its contexts does. The
+// watchdog refers to the handle behind the Permit, and never to the Permit. Were it the other way round, a permit that
+// is used only through its context would be collected and no longer renewed, or a forgotten one renewed for ever
 // (TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged, TestAForgottenPermitIsNoticedHoweverItsContextsWereMade). Whatever
 // listens on a context keeps it, too: context.AfterFunc refers to it.
 type permitContext struct {
@@ -196,15 +197,16 @@ func (x *Permit) Context(parent context.Context) context.Context {
 // Done returns a channel that is closed when the permit is over.
 func (x *Permit) Done() <-chan struct{} { return x.h.Done() }
 
-// Err says why the permit is over: ErrReleased, ErrLost (which may be joined with ErrWrongType: compare with errors.Is),
-// ErrMaxHold or ErrClosed; nil while it lasts.
+// Err says why the permit is over: ErrReleased, ErrLost (which may be joined with ErrWrongType: compare with
+// errors.Is), ErrMaxHold or ErrClosed; nil while it lasts.
 func (x *Permit) Err() error { return x.h.Err() }
 
 // Name returns the semaphore's name.
 func (x *Permit) Name() string { return x.h.Holding.Lease.Name }
 
 // IDs returns the ids of its permits, as many as were acquired, each 32 hexadecimal digits: what
-// [Semaphore.ReleaseIDs] and Redisson take. An acquisition of a WeightedSemaphore has one, for [WeightedSemaphore.ReleaseIDs].
+// [Semaphore.ReleaseIDs] and Redisson take. An acquisition of a WeightedSemaphore has one, for
+// [WeightedSemaphore.ReleaseIDs].
 func (x *Permit) IDs() []string {
 	ids := x.permit().ids()
 	for i, raw := range ids {
@@ -213,13 +215,14 @@ func (x *Permit) IDs() []string {
 	return ids
 }
 
-// Until returns the instant, on this process's monotonic clock, until which it is safe to act. Every confirmed renewal moves
-// it on. After the end of the permit it means nothing.
+// Until returns the instant, on this process's monotonic clock, until which it is safe to act. Every confirmed renewal
+// moves it on. After the end of the permit it means nothing.
 func (x *Permit) Until() time.Time { return x.h.Holding.Until() }
 
-// Extend makes the permit last for at least d from now; it never shortens it. d is at least 10 ms. It tries until it is answered, ctx
-// ends or Options.RetryTimeout is over. nil: the server has confirmed it. ErrLost: the permit is over; this call may have found that out. ErrReleased: Release was called.
-// ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until is as it was.
+// Extend makes the permit last for at least d from now; it never shortens it. d is at least 10 ms. It tries until it is
+// answered, ctx ends or Options.RetryTimeout is over. nil: the server has confirmed it. ErrLost: the permit is over;
+// this call may have found that out. ErrReleased: Release was called. ErrUnavailable, ErrUnknownOutcome or
+// ErrNotReplicated: Until is as it was.
 func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 	return x.h.Extend(ctx, d)
 }
@@ -227,11 +230,11 @@ func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 // Release ends the permit and gives it back, all of it. It may be called from any goroutine and with a ctx that has
 // ended.
 //
-// nil: the server has confirmed it. ErrLost: the permit was over before, in whole or in part; another holder may have had it.
-// ErrUnavailable or ErrUnknownOutcome: the server has not confirmed it while ctx lasted, or within 1 s if ctx had ended or
-// comes from this permit's Context, which Release ends. The release goes on in the background until the lease is over. Any
-// other error, as for want of a right, is returned at once, and the release goes on likewise. In every case the permit's
-// contexts have ended and it is no longer renewed. Later calls return the first one's result.
+// nil: the server has confirmed it. ErrLost: the permit was over before, in whole or in part; another holder may have
+// had it. ErrUnavailable or ErrUnknownOutcome: the server has not confirmed it while ctx lasted, or within 1 s if ctx
+// had ended or comes from this permit's Context, which Release ends. The release goes on in the background until the
+// lease is over. Any other error, as for want of a right, is returned at once, and the release goes on likewise. In
+// every case the permit's contexts have ended and it is no longer renewed. Later calls return the first one's result.
 func (x *Permit) Release(ctx context.Context) error {
 	x.cleanup.Stop()
 	return x.h.Release(ctx, x.acquired)

@@ -129,8 +129,9 @@ func TestAQueueOfPermitsDoesWhatItsTableSays(t *testing.T) {
 	one, two := process, processTwo
 	// each begins with 4 permits out of 4, of x; x2 means two waiters' permits
 	for name, c := range map[string]struct {
-		wait   []string // "<base letter><n><process 1 or 2>", in order; then "-" of one that is about to leave, "+" of one that is not
-		deaf   bool     // nobody of process two listens
+		// "<base letter><n><process 1 or 2>", in order; then "-" of one that is about to leave, "+" of one that is not
+		wait   []string
+		deaf   bool // nobody of process two listens
 		act    func(t *testing.T, r *rig) []string
 		reply  []string // served in the reply
 		told   []string // process two
@@ -139,22 +140,43 @@ func TestAQueueOfPermitsDoesWhatItsTableSays(t *testing.T) {
 		free   string
 		second bool // of the same call changes nothing
 	}{
-		"a release serves the first of another process": {wait: []string{"b12", "c11"}, act: releases(1), told: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1}, queue: []string{"c1"}, free: "0", second: true},
-		"and of its own in the reply":                   {wait: []string{"b11", "c12"}, act: releases(1), reply: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1}, queue: []string{"c1"}, free: "0", second: true},
-		"several of several processes":                  {wait: []string{"b12", "c11", "d12"}, act: releases(3), reply: []string{"c 4"}, told: []string{"b 4", "d 4"}, out: map[string]int{"x": 1, "b": 1, "c": 1, "d": 1}, free: "0"},
-		"the first waits, those behind pass":            {wait: []string{"b31", "c11", "d12"}, act: releases(2), reply: []string{"c 4"}, told: []string{"d 4"}, out: map[string]int{"x": 2, "c": 1, "d": 1}, queue: []string{"b3"}, free: "0"},
-		"and when it can be served it is":               {wait: []string{"b31", "c11", "d12"}, act: releases(3), reply: []string{"b 4"}, out: map[string]int{"x": 1, "b": 3}, queue: []string{"c1", "d1"}, free: "0"},
-		"who hears nothing is dropped":                  {wait: []string{"b12", "c11"}, deaf: true, act: releases(1), reply: []string{"c 4"}, out: map[string]int{"x": 3, "c": 1}, free: "0"},
-		"nobody is left, and the count is for all":      {wait: []string{"b12"}, deaf: true, act: releases(1), out: map[string]int{"x": 3}, free: "1"},
-		"a larger capacity":                             {wait: []string{"b11", "c12", "d11"}, act: resizes(6), reply: []string{"b 4"}, told: []string{"c 4"}, out: map[string]int{"x": 4, "b": 1, "c": 1}, queue: []string{"d1"}, free: "0"},
-		"who wants more than there is now is told":      {wait: []string{"b42", "c11"}, act: resizes(3), told: []string{"look b"}, out: map[string]int{"x": 4}, queue: []string{"c1"}, free: "-1"},
-		"without a place nobody goes past it":           {wait: []string{"b21"}, act: freesAndTries(1), out: map[string]int{"x": 3}, queue: []string{"b2"}, free: "1"},
-		"a small newcomer goes past as one in line may": {wait: []string{"b21"}, act: freesAndAsks(1), reply: []string{"e 4"}, out: map[string]int{"x": 3, "e": 1}, queue: []string{"b2"}, free: "0"},
-		"who is about to leave is passed over":          {wait: []string{"b12-", "c11-", "d12", "e11"}, act: releases(1), told: []string{"d 4"}, out: map[string]int{"x": 3, "b": 0, "c": 0, "d": 1}, queue: []string{"e1"}, free: "0", second: true},
-		"who leaves later is not":                       {wait: []string{"b12+", "c11"}, act: releases(1), told: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1}, queue: []string{"c1"}, free: "0"},
-		"all are about to leave":                        {wait: []string{"b12-", "c11-"}, act: releases(1), out: map[string]int{"x": 3}, free: "1"},
-		"several leave together, one had been served":   {wait: []string{"b12", "c11", "d12", "e11"}, act: departs("b", "d"), reply: []string{"c 4"}, out: map[string]int{"x": 3, "b": 0, "c": 1, "d": 0}, queue: []string{"e1"}, free: "0", second: true},
-		"what is over is pruned and handed on":          {wait: []string{"b12"}, act: expires(1), told: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1, "e": 0}, queue: []string{"e4"}, free: "0"},
+		"a release serves the first of another process": {wait: []string{"b12", "c11"}, act: releases(1),
+			told: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1}, queue: []string{"c1"}, free: "0", second: true},
+		"and of its own in the reply": {wait: []string{"b11", "c12"}, act: releases(1),
+			reply: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1}, queue: []string{"c1"}, free: "0", second: true},
+		"several of several processes": {wait: []string{"b12", "c11", "d12"}, act: releases(3),
+			reply: []string{"c 4"}, told: []string{"b 4", "d 4"}, out: map[string]int{"x": 1, "b": 1, "c": 1, "d": 1},
+			free: "0"},
+		"the first waits, those behind pass": {wait: []string{"b31", "c11", "d12"}, act: releases(2),
+			reply: []string{"c 4"}, told: []string{"d 4"}, out: map[string]int{"x": 2, "c": 1, "d": 1}, queue: []string{"b3"},
+			free: "0"},
+		"and when it can be served it is": {wait: []string{"b31", "c11", "d12"}, act: releases(3),
+			reply: []string{"b 4"}, out: map[string]int{"x": 1, "b": 3}, queue: []string{"c1", "d1"}, free: "0"},
+		"who hears nothing is dropped": {wait: []string{"b12", "c11"}, deaf: true, act: releases(1),
+			reply: []string{"c 4"}, out: map[string]int{"x": 3, "c": 1}, free: "0"},
+		"nobody is left, and the count is for all": {wait: []string{"b12"}, deaf: true, act: releases(1),
+			out: map[string]int{"x": 3}, free: "1"},
+		"a larger capacity": {wait: []string{"b11", "c12", "d11"}, act: resizes(6),
+			reply: []string{"b 4"}, told: []string{"c 4"}, out: map[string]int{"x": 4, "b": 1, "c": 1}, queue: []string{"d1"},
+			free: "0"},
+		"who wants more than there is now is told": {wait: []string{"b42", "c11"}, act: resizes(3),
+			told: []string{"look b"}, out: map[string]int{"x": 4}, queue: []string{"c1"}, free: "-1"},
+		"without a place nobody goes past it": {wait: []string{"b21"}, act: freesAndTries(1),
+			out: map[string]int{"x": 3}, queue: []string{"b2"}, free: "1"},
+		"a small newcomer goes past as one in line may": {wait: []string{"b21"}, act: freesAndAsks(1),
+			reply: []string{"e 4"}, out: map[string]int{"x": 3, "e": 1}, queue: []string{"b2"}, free: "0"},
+		"who is about to leave is passed over": {wait: []string{"b12-", "c11-", "d12", "e11"}, act: releases(1),
+			told: []string{"d 4"}, out: map[string]int{"x": 3, "b": 0, "c": 0, "d": 1}, queue: []string{"e1"}, free: "0",
+			second: true},
+		"who leaves later is not": {wait: []string{"b12+", "c11"}, act: releases(1),
+			told: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1}, queue: []string{"c1"}, free: "0"},
+		"all are about to leave": {wait: []string{"b12-", "c11-"}, act: releases(1),
+			out: map[string]int{"x": 3}, free: "1"},
+		"several leave together, one had been served": {wait: []string{"b12", "c11", "d12", "e11"}, act: departs("b", "d"),
+			reply: []string{"c 4"}, out: map[string]int{"x": 3, "b": 0, "c": 1, "d": 0}, queue: []string{"e1"}, free: "0",
+			second: true},
+		"what is over is pruned and handed on": {wait: []string{"b12"}, act: expires(1), told: []string{"b 4"},
+			out: map[string]int{"x": 3, "b": 1, "e": 0}, queue: []string{"e4"}, free: "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -235,7 +257,8 @@ func departs(bases ...string) func(t *testing.T, r *rig) []string {
 	}
 }
 
-// Of the three permits that b wants two are free, and eleven have gone past it. c, who wants two, would be the thirteenth.
+// Of the three permits that b wants two are free, and eleven have gone past it. c, who wants two, would be the
+// thirteenth.
 func TestNobodyIsOvertakenByMoreThanFourTimesWhatItWants(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -310,7 +333,8 @@ func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 	r := newRig(t, server, patient)
 	r.must(t, "ACL", "SETUSER", "mute", "on", ">x", "~*", "+@all", "resetchannels", "&redisson_sc:*")
 	mute := newRigWith(t, server, patient, func(c *rueidis.ClientOption) { c.Username, c.Password = "mute", "x" })
-	r.put(t, sem{count: "0", ttl: 50, out: map[string]int{baseX + "\x00\x00\x00": 50, baseX + "\x00\x00\x01": 50}, outTTL: 50})
+	r.put(t, sem{count: "0", ttl: 50, out: map[string]int{baseX + "\x00\x00\x00": 50, baseX + "\x00\x00\x01": 50},
+		outTTL: 50})
 	b := entry("bbbbbb\x80bbbbbb", 1, processTwo, "a label")
 	told := r.heard(t, processTwo, func() {
 		r.run(t, "acquire", asking(2, processTwo, b)...)
@@ -356,8 +380,8 @@ func TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce(t *testing.T) {
 // isRelease reports whether a call is the release of a semaphore: no other script has four keys.
 func isRelease(words []string) bool { return redistest.IsScript(words) && words[2] == "4" }
 
-// Loops of one permit in four processes never leave the semaphore; a request for all is served all the same. What counts is how
-// many go before it.
+// Loops of one permit in four processes never leave the semaphore; a request for all is served all the same. What
+// counts is how many go before it.
 func TestARequestForAllIsServedAmongLoopsOfOneInSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -395,7 +419,8 @@ func TestARequestForAllIsServedAmongLoopsOfOneInSeveralProcesses(t *testing.T) {
 	stop()
 	wg.Wait()
 	t.Logf("%d went before each request for all, of %d loops", over/rounds, processes*loops)
-	// Before it: those in line when it came, 4 times its number, and those that were served on the way of its request and grant.
+	// Before it: those in line when it came, 4 times its number, and those that were served on the way of its request and
+	// grant.
 	require.LessOrEqual(t, over/rounds, int64(10*(4*capacity+processes*loops)))
 }
 
@@ -443,7 +468,8 @@ func scriptCalls(t testing.TB, r *rig) (n int64) {
 	return n
 }
 
-// A process that holds all is killed. The first five of the waiters get them when its lease is over, and no call of anybody else is needed.
+// A process that holds all is killed. The first five of the waiters get them when its lease is over, and no call of
+// anybody else is needed.
 func TestWaitersThatFitAreServedAfterTheLeaseOfAHolderThatIsGone(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]

@@ -14,13 +14,15 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// A process with a waiter at each of many semaphores asks for many of them in one call whether anything has changed. What has changed is
-// found as by a poll of the waiter's own, and a waiter that was asked for so is in the queue as one that has asked.
+// A process with a waiter at each of many semaphores asks for many of them in one call whether anything has changed.
+// What has changed is found as by a poll of the waiter's own, and a waiter that was asked for so is in the queue as one
+// that has asked.
 func TestManySemaphoresAreAskedForTogether(t *testing.T) {
 	t.Parallel()
 	const names = 128
 	s := redistest.Start(t)
-	eye, holder, r := s.Client(t), newRig(t, s, rsemaphore.Options{}), newRig(t, s, rsemaphore.Options{PollCap: 200 * time.Millisecond})
+	eye, holder, r := s.Client(t), newRig(t, s, rsemaphore.Options{}), newRig(t, s,
+		rsemaphore.Options{PollCap: 200 * time.Millisecond})
 	ctx := within(t)
 	permits, had := make([]*rsemaphore.Permit, names), make([]chan struct{}, names)
 	var all sync.WaitGroup
@@ -42,7 +44,8 @@ func TestManySemaphoresAreAskedForTogether(t *testing.T) {
 		})
 	}
 	queued := func(i int) bool {
-		all, err := eye.Do(ctx, eye.B().Zrangebyscore().Key("redlatch_queue:{n"+strconv.Itoa(i)+"}").Min("(0").Max("+inf").Build()).AsStrSlice()
+		all, err := eye.Do(ctx,
+			eye.B().Zrangebyscore().Key("redlatch_queue:{n"+strconv.Itoa(i)+"}").Min("(0").Max("+inf").Build()).AsStrSlice()
 		return err == nil && len(all) == 1 && strings.Contains(all[0], " ")
 	}
 	redistest.Eventually(t, time.Minute, "all in their queues", func() bool {
@@ -93,25 +96,30 @@ func TestAQuestionForManySemaphoresSaysWhatHasChanged(t *testing.T) {
 		entry, ticket string
 		units         int // 0: it is to ask
 	}{
-		"nothing has changed":       {full, waiter, "7", 20},
-		"one is free":               {with(func(s *sem) { s.count = "1" }), waiter, "7", 10},
-		"too many are out":          {with(func(s *sem) { s.count = "-1" }), waiter, "7", 30},
-		"enough are free":           {with(func(s *sem) { s.count = "2" }), waiter, "7", 0},
-		"enough leases are over":    {with(func(s *sem) { s.out = map[string]int{idA: -2, idB: -1, idC: 30} }), waiter, "7", 0},
-		"one lease is over, of two": {with(func(s *sem) { s.out = map[string]int{idA: -2, idB: 20, idC: 30} }), waiter, "7", 20},
-		"too few are out":           {with(func(s *sem) { s.out = map[string]int{idA: 10} }), waiter, "7", 0},
-		"nothing is there":          {sem{}, waiter, "7", 0},
-		"another place":             {full, waiter, "8", 0},
-		"no place":                  {full, entry(baseOf("v", 0), n, process, ""), "7", 0},
-		"no entry":                  {full, "x", "7", 0},
-		"the count is no number":    {with(func(s *sem) { s.count = "x" }), waiter, "7", 0},
+		"nothing has changed": {full, waiter, "7", 20},
+		"one is free":         {with(func(s *sem) { s.count = "1" }), waiter, "7", 10},
+		"too many are out":    {with(func(s *sem) { s.count = "-1" }), waiter, "7", 30},
+		"enough are free":     {with(func(s *sem) { s.count = "2" }), waiter, "7", 0},
+		"enough leases are over": {with(func(s *sem) {
+			s.out = map[string]int{idA: -2, idB: -1, idC: 30}
+		}), waiter, "7", 0},
+		"one lease is over, of two": {with(func(s *sem) {
+			s.out = map[string]int{idA: -2, idB: 20, idC: 30}
+		}), waiter, "7", 20},
+		"too few are out":        {with(func(s *sem) { s.out = map[string]int{idA: 10} }), waiter, "7", 0},
+		"nothing is there":       {sem{}, waiter, "7", 0},
+		"another place":          {full, waiter, "8", 0},
+		"no place":               {full, entry(baseOf("v", 0), n, process, ""), "7", 0},
+		"no entry":               {full, "x", "7", 0},
+		"the count is no number": {with(func(s *sem) { s.count = "x" }), waiter, "7", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.put(t, c.sem)
 			r.must(t, "ZADD", "redlatch_queue:{s}", "7", waiter)
 			reply, err := strconv.ParseInt(r.run(t, "recheck", c.entry, c.ticket)[0], 10, 64)
 			require.NoError(t, err)
-			stamp, err := r.redis.Do(within(t), r.redis.B().Zscore().Key("redlatch_queue:{s}").Member("!"+process).Build()).AsFloat64()
+			stamp, err := r.redis.Do(within(t),
+				r.redis.B().Zscore().Key("redlatch_queue:{s}").Member("!"+process).Build()).AsFloat64()
 			if c.units == 0 {
 				require.Zero(t, reply)
 				require.True(t, rueidis.IsRedisNil(err), "who is to ask by itself is not stamped")

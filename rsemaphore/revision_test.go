@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -20,7 +21,7 @@ func TestTwoVersionsOfAProgramDoNotFightOverTheCapacity(t *testing.T) {
 		for range 3 {
 			p := acquire(t, newer, 3) // the first makes it 8
 			_, err := older.TryAcquire(within(t), 1, 0, 0)
-			require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			release(t, p)
 			release(t, acquire(t, older, 3)) // and the older has its share of that
 			require.Equal(t, 3, must1[int](t)(older.Available(within(t))))
@@ -37,7 +38,7 @@ func TestTwoVersionsOfAProgramDoNotFightOverTheCapacity(t *testing.T) {
 		require.Equal(t, 1, must1[int](t)(newer.Available(within(t))))
 		back := r.c.Semaphore("s", 5).WithRevision(3) // the new version is taken back
 		_, err = back.TryAcquire(within(t), 1, 0, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.Zero(t, must1[int](t)(back.Available(within(t))), "what is held stays held")
 		release(t, held)
 		release(t, acquire(t, newer, 5))
@@ -46,7 +47,7 @@ func TestTwoVersionsOfAProgramDoNotFightOverTheCapacity(t *testing.T) {
 
 		for _, bad := range []int64{0, -1, 1 << 53} {
 			_, err := r.c.Semaphore("s", 5).WithRevision(bad).TryAcquire(within(t), 1, 0, 0)
-			require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			require.ErrorContains(t, err, "revision is ")
 		}
 	})
@@ -81,7 +82,9 @@ func TestANewRevisionServesWhoWaits(t *testing.T) {
 	go func() {
 		got <- other.c.Semaphore("s", 2).WithRevision(1).Do(within(t), 2, func(context.Context) error { return nil })
 	}()
-	redistest.Eventually(t, 30*time.Second, "it waits", func() bool { return r.number(t, "ZCARD", "redlatch_queue:{s}") > 0 })
+	redistest.Eventually(t, 30*time.Second, "it waits", func() bool {
+		return r.number(t, "ZCARD", "redlatch_queue:{s}") > 0
+	})
 	require.NoError(t, r.c.Semaphore("s", 5).WithRevision(2).Do(within(t), 1, func(context.Context) error { return nil }))
 	require.NoError(t, <-got)
 	release(t, held)

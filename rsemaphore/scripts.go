@@ -60,7 +60,7 @@ func (s *Semaphore) self() []string {
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// served is what a call was told of waiters of this process besides those that it asked for.
+// served is what a call learned of waiters of this process besides those that it asked for.
 type served struct {
 	grants []wait.Grant  // without their Sent
 	look   time.Duration // after which to ask for the first in line; negative: another process does
@@ -96,7 +96,7 @@ const (
 	acquireMismatch
 )
 
-// What an acquisition is told that gets no place in the queue.
+// The answer to an acquisition that gets no place in the queue.
 const (
 	askedRefused = 0
 	askedGranted = -1
@@ -134,7 +134,8 @@ func (s *Semaphore) acquireCall(all []wait.Standing, place bool, notAfter int64,
 	if n := acquireArgs + 2*len(all); cap(args) < n {
 		args = make([]string, 0, n)
 	}
-	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.shared), s.grants, c.session.ID, flag(place))
+	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.shared),
+		s.grants, c.session.ID, flag(place))
 	for i := range all {
 		args = append(args, all[i].Entry, c.millis(all[i].Lease))
 	}
@@ -170,7 +171,8 @@ func (s *Semaphore) decodeAcquired(m rueidis.RedisMessage, n int) (r acquireRepl
 			return r, malformed("acquire", s.key, &m)
 		}
 	}
-	r = acquireReply{status: numbers[0], server: numbers[1], capacity: numbers[2], left: max(-1, time.Duration(numbers[3])*time.Millisecond), foreign: numbers[5] == 1}
+	r = acquireReply{status: numbers[0], server: numbers[1], capacity: numbers[2],
+		left: max(-1, time.Duration(numbers[3])*time.Millisecond), foreign: numbers[5] == 1}
 	if r.status != acquireDone {
 		r.served.look = -1
 		return r, nil
@@ -195,11 +197,12 @@ type releaseReply struct {
 	served served
 }
 
-// releaseCall gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the queue. others:
-// owner and entry of each that is released beside it.
+// releaseCall gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the
+// queue. others: owner and entry of each that is released with it.
 func (s *Semaphore) releaseCall(ids string, all bool, entry string, others ...string) script.Call {
 	c := s.c
-	args := append([]string{ids, flag(all), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID, entry}, others...)
+	args := append([]string{ids, flag(all), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID, entry},
+		others...)
 	return script.Call{Script: releaseScript, Keys: s.made.released, Args: args}
 }
 
@@ -231,10 +234,11 @@ func (s *Semaphore) decodeReleased(m rueidis.RedisMessage) (r releaseReply, err 
 //	   no reply, or its caller has given up
 //	B: has a place, and sleeps until its next poll
 //
-// So after such a release all of them are asked for, in as few calls as a poll takes, and again when the release is known to have been
-// answered: it may have run in between (TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce). A reply that comes after the caller has
-// given up is read all the same.
-func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool, entry string, others ...string) (held int64, err error) {
+// So after such a release all of them are asked for, in as few calls as a poll takes, and again when the release is
+// known to have been answered: it may have run in between (TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce). A
+// reply that comes after the caller has given up is read all the same.
+func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool, entry string,
+	others ...string) (held int64, err error) {
 	return s.releaseBy(ctx, s.releaseCall(ids, all, entry, others...))
 }
 
@@ -303,7 +307,8 @@ func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err err
 
 // extendExchange raises the leases of ids, all or none.
 func (s *Semaphore) extendExchange(raw []string, d time.Duration) exchange[bool] {
-	return exchange[bool]{script.Call{Script: extendScript, Keys: s.keys(), Args: append([]string{script.Millis(d)}, raw...)},
+	return exchange[bool]{script.Call{Script: extendScript, Keys: s.keys(),
+		Args: append([]string{script.Millis(d)}, raw...)},
 		func(m rueidis.RedisMessage) (held bool, err error) {
 			err = read(m, "extend", s.key, &held)
 			return held, err
@@ -311,20 +316,21 @@ func (s *Semaphore) extendExchange(raw []string, d time.Duration) exchange[bool]
 }
 
 func (s *Semaphore) lookExchange(raw []string) exchange[[]Holder] {
-	return exchange[[]Holder]{script.Call{Script: lookScript, Keys: s.keys(), Args: raw}, func(m rueidis.RedisMessage) ([]Holder, error) {
-		v, err := m.ToArray()
-		if err != nil || len(v) != 1+2*len(raw) {
-			return nil, malformed("inspect", s.key, &m)
-		}
-		now, _ := v[0].AsInt64()
-		holders := make([]Holder, len(raw))
-		for i, id := range raw {
-			end, _ := v[1+2*i].AsInt64()
-			label, _ := v[2+2*i].ToString()
-			holders[i] = holder(id, label, end, now)
-		}
-		return holders, nil
-	}}
+	return exchange[[]Holder]{script.Call{Script: lookScript, Keys: s.keys(), Args: raw},
+		func(m rueidis.RedisMessage) ([]Holder, error) {
+			v, err := m.ToArray()
+			if err != nil || len(v) != 1+2*len(raw) {
+				return nil, malformed("inspect", s.key, &m)
+			}
+			now, _ := v[0].AsInt64()
+			holders := make([]Holder, len(raw))
+			for i, id := range raw {
+				end, _ := v[1+2*i].AsInt64()
+				label, _ := v[2+2*i].ToString()
+				holders[i] = holder(id, label, end, now)
+			}
+			return holders, nil
+		}}
 }
 
 // holder is what is known of a permit whose lease ends at that server time.
@@ -340,12 +346,13 @@ func holder(id, label string, end, now int64) Holder {
 type queryReply struct{ available, out, capacity int64 }
 
 func (s *Semaphore) queryExchange() exchange[queryReply] {
-	return exchange[queryReply]{script.Call{Script: queryScript, Keys: s.keys()}, func(m rueidis.RedisMessage) (queryReply, error) {
-		var counted bool
-		var available, out, resized int64
-		err := read(m, "query", s.key, &counted, &available, &out, &resized)
-		return s.known(counted, available, out, resized), err
-	}}
+	return exchange[queryReply]{script.Call{Script: queryScript, Keys: s.keys()},
+		func(m rueidis.RedisMessage) (queryReply, error) {
+			var counted bool
+			var available, out, resized int64
+			err := read(m, "query", s.key, &counted, &available, &out, &resized)
+			return s.known(counted, available, out, resized), err
+		}}
 }
 
 func (s *Semaphore) known(counted bool, available, out, resized int64) queryReply {

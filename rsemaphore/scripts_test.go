@@ -11,9 +11,9 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // Bases of 13 bytes, with what must not disturb a script in them, and their ids.
@@ -137,7 +137,8 @@ func source(t testing.TB, name string) string {
 
 func (r *rig) script(t *testing.T, name string, keys []string, args ...string) (rueidis.RedisMessage, error) {
 	t.Helper()
-	return r.redis.Do(within(t), r.redis.B().Eval().Script(source(t, name)).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
+	return r.redis.Do(within(t),
+		r.redis.B().Eval().Script(source(t, name)).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
 }
 
 // numbers of a reply; server times and others that no table can know are -7.
@@ -241,7 +242,8 @@ func resizing(capacity, declared int) []string { return resizingBy("0", "0", "0"
 
 // resizingBy are resize's arguments; relative: "1" adds to the capacity.
 func resizingBy(notAfter, shared, relative string, capacity, declared int) []string {
-	return append([]string{strconv.Itoa(capacity), strconv.Itoa(declared), keptUnits, notAfter, "redisson_sc:{s}", "PUBLISH", shared, "call1", relative}, self()...)
+	return append([]string{strconv.Itoa(capacity), strconv.Itoa(declared), keptUnits, notAfter, "redisson_sc:{s}",
+		"PUBLISH", shared, "call1", relative}, self()...)
 }
 
 func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
@@ -249,7 +251,8 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 	type ends = map[string]int
 	resized := func(n string) map[string]string { return map[string]string{"keep": keptUnits, "capacity": n} }
 	addedTo := func(n, before string) map[string]string {
-		return map[string]string{"keep": keptUnits, "capacity": n, "before": "call1 " + before, "added": "call1 " + before + " -7;"}
+		return map[string]string{"keep": keptUnits, "capacity": n, "before": "call1 " + before,
+			"added": "call1 " + before + " -7;"}
 	}
 	resizedFrom := func(n, before string) map[string]string {
 		return map[string]string{"keep": keptUnits, "capacity": n, "before": "call1 " + before}
@@ -269,55 +272,91 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			granted(5), sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
 		{"several at once", sem{}, "acquire", taking(3, 30, baseA, 3),
 			granted(3), sem{count: "0", ttl: 30, out: ends{idA: 30, idA2: 30, idA3: 30}, outTTL: 30}, nil, nil},
-		{"a longer lease has all keys last longer", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "acquire", taking(5, 30, baseB, 1),
+		{"a longer lease has all keys last longer", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "acquire",
+			taking(5, 30, baseB, 1),
 			plain, sem{count: "3", ttl: 30, out: ends{idA: 10, idB: 30}, outTTL: 30}, nil, granted(5)},
-		{"a shorter lease shortens nothing", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(5, 30, baseB, 1),
+		{"a shorter lease shortens nothing", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire",
+			taking(5, 30, baseB, 1),
 			plain, sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 30}, outTTL: 50}, nil, granted(5)},
 		{"the last one", sem{count: "1", ttl: 20, out: ends{idA: 20}, outTTL: 20}, "acquire", taking(2, 20, baseB, 1),
 			plain, sem{count: "0", ttl: 20, out: ends{idA: 20, idB: 20}, outTTL: 20}, nil, granted(2)},
-		{"not enough, and the nearest end", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, "acquire", taking(2, 30, baseC, 1),
+		{"not enough, and the nearest end", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, "acquire",
+			taking(2, 30, baseC, 1),
 			tooFew(2, 20*unit), sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, nil, nil},
-		{"not enough for two until the second end", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, "acquire", taking(2, 30, baseC, 2),
+		{"not enough for two until the second end", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50},
+			"acquire", taking(2, 30, baseC, 2),
 			tooFew(2, 50*unit), sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, nil, nil},
-		{"not enough of several takes none", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(2, 30, baseC, 2),
+		{"not enough of several takes none", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire",
+			taking(2, 30, baseC, 2),
 			tooFew(2, 50*unit), sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
 		{"not enough, and no end", sem{count: "0", out: ends{idA: always}}, "acquire", taking(1, 30, baseC, 1),
 			[]int64{1, -7, 1, -1, -1, 1, 0}, sem{count: "0", out: ends{idA: always}}, nil, nil},
-		{"what is over is taken", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(2, 30, baseC, 1),
+		{"what is over is taken", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire",
+			taking(2, 30, baseC, 1),
 			granted(2), sem{count: "0", ttl: 50, out: ends{idA: 50, idC: 30}, outTTL: 50}, nil, nil},
-		{"all that is over is given back, and said", sem{count: "0", ttl: 50, out: ends{idA: -5, idB: -1, idD: -2}, outTTL: 50, notes: map[string]string{idA: "x", idD: "y"}, noteTTL: 50},
-			"acquire", taking(3, 30, baseC, 1), granted(3), sem{count: "2", ttl: 50, out: ends{idC: 30}, outTTL: 50}, []string{"2"}, nil},
-		{"given back also when it is not enough", sem{count: "-2", ttl: 50, out: ends{idA: 50, idB: 50, idC: -1}, outTTL: 50, notes: resized("1"), noteTTL: 50},
-			"acquire", taking(1, 30, baseD, 1), tooFew(1, 50*unit), sem{count: "-1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("1"), noteTTL: 50}, nil, nil},
+		{"all that is over is given back, and said",
+			sem{count: "0", ttl: 50, out: ends{idA: -5, idB: -1, idD: -2}, outTTL: 50,
+				notes: map[string]string{idA: "x", idD: "y"}, noteTTL: 50},
+			"acquire", taking(3, 30, baseC, 1), granted(3), sem{count: "2", ttl: 50, out: ends{idC: 30}, outTTL: 50},
+			[]string{"2"}, nil},
+		{"given back also when it is not enough",
+			sem{count: "-2", ttl: 50, out: ends{idA: 50, idB: 50, idC: -1}, outTTL: 50, notes: resized("1"), noteTTL: 50},
+			"acquire", taking(1, 30, baseD, 1), tooFew(1, 50*unit),
+			sem{count: "-1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("1"), noteTTL: 50}, nil, nil},
 		{"another capacity", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(6, 30, baseC, 1),
 			another(5), sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
-		{"another capacity after a resize", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("5"), noteTTL: 50}, "acquire", taking(6, 30, baseC, 1),
-			granted(5), sem{count: "3", ttl: 600, out: ends{idA: 50, idC: 30}, outTTL: 600, notes: resized("5"), noteTTL: 600}, nil, nil},
-		{"a resized one whose count is gone", sem{out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(6, 30, baseC, 1),
-			granted(3), sem{count: "1", ttl: 600, out: ends{idA: 50, idC: 30}, outTTL: 600, notes: resized("3"), noteTTL: 600}, nil, nil},
-		{"more than there is after a resize", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire", taking(3, 30, baseB, 3),
+		{"another capacity after a resize",
+			sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("5"), noteTTL: 50}, "acquire",
+			taking(6, 30, baseC, 1),
+			granted(5), sem{count: "3", ttl: 600, out: ends{idA: 50, idC: 30}, outTTL: 600, notes: resized("5"), noteTTL: 600},
+			nil, nil},
+		{"a resized one whose count is gone", sem{out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50},
+			"acquire", taking(6, 30, baseC, 1),
+			granted(3), sem{count: "1", ttl: 600, out: ends{idA: 50, idC: 30}, outTTL: 600, notes: resized("3"), noteTTL: 600},
+			nil, nil},
+		{"more than there is after a resize",
+			sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire",
+			taking(3, 30, baseB, 3),
 			tooMany(2), sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, nil, nil},
-		{"a count that is gone leaves out what is out", sem{out: ends{idA: 50, idB: 50}, outTTL: 50}, "acquire", taking(3, 30, baseC, 1),
+		{"a count that is gone leaves out what is out", sem{out: ends{idA: 50, idB: 50}, outTTL: 50}, "acquire",
+			taking(3, 30, baseC, 1),
 			granted(3), sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50, idC: 30}, outTTL: 50}, nil, nil},
 		{"a count that is gone with all out", sem{out: ends{idA: 50}, outTTL: 50}, "acquire", taking(1, 30, baseC, 1),
 			tooFew(1, 50*unit), sem{out: ends{idA: 50}, outTTL: 50}, nil, nil},
-		{"given back and not enough, others are told", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(2, 30, baseC, 2),
+		{"given back and not enough, others are told", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50},
+			"acquire", taking(2, 30, baseC, 2),
 			tooFew(2, 50*unit), sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, []string{"1"}, nil},
-		{"a count that is gone is not made by what is over", sem{out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(1, 30, baseC, 1),
+		{"a count that is gone is not made by what is over", sem{out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire",
+			taking(1, 30, baseC, 1),
 			tooFew(1, 50*unit), sem{out: ends{idA: 50}, outTTL: 50}, nil, nil},
 		{"permits that are gone close it until the count is", sem{count: "1", ttl: 50}, "acquire", taking(3, 30, baseC, 1),
 			another(1), sem{count: "1", ttl: 50}, nil, nil},
-		{"of a resized one whose permits are gone all are there", sem{count: "1", ttl: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, baseC, 1),
-			granted(3), sem{count: "2", ttl: 600, out: ends{idC: 30}, outTTL: 600, notes: resized("3"), noteTTL: 600}, []string{"2"}, nil},
-		{"some of the permits of a resized one are gone, and those who wait are told", sem{count: "0", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, baseB, 3),
-			tooFew(3, 50*unit), sem{count: "2", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, []string{"2"}, nil},
-		{"a count of a resized one that is too high grants nothing beyond the capacity", sem{count: "5", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire", taking(3, 30, baseC, 1),
-			tooFew(2, 50*unit), sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, nil, nil},
-		{"also where its keys need not be prolonged", sem{count: "5", ttl: 600, out: map[string]int{idA: 50, idB: 50}, outTTL: 600, notes: resized("2"), noteTTL: 600}, "acquire", taking(3, 30, baseC, 1),
-			tooFew(2, 50*unit), sem{count: "0", ttl: 600, out: map[string]int{idA: 50, idB: 50}, outTTL: 600, notes: resized("2"), noteTTL: 600}, nil, nil},
-		{"a resized one whose keys need not be prolonged", sem{count: "4", ttl: 600, out: map[string]int{idA: 50}, outTTL: 600, notes: resized("5"), noteTTL: 600}, "acquire", taking(6, 30, baseC, 1),
-			plain, sem{count: "3", ttl: 600, out: map[string]int{idA: 50, idC: 30}, outTTL: 600, notes: resized("5"), noteTTL: 600}, nil, granted(5)},
-		{"without an end it is Java that may have set the permits of a resized one", sem{count: "1", notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, baseC, 1),
+		{"of a resized one whose permits are gone all are there", sem{count: "1", ttl: 50, notes: resized("3"), noteTTL: 50},
+			"acquire", taking(3, 30, baseC, 1),
+			granted(3), sem{count: "2", ttl: 600, out: ends{idC: 30}, outTTL: 600, notes: resized("3"), noteTTL: 600},
+			[]string{"2"}, nil},
+		{"some of the permits of a resized one are gone, and those who wait are told",
+			sem{count: "0", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, "acquire",
+			taking(3, 30, baseB, 3),
+			tooFew(3, 50*unit), sem{count: "2", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50},
+			[]string{"2"}, nil},
+		{"a count of a resized one that is too high grants nothing beyond the capacity",
+			sem{count: "5", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire",
+			taking(3, 30, baseC, 1),
+			tooFew(2, 50*unit), sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"),
+				noteTTL: 50}, nil, nil},
+		{"also where its keys need not be prolonged",
+			sem{count: "5", ttl: 600, out: map[string]int{idA: 50, idB: 50}, outTTL: 600, notes: resized("2"), noteTTL: 600},
+			"acquire", taking(3, 30, baseC, 1),
+			tooFew(2, 50*unit), sem{count: "0", ttl: 600, out: map[string]int{idA: 50, idB: 50}, outTTL: 600,
+				notes: resized("2"), noteTTL: 600}, nil, nil},
+		{"a resized one whose keys need not be prolonged",
+			sem{count: "4", ttl: 600, out: map[string]int{idA: 50}, outTTL: 600, notes: resized("5"), noteTTL: 600}, "acquire",
+			taking(6, 30, baseC, 1),
+			plain, sem{count: "3", ttl: 600, out: map[string]int{idA: 50, idC: 30}, outTTL: 600, notes: resized("5"),
+				noteTTL: 600}, nil, granted(5)},
+		{"without an end it is Java that may have set the permits of a resized one",
+			sem{count: "1", notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, baseC, 1),
 			granted(1), sem{count: "0", out: ends{idC: 30}, notes: resized("3"), noteTTL: 600}, nil, nil},
 		{"of a shared one any capacity will do", sem{count: "5"}, "acquire", takingAs("", "0", "1", 2, 30, baseA, 3),
 			granted(5), sem{count: "2", out: ends{idA: 30, idA2: 30, idA3: 30}}, nil, nil},
@@ -331,13 +370,17 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			granted(4), sem{count: "2", ttl: 30, out: ends{idA: 50, idC: 30}, outTTL: 50}, nil, nil},
 		{"shared with Redisson", sem{}, "acquire", takingAs("who", "0", "1", 5, 30, baseA, 1),
 			granted(5), sem{count: "4", out: ends{idA: 30}, notes: map[string]string{idA: "who"}, noteTTL: 30}, nil, nil},
-		{"shared from now on", sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, "acquire", takingAs("", "0", "1", 5, 30, baseA, 1),
+		{"shared from now on", sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, "acquire",
+			takingAs("", "0", "1", 5, 30, baseA, 1),
 			granted(5), sem{count: "3", out: ends{idA: 30, idB: 50}}, nil, nil},
 		{"a label", sem{}, "acquire", takingAs("me", "0", "0", 5, 30, baseA, 2),
-			granted(5), sem{count: "3", ttl: 30, out: ends{idA: 30, idA2: 30}, outTTL: 30, notes: map[string]string{idA: "me", idA2: "me"}, noteTTL: 30}, nil, nil},
-		{"a repeated request raises its own lease and takes nothing", sem{count: "3", ttl: 20, out: ends{idA: 20, idA2: 50}, outTTL: 50}, "acquire", taking(5, 30, baseA, 2),
+			granted(5), sem{count: "3", ttl: 30, out: ends{idA: 30, idA2: 30}, outTTL: 30,
+				notes: map[string]string{idA: "me", idA2: "me"}, noteTTL: 30}, nil, nil},
+		{"a repeated request raises its own lease and takes nothing",
+			sem{count: "3", ttl: 20, out: ends{idA: 20, idA2: 50}, outTTL: 50}, "acquire", taking(5, 30, baseA, 2),
 			granted(5), sem{count: "3", ttl: 30, out: ends{idA: 30, idA2: 50}, outTTL: 50}, nil, nil},
-		{"a repeated request takes what it has lost", sem{count: "3", ttl: 20, out: ends{idA: 20, idC: 20}, outTTL: 20}, "acquire", taking(5, 30, baseA, 2),
+		{"a repeated request takes what it has lost", sem{count: "3", ttl: 20, out: ends{idA: 20, idC: 20}, outTTL: 20},
+			"acquire", taking(5, 30, baseA, 2),
 			granted(5), sem{count: "2", ttl: 30, out: ends{idA: 30, idA2: 30, idC: 20}, outTTL: 30}, nil, nil},
 		{"all are free", sem{count: "5", ttl: 20}, "acquire", taking(5, 30, baseA, 1),
 			plain, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, granted(5)},
@@ -345,13 +388,17 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			plain, sem{count: "4", ttl: 50, out: ends{idA: 30}, outTTL: 50}, nil, granted(5)},
 		{"another capacity where all are free", sem{count: "5", ttl: 50}, "acquire", taking(6, 30, baseA, 1),
 			another(5), sem{count: "5", ttl: 50}, nil, nil},
-		{"another capacity that what is free and not over adds up to", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(4, 30, baseC, 1),
+		{"another capacity that what is free and not over adds up to",
+			sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(4, 30, baseC, 1),
 			another(5), sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
-		{"of a shared one any capacity will do, and no key gets an end", sem{count: "4", out: ends{idB: 50}}, "acquire", takingAs("", "0", "1", 2, 30, baseA, 1),
+		{"of a shared one any capacity will do, and no key gets an end", sem{count: "4", out: ends{idB: 50}}, "acquire",
+			takingAs("", "0", "1", 2, 30, baseA, 1),
 			plain, sem{count: "3", out: ends{idA: 30, idB: 50}}, nil, granted(5)},
-		{"permits without an end get one beside a count that has one", sem{count: "4", ttl: 20, out: ends{idB: 50}}, "acquire", taking(5, 30, baseA, 1),
+		{"permits without an end get one beside a count that has one", sem{count: "4", ttl: 20, out: ends{idB: 50}},
+			"acquire", taking(5, 30, baseA, 1),
 			granted(5), sem{count: "3", ttl: 30, out: ends{idA: 30, idB: 50}, outTTL: 50}, nil, nil},
-		{"a repeated request for one raises its lease", sem{count: "4", ttl: 20, out: ends{idA: 20}, outTTL: 20}, "acquire", taking(5, 30, baseA, 1),
+		{"a repeated request for one raises its lease", sem{count: "4", ttl: 20, out: ends{idA: 20}, outTTL: 20}, "acquire",
+			taking(5, 30, baseA, 1),
 			granted(5), sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
 		{"in time", sem{}, "acquire", takingAs("", "99999999999999", "0", 5, 30, baseA, 1),
 			granted(5), sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
@@ -359,46 +406,63 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			[]int64{2, -7, 0, -1, -1, 0}, sem{out: ends{idB: -1}}, nil, nil},
 
 		// release: how many were held
-		{"a release", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "release", giving("0", owner(baseA, 1)),
+		{"a release", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "release",
+			giving("0", owner(baseA, 1)),
 			[]int64{1}, sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, []string{"4"}, []int64{0, -1}},
-		{"the last release", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: map[string]string{idA: "me"}, noteTTL: 50}, "release", giving("1", idA),
+		{"the last release", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: map[string]string{idA: "me"},
+			noteTTL: 50}, "release", giving("1", idA),
 			[]int64{1, -1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{-1, -1}},
 		{"of several", sem{count: "0", out: ends{idA: 50, idB: 50, idC: always}}, "release", giving("1", idA, idC),
 			[]int64{2, -1}, sem{count: "2", out: ends{idB: 50}}, []string{"2"}, []int64{-1, -1}},
 		{"all or none: none", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "release", giving("1", idA, idB),
 			[]int64{-1, -1}, sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
-		{"all or none: one is over", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "release", giving("1", idA, idB),
+		{"all or none: one is over", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "release",
+			giving("1", idA, idB),
 			[]int64{-1, -1}, sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, nil, nil},
-		{"whatever is there", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "release", giving("0", owner(baseA, 2)),
+		{"whatever is there", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "release",
+			giving("0", owner(baseA, 2)),
 			[]int64{1, -1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{0, -1}},
-		{"one that is over is given back, and was not held", sem{count: "4", ttl: 50, out: ends{idA: -1}, outTTL: 50}, "release", giving("0", owner(baseA, 1)),
+		{"one that is over is given back, and was not held", sem{count: "4", ttl: 50, out: ends{idA: -1}, outTTL: 50},
+			"release", giving("0", owner(baseA, 1)),
 			[]int64{0, -1}, sem{count: "5", ttl: 50}, []string{"5"}, nil},
-		{"others that are over are given back too", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "release", giving("0", owner(baseA, 1)),
+		{"others that are over are given back too", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50},
+			"release", giving("0", owner(baseA, 1)),
 			[]int64{1, -1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{0, -1}},
 		{"of nothing", sem{count: "5", ttl: 50}, "release", giving("0", owner(baseA, 1)),
 			[]int64{0, -1}, sem{count: "5", ttl: 50}, nil, nil},
-		{"of a semaphore that is gone makes none", sem{}, "release", giving("0", owner(baseA, 1)), []int64{0, -1}, sem{}, nil, nil},
-		{"of a count that is gone makes none", sem{out: ends{idA: 50, idB: 50}, outTTL: 50}, "release", giving("0", owner(baseA, 1)),
+		{"of a semaphore that is gone makes none", sem{}, "release", giving("0", owner(baseA, 1)), []int64{0, -1}, sem{},
+			nil, nil},
+		{"of a count that is gone makes none", sem{out: ends{idA: 50, idB: 50}, outTTL: 50}, "release",
+			giving("0", owner(baseA, 1)),
 			[]int64{1, -1}, sem{out: ends{idB: 50}, outTTL: 50}, []string{"1"}, []int64{0, -1}},
-		{"draining tells nobody", sem{count: "-2", ttl: 50, out: ends{idA: 50, idB: 50, idC: 50}, outTTL: 50}, "release", giving("0", owner(baseA, 1)),
+		{"draining tells nobody", sem{count: "-2", ttl: 50, out: ends{idA: 50, idB: 50, idC: 50}, outTTL: 50}, "release",
+			giving("0", owner(baseA, 1)),
 			[]int64{1}, sem{count: "-1", ttl: 50, out: ends{idB: 50, idC: 50}, outTTL: 50}, nil, []int64{0, -1}},
 
 		// renew: 1, 0 or -1
 		{"a renewal", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{owner(baseA, 1), thirty},
 			[]int64{1}, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
-		{"a renewal of several", sem{count: "2", ttl: 10, out: ends{idA: 10, idA2: 10, idC: 5}, outTTL: 10, notes: map[string]string{idA: "x"}, noteTTL: 10}, "renew", []string{owner(baseA, 2), thirty},
-			[]int64{1}, sem{count: "2", ttl: 30, out: ends{idA: 30, idA2: 30, idC: 5}, outTTL: 30, notes: map[string]string{idA: "x"}, noteTTL: 30}, nil, nil},
-		{"a renewal shortens nothing", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "renew", []string{owner(baseA, 1), thirty},
+		{"a renewal of several",
+			sem{count: "2", ttl: 10, out: ends{idA: 10, idA2: 10, idC: 5}, outTTL: 10, notes: map[string]string{idA: "x"},
+				noteTTL: 10}, "renew", []string{owner(baseA, 2), thirty},
+			[]int64{1}, sem{count: "2", ttl: 30, out: ends{idA: 30, idA2: 30, idC: 5}, outTTL: 30,
+				notes: map[string]string{idA: "x"}, noteTTL: 30}, nil, nil},
+		{"a renewal shortens nothing", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "renew",
+			[]string{owner(baseA, 1), thirty},
 			[]int64{1}, sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
 		{"a look", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{owner(baseA, 1), "0"},
 			[]int64{1}, sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, nil, nil},
-		{"of one that is gone", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{owner(baseB, 1), thirty},
+		{"of one that is gone", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew",
+			[]string{owner(baseB, 1), thirty},
 			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, nil, nil},
-		{"of one that is over", sem{count: "4", ttl: 10, out: ends{idA: -1}, outTTL: 10}, "renew", []string{owner(baseA, 1), thirty},
+		{"of one that is over", sem{count: "4", ttl: 10, out: ends{idA: -1}, outTTL: 10}, "renew",
+			[]string{owner(baseA, 1), thirty},
 			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idA: -1}, outTTL: 10}, nil, nil},
-		{"of one that is partly gone", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{owner(baseA, 2), thirty},
+		{"of one that is partly gone", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew",
+			[]string{owner(baseA, 2), thirty},
 			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, nil, nil},
-		{"of a resized one", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10, notes: resized("5"), noteTTL: 10}, "renew", []string{owner(baseA, 1), thirty},
+		{"of a resized one", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10, notes: resized("5"), noteTTL: 10},
+			"renew", []string{owner(baseA, 1), thirty},
 			[]int64{1}, sem{count: "4", ttl: 600, out: ends{idA: 30}, outTTL: 600, notes: resized("5"), noteTTL: 600}, nil, nil},
 		{"without an end", sem{count: "4", out: ends{idA: 10}}, "renew", []string{owner(baseA, 1), thirty},
 			[]int64{1}, sem{count: "4", out: ends{idA: 30}}, nil, nil},
@@ -406,37 +470,57 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 		// extend: 1 or 0
 		{"an extension", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "extend", []string{thirty, idA},
 			[]int64{1}, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
-		{"an extension shortens nothing", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 10}, outTTL: 50}, "extend", []string{thirty, idA, idB},
+		{"an extension shortens nothing", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 10}, outTTL: 50}, "extend",
+			[]string{thirty, idA, idB},
 			[]int64{1}, sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 30}, outTTL: 50}, nil, nil},
-		{"an extension of one that is over", sem{count: "3", ttl: 10, out: ends{idA: -1, idB: 10}, outTTL: 10}, "extend", []string{thirty, idB, idA},
+		{"an extension of one that is over", sem{count: "3", ttl: 10, out: ends{idA: -1, idB: 10}, outTTL: 10}, "extend",
+			[]string{thirty, idB, idA},
 			[]int64{0}, sem{count: "3", ttl: 10, out: ends{idA: -1, idB: 10}, outTTL: 10}, nil, nil},
-		{"an extension of one that is gone", sem{count: "4", ttl: 10, out: ends{idB: 10}, outTTL: 10}, "extend", []string{thirty, idB, idA},
+		{"an extension of one that is gone", sem{count: "4", ttl: 10, out: ends{idB: 10}, outTTL: 10}, "extend",
+			[]string{thirty, idB, idA},
 			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idB: 10}, outTTL: 10}, nil, nil},
 
 		// resize: status, before, server ms
 		{"more", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizing(5, 2),
-			[]int64{1, 2, -7, -1}, sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("5", "2"), noteTTL: 600}, []string{"3"}, nil},
+			[]int64{1, 2, -7, -1},
+			sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("5", "2"), noteTTL: 600},
+			[]string{"3"}, nil},
 		{"fewer", sem{count: "1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizing(1, 3),
-			[]int64{1, 3, -7, -1}, sem{count: "-1", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("1", "3"), noteTTL: 600}, nil, nil},
+			[]int64{1, 3, -7, -1},
+			sem{count: "-1", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("1", "3"), noteTTL: 600},
+			nil, nil},
 		{"one not in use", sem{}, "resize", resizing(4, 3),
 			[]int64{1, 3, -7, -1}, sem{count: "4", ttl: 600, notes: resizedFrom("4", "3"), noteTTL: 600}, []string{"4"}, nil},
 		{"one without an end", sem{count: "4", out: ends{idA: always}}, "resize", resizing(4, 3),
-			[]int64{1, 5, -7, -1}, sem{count: "3", out: ends{idA: always}, notes: resizedFrom("4", "5"), noteTTL: 600}, nil, nil},
-		{"and what is over is given back", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "resize", resizing(2, 2),
-			[]int64{1, 2, -7, -1}, sem{count: "1", ttl: 600, out: ends{idA: 50}, outTTL: 600, notes: resizedFrom("2", "2"), noteTTL: 600}, []string{"1"}, nil},
-		{"a resized one whose permits are gone", sem{count: "1", ttl: 600, notes: resized("3"), noteTTL: 600}, "resize", resizing(3, 2),
+			[]int64{1, 5, -7, -1}, sem{count: "3", out: ends{idA: always}, notes: resizedFrom("4", "5"), noteTTL: 600}, nil,
+			nil},
+		{"and what is over is given back", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "resize",
+			resizing(2, 2),
+			[]int64{1, 2, -7, -1},
+			sem{count: "1", ttl: 600, out: ends{idA: 50}, outTTL: 600, notes: resizedFrom("2", "2"), noteTTL: 600},
+			[]string{"1"}, nil},
+		{"a resized one whose permits are gone", sem{count: "1", ttl: 600, notes: resized("3"), noteTTL: 600}, "resize",
+			resizing(3, 2),
 			[]int64{1, 3, -7, -1}, sem{count: "3", ttl: 600, notes: resizedFrom("3", "3"), noteTTL: 600}, []string{"3"}, nil},
-		{"shared from the resize on", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "resize", resizingBy("0", "1", "0", 5, 2),
-			[]int64{1, 2, -7, -1}, sem{count: "4", out: ends{idA: 50}, notes: resizedFrom("5", "2"), noteTTL: 600}, []string{"4"}, nil},
-		{"another call after it", sem{count: "3", ttl: 600, notes: map[string]string{"keep": keptUnits, "capacity": "3", "before": "call0 9"}, noteTTL: 600}, "resize", resizing(5, 2),
+		{"shared from the resize on", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "resize",
+			resizingBy("0", "1", "0", 5, 2),
+			[]int64{1, 2, -7, -1}, sem{count: "4", out: ends{idA: 50}, notes: resizedFrom("5", "2"), noteTTL: 600},
+			[]string{"4"}, nil},
+		{"another call after it",
+			sem{count: "3", ttl: 600, notes: map[string]string{"keep": keptUnits, "capacity": "3", "before": "call0 9"},
+				noteTTL: 600}, "resize", resizing(5, 2),
 			[]int64{1, 3, -7, -1}, sem{count: "5", ttl: 600, notes: resizedFrom("5", "3"), noteTTL: 600}, []string{"5"}, nil},
 		{"a resize that comes too late", sem{count: "4", ttl: 50}, "resize", resizingBy("1600000000000", "0", "0", 9, 4),
 			[]int64{2, 0, -7, -1}, sem{count: "4", ttl: 50}, nil, nil},
 
 		// resize by a difference
-		{"two more", sem{count: "1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizingBy("0", "0", "1", 2, 3),
-			[]int64{1, 3, -7, -1}, sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: addedTo("5", "3"), noteTTL: 600}, []string{"3"}, nil},
-		{"one fewer of a resized one", sem{count: "4", ttl: 50, notes: resized("4"), noteTTL: 50}, "resize", resizingBy("0", "0", "1", -1, 9),
+		{"two more", sem{count: "1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize",
+			resizingBy("0", "0", "1", 2, 3),
+			[]int64{1, 3, -7, -1},
+			sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: addedTo("5", "3"), noteTTL: 600},
+			[]string{"3"}, nil},
+		{"one fewer of a resized one", sem{count: "4", ttl: 50, notes: resized("4"), noteTTL: 50}, "resize",
+			resizingBy("0", "0", "1", -1, 9),
 			[]int64{1, 4, -7, -1}, sem{count: "3", ttl: 600, notes: addedTo("3", "4"), noteTTL: 600}, nil, nil},
 		{"as many fewer as there are", sem{count: "4", ttl: 50}, "resize", resizingBy("0", "0", "1", -4, 4),
 			[]int64{3, 4, -7, -1}, sem{count: "4", ttl: 50}, nil, nil},
@@ -445,10 +529,13 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 
 		// query: there, available, out, capacity of a resize
 		{"a look at nothing", sem{}, "query", nil, []int64{0, 0, 0, 0}, sem{}, nil, nil},
-		{"a look counts what is over as available", sem{count: "2", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "query", nil,
+		{"a look counts what is over as available", sem{count: "2", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50},
+			"query", nil,
 			[]int64{1, 3, 1, 0}, sem{count: "2", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, nil, nil},
-		{"a look at a resized one whose permits are gone", sem{count: "1", ttl: 50, out: ends{idB: -1}, outTTL: 50, notes: resized("7"), noteTTL: 50}, "query", nil,
-			[]int64{1, 7, 0, 7}, sem{count: "1", ttl: 50, out: ends{idB: -1}, outTTL: 50, notes: resized("7"), noteTTL: 50}, nil, nil},
+		{"a look at a resized one whose permits are gone",
+			sem{count: "1", ttl: 50, out: ends{idB: -1}, outTTL: 50, notes: resized("7"), noteTTL: 50}, "query", nil,
+			[]int64{1, 7, 0, 7}, sem{count: "1", ttl: 50, out: ends{idB: -1}, outTTL: 50, notes: resized("7"), noteTTL: 50},
+			nil, nil},
 		{"a look at a resized one", sem{out: ends{idA: 50}, outTTL: 50, notes: resized("7"), noteTTL: 50}, "query", nil,
 			[]int64{0, 0, 1, 7}, sem{out: ends{idA: 50}, outTTL: 50, notes: resized("7"), noteTTL: 50}, nil, nil},
 	}
@@ -491,7 +578,7 @@ func TestScriptsRefuseKeysOfAnotherKind(t *testing.T) {
 				r.put(t, sem{})
 				r.must(t, spoil...)
 				_, err := r.c.Semaphore("s", 3).TryAcquire(within(t), 1, 0, 0)
-				require.ErrorIs(t, err, rsemaphore.ErrWrongType)
+				require.ErrorIs(t, err, errs.ErrWrongType)
 				require.Len(t, r.keys(t), 1, "nothing was made")
 			})
 		}
@@ -504,7 +591,8 @@ func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
 		r.put(t, sem{count: "4", ttl: 10, out: map[string]int{idA: 10}, outTTL: 10})
 		r.must(t, "SET", "{x}:timeout", "v")
 		keys := append([]string{"x", "{x}:timeout", "{x}:notes"}, semaphoreKeys[:3]...)
-		m, err := r.script(t, "renew", append(keys, semaphoreKeys[:3]...), owner(baseA, 1), thirty, owner(baseA, 1), thirty, owner(baseC, 1), thirty)
+		m, err := r.script(t, "renew", append(keys, semaphoreKeys[:3]...), owner(baseA, 1), thirty, owner(baseA, 1), thirty,
+			owner(baseC, 1), thirty)
 		require.NoError(t, err)
 		require.Equal(t, []int64{-2, 1, 0}, r.numbers(t, m))
 		require.Equal(t, 30, r.get(t).out[idA])
@@ -514,8 +602,10 @@ func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
 func TestAPermitIsRenewedKeyByKeyWhereItsKeysAreApart(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
-		two := sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 5}, outTTL: 10, notes: map[string]string{idA: "x"}, noteTTL: 10}
-		renewed := sem{count: "3", ttl: 10, out: map[string]int{idA: 30, idB: 5}, outTTL: 30, notes: map[string]string{idA: "x"}, noteTTL: 30}
+		two := sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 5}, outTTL: 10, notes: map[string]string{idA: "x"},
+			noteTTL: 10}
+		renewed := sem{count: "3", ttl: 10, out: map[string]int{idA: 30, idB: 5}, outTTL: 30,
+			notes: map[string]string{idA: "x"}, noteTTL: 30}
 		for _, c := range []struct {
 			name, ids, lease string
 			before           sem
@@ -523,12 +613,15 @@ func TestAPermitIsRenewedKeyByKeyWhereItsKeysAreApart(t *testing.T) {
 			after            sem
 		}{
 			{"a renewal", owner(baseA, 1), thirty, two, []int64{1, 1, 1}, renewed},
-			{"without notes", owner(baseA, 1), thirty, sem{count: "3", ttl: 10, out: two.out, outTTL: 10}, []int64{1, 1, 1}, sem{count: "3", ttl: 10, out: renewed.out, outTTL: 30}},
+			{"without notes", owner(baseA, 1), thirty, sem{count: "3", ttl: 10, out: two.out, outTTL: 10}, []int64{1, 1, 1},
+				sem{count: "3", ttl: 10, out: renewed.out, outTTL: 30}},
 			{"a look", owner(baseA, 1), "0", two, []int64{1, 1, 1}, two},
 			{"of what lasts longer", owner(baseA, 1), "1000", two, []int64{1, 1, 1}, two},
-			{"of what has no end", owner(baseA, 1), thirty, sem{count: "3", out: two.out}, []int64{1, 1, 1}, sem{count: "3", out: renewed.out}},
+			{"of what has no end", owner(baseA, 1), thirty, sem{count: "3", out: two.out}, []int64{1, 1, 1},
+				sem{count: "3", out: renewed.out}},
 			{"of one that is partly gone", owner(baseA, 2), "0", two, []int64{1, 0, 1}, two},
-			{"of one that is over", owner(baseA, 1), "0", sem{count: "3", ttl: 10, out: map[string]int{idA: -1}, outTTL: 10}, []int64{1, 0, 1}, sem{count: "3", ttl: 10, out: map[string]int{idA: -1}, outTTL: 10}},
+			{"of one that is over", owner(baseA, 1), "0", sem{count: "3", ttl: 10, out: map[string]int{idA: -1}, outTTL: 10},
+				[]int64{1, 0, 1}, sem{count: "3", ttl: 10, out: map[string]int{idA: -1}, outTTL: 10}},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				r.put(t, c.before)
@@ -555,7 +648,8 @@ func TestALookAtAPermitThatAsksForHowLongIsTold(t *testing.T) {
 		r := newRig(t, s, patient)
 		before := sem{count: "1", ttl: 50, out: map[string]int{idA: 10, idA2: 5, idB: 7, idC: always}, outTTL: 50}
 		r.put(t, before)
-		for ids, left := range map[string]int{owner(baseA, 1): 10, owner(baseA, 2): 5, owner(baseB, 1): 7, owner(baseC, 1): 0} {
+		for ids, left := range map[string]int{owner(baseA, 1): 10, owner(baseA, 2): 5, owner(baseB, 1): 7,
+			owner(baseC, 1): 0} {
 			for _, x := range [][]string{semaphoreKeys[:3], semaphoreKeys[1:2]} {
 				m, err := r.script(t, "renew", x, ids, "-1", "2")
 				require.NoError(t, err)

@@ -21,7 +21,7 @@ type Semaphore struct {
 	object
 	permits, notes, queue string
 	latch                 string // the record that a latch of that name would have
-	grants                string // channels of grants, without the connection id; "": nobody is handed anything
+	grants                string // channels of grants, without the connection id; "": nothing is handed over
 	capacity              int
 	label                 string
 	shared                bool
@@ -36,12 +36,13 @@ type made struct {
 	released []string // of a release
 	renewed  []string // of a renewal, without the first
 	line     string   // where the process's calls that wait for its permits stand
-	manner   string   // tells calls apart that cannot be made in one: the script is told one capacity
+	manner   string   // tells calls apart that cannot be made in one: the script gets one capacity
 	revised  string   // the capacity with its revision, as scripts take it
 	heard    string   // the channel of the grants of this process; "": there is none
 }
 
-// make makes what follows from the rest, in few pieces of memory: many programs describe a semaphore anew for every use.
+// make makes what follows from the rest, in few pieces of memory: many programs describe a semaphore anew for every
+// use.
 func (s *Semaphore) make() *Semaphore {
 	m := made{revised: strconv.Itoa(s.capacity), line: "permits:" + s.key}
 	if s.revision != 0 {
@@ -70,24 +71,26 @@ func (s *Semaphore) make() *Semaphore {
 }
 
 const (
-	maxCapacity = math.MaxInt32                // Redisson's
-	maxPerCall  = 1000                         // permits that one call can acquire or release: each is an id of its own on the server
-	resizeKept  = 7*24*time.Hour + time.Minute // the minute is for acquire.lua, which does not prolong it with each call
+	maxCapacity = math.MaxInt32 // Redisson's
+	// permits that one call can acquire or release: each is an id of its own on the server
+	maxPerCall = 1000
+	resizeKept = 7*24*time.Hour + time.Minute // the minute is for acquire.lua, which does not prolong it with each call
 )
 
 const unlimited time.Duration = -1
 
 // Semaphore describes the semaphore of that name: Redisson's RPermitExpirableSemaphore. capacity is how many permits
 // there are in all, 1 to 2³¹-1. The first acquisition writes it; every other call must bring the same
-// (ErrCapacityMismatch), until a Resize, or if it is Shared. A name or capacity that cannot be used is reported by every
-// call on it.
+// (ErrCapacityMismatch), until a Resize, or if it is Shared. A name or capacity that cannot be used is reported by
+// every call on it.
 //
 // The name must not be that of a CountingSemaphore, a CountDownLatch or an rcounter.Counter, whose keys look alike: see
 // the package comment.
 func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 	s := &Semaphore{object: c.object(name), capacity: capacity}
 	s.refuse(s.checkCapacity(capacity))
-	s.permits, s.notes, s.latch = keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "notes"), keyname.Suffix(s.key, "latch")
+	s.permits, s.notes, s.latch = keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "notes"), keyname.Suffix(s.key,
+		"latch")
 	s.channel, s.queue = keyname.Prefix("redisson_sc", s.key), keyname.Prefix("redlatch_queue", s.key)
 	s.grants = c.grants(s.key)
 	return s.make()
@@ -100,14 +103,15 @@ func (s *Semaphore) checkCapacity(n int) error {
 	return nil
 }
 
-// WithRevision returns the same semaphore whose capacity is the given revision of it, 1 to 2⁵³-1: for a capacity that changes from
-// one version of a program to the next, while both run. Raise it whenever the capacity in the program changes, even back.
+// WithRevision returns the same semaphore whose capacity is the given revision of it, 1 to 2⁵³-1: for a capacity that
+// changes from one version of a program to the next, while both run. Raise it whenever the capacity in the program
+// changes, even back.
 //
-// The server decides: the first acquisition with a higher revision than any before sets its capacity, serves waiters, and from then
-// on that capacity counts for all, until the next revision, a Resize or an AddPermits. An acquisition with a lower revision, or
-// none, goes by the server's capacity and changes nothing. The same revision with two capacities is a mistake, and the call that comes
-// second gets ErrCapacityMismatch. What is held stays held. Like a Resize, a revision is remembered until the semaphore has not
-// been used for seven days.
+// The server decides: the first acquisition with a higher revision than any before sets its capacity, serves waiters,
+// and from then on that capacity counts for all, until the next revision, a Resize or an AddPermits. An acquisition
+// with a lower revision, or none, goes by the server's capacity and changes nothing. The same revision with two
+// capacities is a mistake, and the call that comes second gets ErrCapacityMismatch. What is held stays held. Like a
+// Resize, a revision is remembered until the semaphore has not been used for seven days.
 func (s *Semaphore) WithRevision(revision int64) *Semaphore {
 	m := *s
 	m.revision = revision
@@ -126,19 +130,20 @@ func (s *Semaphore) WithLabel(label string) *Semaphore {
 
 // Shared returns the same semaphore for use together with Redisson, by Redisson's rules:
 //
-//   - The capacity on the server counts. It was set by the first acquisition, by Resize, or by trySetPermits, setPermits or
-//     addPermits of a Java client. An acquisition that finds no semaphore makes one with the capacity given to
-//     Client.Semaphore. That capacity is not compared with the server's, and is never the reason for ErrCapacityMismatch.
-//     ErrCapacityMismatch remains for a request for more permits than there are in all.
-//   - The keys have no end, as Redisson makes them. An end that they have is removed. The keys of a semaphore that is not
-//     shared last as long as the longest lease in them; a Java client that acquires for longer would not prolong them.
+//   - The capacity on the server counts. It was set by the first acquisition, by Resize, or by trySetPermits,
+//     setPermits or addPermits of a Java client. An acquisition that finds no semaphore makes one with the capacity
+//     given to Client.Semaphore. That capacity is not compared with the server's, and is never the reason for
+//     ErrCapacityMismatch. ErrCapacityMismatch remains for a request for more permits than there are in all.
+//   - The keys have no end, as Redisson makes them. An end that they have is removed. The keys of a semaphore that is
+//     not shared last as long as the longest lease in them; a Java client that acquires for longer would not prolong
+//     them.
 //
 // If the set of permits alone is deleted from outside, what was out is missing
 // from the capacity, as in Redisson, until Resize or setPermits sets it again.
 //
-// All Go processes should call Shared for a semaphore that Java uses. A Semaphore without it leaves keys without an end as
-// they are. It refuses a capacity that differs from its own, even where Java has changed it. It forgets a Resize if the
-// semaphore is not used for seven days.
+// All Go processes should call Shared for a semaphore that Java uses. A Semaphore without it leaves keys without an end
+// as they are. It refuses a capacity that differs from its own, even where Java has changed it. It forgets a Resize if
+// the semaphore is not used for seven days.
 func (s *Semaphore) Shared() *Semaphore {
 	m := *s
 	m.shared = true
@@ -147,13 +152,13 @@ func (s *Semaphore) Shared() *Semaphore {
 
 // Acquire acquires n permits, all or none, waiting until there are as many, or ctx ends.
 //
-// n is 1 to the capacity (the server's, after a Resize or if Shared), and at most 1,000. On success the permits are renewed
-// until Release. ctx bounds the waiting only: the permit outlives it.
+// n is 1 to the capacity (the server's, after a Resize or if Shared), and at most 1,000. On success the permits are
+// renewed until Release. ctx bounds the waiting only: the permit outlives it.
 //
-// Waiting calls of all processes are served first come, first served, with one exception: while the first in line asks for more than
-// is free, later ones may go before it, up to four times what it asks for; then it is next. The package comment says which callers
-// do not queue. Permits are not re-entered: Acquire under a permit's context takes more of them. Two callers that each hold some and
-// wait for more may wait for each other; so ask for all at once.
+// Waiting calls of all processes are served first come, first served, with one exception: while the first in line asks
+// for more than is free, later ones may go before it, up to four times what it asks for; then it is next. The package
+// comment says which callers do not queue. Permits are not re-entered: Acquire under a permit's context takes more of
+// them. Two callers that each hold some and wait for more may wait for each other; so ask for all at once.
 //
 // Otherwise nothing is held by this call, and the error is ErrNotAcquired (not enough permits, or ctx ended: then it is
 // joined with ctx's error and cause), ErrCapacityMismatch, ErrUnavailable, ErrUnknownOutcome, ErrNotReplicated,
@@ -166,7 +171,8 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
 // TryAcquire is Acquire with times of its own: it waits for at most waitTime (0: it asks once, and does not wait) and
 // holds for leaseTime (0: renewed until Release; otherwise at least 10 ms). waitTime bounds the waiting for others;
 // the first request itself has Options.CallTimeout, so a server that does not answer can make the call last that long.
-// With waitTime 0 it gets nothing while others wait that came before: it does not ask at all if they are of this process.
+// With waitTime 0 it gets nothing while others wait that came before: it does not ask at all if they are of this
+// process.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, waitTime, leaseTime time.Duration) (*Permit, error) {
 	if err := errors.Join(session.CheckWait(waitTime), session.CheckLease(leaseTime)); err != nil {
 		return nil, s.c.session.Error(err)
@@ -177,8 +183,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, waitTime, leaseTime t
 // Do acquires n permits as Acquire does, runs fn under the permit's context, and releases.
 //
 // fn's ctx ends if the permit is lost; fn should then return. If nothing was acquired fn does not run, and the error is
-// Acquire's. Otherwise it is fn's joined with Release's: ErrLost among them says that the permit was lost before fn returned.
-// If fn panics the permit is released, and the panic goes on.
+// Acquire's. Otherwise it is fn's joined with Release's: ErrLost among them says that the permit was lost before fn
+// returned. If fn panics the permit is released, and the panic goes on.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) (err error) {
 	permit, err := s.Acquire(ctx, n)
 	if err != nil {
@@ -244,12 +250,12 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	return permit, nil
 }
 
-// Resize sets the capacity, whatever it was, and returns what it was, even if a request had to be repeated. From then on the
-// server's capacity applies and a different argument is ignored, until the semaphore has been unused for seven days. It is
-// Redisson's setPermits; if the semaphore is Shared it applies forever.
+// Resize sets the capacity, whatever it was, and returns what it was, even if a request had to be repeated. From then
+// on the server's capacity applies and a different argument is ignored, until the semaphore has been unused for seven
+// days. It is Redisson's setPermits; if the semaphore is Shared it applies forever.
 //
-// A larger capacity serves waiters, in their order. A smaller one takes nothing from holders: Available is negative until enough
-// permits have been released. Waiters that ask for more than the new capacity get ErrCapacityMismatch.
+// A larger capacity serves waiters, in their order. A smaller one takes nothing from holders: Available is negative
+// until enough permits have been released. Waiters that ask for more than the new capacity get ErrCapacityMismatch.
 func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err error) {
 	if err := s.checkCapacity(capacity); err != nil {
 		return 0, s.c.session.Error(err)
@@ -258,18 +264,20 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 	return int(r.before), err
 }
 
-// AddPermits adds delta, -(2³¹-1) to 2³¹-1, to the capacity, and returns what it is then. A negative delta takes permits
-// away. It is Redisson's addPermits, and Resize in all else: from then on the server's capacity counts.
+// AddPermits adds delta, -(2³¹-1) to 2³¹-1, to the capacity, and returns what it is then. A negative delta takes
+// permits away. It is Redisson's addPermits, and Resize in all else: from then on the server's capacity counts.
 //
-// A repeated request adds once. ErrInvalidOption: the capacity would be less than 1 or more than 2³¹-1; nothing was changed.
-// ErrUnknownOutcome: a request was sent, and no reply was seen; Inspect shows the capacity.
+// A repeated request adds once. ErrInvalidOption: the capacity would be less than 1 or more than 2³¹-1; nothing was
+// changed. ErrUnknownOutcome: a request was sent, and no reply was seen; Inspect shows the capacity.
 func (s *Semaphore) AddPermits(ctx context.Context, delta int) (capacity int, err error) {
 	if err := checkRange("delta", int64(delta), -maxCapacity, maxCapacity); err != nil {
 		return 0, s.c.session.Error(fmt.Errorf("%q: %w", s.name, err))
 	}
 	r, err := s.resize(ctx, delta, true)
 	if err == nil && r.status == resizeRefused {
-		err = s.c.session.Error(fmt.Errorf("%q: %w", s.name, errs.InvalidOption("delta", delta, fmt.Sprintf("%d to %d: the capacity is %d", 1-r.before, maxCapacity-r.before, r.before))))
+		err = s.c.session.Error(fmt.Errorf("%q: %w", s.name,
+			errs.InvalidOption("delta", delta,
+				fmt.Sprintf("%d to %d: the capacity is %d", 1-r.before, maxCapacity-r.before, r.before))))
 	}
 	if err != nil {
 		return 0, err
@@ -285,7 +293,8 @@ func (s *Semaphore) resize(ctx context.Context, n int, relative bool) (resizeRep
 }
 
 // resizeBy sends the exchanges of one resize, which are made of a not-after and the id of the call.
-func (s *Semaphore) resizeBy(ctx context.Context, next func(notAfter int64, id string) exchange[resizeReply]) (resizeReply, error) {
+func (s *Semaphore) resizeBy(ctx context.Context,
+	next func(notAfter int64, id string) exchange[resizeReply]) (resizeReply, error) {
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (resizeReply, error) {
 		id := rand.Text()
 		var last time.Time
@@ -296,7 +305,7 @@ func (s *Semaphore) resizeBy(ctx context.Context, next func(notAfter int64, id s
 		call.GiveUp = s.c.session.Bound() // at the end of ctx
 		r, err := call.Run(ctx, s.c.runner)
 		s.served(r.served, last)
-		// It may have run before, and served waiters of this process without anybody having been told: Do repeats in silence.
+		// It may have run before, and served waiters of this process which did not hear of it: Do repeats in silence.
 		s.c.queue.AskAgain(s.made.line)
 		return r, err
 	})
@@ -326,16 +335,16 @@ type Holder struct {
 	// Client is the beginning of the holder's Client.ID; "" if it is not one of this library.
 	Client string
 	Label  string // see WithLabel
-	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second ago, may not say it,
-	// or is Redisson's; and of what is more than a hundred clients.
+	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second
+	// ago, may not say it, or is Redisson's; and of what is more than a hundred clients.
 	Process string
 	// Lease is how long it lasts unless it is renewed; negative if it has no end.
 	Lease time.Duration
 }
 
-// Inspect returns which permits are held, by which clients, and for how long. It changes nothing and is for people: what it returns
-// may be out of date when it is read. Its cost to the server grows with the number of permits out, and it takes one more call for
-// each client that holds some, 100 at most and 16 at a time. Available is cheaper.
+// Inspect returns which permits are held, by which clients, and for how long. It changes nothing and is for people:
+// what it returns may be out of date when it is read. Its cost to the server grows with the number of permits out, and
+// it takes one more call for each client that holds some, 100 at most and 16 at a time. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 	state, err := ask(ctx, &s.object, s.inspectExchange(), s.c.runner.Do)
 	if err != nil {

@@ -26,7 +26,8 @@ func Example() {
 	}
 	defer server.Close()
 
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,11 +54,14 @@ func demo() (c *rsemaphore.Client, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	c, err = rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	c, err = rsemaphore.New(hub,
+		rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute,
+			Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,12 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // inLanes runs n rounds of fn in lanes, each lane a client of its own behind a proxy of its own.
-func inLanes(t *testing.T, s *redistest.Server, width, n int, o rsemaphore.Options, fn func(t *testing.T, round int, p *redistest.Proxy, r *rig)) {
+func inLanes(t *testing.T, s *redistest.Server, width, n int, o rsemaphore.Options,
+	fn func(t *testing.T, round int, p *redistest.Proxy, r *rig)) {
 	t.Helper()
 	n = redistest.Sized(n/10, n/4, n)
 	var wg sync.WaitGroup
@@ -31,7 +33,7 @@ func inLanes(t *testing.T, s *redistest.Server, width, n int, o rsemaphore.Optio
 		r := newRig(t, p.Server(), o)
 		warm := acquire(t, r.c.Semaphore(fmt.Sprintf("warm %p", p), 1), 1) // learns the server's clock
 		if err := warm.Release(within(t)); err != nil {
-			require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome) // the call timeout is short, and the machine busy
+			require.ErrorIs(t, err, errs.ErrUnknownOutcome) // the call timeout is short, and the machine busy
 		}
 		wg.Go(func() {
 			for !t.Failed() {
@@ -108,13 +110,16 @@ func TestWhatATryOfUnknownOutcomeTookIsGivenBack(t *testing.T) {
 		name := fmt.Sprintf("try-%d", i)
 		p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReply})
 		_, err := r.c.Semaphore(name, 3).TryAcquire(within(t), 2, 0, 0)
-		if !errors.Is(err, rsemaphore.ErrUnknownOutcome) {
+		if !errors.Is(err, errs.ErrUnknownOutcome) {
 			t.Errorf("round %d: %v", i, err)
 		}
 	})
 	for i := range 150 {
 		sem := direct.c.Semaphore(fmt.Sprintf("try-%d", i+1), 3)
-		redistest.Eventually(t, 20*time.Second, "given back, long before the lease of 30 s", func() bool { _, out := state(t, sem); return out == 0 })
+		redistest.Eventually(t, 20*time.Second, "given back, long before the lease of 30 s", func() bool {
+			_, out := state(t, sem)
+			return out == 0
+		})
 	}
 }
 
@@ -196,7 +201,7 @@ func TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun(t *testing.T
 		p, err := sem.TryAcquire(within(t), 2, 20*time.Second, 500*time.Millisecond) // by its second request
 		require.NoError(t, err)
 		<-p.Done()
-		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+		require.ErrorIs(t, p.Release(within(t)), errs.ErrLost)
 		for {
 			owed := r.c.Owed()
 			if !time.Now().Before(began.Add(call)) {
@@ -206,7 +211,9 @@ func TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun(t *testing.T
 			time.Sleep(10 * time.Millisecond)
 		}
 		<-late.ran
-		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.c.Owed() == 0 && counts(t, sem) == [3]int{3, 0, 3} })
+		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool {
+			return r.c.Owed() == 0 && counts(t, sem) == [3]int{3, 0, 3}
+		})
 	})
 }
 
@@ -225,10 +232,13 @@ func TestAnErrorThatAnEarlierTryMayContradictSaysUnknown(t *testing.T) {
 			return false
 		}, func() { s.Embedded.SetError("LOADING away") }}, patient)
 		_, err = r.c.Semaphore("s", 3).TryAcquire(within(t), 2, 300*time.Millisecond, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
-		require.NotErrorIs(t, err, rsemaphore.ErrUnavailable, "the first request has run")
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+		require.NotErrorIs(t, err, errs.ErrUnavailable, "the first request has run")
 		s.Embedded.SetError("")
-		redistest.Eventually(t, 20*time.Second, "given back", func() bool { _, out := state(t, r.c.Semaphore("s", 3)); return out == 0 })
+		redistest.Eventually(t, 20*time.Second, "given back", func() bool {
+			_, out := state(t, r.c.Semaphore("s", 3))
+			return out == 0
+		})
 	})
 }
 
@@ -250,7 +260,8 @@ func TestALostReleaseReplyIsARelease(t *testing.T) {
 				if err := permit.Release(within(t)); err != nil {
 					t.Errorf("round %d: %v", i, err)
 				}
-			} else if err := sem.ReleaseIDs(within(t), permit.IDs()...); (fate == redistest.LoseReply) != errors.Is(err, rsemaphore.ErrUnknownOutcome) {
+			} else if err := sem.ReleaseIDs(within(t), permit.IDs()...); (fate == redistest.LoseReply) != errors.Is(err,
+				errs.ErrUnknownOutcome) {
 				// by an id alone it cannot be told whether it was there before
 				t.Errorf("round %d: by id: %v", i, err)
 			}
@@ -293,32 +304,33 @@ func TestALateReplyDoesNotTakePermitsFromUnderTheirRelease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	direct := newRig(t, s, patient)
-	inLanes(t, s, 4, 20, rsemaphore.Options{CallTimeout: 300 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
-		name := fmt.Sprintf("under-%d", i)
-		reply, request := make(chan struct{}), make(chan struct{})
-		granted := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldReply, Release: reply})
-		permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2) // by its second request
-		if err != nil {
-			t.Errorf("round %d: %v", i, err)
-			return
-		}
-		granted.Wait(t)
-		giving := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: request})
-		released := make(chan error, 1)
-		go func() { released <- permit.Release(within(t)) }()
-		giving.Wait(t)
-		close(reply) // now the first request's reply comes: the permits are in nobody's use any more
-		time.Sleep(20 * time.Millisecond)
-		close(request)
-		if err := <-released; err != nil {
-			t.Errorf("round %d: %v", i, err)
-		}
-		redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
-		if available, out := state(t, direct.c.Semaphore(name, 3)); available != 3 || out != 0 {
-			t.Errorf("round %d: %d available, %d out", i, available, out)
-		}
-		p.Cut()
-	})
+	inLanes(t, s, 4, 20, rsemaphore.Options{CallTimeout: 300 * time.Millisecond},
+		func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+			name := fmt.Sprintf("under-%d", i)
+			reply, request := make(chan struct{}), make(chan struct{})
+			granted := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldReply, Release: reply})
+			permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2) // by its second request
+			if err != nil {
+				t.Errorf("round %d: %v", i, err)
+				return
+			}
+			granted.Wait(t)
+			giving := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: request})
+			released := make(chan error, 1)
+			go func() { released <- permit.Release(within(t)) }()
+			giving.Wait(t)
+			close(reply) // now the first request's reply comes: the permits are in nobody's use any more
+			time.Sleep(20 * time.Millisecond)
+			close(request)
+			if err := <-released; err != nil {
+				t.Errorf("round %d: %v", i, err)
+			}
+			redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
+			if available, out := state(t, direct.c.Semaphore(name, 3)); available != 3 || out != 0 {
+				t.Errorf("round %d: %d available, %d out", i, available, out)
+			}
+			p.Cut()
+		})
 }
 
 func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
@@ -327,7 +339,8 @@ func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
 	r := newRig(t, s, rsemaphore.Options{CallTimeout: 100 * time.Millisecond})
 	release(t, acquire(t, r.c.Semaphore("warm", 1), 1))
 	events := s.Client(t)
-	require.NoError(t, events.Do(within(t), events.B().ConfigSet().ParameterValue().ParameterValue("notify-keyspace-events", "Kz").Build()).Error())
+	require.NoError(t, events.Do(within(t),
+		events.B().ConfigSet().ParameterValue().ParameterValue("notify-keyspace-events", "Kz").Build()).Error())
 	var writes atomic.Int32
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -338,7 +351,7 @@ func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
 	s.Stop(t)
 	for i := range 20 {
 		_, err := r.c.Semaphore(fmt.Sprintf("abandoned-%d", i), 5).TryAcquire(within(t), 3, 0, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	}
 	s.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "what was owed is settled", func() bool { return r.c.Owed() == 0 })
@@ -381,7 +394,8 @@ func TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits(t *testing.T) {
 		p.Heal()
 		p.Cut()
 	})
-	require.Less(t, late.Load(), int32(35), "contexts end before the next holder acquires, but for stalls of the machine itself")
+	require.Less(t, late.Load(), int32(35),
+		"contexts end before the next holder acquires, but for stalls of the machine itself")
 }
 
 func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
@@ -442,7 +456,8 @@ func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
-	holder, waiter := newRig(t, s, patient), newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 200 * time.Millisecond})
+	holder, waiter := newRig(t, s, patient), newRig(t, p.Server(),
+		rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 200 * time.Millisecond})
 	for i := range 10 {
 		p.SwallowPushes()
 		h := acquire(t, holder.c.Semaphore("s", 2), 1+i%2)
@@ -467,7 +482,8 @@ func TestWithoutTheRightToSubscribeOrPublishWaitersPoll(t *testing.T) {
 	root := newRig(t, s, patient)
 	root.must(t, "ACL", "SETUSER", "app", "on", "nopass", "~*", "resetchannels", "+@all", "-subscribe", "-publish")
 	log := &redistest.Logbook{}
-	r := newRigWith(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, Logger: log.Logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
+	r := newRigWith(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond,
+		Logger: log.Logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
 	for range 5 {
 		h := acquire(t, r.c.Semaphore("s", 1), 1)
 		got := make(chan error, 1)
@@ -535,7 +551,9 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, 3*8*25, done.Load())
 	direct := newRig(t, s, patient)
-	redistest.Eventually(t, 40*time.Second, "all are back", func() bool { return counts(t, direct.c.Semaphore("s", capacity)) == [3]int{capacity, 0, capacity} })
+	redistest.Eventually(t, 40*time.Second, "all are back", func() bool {
+		return counts(t, direct.c.Semaphore("s", capacity)) == [3]int{capacity, 0, capacity}
+	})
 }
 
 func collect() {
@@ -547,7 +565,8 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	log := &redistest.Logbook{}
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 1500 * time.Millisecond, Logger: log.Logger()})
+	r := newRig(t, redistest.Embedded(t),
+		rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 1500 * time.Millisecond, Logger: log.Logger()})
 	sem := r.c.Semaphore("s", 2).WithLabel("sieve")
 	kept := acquire(t, sem, 1)
 	for range 3 { // to be left to their leases
@@ -561,11 +580,16 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	}
 	require.NoError(t, work.Err(), "a context is reason enough")
 	require.Zero(t, log.Count("dropped"))
-	redistest.Eventually(t, 20*time.Second, "dropped", func() bool { collect(); return log.Count("dropped without Release") == 1 })
+	redistest.Eventually(t, 20*time.Second, "dropped", func() bool {
+		collect()
+		return log.Count("dropped without Release") == 1
+	})
 	require.Equal(t, 1, log.Count("label=sieve"))
 	collect()
 	require.Equal(t, 1, log.Count("dropped without Release"))
-	redistest.Eventually(t, 20*time.Second, "back after its lease", func() bool { return counts(t, sem) == [3]int{1, 1, 2} })
+	redistest.Eventually(t, 20*time.Second, "back after its lease", func() bool {
+		return counts(t, sem) == [3]int{1, 1, 2}
+	})
 	release(t, kept)
 	ctx := within(t)
 	require.NoError(t, r.c.Close(ctx))
@@ -590,14 +614,17 @@ func TestAReleaseThatIsNotAnsweredGoesOnInTheBackground(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	err := permit.Release(ctx)
-	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
-	require.ErrorIs(t, permit.Err(), rsemaphore.ErrReleased)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+	require.ErrorIs(t, permit.Err(), errs.ErrReleased)
 	require.Equal(t, err, permit.Release(within(t)), "the first result")
 	_, out := state(t, direct.c.Semaphore("s", 3))
 	require.Equal(t, 2, out)
 	p.Heal()
 	p.Cut()
-	redistest.Eventually(t, 20*time.Second, "long before the lease is over", func() bool { _, out := state(t, direct.c.Semaphore("s", 3)); return out == 0 })
+	redistest.Eventually(t, 20*time.Second, "long before the lease is over", func() bool {
+		_, out := state(t, direct.c.Semaphore("s", 3))
+		return out == 0
+	})
 }
 
 // Whose ctx ends while a request is under way has only waited: what the request takes is taken back.
@@ -622,10 +649,10 @@ func TestPermitsThatAreGrantedToWhoeverHasLeftAreTakenBack(t *testing.T) {
 			cancel(left)
 			err := <-got
 			close(arrive)
-			for _, want := range []error{rsemaphore.ErrNotAcquired, context.Canceled, left} {
+			for _, want := range []error{errs.ErrNotAcquired, context.Canceled, left} {
 				require.ErrorIs(t, err, want)
 			}
-			require.NotErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+			require.NotErrorIs(t, err, errs.ErrUnknownOutcome)
 			redistest.Eventually(t, 20*time.Second, "taken back, long before the lease is over", func() bool {
 				_, out := state(t, direct.c.Semaphore(name, 3))
 				return out == 0 && r.c.Owed() == 0
@@ -644,8 +671,8 @@ func TestAGrantSlowerThanItsLeaseIsNone(t *testing.T) {
 	p.Delay(0, 150*time.Millisecond)
 	_, err := r.c.Semaphore("s", 3).TryAcquire(within(t), 2, 0, 100*time.Millisecond)
 	require.Error(t, err, "it may not be used any more when it is known")
-	require.NotErrorIs(t, err, rsemaphore.ErrNotAcquired)
-	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, errs.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	p.Heal()
 	permit, err := r.c.Semaphore("s", 3).TryAcquire(within(t), 3, 20*time.Second, time.Minute)
 	require.NoError(t, err)
@@ -681,7 +708,7 @@ func TestCloseWhilePermitsAreBeingGrantedLeavesNothing(t *testing.T) {
 				for {
 					p, err := r.c.Semaphore(name, 10).Acquire(context.Background(), 1+rand.N(3))
 					if err != nil {
-						if !errors.Is(err, rsemaphore.ErrClosed) {
+						if !errors.Is(err, errs.ErrClosed) {
 							t.Error(err)
 						}
 						return
@@ -705,7 +732,8 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	require.NoError(t, r.c.Close(within(t)))
 	before := goleak.IgnoreCurrent()
 	// what a request may have left is watched for as long as the request may still come
-	c, err := rsemaphore.New(r.hub, rsemaphore.Options{CallTimeout: 400 * time.Millisecond, Logger: (&redistest.Logbook{}).Logger()})
+	c, err := rsemaphore.New(r.hub,
+		rsemaphore.Options{CallTimeout: 400 * time.Millisecond, Logger: (&redistest.Logbook{}).Logger()})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for range 20 {

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -107,14 +108,16 @@ func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
 	}
 }
 
-// Leases are so long here that what is lost is lost for want of heartbeats, and what a killed process had is taken over.
+// Leases are so long here that what is lost is lost for want of heartbeats, and what a killed process had is taken
+// over.
 func TestHistoriesWithLivenessNeverPassTheCapacity(t *testing.T) {
 	redistest.InFull(t, "TestThePermitsOfAKilledProcessAreTakenOverLongBeforeTheirLeases")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			underFaults(t, seed, rsemaphore.Options{WatchdogTimeout: 2 * time.Minute, Liveness: true, Heartbeat: historyLease / 4})
+			underFaults(t, seed,
+				rsemaphore.Options{WatchdogTimeout: 2 * time.Minute, Liveness: true, Heartbeat: historyLease / 4})
 		})
 	}
 }
@@ -154,11 +157,11 @@ func underFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 					switch err := useSome(r.c.Semaphore(l.name, l.capacity), l, rnd, &lost); {
 					case err == nil:
 						granted.Add(1)
-					case errors.Is(err, rsemaphore.ErrNotAcquired):
+					case errors.Is(err, errs.ErrNotAcquired):
 						refused.Add(1)
-					case errors.Is(err, rsemaphore.ErrUnknownOutcome):
+					case errors.Is(err, errs.ErrUnknownOutcome):
 						unknown.Add(1)
-					case !errors.Is(err, rsemaphore.ErrUnavailable):
+					case !errors.Is(err, errs.ErrUnavailable):
 						t.Error(err)
 					}
 				}
@@ -176,7 +179,8 @@ func underFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 	}
 	others.Go(func() {
 		for began := time.Now(); redistest.Pause(enough, 10*time.Millisecond); {
-			if time.Since(began) > historyLasts && granted.Load() > 500 && unknown.Load() > 20 && lost.Load() > 1 && killed.Load() > 3 && handed.Load() > 100 && renewed.Load() > 20 && (!o.Liveness || taken.Load() > 3) {
+			if time.Since(began) > historyLasts && granted.Load() > 500 && unknown.Load() > 20 && lost.Load() > 1 &&
+				killed.Load() > 3 && handed.Load() > 100 && renewed.Load() > 20 && (!o.Liveness || taken.Load() > 3) {
 				stop()
 			}
 		}
@@ -196,8 +200,10 @@ func underFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 		require.LessOrEqual(t, most, l.capacity, "%s", l.name)
 		require.Equal(t, l.capacity, most, "a test in which they are never all in use finds nothing")
 	}
-	t.Logf("%d granted, %d handed over to other processes; %d renewed; %d refused, %d unknown; %d lost, %d taken over; %d faults, %d processes killed; %d samples",
-		granted.Load(), handed.Load(), renewed.Load(), refused.Load(), unknown.Load(), lost.Load(), taken.Load(), inflicted, killed.Load(), samples)
+	t.Logf("%d granted, %d handed over to other processes; %d renewed; %d refused, %d unknown; %d lost, %d taken over; "+
+		"%d faults, %d processes killed; %d samples",
+		granted.Load(), handed.Load(), renewed.Load(), refused.Load(), unknown.Load(), lost.Load(), taken.Load(), inflicted,
+		killed.Load(), samples)
 	require.Equal(t, o.Liveness, taken.Load() > 0)
 	require.Greater(t, handed.Load(), int64(5), "without hand-over this tests nothing new")
 	require.Greater(t, renewed.Load(), int64(0))
@@ -291,7 +297,8 @@ func useSome(sem *rsemaphore.Semaphore, l *ledger, rnd *rand.Rand, lost *atomic.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
 	defer cancel()
 	switch err := p.Release(ctx); {
-	case err == nil, errors.Is(err, rsemaphore.ErrLost), errors.Is(err, rsemaphore.ErrUnavailable), errors.Is(err, rsemaphore.ErrUnknownOutcome):
+	case err == nil, errors.Is(err, errs.ErrLost), errors.Is(err, errs.ErrUnavailable),
+		errors.Is(err, errs.ErrUnknownOutcome):
 		return nil
 	default:
 		return fmt.Errorf("release: %w", err)
@@ -306,13 +313,16 @@ func orForever(wait time.Duration) time.Duration {
 	return wait
 }
 
-// whenWell are the options of clients that come when the network is well again: what their callers leave behind is there for so long that no
-// machine is that busy.
-var whenWell = rsemaphore.Options{CallTimeout: 20 * time.Second, PollCap: 20 * time.Second, WatchdogTimeout: 10 * time.Minute}
+// whenWell are the options of clients that come when the network is well again: what their callers leave behind is
+// there for so long that no machine is that busy.
+var whenWell = rsemaphore.Options{CallTimeout: 20 * time.Second, PollCap: 20 * time.Second,
+	WatchdogTimeout: 10 * time.Minute}
 
-// thenWell is the end of a history. The network is well again: a client that went through the faults, and others, have callers that are
-// patient and callers that give up within 5 ms. What they want is not idle for long while callers wait, and when they have left it is free.
-func thenWell(t *testing.T, s *redistest.Server, healed *rig, take func(c *rsemaphore.Client, ctx context.Context, wait time.Duration) (func(), error), free func() bool) {
+// thenWell is the end of a history. The network is well again: a client that went through the faults, and others, have
+// callers that are patient and callers that give up within 5 ms. What they want is not idle for long while callers
+// wait, and when they have left it is free.
+func thenWell(t *testing.T, s *redistest.Server, healed *rig,
+	take func(c *rsemaphore.Client, ctx context.Context, wait time.Duration) (func(), error), free func() bool) {
 	p := redistest.NewProxy(t, s)
 	p.Delay(500*time.Microsecond, 500*time.Microsecond) // more calls are under way when their callers leave
 	var processes []redistest.Take
@@ -326,7 +336,8 @@ func thenWell(t *testing.T, s *redistest.Server, healed *rig, take func(c *rsema
 }
 
 // useByChild has a process use permits some times, and kills it while it holds some.
-func useByChild(t *testing.T, ctx context.Context, s *redistest.Server, l *ledger, rnd *rand.Rand, o rsemaphore.Options) {
+func useByChild(t *testing.T, ctx context.Context, s *redistest.Server, l *ledger, rnd *rand.Rand,
+	o rsemaphore.Options) {
 	args := []string{l.name, strconv.Itoa(l.capacity), "500ms"}
 	if o.Liveness {
 		args = append(args[:2], o.WatchdogTimeout.String(), o.Heartbeat.String())
@@ -366,7 +377,8 @@ func sample(t *testing.T, ctx context.Context, r *rig, ledgers []*ledger) (sampl
 	for ; redistest.Pause(ctx, 5*time.Millisecond); samples++ {
 		for _, l := range ledgers {
 			keys := []string{l.name, "{" + l.name + "}:timeout", "{" + l.name + "}:notes"}
-			v, err := r.redis.Do(context.Background(), r.redis.B().Eval().Script(text).Numkeys(3).Key(keys...).Build()).AsIntSlice()
+			v, err := r.redis.Do(context.Background(),
+				r.redis.B().Eval().Script(text).Numkeys(3).Key(keys...).Build()).AsIntSlice()
 			if err != nil {
 				t.Error(err)
 				return samples
@@ -394,7 +406,10 @@ func resizeAtRandom(t *testing.T, ctx context.Context, rigs []*rig, rnd *rand.Ra
 	sem, capacity := rigs[0].c.Semaphore("resized", 2), 2
 	for redistest.Pause(ctx, time.Duration(rnd.IntN(40))*time.Millisecond) {
 		want := 2 + rnd.IntN(4)
-		redistest.Eventually(t, 20*time.Second, "resized", func() bool { _, err := sem.Resize(context.Background(), want); return err == nil })
+		redistest.Eventually(t, 20*time.Second, "resized", func() bool {
+			_, err := sem.Resize(context.Background(), want)
+			return err == nil
+		})
 		capacity = want
 	}
 	users.Wait()

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -91,7 +92,7 @@ func TestASemaphoreKeepsToItsModel(t *testing.T) {
 					}
 					return c
 				}
-				bubbleOn(t, 1, rsemaphore.Options{}, wrap, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+				bubbleOn(t, 1, rsemaphore.Options{}, wrap, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 					againstModel(t, rigs[0].c, rnd, mode == "twice")
 				})
 			})
@@ -118,7 +119,7 @@ func againstModel(t *testing.T, c *rsemaphore.Client, rnd *rand.Rand, twice bool
 			free := m.capacity - m.out(time.Now())
 			p, err := sem.TryAcquire(ctx, n, 0, lease)
 			if n > free {
-				require.ErrorIs(t, err, rsemaphore.ErrNotAcquired, "%d of %d", n, free)
+				require.ErrorIs(t, err, errs.ErrNotAcquired, "%d of %d", n, free)
 				refused++
 				break
 			}
@@ -135,7 +136,7 @@ func againstModel(t *testing.T, c *rsemaphore.Client, rnd *rand.Rand, twice bool
 				first := h.p.Err() == nil
 				err := h.p.Release(ctx)
 				if live && first {
-					require.True(t, ok(err, rsemaphore.ErrLost), "%v", err)
+					require.True(t, ok(err, errs.ErrLost), "%v", err)
 					releases++
 				}
 				require.Equal(t, err, h.p.Release(ctx), "the first result")
@@ -146,9 +147,9 @@ func againstModel(t *testing.T, c *rsemaphore.Client, rnd *rand.Rand, twice bool
 				live := h.live()
 				err := sem.ReleaseIDs(ctx, h.p.IDs()...)
 				if live {
-					require.True(t, ok(err, rsemaphore.ErrLost), "%v", err)
+					require.True(t, ok(err, errs.ErrLost), "%v", err)
 				} else {
-					require.ErrorIs(t, err, rsemaphore.ErrLost)
+					require.ErrorIs(t, err, errs.ErrLost)
 					notHeld++
 				}
 				h.gone = true

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -20,7 +21,8 @@ import (
 func init() { roles["permit user"] = bePermitUser }
 
 // bePermitUser takes permits and does with them what it is told: "take n", "weigh n", "check", "go"
-// (release). It answers "got", "held" or "over: …", and what Release said. It has the heartbeats that it is told, if any.
+// (release). It answers "got", "held" or "over: …", and what Release said. It has the heartbeats that it is told, if
+// any.
 func bePermitUser() error {
 	capacity, _ := strconv.Atoi(os.Args[3])
 	lease, err := time.ParseDuration(os.Args[4])
@@ -88,7 +90,7 @@ func TestAKilledProcessGivesItsPermitsBackAfterOneLease(t *testing.T) {
 	require.Equal(t, [3]int{7, 3, 10}, counts(t, sem))
 	c.Signal(t, syscall.SIGKILL)
 	_, err := sem.TryAcquire(within(t), 10, 0, 0)
-	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	state, err := sem.Inspect(within(t))
 	require.NoError(t, err)
 	require.Equal(t, "child", state.Permits[0].Label)

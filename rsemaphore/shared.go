@@ -12,21 +12,23 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// Acquires and releases of one permit each, of any semaphores, share calls (free.lua) while many are under way: batch.Lane says when,
-// and what may happen.
+// Acquires and releases of one permit each, of any semaphores, share calls (free.lua) while many are under way:
+// batch.Lane says when, and what may happen.
 //
 //	the semaphore                                  shared                     then
-//	has a free permit, nobody queues               granted                    nothing: one call
-//	permit held, nobody queues                     released                   nothing: one call
+//	has a free permit, empty queue                 granted                    nothing: one call
+//	permit held, empty queue                       released                   nothing: one call
 //	none is free, others queue, a lease is over,
 //	not in use, another capacity, a new revision   0, nothing is done         a call of its own, which queues, serves, prunes
 //	another type, no right                         0, nothing is done         a call of its own, which says what is wrong
 //
-// A shared release serves nobody, because where anybody queues it is none: so there is nobody whom its lost reply would have named.
+// A shared release serves no waiter, because with a queue it is not shared: so there is none whom its lost reply would
+// have named.
 //
 // Not shared: more than one permit; waiters that ask for a place in the queue, and releases
-// that may have left one behind; weights; clients that ask for replicas; clients of a Cluster, where the keys of a call must be of
-// one slot; an acquire before the first answer of the server, because it has no instant after which it is refused.
+// that may have left one behind; weights; clients that ask for replicas; clients of a Cluster, where the keys of a call
+// must be of one slot; an acquire before the first answer of the server, because it has no instant after which it is
+// refused.
 
 // freeRequest is one permit's part of a shared call.
 type freeRequest struct {
@@ -97,18 +99,21 @@ func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done b
 		return answer, false, nil
 	}
 	a.asks(sent)
-	done, err = c.lane.Do(ctx, freeRequest{s: s, base: a.p.base(), lease: c.millis(a.lease), last: decimal(notAfter), of: a.p})
+	done, err = c.lane.Do(ctx,
+		freeRequest{s: s, base: a.p.base(), lease: c.millis(a.lease), last: decimal(notAfter), of: a.p})
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
 		a.unheard(err, end)
 	case done:
-		answer, err = a.answer(told{acquireReply: acquireReply{status: acquireDone}, sent: sent, received: time.Now(), asked: askedGranted})
+		answer, err = a.answer(timedReply{acquireReply: acquireReply{status: acquireDone}, sent: sent, received: time.Now(),
+			asked: askedGranted})
 	}
 	return answer, done, err
 }
 
-// releaseShared is runRelease of one permit in a shared call. done: it was held. Otherwise, without an error, it is released alone.
+// releaseShared is runRelease of one permit in a shared call. done: it was held. Otherwise, without an error, it is
+// released alone.
 func (s *Semaphore) releaseShared(ctx context.Context, base string) (done bool, err error) {
 	done, err = s.c.lane.Do(ctx, freeRequest{s: s, base: base, last: s.channel})
 	switch {

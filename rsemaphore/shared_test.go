@@ -15,8 +15,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// TestSharedScriptTable: what free.lua does for one permit, next to one of a semaphore that has some free, for which it must do the
-// same in any case.
+// TestSharedScriptTable: what free.lua does for one permit, next to one of a semaphore that has some free, for which it
+// must do the same in any case.
 func TestSharedScriptTable(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{})
@@ -44,71 +44,112 @@ func TestSharedScriptTable(t *testing.T) {
 		}{
 			{name: "free", before: sem{count: "5", ttl: 6}, base: baseA, lease: lease, last: "0", capacity: "5",
 				done: true, after: sem{count: "4", ttl: 6, out: map[string]int{idA: 4}, outTTL: 6}},
-			{name: "free, for longer than all before", before: sem{count: "4", ttl: 2, out: map[string]int{idB: 2}, outTTL: 2}, base: baseA, lease: lease, last: "0", capacity: "5",
+			{name: "free, for longer than all before", before: sem{count: "4", ttl: 2, out: map[string]int{idB: 2}, outTTL: 2},
+				base: baseA, lease: lease, last: "0", capacity: "5",
 				done: true, after: sem{count: "3", ttl: 4, out: map[string]int{idA: 4, idB: 2}, outTTL: 4}},
-			{name: "keys without an end", before: sem{count: "4", out: map[string]int{idB: 2}}, base: baseA, lease: lease, last: "0", capacity: "5",
+			{name: "keys without an end", before: sem{count: "4", out: map[string]int{idB: 2}}, base: baseA, lease: lease,
+				last: "0", capacity: "5",
 				done: true, after: sem{count: "3", out: map[string]int{idA: 4, idB: 2}}},
 			{name: "shared with Redisson", before: sem{count: "7"}, base: baseA, lease: lease, last: "0", capacity: "*5",
 				done: true, after: sem{count: "6", out: map[string]int{idA: 4}}},
-			{name: "shared with Redisson, keys with an end", before: sem{count: "7", ttl: 6}, base: baseA, lease: lease, last: "0", capacity: "*5",
+			{name: "shared with Redisson, keys with an end", before: sem{count: "7", ttl: 6}, base: baseA, lease: lease,
+				last: "0", capacity: "*5",
 				after: sem{count: "7", ttl: 6}},
-			{name: "one key without an end", before: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}}, base: baseA, lease: lease, last: "0", capacity: "5",
+			{name: "one key without an end", before: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}}, base: baseA,
+				lease: lease, last: "0", capacity: "5",
 				after: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}}},
 			{name: "not in use", base: baseA, lease: lease, last: "0", capacity: "5"},
-			{name: "none free", before: sem{count: "0", ttl: 6, out: map[string]int{idB: 2}, outTTL: 6}, base: baseA, lease: lease, last: "0", capacity: "1",
+			{name: "none free", before: sem{count: "0", ttl: 6, out: map[string]int{idB: 2}, outTTL: 6}, base: baseA,
+				lease: lease, last: "0", capacity: "1",
 				after: sem{count: "0", ttl: 6, out: map[string]int{idB: 2}, outTTL: 6}},
 			{name: "another capacity", before: sem{count: "5", ttl: 6}, base: baseA, lease: lease, last: "0", capacity: "6",
 				after: sem{count: "5", ttl: 6}},
-			{name: "a lease is over", before: sem{count: "4", ttl: 6, out: map[string]int{idB: -1}, outTTL: 6}, base: baseA, lease: lease, last: "0", capacity: "5",
+			{name: "a lease is over", before: sem{count: "4", ttl: 6, out: map[string]int{idB: -1}, outTTL: 6}, base: baseA,
+				lease: lease, last: "0", capacity: "5",
 				after: sem{count: "4", ttl: 6, out: map[string]int{idB: -1}, outTTL: 6}},
-			{name: "resized", before: sem{count: "5", ttl: 600, notes: kept("5", ""), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "7",
-				done: true, after: sem{count: "4", ttl: 600, out: map[string]int{idA: 4}, outTTL: 600, notes: kept("5", ""), noteTTL: 600}},
-			{name: "resized, and its keys are to be prolonged", before: sem{count: "5", ttl: 598, notes: kept("5", ""), noteTTL: 598}, base: baseA, lease: lease, last: "0", capacity: "7",
-				after: sem{count: "5", ttl: 598, notes: kept("5", ""), noteTTL: 598}},
-			{name: "resized, and some of it was deleted", before: sem{count: "4", ttl: 600, notes: kept("5", ""), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "7",
+			{name: "resized", before: sem{count: "5", ttl: 600, notes: kept("5", ""), noteTTL: 600}, base: baseA, lease: lease,
+				last: "0", capacity: "7",
+				done: true, after: sem{count: "4", ttl: 600, out: map[string]int{idA: 4}, outTTL: 600, notes: kept("5", ""),
+					noteTTL: 600}},
+			{name: "resized, and its keys are to be prolonged",
+				before: sem{count: "5", ttl: 598, notes: kept("5", ""), noteTTL: 598}, base: baseA, lease: lease, last: "0",
+				capacity: "7",
+				after:    sem{count: "5", ttl: 598, notes: kept("5", ""), noteTTL: 598}},
+			{name: "resized, and some of it was deleted", before: sem{count: "4", ttl: 600, notes: kept("5", ""), noteTTL: 600},
+				base: baseA, lease: lease, last: "0", capacity: "7",
 				after: sem{count: "4", ttl: 600, notes: kept("5", ""), noteTTL: 600}},
-			{name: "resized to what is no number", before: sem{count: "5", ttl: 600, notes: kept("x", ""), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "5",
+			{name: "resized to what is no number", before: sem{count: "5", ttl: 600, notes: kept("x", ""), noteTTL: 600},
+				base: baseA, lease: lease, last: "0", capacity: "5",
 				after: sem{count: "5", ttl: 600, notes: kept("x", ""), noteTTL: 600}},
-			{name: "its revision", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "5:3",
-				done: true, after: sem{count: "4", ttl: 600, out: map[string]int{idA: 4}, outTTL: 600, notes: kept("5", "3 5"), noteTTL: 600}},
-			{name: "an older revision", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "9:2",
-				done: true, after: sem{count: "4", ttl: 600, out: map[string]int{idA: 4}, outTTL: 600, notes: kept("5", "3 5"), noteTTL: 600}},
-			{name: "a newer revision", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "9:12",
+			{name: "its revision", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA,
+				lease: lease, last: "0", capacity: "5:3",
+				done: true, after: sem{count: "4", ttl: 600, out: map[string]int{idA: 4}, outTTL: 600, notes: kept("5", "3 5"),
+					noteTTL: 600}},
+			{name: "an older revision", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA,
+				lease: lease, last: "0", capacity: "9:2",
+				done: true, after: sem{count: "4", ttl: 600, out: map[string]int{idA: 4}, outTTL: 600, notes: kept("5", "3 5"),
+					noteTTL: 600}},
+			{name: "a newer revision", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA,
+				lease: lease, last: "0", capacity: "9:12",
 				after: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}},
-			{name: "the same revision of another capacity", before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA, lease: lease, last: "0", capacity: "9:3",
-				after: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}},
-			{name: "the first revision", before: sem{count: "5", ttl: 6}, base: baseA, lease: lease, last: "0", capacity: "*5:3", after: sem{count: "5", ttl: 6}},
+			{name: "the same revision of another capacity",
+				before: sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}, base: baseA, lease: lease, last: "0",
+				capacity: "9:3",
+				after:    sem{count: "5", ttl: 600, notes: kept("5", "3 5"), noteTTL: 600}},
+			{name: "the first revision", before: sem{count: "5", ttl: 6}, base: baseA, lease: lease, last: "0",
+				capacity: "*5:3", after: sem{count: "5", ttl: 6}},
 			{name: "a label", before: sem{count: "5", ttl: 6}, base: baseA + "mine", lease: lease, last: "0", capacity: "5",
-				done: true, after: sem{count: "4", ttl: 6, out: map[string]int{idA: 4}, outTTL: 6, notes: map[string]string{idA: "mine"}, noteTTL: 4}},
-			{name: "a label beside another that ends sooner", before: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}, outTTL: 6, notes: map[string]string{idB: "theirs"}, noteTTL: 2}, base: baseA + "mine", lease: lease, last: "0", capacity: "5",
-				done: true, after: sem{count: "3", ttl: 6, out: map[string]int{idA: 4, idB: 2}, outTTL: 6, notes: map[string]string{idA: "mine", idB: "theirs"}, noteTTL: 4}},
-			{name: "released with its label", before: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6, notes: map[string]string{idA: "mine"}, noteTTL: 2}, base: baseA, lease: give, last: channel,
+				done: true, after: sem{count: "4", ttl: 6, out: map[string]int{idA: 4}, outTTL: 6,
+					notes: map[string]string{idA: "mine"}, noteTTL: 4}},
+			{name: "a label beside another that ends sooner",
+				before: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}, outTTL: 6, notes: map[string]string{idB: "theirs"},
+					noteTTL: 2}, base: baseA + "mine", lease: lease, last: "0", capacity: "5",
+				done: true, after: sem{count: "3", ttl: 6, out: map[string]int{idA: 4, idB: 2}, outTTL: 6,
+					notes: map[string]string{idA: "mine", idB: "theirs"}, noteTTL: 4}},
+			{name: "released with its label",
+				before: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6, notes: map[string]string{idA: "mine"},
+					noteTTL: 2}, base: baseA, lease: give, last: channel,
 				done: true, after: sem{count: "5", ttl: 6}, told: []string{"5"}},
-			{name: "released, resized", before: sem{count: "4", ttl: 600, out: map[string]int{idA: 2}, outTTL: 600, notes: kept("5", ""), noteTTL: 600}, base: baseA, lease: give, last: channel,
+			{name: "released, resized",
+				before: sem{count: "4", ttl: 600, out: map[string]int{idA: 2}, outTTL: 600, notes: kept("5", ""), noteTTL: 600},
+				base:   baseA, lease: give, last: channel,
 				done: true, after: sem{count: "5", ttl: 600, notes: kept("5", ""), noteTTL: 600}, told: []string{"5"}},
-			{name: "a latch", before: sem{count: "5", ttl: 6}, beside: []string{"HSET", "{s}:latch", "gen", "1"}, base: baseA, lease: lease, last: "0", capacity: "5",
+			{name: "a latch", before: sem{count: "5", ttl: 6}, beside: []string{"HSET", "{s}:latch", "gen", "1"}, base: baseA,
+				lease: lease, last: "0", capacity: "5",
 				after: sem{count: "5", ttl: 6}},
-			{name: "others queue", before: sem{count: "5", ttl: 6}, beside: []string{"ZADD", "redlatch_queue:{s}", "5", "x"}, base: baseA, lease: lease, last: "0", capacity: "5",
+			{name: "others queue", before: sem{count: "5", ttl: 6}, beside: []string{"ZADD", "redlatch_queue:{s}", "5", "x"},
+				base: baseA, lease: lease, last: "0", capacity: "5",
 				after: sem{count: "5", ttl: 6}},
-			{name: "too late", before: sem{count: "5", ttl: 6}, base: baseA, lease: lease, last: "1", capacity: "5", after: sem{count: "5", ttl: 6}},
-			{name: "out already", before: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6}, base: baseA, lease: lease, last: "0", capacity: "5",
+			{name: "too late", before: sem{count: "5", ttl: 6}, base: baseA, lease: lease, last: "1", capacity: "5",
+				after: sem{count: "5", ttl: 6}},
+			{name: "out already", before: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6}, base: baseA,
+				lease: lease, last: "0", capacity: "5",
 				after: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6}},
-			{name: "no number", before: sem{count: "x", ttl: 6}, base: baseA, lease: lease, last: "0", capacity: "5", after: sem{count: "x", ttl: 6}},
+			{name: "no number", before: sem{count: "x", ttl: 6}, base: baseA, lease: lease, last: "0", capacity: "5",
+				after: sem{count: "x", ttl: 6}},
 
-			{name: "released, the last", before: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6}, base: baseA, lease: give, last: channel,
+			{name: "released, the last", before: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6}, base: baseA,
+				lease: give, last: channel,
 				done: true, after: sem{count: "5", ttl: 6}, told: []string{"5"}},
-			{name: "released", before: sem{count: "3", ttl: 6, out: map[string]int{idA: 2, idB: 3}, outTTL: 6}, base: baseA, lease: give, last: channel,
+			{name: "released", before: sem{count: "3", ttl: 6, out: map[string]int{idA: 2, idB: 3}, outTTL: 6}, base: baseA,
+				lease: give, last: channel,
 				done: true, after: sem{count: "4", ttl: 6, out: map[string]int{idB: 3}, outTTL: 6}, told: []string{"4"}},
-			{name: "another's is not released", before: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}, outTTL: 6}, base: baseA, lease: give, last: channel,
+			{name: "another's is not released", before: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}, outTTL: 6},
+				base: baseA, lease: give, last: channel,
 				after: sem{count: "4", ttl: 6, out: map[string]int{idB: 2}, outTTL: 6}},
-			{name: "none is out", before: sem{count: "5", ttl: 6}, base: baseA, lease: give, last: channel, after: sem{count: "5", ttl: 6}},
-			{name: "released, its lease is over", before: sem{count: "4", ttl: 6, out: map[string]int{idA: -1}, outTTL: 6}, base: baseA, lease: give, last: channel,
+			{name: "none is out", before: sem{count: "5", ttl: 6}, base: baseA, lease: give, last: channel,
+				after: sem{count: "5", ttl: 6}},
+			{name: "released, its lease is over", before: sem{count: "4", ttl: 6, out: map[string]int{idA: -1}, outTTL: 6},
+				base: baseA, lease: give, last: channel,
 				after: sem{count: "4", ttl: 6, out: map[string]int{idA: -1}, outTTL: 6}},
-			{name: "released, others queue", before: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6}, beside: []string{"ZADD", "redlatch_queue:{s}", "5", "x"}, base: baseA, lease: give, last: channel,
+			{name: "released, others queue", before: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6},
+				beside: []string{"ZADD", "redlatch_queue:{s}", "5", "x"}, base: baseA, lease: give, last: channel,
 				after: sem{count: "4", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6}},
-			{name: "released, no count", before: sem{out: map[string]int{idA: 2}, outTTL: 6}, base: baseA, lease: give, last: channel,
+			{name: "released, no count", before: sem{out: map[string]int{idA: 2}, outTTL: 6}, base: baseA, lease: give,
+				last:  channel,
 				after: sem{out: map[string]int{idA: 2}, outTTL: 6}},
-			{name: "released, no number", before: sem{count: "x", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6}, base: baseA, lease: give, last: channel,
+			{name: "released, no number", before: sem{count: "x", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6}, base: baseA,
+				lease: give, last: channel,
 				after: sem{count: "x", ttl: 6, out: map[string]int{idA: 2}, outTTL: 6}},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -118,7 +159,8 @@ func TestSharedScriptTable(t *testing.T) {
 				if c.beside != nil {
 					r.must(t, c.beside...)
 				}
-				args := []string{"PUBLISH", "0", baseA, lease, "0", "9", "1", c.base, c.lease, c.last, c.capacity, "0", baseB, lease, "0", "9"}
+				args := []string{"PUBLISH", "0", baseA, lease, "0", "9", "1", c.base, c.lease, c.last, c.capacity, "0", baseB,
+					lease, "0", "9"}
 				for run := range 2 {
 					want, told := []int64{-7, 0, 0, 0}, []string(nil)
 					if run == 0 {
@@ -162,11 +204,13 @@ func TestASharedCallForOneSemaphoreGivesWhatIsThere(t *testing.T) {
 		require.Equal(t, []int64{1, 1, 0}, call(give(baseB), give(baseD), give(baseD)))
 		require.Equal(t, sem{count: "2", ttl: 6}, r.get(t))
 		require.Equal(t, []int64{1, 1, 1, 1}, call(take(baseA), give(baseA), take(baseB), take(baseC)))
-		require.Equal(t, sem{count: "0", ttl: 6, out: map[string]int{idB: 4, idC: 4}, outTTL: 6}, r.get(t), "the keys have an end though all was given back in between")
+		require.Equal(t, sem{count: "0", ttl: 6, out: map[string]int{idB: 4, idC: 4}, outTTL: 6}, r.get(t),
+			"the keys have an end though all was given back in between")
 	})
 }
 
-// isShared tells a call that several share by its arguments: the script's first is a command, not a capacity or an owner.
+// isShared tells a call that several share by its arguments: the script's first is a command, not a capacity or an
+// owner.
 func isShared(words []string) bool {
 	if len(words) < 4 || words[0] != "EVALSHA" {
 		return false
@@ -188,7 +232,7 @@ func TestManyFreePermitsShareCalls(t *testing.T) {
 	t.Parallel()
 	near, far, _ := redistest.Away(t)
 	r, direct := newRig(t, far, patient), newRig(t, near, patient)
-	const goroutines, cycles = 64, 15
+	const goroutines, cycles = 64, 8
 	run := func(of func(g int) *rsemaphore.Semaphore, n, semaphores int) float64 {
 		for g := range semaphores { // in use
 			release(t, acquire(t, of(g), n))
@@ -211,26 +255,32 @@ func TestManyFreePermitsShareCalls(t *testing.T) {
 		of         func(g int) *rsemaphore.Semaphore
 		semaphores int
 	}{
-		"one":               {func(int) *rsemaphore.Semaphore { return r.c.Semaphore("one", 100) }, 1},
-		"each its own":      {func(g int) *rsemaphore.Semaphore { return r.c.Semaphore("own"+strconv.Itoa(g), 1) }, goroutines},
+		"one": {func(int) *rsemaphore.Semaphore { return r.c.Semaphore("one", 100) }, 1},
+		"each its own": {func(g int) *rsemaphore.Semaphore {
+			return r.c.Semaphore("own"+strconv.Itoa(g), 1)
+		}, goroutines},
 		"one with Redisson": {func(int) *rsemaphore.Semaphore { return r.c.Semaphore("java", 100).Shared() }, 1},
 	} {
 		got := run(x.of, 1, x.semaphores)
 		t.Logf("%s: %.2f calls a cycle", what, got)
 		require.Less(t, got, 1.0, what) // two if none was shared
 	}
-	require.GreaterOrEqual(t, run(func(int) *rsemaphore.Semaphore { return r.c.Semaphore("two", 200) }, 2, 1), 2.0, "two permits are asked for alone")
+	require.GreaterOrEqual(t, run(func(int) *rsemaphore.Semaphore {
+		return r.c.Semaphore("two", 200)
+	}, 2, 1), 2.0, "two permits are asked for alone")
 	allBack(t, direct.c.Semaphore("one", 100), 100)
 }
 
 // allBack waits until all permits are there, and none is out: what gives back a late grant runs beside the callers.
 func allBack(t *testing.T, sem *rsemaphore.Semaphore, capacity int) {
 	t.Helper()
-	redistest.Eventually(t, 60*time.Second, "all is released", func() bool { return counts(t, sem) == [3]int{capacity, 0, capacity} })
+	redistest.Eventually(t, 60*time.Second, "all is released", func() bool {
+		return counts(t, sem) == [3]int{capacity, 0, capacity}
+	})
 }
 
-// Permits that many want, among those that nobody else wants: never more than there are are in use, all are served, and all are back in
-// the end.
+// Permits that many want, among those that nobody else wants: never more than there are are in use, all are served, and
+// all are back in the end.
 func TestSharedCallsAmongContendedPermitsNeverPassTheCapacity(t *testing.T) {
 	t.Parallel()
 	near, far, _ := redistest.Away(t)
@@ -275,8 +325,8 @@ func TestSharedCallsAmongContendedPermitsNeverPassTheCapacity(t *testing.T) {
 	}
 }
 
-// Replies of shared calls are lost, and requests too. Every caller gets its permit in the end, no Release reports a loss, no permit is
-// taken twice, and nothing stays taken.
+// Replies of shared calls are lost, and requests too. Every caller gets its permit in the end, no Release reports a
+// loss, no permit is taken twice, and nothing stays taken.
 func TestSharedCallsThatAreLost(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{"reply": redistest.LoseReply, "request": redistest.LoseRequest} {
@@ -316,8 +366,8 @@ func TestSharedCallsThatAreLost(t *testing.T) {
 	}
 }
 
-// Callers leave while their shared calls have not been sent, and while they are under way. What is granted to them afterwards is given
-// back.
+// Callers leave while their shared calls have not been sent, and while they are under way. What is granted to them
+// afterwards is given back.
 func TestASharedGrantWhoseCallerHasLeftIsGivenBack(t *testing.T) {
 	t.Parallel()
 	near, far, p := redistest.Away(t)

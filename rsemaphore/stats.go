@@ -12,8 +12,8 @@ type Stats struct {
 	SharedRequests int64 // acquisitions and releases in those
 }
 
-// Stats returns the counts of now. It sends nothing, and works on a closed client. It looks at every name that is waited for: for
-// metrics, once in seconds, it costs nothing.
+// Stats returns the counts of now. It sends nothing, and works on a closed client. It looks at every name that is
+// waited for: for metrics, once in seconds, it costs nothing.
 func (c *Client) Stats() Stats {
 	s := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
 	s.Waiting, s.HandOvers = c.queue.Count()

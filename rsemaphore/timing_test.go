@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -23,7 +24,8 @@ func bubble(t *testing.T, n int, o rsemaphore.Options, fn func(t *testing.T, s *
 	bubbleOn(t, n, o, func(c rueidis.Client) rueidis.Client { return c }, fn)
 }
 
-func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Client) rueidis.Client, fn func(t *testing.T, s *redistest.Server, rigs []*rig)) {
+func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Client) rueidis.Client,
+	fn func(t *testing.T, s *redistest.Server, rigs []*rig)) {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
 	redistest.InBubble(t, n, func(t *testing.T, s *redistest.Server, c rueidis.Client) (*rig, func()) {
@@ -77,7 +79,7 @@ func TestPermitsAreRenewedForAsLongAsTheyLast(t *testing.T) {
 		for range 60 {
 			time.Sleep(time.Minute)
 			_, err := b.TryAcquire(ctx, 1, 0, 0)
-			require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			require.NoError(t, p.Err())
 			require.NoError(t, q.Err())
 		}
@@ -89,7 +91,7 @@ func TestPermitsAreRenewedForAsLongAsTheyLast(t *testing.T) {
 }
 
 func TestAWaiterSleepsUntilThePermitExpires(t *testing.T) {
-	bubble(t, 2, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 2, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		sem := rigs[0].c.Semaphore("s", 2)
 		leave := leave(t, sem, 20*time.Second, 50*time.Second)
@@ -105,7 +107,7 @@ func TestAWaiterSleepsUntilThePermitExpires(t *testing.T) {
 }
 
 func TestAWaiterForThreeIsServedAtTheThirdExpiry(t *testing.T) {
-	bubble(t, 1, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		sem := rigs[0].c.Semaphore("s", 4)
 		leave := leave(t, sem, time.Minute, 2*time.Minute, 3*time.Minute, 4*time.Minute)
 		defer leave()
@@ -116,9 +118,10 @@ func TestAWaiterForThreeIsServedAtTheThirdExpiry(t *testing.T) {
 	})
 }
 
-// A waiter that wants all permits is overtaken while it cannot be served, and by four times as many as it wants at most.
+// A waiter that wants all permits is overtaken while it cannot be served, and by four times as many as it wants at
+// most.
 func TestWaitersAreServedInOrderAndLargeOnesAreOvertakenByFourTimesWhatTheyWant(t *testing.T) {
-	bubble(t, 3, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 3, rsemaphore.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx, stop := context.WithCancel(context.Background())
 		const capacity, loops, large = 4, 9, 5
 		var small, most atomic.Int64
@@ -175,7 +178,7 @@ func TestALostPermitIsNeverTakenAgainBehindItsHoldersBack(t *testing.T) {
 		start := time.Now()
 		<-p.Done()
 		require.Less(t, time.Since(start), 6*time.Second, "at the next renewal")
-		require.ErrorIs(t, p.Err(), rsemaphore.ErrLost)
+		require.ErrorIs(t, p.Err(), errs.ErrLost)
 		for range 30 {
 			time.Sleep(time.Minute)
 			require.NoError(t, q.Err())
@@ -184,7 +187,7 @@ func TestALostPermitIsNeverTakenAgainBehindItsHoldersBack(t *testing.T) {
 			require.Len(t, state.Permits, 2)
 			require.NotContains(t, p.IDs(), state.Permits[0].ID)
 		}
-		require.ErrorIs(t, p.Release(ctx), rsemaphore.ErrLost)
+		require.ErrorIs(t, p.Release(ctx), errs.ErrLost)
 		require.NoError(t, q.Err())
 		require.NoError(t, q.Release(ctx))
 	})
@@ -198,23 +201,23 @@ func TestADeadServerIsNoticedAtTheLocalDeadlineBeforeThePermitsAreFree(t *testin
 		time.Sleep(5 * time.Second)
 		s.Embedded.SetError("LOADING the server is away")
 		<-work.Done()
-		require.ErrorIs(t, context.Cause(work), rsemaphore.ErrLost)
+		require.ErrorIs(t, context.Cause(work), errs.ErrLost)
 		require.Less(t, time.Since(sent), 30*time.Second)
 		require.Greater(t, time.Since(sent), 29*time.Second, "not at the first failed renewal")
 		s.Embedded.SetError("")
-		require.ErrorIs(t, p.Release(context.Background()), rsemaphore.ErrLost)
+		require.ErrorIs(t, p.Release(context.Background()), errs.ErrLost)
 	})
 }
 
 func TestMaxHoldEndsAPermitThatIsStillThere(t *testing.T) {
-	bubble(t, 1, rsemaphore.Options{MaxHold: time.Minute}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rsemaphore.Options{MaxHold: time.Minute}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		sem := rigs[0].c.Semaphore("s", 2)
 		p := take(t, sem, 1)
 		start := time.Now()
 		<-p.Done()
 		require.InDelta(t, 60, time.Since(start).Seconds(), 1)
-		require.ErrorIs(t, p.Err(), rsemaphore.ErrMaxHold)
+		require.ErrorIs(t, p.Err(), errs.ErrMaxHold)
 		state, err := sem.Inspect(ctx)
 		require.NoError(t, err)
 		require.Len(t, state.Permits, 1, "nobody gives away what may still be worked under")
@@ -224,7 +227,7 @@ func TestMaxHoldEndsAPermitThatIsStillThere(t *testing.T) {
 		state, err = sem.Inspect(ctx)
 		require.NoError(t, err)
 		require.Empty(t, state.Permits, "and it is not renewed")
-		require.ErrorIs(t, q.Release(ctx), rsemaphore.ErrMaxHold)
+		require.ErrorIs(t, q.Release(ctx), errs.ErrMaxHold)
 	})
 }
 
@@ -244,7 +247,7 @@ func (c counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 func TestManyPermitsAreRenewedInFewCalls(t *testing.T) {
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
-	bubbleOn(t, 1, rsemaphore.Options{}, count, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubbleOn(t, 1, rsemaphore.Options{}, count, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		var permits []*rsemaphore.Permit
 		for i := range 300 {
 			permits = append(permits, take(t, rigs[0].c.Semaphore([]string{"a", "b", "c"}[i%3], 1000), 1+i%2))
@@ -261,7 +264,8 @@ func TestManyPermitsAreRenewedInFewCalls(t *testing.T) {
 	})
 }
 
-// A return before its Release must not turn the deferred Close(context.Background()) of a main into one that never returns.
+// A return before its Release must not turn the deferred Close(context.Background()) of a main into one that never
+// returns.
 func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotReleased(t *testing.T) {
 	bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		sem := rigs[0].c.Semaphore("s", 3)
@@ -273,12 +277,13 @@ func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotReleased(t *testing.T) 
 		defer s.Embedded.SetError("")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, owed.Release(ctx), rsemaphore.ErrUnavailable)
+		require.ErrorIs(t, owed.Release(ctx), errs.ErrUnavailable)
 		began := time.Now()
 		err = rigs[0].c.Close(context.Background())
 		require.Equal(t, 10*time.Second, time.Since(began))
-		require.ErrorContains(t, err, "1 still held, left to their leases: s; 1 unconfirmed releases given up, left to their leases: s")
-		require.ErrorIs(t, held.Err(), rsemaphore.ErrClosed)
-		require.ErrorIs(t, held.Release(context.Background()), rsemaphore.ErrLost)
+		require.ErrorContains(t, err,
+			"1 still held, left to their leases: s; 1 unconfirmed releases given up, left to their leases: s")
+		require.ErrorIs(t, held.Err(), errs.ErrClosed)
+		require.ErrorIs(t, held.Release(context.Background()), errs.ErrLost)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -101,7 +102,7 @@ func ExampleSemaphore_ReleaseIDs() {
 	}
 	fmt.Println(len(permit.IDs()), slots.ReleaseIDs(ctx, permit.IDs()...))
 	err = slots.ReleaseIDs(ctx, permit.IDs()...)
-	fmt.Println("not held any more:", errors.Is(err, rsemaphore.ErrLost))
+	fmt.Println("not held any more:", errors.Is(err, redlatch.ErrLost))
 	// Output:
 	// 2 <nil>
 	// not held any more: true
@@ -241,7 +242,8 @@ func ExampleObserver() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,11 +10,13 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// ReleaseIDs gives acquisitions back by their ids, all or none, each whatever it weighs: those of [WeightedPermit].IDs, of this process
-// or another, or of [WeightedSemaphore.Inspect]. It serves waiters. So a stuck holder that goes on renewing is evicted. 1 to 1,000 ids, none twice.
+// ReleaseIDs gives acquisitions back by their ids, all or none, each whatever it weighs: those of [WeightedPermit].IDs,
+// of this process or another, or of [WeightedSemaphore.Inspect]. It serves waiters. So a stuck holder that goes on
+// renewing is evicted. 1 to 1,000 ids, none twice.
 //
-// nil: all were held and are given back. ErrLost: not all of them are held; nothing was given back. ErrUnknownOutcome: a request was
-// lost, and the ids may have been released by it. A *WeightedPermit whose id is released so is lost: it learns of it at its next renewal.
+// nil: all were held and are given back. ErrLost: not all of them are held; nothing was given back. ErrUnknownOutcome:
+// a request was lost, and the ids may have been released by it. A *WeightedPermit whose id is released so is lost: it
+// learns of it at its next renewal.
 func (w *WeightedSemaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 	return w.s.releaseIDs(ctx, ids, func(ctx context.Context, raw []string) (int64, error) {
 		var others []string
@@ -25,9 +27,10 @@ func (w *WeightedSemaphore) ReleaseIDs(ctx context.Context, ids ...string) error
 	})
 }
 
-// ExtendIDs makes acquisitions last for at least d from now, all or none, and shortens none: those of [WeightedPermit].IDs, of this process
-// or another. d is at least 10 ms; 1 to 1,000 ids, none twice. A process that holds a weight for another's work keeps it so, without a
-// *WeightedPermit: call ExtendIDs every third of d. Outcomes and errors are those of [Semaphore.ExtendIDs].
+// ExtendIDs makes acquisitions last for at least d from now, all or none, and shortens none: those of
+// [WeightedPermit].IDs, of this process or another. d is at least 10 ms; 1 to 1,000 ids, none twice. A process that
+// holds a weight for another's work keeps it so, without a *WeightedPermit: call ExtendIDs every third of d. Outcomes
+// and errors are those of [Semaphore.ExtendIDs].
 func (w *WeightedSemaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...string) error {
 	return w.s.extendIDs(ctx, d, ids, func(raw []string, d time.Duration) exchange[bool] {
 		args := []string{script.Millis(d)}
@@ -42,9 +45,9 @@ func (w *WeightedSemaphore) ExtendIDs(ctx context.Context, d time.Duration, ids 
 	})
 }
 
-// InspectIDs looks at acquisitions by their ids, 1 to 1,000, none twice: a WeightedHolder for each, in their order. Its Lease and Weight are 0
-// if it is not held: released, over, or never granted. It changes nothing, and what it returns may be out of date when it is read. Unlike Inspect
-// its cost does not grow with the acquisitions that are out.
+// InspectIDs looks at acquisitions by their ids, 1 to 1,000, none twice: a WeightedHolder for each, in their order. Its
+// Lease and Weight are 0 if it is not held: released, over, or never granted. It changes nothing, and what it returns
+// may be out of date when it is read. Unlike Inspect its cost does not grow with the acquisitions that are out.
 func (w *WeightedSemaphore) InspectIDs(ctx context.Context, ids ...string) ([]WeightedHolder, error) {
 	list, err := parseIDs(ids)
 	if err != nil {
@@ -68,7 +71,8 @@ func (w *WeightedSemaphore) InspectIDs(ctx context.Context, ids ...string) ([]We
 	return state.Permits, nil
 }
 
-// baseOf is the base of an acquisition of a weight with that id, which is the first of its base. Any other id is none's: itself is none's base.
+// baseOf is the base of an acquisition of a weight with that id, which is the first of its base. Any other id is
+// none's: itself is none's base.
 func baseOf(raw string) string {
 	if base, ok := strings.CutSuffix(raw, "\x00\x00\x00"); ok {
 		return base

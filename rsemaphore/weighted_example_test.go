@@ -68,7 +68,8 @@ func ExampleWeightedSemaphore_Inspect() {
 	// 16 before, now 12 of 24 free
 }
 
-// A job is handed to another process with the id of what it holds. That process keeps it, looks at it, and gives it back.
+// A job is handed to another process with the id of what it holds. That process keeps it, looks at it, and gives it
+// back.
 func ExampleWeightedSemaphore_ReleaseIDs() {
 	c, end := demo()
 	defer end()
@@ -94,7 +95,8 @@ func ExampleWeightedSemaphore_ReleaseIDs() {
 	// <nil>
 }
 
-// What is held grows with the work only up to what was asked for at first: take the most, and give back what is not needed.
+// What is held grows with the work only up to what was asked for at first: take the most, and give back what is not
+// needed.
 func ExampleWeightedPermit_ReleasePart() {
 	c, end := demo()
 	defer end()

@@ -12,12 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Weights, parts of which are released, behind proxies that delay, drop, double and cut: what may be acted on at one instant is never
-// more than the capacity, and in the end all of it is back.
+// Weights, parts of which are released, behind proxies that delay, drop, double and cut: what may be acted on at one
+// instant is never more than the capacity, and in the end all of it is back.
 func TestHistoriesOfWeightsUnderFaultsNeverPassTheCapacity(t *testing.T) {
 	redistest.InFull(t, "TestTheScriptsOfWeightsDoWhatTheirTablesSay")
 	t.Parallel()
@@ -29,14 +30,16 @@ func TestHistoriesOfWeightsUnderFaultsNeverPassTheCapacity(t *testing.T) {
 	}
 }
 
-// Leases are so long here that what is lost is lost for want of heartbeats, and what a lost holder cannot give back is taken over.
+// Leases are so long here that what is lost is lost for want of heartbeats, and what a lost holder cannot give back is
+// taken over.
 func TestHistoriesOfWeightsWithLivenessNeverPassTheCapacity(t *testing.T) {
 	redistest.InFull(t, "TestThePermitsOfAKilledProcessAreTakenOverLongBeforeTheirLeases")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			weightsUnderFaults(t, seed, rsemaphore.Options{WatchdogTimeout: 2 * time.Minute, Liveness: true, Heartbeat: historyLease / 4})
+			weightsUnderFaults(t, seed,
+				rsemaphore.Options{WatchdogTimeout: 2 * time.Minute, Liveness: true, Heartbeat: historyLease / 4})
 		})
 	}
 }
@@ -49,14 +52,16 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 	defer stop()
 	var granted, unknown, lost, parts, taken atomic.Int64
 	o.CallTimeout, o.PollCap = historyTimeout, 50*time.Millisecond
-	o.Observer = heeding(rsemaphore.EventTakenOver, func(e rsemaphore.Event) { taken.Add(1) })
+	o.Observer = heeding(rsemaphore.EventTakenOver, func(rsemaphore.Event) { taken.Add(1) })
 	var rigs []*rig
 	var proxies []*redistest.Proxy
 	for c := range 3 {
 		p := redistest.NewProxy(t, s)
 		r := newRig(t, p.Server(), o)
 		redistest.Eventually(t, 30*time.Second, "a first cycle", func() bool {
-			return r.c.WeightedSemaphore(fmt.Sprint("warm", c), 1).Do(within(t), 1, func(context.Context) error { return nil }) == nil
+			return r.c.WeightedSemaphore(fmt.Sprint("warm", c), 1).Do(within(t), 1, func(context.Context) error {
+				return nil
+			}) == nil
 		})
 		rigs, proxies = append(rigs, r), append(proxies, p)
 	}
@@ -69,9 +74,9 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 					switch err := useWeight(r.c.WeightedSemaphore(l.name, int64(l.capacity)), l, rnd, &lost, &parts); {
 					case err == nil:
 						granted.Add(1)
-					case errors.Is(err, rsemaphore.ErrUnknownOutcome):
+					case errors.Is(err, errs.ErrUnknownOutcome):
 						unknown.Add(1)
-					case !errors.Is(err, rsemaphore.ErrUnavailable) && !errors.Is(err, rsemaphore.ErrNotAcquired):
+					case !errors.Is(err, errs.ErrUnavailable) && !errors.Is(err, errs.ErrNotAcquired):
 						t.Error(err)
 					}
 				}
@@ -80,7 +85,8 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 	}
 	work.Go(func() {
 		for began := time.Now(); redistest.Pause(enough, 10*time.Millisecond); {
-			if time.Since(began) > historyLasts && granted.Load() > 300 && unknown.Load() > 5 && parts.Load() > 30 && (!o.Liveness || taken.Load() > 0) {
+			if time.Since(began) > historyLasts && granted.Load() > 300 && unknown.Load() > 5 && parts.Load() > 30 &&
+				(!o.Liveness || taken.Load() > 0) {
 				stop()
 			}
 		}
@@ -88,7 +94,8 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 	inflicted := redistest.Inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 0)), 2*historyLease)
 	work.Wait()
 	most := l.most()
-	t.Logf("%d granted, %d unknown, %d lost, %d takeovers, %d parts released, %d faults; %.2f of the capacity in use at most",
+	t.Logf("%d granted, %d unknown, %d lost, %d takeovers, %d parts released, %d faults; %.2f of the capacity in use "+
+		"at most",
 		granted.Load(), unknown.Load(), lost.Load(), taken.Load(), parts.Load(), inflicted, float64(most)/float64(l.capacity))
 	require.Equal(t, o.Liveness, taken.Load() > 0)
 	require.LessOrEqual(t, most, l.capacity)
@@ -99,7 +106,8 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 		return err == nil && state.Available == int64(l.capacity) && len(state.Permits) == 0
 	}
 	redistest.Eventually(t, 30*time.Second, "all is back", back)
-	thenWell(t, s, rigs[0], func(c *rsemaphore.Client, ctx context.Context, wait time.Duration) (func(), error) { // one at a time
+	// one at a time
+	thenWell(t, s, rigs[0], func(c *rsemaphore.Client, ctx context.Context, wait time.Duration) (func(), error) {
 		p, err := c.WeightedSemaphore(l.name, int64(l.capacity)).TryAcquire(ctx, int64(l.capacity)/2+1, wait, 0)
 		return func() { p.Release(context.Background()) }, err
 	}, back)
@@ -164,7 +172,8 @@ func useWeight(s *rsemaphore.WeightedSemaphore, l *ledger, rnd *rand.Rand, lost,
 	}
 	used(p.Weight())
 	switch err := p.Release(release); {
-	case err == nil, errors.Is(err, rsemaphore.ErrLost), errors.Is(err, rsemaphore.ErrUnavailable), errors.Is(err, rsemaphore.ErrUnknownOutcome):
+	case err == nil, errors.Is(err, errs.ErrLost), errors.Is(err, errs.ErrUnavailable),
+		errors.Is(err, errs.ErrUnknownOutcome):
 		return nil
 	default:
 		return fmt.Errorf("release: %w", err)

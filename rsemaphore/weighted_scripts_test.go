@@ -107,69 +107,105 @@ func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
 		// acquire: status, server ms, capacity, ms until enough, ms to look after, 0, then of each
 		{"the first", scale{}, "weighted_acquire", weighing(10, "1", weightA, 4), []int64{1, -7, 10, -1, -1, 0, -1},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 30}}, nil},
-		{"several", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_acquire", weighing(10, "1", weightB, 1, weightC, 5), []int64{1, -7, 10, -1, -1, 0, -1, -1},
-			scale{main: ten("10", weightA, "4 ", weightB, "1 ", weightC, "5 "), leases: ends{weightA: 50, weightB: 30, weightC: 30}}, nil},
-		{"one that has released a part", scale{main: ten("3", weightA, "3 "), leases: ends{weightA: 10}}, "weighted_acquire", weighing(10, "1", weightA, 8), []int64{1, -7, 10, -1, -1, 0, -1},
+		{"several", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_acquire",
+			weighing(10, "1", weightB, 1, weightC, 5), []int64{1, -7, 10, -1, -1, 0, -1, -1},
+			scale{main: ten("10", weightA, "4 ", weightB, "1 ", weightC, "5 "),
+				leases: ends{weightA: 50, weightB: 30, weightC: 30}}, nil},
+		{"one that has released a part", scale{main: ten("3", weightA, "3 "), leases: ends{weightA: 10}}, "weighted_acquire",
+			weighing(10, "1", weightA, 8), []int64{1, -7, 10, -1, -1, 0, -1},
 			scale{main: ten("3", weightA, "3 "), leases: ends{weightA: 30}}, nil},
-		{"too much for now, and no place", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_acquire", weighing(10, "0", weightB, 7), []int64{1, -7, 10, 50 * unit, -1, 0, 0},
+		{"too much for now, and no place", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}},
+			"weighted_acquire", weighing(10, "0", weightB, 7), []int64{1, -7, 10, 50 * unit, -1, 0, 0},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-		{"more than there is", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_acquire", weighing(10, "1", weightB, 11), []int64{1, -7, 10, -1, -1, 0, -2},
+		{"more than there is", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_acquire",
+			weighing(10, "1", weightB, 11), []int64{1, -7, 10, -1, -1, 0, -2},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-		{"another capacity", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_acquire", weighing(11, "1", weightB, 1), []int64{3, -7, 10, -1, -1, 0},
+		{"another capacity", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_acquire",
+			weighing(11, "1", weightB, 1), []int64{3, -7, 10, -1, -1, 0},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-		{"another capacity after a resize", scale{main: ten("4", weightA, "4 ", "before", "c 3"), leases: ends{weightA: 50}}, "weighted_acquire", weighing(11, "1", weightB, 1), []int64{1, -7, 10, -1, -1, 0, -1},
+		{"another capacity after a resize", scale{main: ten("4", weightA, "4 ", "before", "c 3"), leases: ends{weightA: 50}},
+			"weighted_acquire", weighing(11, "1", weightB, 1), []int64{1, -7, 10, -1, -1, 0, -1},
 			scale{main: ten("5", weightA, "4 ", weightB, "1 ", "before", "c 3"), leases: ends{weightA: 50, weightB: 30}}, nil},
-		{"what is over is given back", scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: -1, weightB: 50}}, "weighted_acquire", weighing(10, "1", weightC, 5), []int64{1, -7, 10, -1, -1, 0, -1},
+		{"what is over is given back",
+			scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: -1, weightB: 50}}, "weighted_acquire",
+			weighing(10, "1", weightC, 5), []int64{1, -7, 10, -1, -1, 0, -1},
 			scale{main: ten("10", weightB, "5 l", weightC, "5 "), leases: ends{weightB: 50, weightC: 30}}, nil},
-		{"the leases were deleted", scale{main: ten("9", weightA, "9 ")}, "weighted_acquire", weighing(10, "1", weightC, 10), []int64{1, -7, 10, -1, -1, 0, -1},
+		{"the leases were deleted", scale{main: ten("9", weightA, "9 ")}, "weighted_acquire", weighing(10, "1", weightC, 10),
+			[]int64{1, -7, 10, -1, -1, 0, -1},
 			scale{main: ten("10", weightC, "10 "), leases: ends{weightC: 30}}, nil},
-		{"the weights were deleted", scale{leases: ends{weightA: 50}}, "weighted_acquire", weighing(10, "1", weightC, 10), []int64{1, -7, 10, -1, -1, 0, -1},
+		{"the weights were deleted", scale{leases: ends{weightA: 50}}, "weighted_acquire", weighing(10, "1", weightC, 10),
+			[]int64{1, -7, 10, -1, -1, 0, -1},
 			scale{main: ten("10", weightC, "10 "), leases: ends{weightC: 30}}, nil},
 		{"the most there can be", // the reply is rounded to units
-			scale{main: fields{"capacity": "9007199254740991", "used": "9007199254740990", weightA: "9007199254740990 "}, leases: ends{weightA: 50}}, "weighted_acquire",
+			scale{main: fields{"capacity": "9007199254740991", "used": "9007199254740990", weightA: "9007199254740990 "},
+				leases: ends{weightA: 50}}, "weighted_acquire",
 			weighing(9007199254740991, "1", weightB, 1), []int64{1, -7, 9007199254800000, -1, -1, 0, -1},
-			scale{main: fields{"capacity": "9007199254740991", "used": "9007199254740991", weightA: "9007199254740990 ", weightB: "1 "}, leases: ends{weightA: 50, weightB: 30}}, nil},
+			scale{main: fields{"capacity": "9007199254740991", "used": "9007199254740991", weightA: "9007199254740990 ",
+				weightB: "1 "}, leases: ends{weightA: 50, weightB: 30}}, nil},
 
 		// release: held, ms to look after
-		{"all of it", scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: 50, weightB: 50}}, "weighted_release", unweighing(weightA, "0", ""), []int64{4, -1},
+		{"all of it", scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: 50, weightB: 50}},
+			"weighted_release", unweighing(weightA, "0", ""), []int64{4, -1},
 			scale{main: ten("5", weightB, "5 l"), leases: ends{weightB: 50}}, []int64{0, -1}},
-		{"a part", scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: 50, weightB: 50}}, "weighted_release", unweighing(weightB, "2", ""), []int64{5, -1},
+		{"a part", scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: 50, weightB: 50}},
+			"weighted_release", unweighing(weightB, "2", ""), []int64{5, -1},
 			scale{main: ten("6", weightA, "4 ", weightB, "2 l"), leases: ends{weightA: 50, weightB: 50}}, []int64{2, -1}},
-		{"a part that comes after a later one", scale{main: ten("2", weightB, "2 l"), leases: ends{weightB: 50}}, "weighted_release", unweighing(weightB, "4", ""), []int64{2, -1},
+		{"a part that comes after a later one", scale{main: ten("2", weightB, "2 l"), leases: ends{weightB: 50}},
+			"weighted_release", unweighing(weightB, "4", ""), []int64{2, -1},
 			scale{main: ten("2", weightB, "2 l"), leases: ends{weightB: 50}}, nil},
-		{"one that is over", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: -1}}, "weighted_release", unweighing(weightA, "0", ""), []int64{0, -1},
+		{"one that is over", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: -1}}, "weighted_release",
+			unweighing(weightA, "0", ""), []int64{0, -1},
 			scale{main: ten("0")}, nil},
 		{"of nothing", scale{}, "weighted_release", unweighing(weightA, "0", ""), []int64{0, -1}, scale{}, nil},
-		{"an entry goes with it", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}, line: []string{scaleEntry(weightB, 7)}}, "weighted_release", unweighing(weightB, "0", scaleEntry(weightB, 7)), []int64{0, -1},
+		{"an entry goes with it",
+			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}, line: []string{scaleEntry(weightB, 7)}},
+			"weighted_release", unweighing(weightB, "0", scaleEntry(weightB, 7)), []int64{0, -1},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
 
-		{"several that leave together, one of them served, one of them neither", scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: 50, weightB: 50}, line: []string{scaleEntry(weightC, 7)}}, "weighted_release",
-			append(unweighing(weightC, "0", scaleEntry(weightC, 7)), weightB, scaleEntry(weightB, 5), "ddddddddddddd", ""), []int64{0, -1},
+		{"several that leave together, one of them served, one of them neither",
+			scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: 50, weightB: 50},
+				line: []string{scaleEntry(weightC, 7)}}, "weighted_release",
+			append(unweighing(weightC, "0", scaleEntry(weightC, 7)), weightB, scaleEntry(weightB, 5), "ddddddddddddd", ""),
+			[]int64{0, -1},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
 
-		{"two by their ids", scale{main: ten("10", weightA, "4 ", weightB, "5 l", weightC, "1 "), leases: ends{weightA: 50, weightB: 50, weightC: 50}}, "weighted_release", append(unweighing(weightA, "-1", ""), weightB, ""), []int64{4, -1},
+		{"two by their ids", scale{main: ten("10", weightA, "4 ", weightB, "5 l", weightC, "1 "),
+			leases: ends{weightA: 50, weightB: 50, weightC: 50}}, "weighted_release",
+			append(unweighing(weightA, "-1", ""), weightB, ""), []int64{4, -1},
 			scale{main: ten("1", weightC, "1 "), leases: ends{weightC: 50}}, []int64{-1, -1}},
-		{"two by their ids, one of them over", scale{main: ten("10", weightA, "4 ", weightB, "5 l", weightC, "1 "), leases: ends{weightA: 50, weightB: -1, weightC: 50}}, "weighted_release", append(unweighing(weightA, "-1", ""), weightB, ""), []int64{-1, -1},
+		{"two by their ids, one of them over",
+			scale{main: ten("10", weightA, "4 ", weightB, "5 l", weightC, "1 "),
+				leases: ends{weightA: 50, weightB: -1, weightC: 50}}, "weighted_release",
+			append(unweighing(weightA, "-1", ""), weightB, ""), []int64{-1, -1},
 			scale{main: ten("5", weightA, "4 ", weightC, "1 "), leases: ends{weightA: 50, weightC: 50}}, nil},
-		{"two by their ids, the first not out", scale{main: ten("5", weightB, "5 l"), leases: ends{weightB: 50}}, "weighted_release", append(unweighing(weightA, "-1", ""), weightB, ""), []int64{-1, -1},
+		{"two by their ids, the first not out", scale{main: ten("5", weightB, "5 l"), leases: ends{weightB: 50}},
+			"weighted_release", append(unweighing(weightA, "-1", ""), weightB, ""), []int64{-1, -1},
 			scale{main: ten("5", weightB, "5 l"), leases: ends{weightB: 50}}, nil},
 
 		// extend: 1 or 0
-		{"an extension by ids", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: 50}}, "weighted_extend", []string{thirty, weightA, weightB}, []int64{1},
+		{"an extension by ids", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: 50}},
+			"weighted_extend", []string{thirty, weightA, weightB}, []int64{1},
 			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 30, weightB: 50}}, nil},
-		{"an extension of what is over", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: -1}}, "weighted_extend", []string{thirty, weightA, weightB}, []int64{0},
+		{"an extension of what is over",
+			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: -1}}, "weighted_extend",
+			[]string{thirty, weightA, weightB}, []int64{0},
 			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: -1}}, nil},
-		{"an extension of what is gone", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 10, weightB: 50}}, "weighted_extend", []string{thirty, weightA, weightB}, []int64{0},
+		{"an extension of what is gone", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 10, weightB: 50}},
+			"weighted_extend", []string{thirty, weightA, weightB}, []int64{0},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 10, weightB: 50}}, nil},
 
 		// renew: 1 or 0
-		{"a renewal", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: 10}}, "weighted_renew", []string{weightA, thirty}, []int64{1},
+		{"a renewal", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: 10}},
+			"weighted_renew", []string{weightA, thirty}, []int64{1},
 			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 30, weightB: 10}}, nil},
-		{"a renewal shortens nothing", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_renew", []string{weightA, thirty}, []int64{1},
+		{"a renewal shortens nothing", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_renew",
+			[]string{weightA, thirty}, []int64{1},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
-		{"a renewal of what is over", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: -1}}, "weighted_renew", []string{weightA, thirty}, []int64{0},
+		{"a renewal of what is over", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: -1}}, "weighted_renew",
+			[]string{weightA, thirty}, []int64{0},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: -1}}, nil},
-		{"a renewal of what is gone", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_renew", []string{weightB, thirty}, []int64{0},
+		{"a renewal of what is gone", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_renew",
+			[]string{weightB, thirty}, []int64{0},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -197,7 +233,8 @@ func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
 		}
 
 		t.Run("a release serves the first in line, and its process is told", func(t *testing.T) {
-			r.putScale(t, scale{main: ten("10", weightA, "10 "), leases: ends{weightA: 50}, line: []string{scaleEntry(weightB, 6), scaleEntry(weightC, 9)}})
+			r.putScale(t, scale{main: ten("10", weightA, "10 "), leases: ends{weightA: 50},
+				line: []string{scaleEntry(weightB, 6), scaleEntry(weightC, 9)}})
 			m, err := r.script(t, "weighted_release", weightedKeys, unweighing(weightA, "0", "")...)
 			require.NoError(t, err)
 			v, err := m.ToArray()
@@ -206,10 +243,12 @@ func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
 			require.EqualValues(t, 10, must1[int64](t)(v[0].AsInt64()))
 			require.Equal(t, 5*unit, int(must1[int64](t)(v[1].AsInt64())), "when the lease of that one ends")
 			require.Equal(t, weightB, must1[string](t)(v[3].ToString()))
-			require.Equal(t, scale{main: ten("6", weightB, "6 "), leases: ends{weightB: 5}, line: []string{scaleEntry(weightC, 9)}}, r.getScale(t))
+			require.Equal(t, scale{main: ten("6", weightB, "6 "), leases: ends{weightB: 5},
+				line: []string{scaleEntry(weightC, 9)}}, r.getScale(t))
 		})
 		t.Run("who is in line is not passed by who has no place", func(t *testing.T) {
-			r.putScale(t, scale{main: ten("5", weightA, "5 "), leases: ends{weightA: 50}, line: []string{scaleEntry(weightB, 6)}})
+			r.putScale(t, scale{main: ten("5", weightA, "5 "), leases: ends{weightA: 50},
+				line: []string{scaleEntry(weightB, 6)}})
 			_, err := r.script(t, "weighted_acquire", weightedKeys, weighing(10, "0", weightC, 5)...)
 			require.NoError(t, err)
 			require.Equal(t, []string{scaleEntry(weightB, 6)}, r.getScale(t).line)

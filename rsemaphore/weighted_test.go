@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -54,7 +55,7 @@ func TestAWeightIsOneRecordHoweverMuchItIs(t *testing.T) {
 		require.EqualValues(t, all/2+1, must1[int64](t)(s.Available(within(t))))
 		require.NoError(t, b.Release(within(t)))
 		require.EqualValues(t, all, must1[int64](t)(s.Available(within(t))))
-		require.ErrorIs(t, a.Err(), rsemaphore.ErrReleased)
+		require.ErrorIs(t, a.Err(), errs.ErrReleased)
 		require.NoError(t, a.Release(within(t)), "the first call's result")
 	})
 }
@@ -69,7 +70,7 @@ func TestAPartOfAWeightIsReleasedAndTheRestIsKept(t *testing.T) {
 		require.EqualValues(t, 50, must1[int64](t)(s.Available(within(t))))
 		for _, n := range []int64{50, 51, 0, -1, 1 << 60} {
 			err := p.ReleasePart(within(t), n)
-			require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			require.ErrorContains(t, err, `n is `)
 		}
 		ended, cancel := context.WithCancel(context.Background())
@@ -78,12 +79,12 @@ func TestAPartOfAWeightIsReleasedAndTheRestIsKept(t *testing.T) {
 		require.NoError(t, p.Extend(within(t), time.Hour), "the rest has its lease")
 		require.NoError(t, p.Release(within(t)))
 		require.EqualValues(t, 100, must1[int64](t)(s.Available(within(t))))
-		require.ErrorIs(t, p.ReleasePart(within(t), 1), rsemaphore.ErrReleased)
+		require.ErrorIs(t, p.ReleasePart(within(t), 1), errs.ErrReleased)
 
 		q := weigh(t, s, 10)
 		r.must(t, "DEL", weightedKeys[0], weightedKeys[1])
-		require.ErrorIs(t, q.ReleasePart(within(t), 1), rsemaphore.ErrLost)
-		require.ErrorIs(t, q.Release(within(t)), rsemaphore.ErrLost)
+		require.ErrorIs(t, q.ReleasePart(within(t), 1), errs.ErrLost)
+		require.ErrorIs(t, q.Release(within(t)), errs.ErrLost)
 	})
 }
 
@@ -141,8 +142,8 @@ func TestWeightsOfTheDeadComeBackAndWhoIsRenewedStays(t *testing.T) {
 		r.must(t, "ZADD", weightedKeys[1], "1000", base) // its lease is over
 		require.EqualValues(t, 6, must1[int64](t)(s.Available(within(t))), "a look counts it as given back")
 		p := weigh(t, s, 6)
-		require.ErrorIs(t, gone.Extend(within(t), time.Minute), rsemaphore.ErrLost)
-		require.ErrorIs(t, gone.Release(within(t)), rsemaphore.ErrLost)
+		require.ErrorIs(t, gone.Extend(within(t), time.Minute), errs.ErrLost)
+		require.ErrorIs(t, gone.Release(within(t)), errs.ErrLost)
 		require.Zero(t, must1[int64](t)(s.Available(within(t))), "a release after the end gives nothing back")
 		require.NoError(t, kept.Extend(within(t), time.Minute))
 		require.NoError(t, p.Release(within(t)))
@@ -157,7 +158,9 @@ func TestARenewedWeightOutlivesItsLease(t *testing.T) {
 		p := weigh(t, s, 4)
 		first := must1[rsemaphore.WeightedState](t)(s.Inspect(within(t)))
 		until := p.Until()
-		redistest.Eventually(t, 30*time.Second, "it is renewed", func() bool { return p.Until().After(until.Add(time.Second)) })
+		redistest.Eventually(t, 30*time.Second, "it is renewed", func() bool {
+			return p.Until().After(until.Add(time.Second))
+		})
 		again := must1[rsemaphore.WeightedState](t)(s.Inspect(within(t)))
 		require.Equal(t, first.Permits[0].ID, again.Permits[0].ID)
 		require.EqualValues(t, 4, again.Permits[0].Weight)
@@ -166,7 +169,8 @@ func TestARenewedWeightOutlivesItsLease(t *testing.T) {
 	})
 }
 
-// What is out follows from both keys, so where one is deleted all is free, and nobody is told that it holds what it does not.
+// What is out follows from both keys, so where one is deleted all is free, and nobody is told that it holds what it
+// does not.
 func TestAWeightedSemaphoreOfWhichAKeyIsDeletedHasAllFree(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
@@ -175,7 +179,7 @@ func TestAWeightedSemaphoreOfWhichAKeyIsDeletedHasAllFree(t *testing.T) {
 			p := weigh(t, s, 7)
 			r.must(t, "DEL", key)
 			q := weigh(t, s, 10)
-			require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost, key)
+			require.ErrorIs(t, p.Release(within(t)), errs.ErrLost, key)
 			require.Zero(t, must1[int64](t)(s.Available(within(t))), key)
 			require.NoError(t, q.Release(within(t)))
 			require.EqualValues(t, 10, must1[int64](t)(s.Available(within(t))), key)
@@ -193,7 +197,7 @@ func TestTheCapacityOfAWeightedSemaphoreIsTheSameForAllOrTheServers(t *testing.T
 		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
 		require.ErrorContains(t, err, `"s" has 10, not 11`)
 		_, err = s.Acquire(within(t), 11)
-		require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 
 		require.EqualValues(t, 10, must1[int64](t)(s.Resize(within(t), 5)))
 		require.EqualValues(t, -3, must1[int64](t)(s.Available(within(t))), "what is held stays held")
@@ -215,7 +219,7 @@ func TestTheCapacityOfAWeightedSemaphoreIsTheSameForAllOrTheServers(t *testing.T
 			"leaseTime is 1ms":             errOf(s.TryAcquire(within(t), 1, 0, time.Millisecond)),
 			"label is":                     errOf(s.WithLabel(strings.Repeat("l", 257)).Inspect(within(t))),
 		} {
-			require.ErrorIs(t, err, rsemaphore.ErrInvalidOption, text)
+			require.ErrorIs(t, err, errs.ErrInvalidOption, text)
 			require.ErrorContains(t, err, text)
 			require.True(t, strings.HasPrefix(err.Error(), "rsemaphore: "), err)
 		}
@@ -285,9 +289,11 @@ func TestALostReplyOfAnAcquisitionOfAWeightTakesItOnce(t *testing.T) {
 	}
 	// A semaphore of its own: what is sent later, because of the replies lost so far, is not to be caught here.
 	s, beside = r.c.WeightedSemaphore("other", 100), direct.c.WeightedSemaphore("other", 100)
-	proxy.Trap(&redistest.Trap{Match: func(words []string) bool { return strings.Contains(strings.Join(words, " "), "{other}") }, Fate: redistest.LoseReply})
+	proxy.Trap(&redistest.Trap{Match: func(words []string) bool {
+		return strings.Contains(strings.Join(words, " "), "{other}")
+	}, Fate: redistest.LoseReply})
 	_, err := s.TryAcquire(within(t), 60, 0, 0)
-	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	redistest.Eventually(t, 30*time.Second, "what it took is given back", func() bool {
 		n, err := beside.Available(within(t))
 		return err == nil && n == 100

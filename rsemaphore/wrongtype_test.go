@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -44,12 +45,13 @@ func (r *rig) spoil(t testing.TB, command, key string) {
 	r.must(t, "EVAL", "redis.call('DEL', KEYS[1]) redis.call(ARGV[1], KEYS[1], 'a')", "1", key, command)
 }
 
-// A key beside a semaphore becomes one of another type: before anything is acquired, while permits are out, while somebody waits. Whatever
-// is refused then, no permit is lost, and none is there twice.
+// A key beside a semaphore becomes one of another type: before anything is acquired, while permits are out, while
+// somebody waits. Whatever is refused then, no permit is lost, and none is there twice.
 func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute, PollCap: 50 * time.Millisecond}
+		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,
+			PollCap: 50 * time.Millisecond}
 		r, other := newRig(t, s, o), newRig(t, s, o)
 		refused := 0
 		for kind, k := range spoiledKinds(t) {
@@ -75,7 +77,9 @@ func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 									done <- err
 								}()
 								if out > 0 {
-									redistest.Eventually(t, 20*time.Second, what+": it waits", func() bool { return r.number(t, "EXISTS", k.sides[len(k.sides)-1]) == 1 })
+									redistest.Eventually(t, 20*time.Second, what+": it waits", func() bool {
+										return r.number(t, "EXISTS", k.sides[len(k.sides)-1]) == 1
+									})
 								}
 							} else {
 								done <- nil
@@ -83,17 +87,17 @@ func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 							r.spoil(t, command, side)
 							if release, err := k.take(r.c, 1, time.Millisecond); err == nil {
 								had = append(had, release)
-							} else if errors.Is(err, rsemaphore.ErrWrongType) {
+							} else if errors.Is(err, errs.ErrWrongType) {
 								refused++
 							}
 							for _, release := range had {
 								if err := release(); err != nil {
-									require.ErrorIs(t, err, rsemaphore.ErrWrongType, what)
+									require.ErrorIs(t, err, errs.ErrWrongType, what)
 								}
 							}
 							r.must(t, "DEL", side)
 							if err := <-done; err != nil {
-								require.ErrorIs(t, err, rsemaphore.ErrWrongType, what)
+								require.ErrorIs(t, err, errs.ErrWrongType, what)
 							}
 							redistest.Eventually(t, 5*time.Second, what+": all are free", func() bool {
 								available, held, err := k.free(r.c)
@@ -108,11 +112,13 @@ func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 	})
 }
 
-// What is held is gone with its key. Who waited when the key became one of another type is refused, or has what it wants when that is gone.
+// What is held is gone with its key. Who waited when the key became one of another type is refused, or has what it
+// wants when that is gone.
 func TestWhoWaitsWhileAKeyBecomesOneOfAnotherTypeIsServedOrRefused(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute, PollCap: 50 * time.Millisecond}
+		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,
+			PollCap: 50 * time.Millisecond}
 		r, other := newRig(t, s, o), newRig(t, s, o)
 		for kind, k := range spoiledKinds(t) {
 			for _, key := range k.whole {
@@ -129,12 +135,14 @@ func TestWhoWaitsWhileAKeyBecomesOneOfAnotherTypeIsServedOrRefused(t *testing.T)
 						}
 						done <- err
 					}()
-					redistest.Eventually(t, 20*time.Second, what+": it waits", func() bool { return r.number(t, "EXISTS", k.sides[len(k.sides)-1]) == 1 })
+					redistest.Eventually(t, 20*time.Second, what+": it waits", func() bool {
+						return r.number(t, "EXISTS", k.sides[len(k.sides)-1]) == 1
+					})
 					r.spoil(t, command, key)
 					require.Error(t, release(), what)
 					r.must(t, "DEL", k.whole[0], k.whole[1]) // as somebody does who mends it
 					if err := <-done; err != nil {
-						require.ErrorIs(t, err, rsemaphore.ErrWrongType, what)
+						require.ErrorIs(t, err, errs.ErrWrongType, what)
 					}
 					redistest.Eventually(t, 5*time.Second, what+": all are free", func() bool {
 						available, held, err := k.free(r.c)

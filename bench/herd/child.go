@@ -13,8 +13,8 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/load"
 )
 
-// roleEnv makes this program, or its test binary, one of the processes that wait. It reads orders from standard input, a line of
-// JSON each, and answers each on standard output; the end of its input ends it.
+// roleEnv makes this program, or its test binary, one of the processes that wait. It reads orders from standard input,
+// a line of JSON each, and answers each on standard output; the end of its input ends it.
 const roleEnv = "REDLATCH_HERD_ROLE"
 
 // order is what a process is told to do.
@@ -29,7 +29,8 @@ type order struct {
 	Permits   int           `json:",omitempty"`
 	Hold      time.Duration `json:",omitempty"`
 
-	// Of a run: what is released from From on counts, in windows. It is a wall-clock time, which all processes of a machine share.
+	// Of a run: what is released from From on counts, in windows. It is a wall-clock time, which all processes of a
+	// machine share.
 	From    int64         `json:",omitempty"`
 	Window  time.Duration `json:",omitempty"`
 	Windows int           `json:",omitempty"`

@@ -35,7 +35,8 @@ func TestEveryKindIsMeasured(t *testing.T) {
 		}
 	}
 	var table, progress bytes.Buffer
-	err := command(strings.Fields("-kinds "+strings.Join(measured, ",")+" -processes 2 -duration 100ms -window 50ms -warm 10ms -rounds 1 -settle 50ms -delay 200us"), &table, &progress)
+	err := command(strings.Fields("-kinds "+strings.Join(measured, ",")+
+		" -processes 2 -duration 100ms -window 50ms -warm 10ms -rounds 1 -settle 50ms -delay 200us"), &table, &progress)
 	t.Logf("%s\n%s", &progress, &table)
 	require.NoError(t, err)
 	for _, name := range measured {
@@ -51,12 +52,14 @@ func TestEveryKindIsMeasured(t *testing.T) {
 
 func TestTheTableSaysHowTheCostsGrow(t *testing.T) {
 	var out bytes.Buffer
-	r := row{kind: "fair", processes: 2, acquired: 100, seconds: 2, scripts: 1, commands: 5, scriptCPU: 10, serverCPU: 20, worst: -1}
+	r := row{kind: "fair", processes: 2, acquired: 100, seconds: 2, scripts: 1, commands: 5, scriptCPU: 10, serverCPU: 20,
+		worst: -1}
 	few, many := r, r
 	few.processes, many.processes, many.scripts, many.serverCPU = 10, 200, 3, 25
 	write(&out, []row{r, few, many})
 	require.Contains(t, out.String(), "| fair | 200 | 50 | 3.00 | 5.0 | 10 us | 25 us | - |")
-	require.Contains(t, out.String(), "fair from 10 to 200 processes: script calls 3.00x, commands 1.00x, in scripts 1.00x, server CPU 1.25x")
+	require.Contains(t, out.String(),
+		"fair from 10 to 200 processes: script calls 3.00x, commands 1.00x, in scripts 1.00x, server CPU 1.25x")
 }
 
 func TestACommandThatCannotBeIsRefused(t *testing.T) {

@@ -39,7 +39,8 @@ func open(servers string) (*client, error) {
 }
 
 func openOne(server string, votes bool) (*client, error) {
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server}, PipelineMultiplex: -1, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server}, PipelineMultiplex: -1,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -1,14 +1,15 @@
-// Command herd makes many processes wait for one name, and prints what an acquisition costs the server: a lock, a semaphore, a
-// latch and a barrier must cost the same however many processes wait.
+// Command herd makes many processes wait for one name, and prints what an acquisition costs the server: a lock, a
+// semaphore, a latch and a barrier must cost the same however many processes wait.
 //
 //	go -C bench run ./herd                                         # all kinds, 2 to 200 processes, about eight minutes
 //	go -C bench run ./herd -kinds fair,semaphore -processes 10,40
 //	go -C bench run ./herd -kinds latch -processes 40 -waiters 250 # 10,000 waiters wake up
 //
-// Every measurement has a redis-server of its own and its processes, each this program run again, with one connection for its
-// commands and one for its messages. A process has one waiter of a lock or semaphore, which asks again as soon as it has
-// released. The holds are so long that the machine idles most of the time: what is measured is the cost, not the rate. Figures
-// of a busy machine say little: the server's CPU time grows with every other process that wants its caches.
+// Every measurement has a redis-server of its own and its processes, each this program run again, with one connection
+// for its commands and one for its messages. A process has one waiter of a lock or semaphore, which asks again as soon
+// as it has released. The holds are so long that the machine idles most of the time: what is measured is the cost, not
+// the rate. Figures of a busy machine say little: the server's CPU time grows with every other process that wants its
+// caches.
 package main
 
 import (
@@ -64,12 +65,14 @@ func command(args []string, out, progress io.Writer) error {
 	processes := flags.String("processes", "2,10,40,200", "how many processes")
 	flags.IntVar(&cfg.waiters, "waiters", 1, "latch, barrier: waiters in each process")
 	flags.IntVar(&cfg.permits, "permits", 4, "semaphores: how many; a permit is held for as many times longer")
-	flags.DurationVar(&cfg.hold, "hold", 2*time.Millisecond, "how long a lock is held; all readers together acquire as often")
+	flags.DurationVar(&cfg.hold, "hold", 2*time.Millisecond,
+		"how long a lock is held; all readers together acquire as often")
 	flags.DurationVar(&cfg.duration, "duration", 5*time.Second, "how long each is measured")
 	flags.DurationVar(&cfg.window, "window", 500*time.Millisecond, "the window of which the worst is named")
 	flags.DurationVar(&cfg.warm, "warm", 2*time.Second, "how long each runs before that; 10 ms more for each process")
 	flags.IntVar(&cfg.rounds, "rounds", 5, "latch, barrier: how often")
-	flags.DurationVar(&cfg.settle, "settle", 3*time.Second, "latch, barrier: how long waiters get to be asleep; 10 ms more for each process")
+	flags.DurationVar(&cfg.settle, "settle", 3*time.Second,
+		"latch, barrier: how long waiters get to be asleep; 10 ms more for each process")
 	flags.DurationVar(&cfg.delay, "delay", 0, "added to each way between a process and the server")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -85,7 +88,8 @@ func command(args []string, out, progress io.Writer) error {
 		}
 		cfg.processes = append(cfg.processes, n)
 	}
-	if cfg.waiters < 1 || cfg.permits < 1 || cfg.rounds < 1 || cfg.hold <= 0 || cfg.window <= 0 || cfg.duration < cfg.window {
+	if cfg.waiters < 1 || cfg.permits < 1 || cfg.rounds < 1 || cfg.hold <= 0 || cfg.window <= 0 ||
+		cfg.duration < cfg.window {
 		return errors.New("waiters, permits, rounds, hold and window must be positive, and the duration a window or more")
 	}
 	for _, name := range cfg.kinds {
@@ -138,7 +142,8 @@ type row struct {
 	first     string // error
 }
 
-var header = []string{"kind", "processes", "acquired/s", "script calls", "commands", "in scripts", "server CPU", "worst window", "p50", "longest", "without any", "errors"}
+var header = []string{"kind", "processes", "acquired/s", "script calls", "commands", "in scripts", "server CPU",
+	"worst window", "p50", "longest", "without any", "errors"}
 
 func (r row) cells() []string {
 	worst := "-"
@@ -151,8 +156,10 @@ func (r row) cells() []string {
 	}
 	short := func(d time.Duration) string { return d.Round(10 * time.Microsecond).String() }
 	return []string{
-		r.kind, strconv.Itoa(r.processes), fmt.Sprintf("%.0f", float64(r.acquired)/r.seconds), fmt.Sprintf("%.2f", r.scripts), fmt.Sprintf("%.1f", r.commands),
-		fmt.Sprintf("%.0f us", r.scriptCPU), fmt.Sprintf("%.0f us", r.serverCPU), worst, short(r.p50), short(r.longest), strconv.Itoa(r.unserved), failed,
+		r.kind, strconv.Itoa(r.processes), fmt.Sprintf("%.0f", float64(r.acquired)/r.seconds),
+		fmt.Sprintf("%.2f", r.scripts), fmt.Sprintf("%.1f", r.commands),
+		fmt.Sprintf("%.0f us", r.scriptCPU), fmt.Sprintf("%.0f us", r.serverCPU), worst, short(r.p50), short(r.longest),
+		strconv.Itoa(r.unserved), failed,
 	}
 }
 
@@ -174,7 +181,8 @@ func write(out io.Writer, table []row) {
 	for _, k := range kinds {
 		f, m := few[k.name], many[k.name]
 		if f.processes > 0 && m.processes > f.processes {
-			fmt.Fprintf(out, "\n%s from %d to %d processes: script calls %.2fx, commands %.2fx, in scripts %.2fx, server CPU %.2fx\n", k.name, f.processes, m.processes,
+			fmt.Fprintf(out, "\n%s from %d to %d processes: script calls %.2fx, commands %.2fx, in scripts %.2fx, server CPU "+
+				"%.2fx\n", k.name, f.processes, m.processes,
 				m.scripts/f.scripts, m.commands/f.commands, m.scriptCPU/f.scriptCPU, m.serverCPU/f.serverCPU)
 		}
 	}

@@ -62,13 +62,15 @@ func (cfg config) measure(name string, n int) (r row, err error) {
 // launch starts a server.
 func (s *scene) launch() error {
 	server, stop, err := redistest.Launch(func(host, port, dir string) []string {
-		return []string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "log")}
+		return []string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile",
+			filepath.Join(dir, "log")}
 	})
 	if err != nil {
 		return err
 	}
 	s.close = append(s.close, stop)
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1})
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true,
+		DisableCache: true, PipelineMultiplex: -1})
 	if err != nil {
 		return err
 	}
@@ -108,7 +110,8 @@ func (cfg config) set(k kind, n int) (s *scene, err error) {
 }
 
 func (s *scene) order(k kind, n, i int) order {
-	return order{Do: "open", Kind: k.name, Server: s.server, Index: i, Processes: n, Waiters: s.cfg.waiters, Permits: s.cfg.permits, Hold: s.cfg.hold}
+	return order{Do: "open", Kind: k.name, Server: s.server, Index: i, Processes: n, Waiters: s.cfg.waiters,
+		Permits: s.cfg.permits, Hold: s.cfg.hold}
 }
 
 // contend has all processes acquire and release.

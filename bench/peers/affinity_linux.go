@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onOneProcessor has this program, and all that it starts, run on one processor only. It runs itself again for that, because the
-// threads that it has by now would keep their own.
+// onOneProcessor has this program, and all that it starts, run on one processor only. It runs itself again for that,
+// because the threads that it has by now would keep their own.
 func onOneProcessor() error {
 	var may, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil || may.Count() == 1 {

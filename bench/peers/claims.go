@@ -49,20 +49,23 @@ const (
 )
 
 var claimModes = []claimMode{
-	{claimFloor, "INCR through rueidis: counts, and never says no", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return func(ctx context.Context, _ int64) error {
-			return c.client.Do(ctx, c.client.B().Incr().Key("{s}").Build()).Error()
-		}, nil
-	}},
-	{"raw claim script", "the smallest script that gives each claimant one unit, EVALSHA through rueidis", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		limit := strconv.Itoa(math.MaxInt32)
-		if err := c.client.Do(ctx, c.client.B().Hset().Key("{s}").FieldValue().FieldValue("limit", limit).Build()).Error(); err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context, n int64) error {
-			return rawClaim.Exec(ctx, c.client, []string{"{s}", "{s}:u"}, []string{strconv.FormatInt(n, 10)}).Error()
-		}, nil
-	}},
+	{claimFloor, "INCR through rueidis: counts, and never says no",
+		func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			return func(ctx context.Context, _ int64) error {
+				return c.client.Do(ctx, c.client.B().Incr().Key("{s}").Build()).Error()
+			}, nil
+		}},
+	{"raw claim script", "the smallest script that gives each claimant one unit, EVALSHA through rueidis",
+		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			limit := strconv.Itoa(math.MaxInt32)
+			if err := c.client.Do(ctx,
+				c.client.B().Hset().Key("{s}").FieldValue().FieldValue("limit", limit).Build()).Error(); err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context, n int64) error {
+				return rawClaim.Exec(ctx, c.client, []string{"{s}", "{s}:u"}, []string{strconv.FormatInt(n, 10)}).Error()
+			}, nil
+		}},
 	{counterUp, "rcounter, no bounds", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
 		counters, err := c.counters()
 		if err != nil {
@@ -78,65 +81,77 @@ var claimModes = []claimMode{
 		}
 		return func(ctx context.Context, _ int64) error { _, err := k.Incr(ctx); return err }, nil
 	}},
-	{"Counter.Incr, bounded", "rcounter, with a Max", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		counters, err := c.counters()
-		if err != nil {
-			return nil, err
-		}
-		k := counters.Counter("s", rcounter.CounterOptions{Max: rcounter.Bound(math.MaxInt32)})
-		return func(ctx context.Context, _ int64) error { _, err := k.Incr(ctx); return err }, nil
-	}},
-	{"Stock.Claim", "rcounter, a new claimant each time, all granted", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.claims(ctx, stock.Options{})
-	}},
-	{"Stock.Claim, uncombined", "the same, every claim a call of its own", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.claims(ctx, stock.Options{MaxBatch: -1})
-	}},
-	{"Stock.ClaimAny", "rcounter, one unit for nobody in particular", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.claimsAny(ctx, stock.Options{})
-	}},
-	{"Stock.ClaimAny, uncombined", "the same, every claim a call of its own", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.claimsAny(ctx, stock.Options{MaxBatch: -1})
-	}},
-	{"Stock.Claim, sold out", "rcounter, a new claimant each time, one unit in all", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		s, err := c.stock(ctx, stock.Options{}, 1)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := s.Claim(ctx, "the first"); err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context, n int64) error {
-			g, err := s.Claim(ctx, strconv.FormatInt(n, 10))
-			if err == nil && g.Outcome != stock.SoldOut {
-				err = fmt.Errorf("claim when sold out: %v", g.Outcome)
+	{"Counter.Incr, bounded", "rcounter, with a Max",
+		func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			counters, err := c.counters()
+			if err != nil {
+				return nil, err
 			}
-			return err
-		}, nil
-	}},
-	{"Stock.Reserve, Confirm", "a unit is held under an id, and sold: two calls, which are one claim here", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.reserved(ctx)
-	}},
-	{"raw reserve, confirm scripts", "the same by two small scripts, EVALSHA through rueidis: nothing ends what is held, and no claimant has a limit", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		keys := []string{"{s}", "{s}:r", "{s}:h"}
-		left := strconv.Itoa(math.MaxInt32)
-		if err := c.client.Do(ctx, c.client.B().Hset().Key(keys[0]).FieldValue().FieldValue("left", left).Build()).Error(); err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context, n int64) error {
-			id := strconv.FormatInt(n, 10)
-			if err := rawReserve.Exec(ctx, c.client, keys, []string{id, id, "1", "1763000000000"}).Error(); err != nil {
+			k := counters.Counter("s", rcounter.CounterOptions{Max: rcounter.Bound(math.MaxInt32)})
+			return func(ctx context.Context, _ int64) error { _, err := k.Incr(ctx); return err }, nil
+		}},
+	{"Stock.Claim", "rcounter, a new claimant each time, all granted",
+		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			return c.claims(ctx, stock.Options{})
+		}},
+	{"Stock.Claim, uncombined", "the same, every claim a call of its own",
+		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			return c.claims(ctx, stock.Options{MaxBatch: -1})
+		}},
+	{"Stock.ClaimAny", "rcounter, one unit for nobody in particular",
+		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			return c.claimsAny(ctx, stock.Options{})
+		}},
+	{"Stock.ClaimAny, uncombined", "the same, every claim a call of its own",
+		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			return c.claimsAny(ctx, stock.Options{MaxBatch: -1})
+		}},
+	{"Stock.Claim, sold out", "rcounter, a new claimant each time, one unit in all",
+		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			s, err := c.stock(ctx, stock.Options{}, 1)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := s.Claim(ctx, "the first"); err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context, n int64) error {
+				g, err := s.Claim(ctx, strconv.FormatInt(n, 10))
+				if err == nil && g.Outcome != stock.SoldOut {
+					err = fmt.Errorf("claim when sold out: %v", g.Outcome)
+				}
 				return err
+			}, nil
+		}},
+	{"Stock.Reserve, Confirm", "a unit is held under an id, and sold: two calls, which are one claim here",
+		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			return c.reserved(ctx)
+		}},
+	{"raw reserve, confirm scripts",
+		"the same by two small scripts, EVALSHA through rueidis: nothing ends what is held, and no claimant has a limit",
+		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			keys := []string{"{s}", "{s}:r", "{s}:h"}
+			left := strconv.Itoa(math.MaxInt32)
+			if err := c.client.Do(ctx,
+				c.client.B().Hset().Key(keys[0]).FieldValue().FieldValue("left", left).Build()).Error(); err != nil {
+				return nil, err
 			}
-			return rawConfirm.Exec(ctx, c.client, keys, []string{id}).Error()
-		}, nil
-	}},
-	{"lock + GET + SET", "what is written by hand: rueidislock (KeyMajority 1) around GET and SET", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.locked(ctx, rueidislockTuned)
-	}},
-	{"redlatch lock + GET + SET", "the same with rlock", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.locked(ctx, redlatchPeer)
-	}},
+			return func(ctx context.Context, n int64) error {
+				id := strconv.FormatInt(n, 10)
+				if err := rawReserve.Exec(ctx, c.client, keys, []string{id, id, "1", "1763000000000"}).Error(); err != nil {
+					return err
+				}
+				return rawConfirm.Exec(ctx, c.client, keys, []string{id}).Error()
+			}, nil
+		}},
+	{"lock + GET + SET", "what is written by hand: rueidislock (KeyMajority 1) around GET and SET",
+		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			return c.locked(ctx, rueidislockTuned)
+		}},
+	{"redlatch lock + GET + SET", "the same with rlock",
+		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+			return c.locked(ctx, redlatchPeer)
+		}},
 }
 
 func openClaims(ctx context.Context, mode string, s Setup) (*claimer, error) {

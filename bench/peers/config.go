@@ -24,15 +24,19 @@ const (
 
 var workloads = []struct{ Name, What string }{
 	{uncontended, "lock and unlock, nobody else wants it; 1 goroutine, and many on a lock each; so with permits"},
-	{contended, "everybody wants one lock; under it one INCR; after it the worker stays away for 1 ms; in 1 and in 8 processes"},
-	{handingOver, "from unlock in one client to the lock held in another, the waiter having waited 15 to 115 ms, and within one client"},
+	{contended, "everybody wants one lock; under it one INCR; after it the worker stays away for 1 ms; in 1 and in 8 " +
+		"processes"},
+	{handingOver, "from unlock in one client to the lock held in another, the waiter having waited 15 to 115 ms, and " +
+		"within one client"},
 	{crashed, "the holder is killed; until the waiters of another process have its locks"},
 	{renewing, "what locks cost that are only held"},
-	{claiming, "the first N win: rcounter, what it is made of, and a lock around GET and SET; the fewest and the most goroutines; INCR and Incr with all"},
+	{claiming, "the first N win: rcounter, what it is made of, and a lock around GET and SET; the fewest and the most " +
+		"goroutines; INCR and Incr with all"},
 	{permits, "32 workers in 4 processes want one of 8 permits for 5 ms each; beside it, and 1 ms away"},
 	{sharing, "32 readers in 4 processes and a writer, all for 1 ms; beside it, and 1 ms away"},
 	{inOrder, "16 workers in 4 processes want a lock that keeps their order; beside it, and 1 ms away"},
-	{impatient, "64 callers in 4 processes want one lock for 100 us, give up when their patience ends, and ask again; only if asked for by name"},
+	{impatient, "64 callers in 4 processes want one lock for 100 us, give up when their patience ends, and ask again; " +
+		"only if asked for by name"},
 }
 
 // Config is what is measured and for how long.
@@ -77,8 +81,9 @@ func defaults() Config {
 		Warm: 150 * time.Millisecond, Duration: 750 * time.Millisecond, Think: time.Millisecond,
 		Queued: 1500 * time.Millisecond, Window: 100 * time.Millisecond, Away: []time.Duration{0, farAway}, Crowd: 4,
 		Impatient: 500 * time.Millisecond,
-		Patience:  []time.Duration{2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond},
-		Handover:  time.Second, Pairs: 2,
+		Patience: []time.Duration{2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
+			100 * time.Millisecond},
+		Handover: time.Second, Pairs: 2,
 		Lease: 10 * time.Second, WarmUp: 6 * time.Second,
 		Crash: time.Second, Victims: 8,
 		Held: 1000, Renewal: 3 * time.Second,
@@ -126,7 +131,8 @@ func (c *Config) forWorkers(n int) time.Duration {
 	return c.Duration
 }
 
-// turns is how many turns everybody has in a round of uncontended and claims: half of them if there are so many rounds that this is enough.
+// turns is how many turns everybody has in a round of uncontended and claims: half of them if there are so many rounds
+// that this is enough.
 func (c *Config) turns() int {
 	if c.Rounds > 5 {
 		return max(c.Slices/2, 1)
@@ -160,7 +166,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("impatient: patience %v for %v: want 2ms and more", c.Patience, c.Impatient)
 	}
 	if c.Rounds < 1 || c.Duration <= 0 || len(c.Peers) == 0 || len(c.Workloads) == 0 {
-		return fmt.Errorf("rounds %d, duration %v, %d peers, %d workloads: nothing to measure", c.Rounds, c.Duration, len(c.Peers), len(c.Workloads))
+		return fmt.Errorf("rounds %d, duration %v, %d peers, %d workloads: nothing to measure", c.Rounds, c.Duration,
+			len(c.Peers), len(c.Workloads))
 	}
 	for _, n := range slices.Concat(c.Goroutines, c.Processes, c.Waiters, []int{c.Crowd}) {
 		if n < 1 || n > 10000 {

@@ -20,7 +20,8 @@ import (
 // etcdPeer is a reference from another family: consensus on three machines is what it is for, and here it is one.
 var etcdPeer = Peer{
 	Name: "etcd", Module: "go.etcd.io/etcd/client/v3", Renews: true, Wakes: "push", Etcd: true,
-	How:  "client/v3/concurrency on one embedded node whose log is in memory; one session for all locks of a process, more only for waiters on the same one",
+	How: "client/v3/concurrency on one embedded node whose log is in memory; one session for all locks of a process, " +
+		"more only for waiters on the same one",
 	Open: openEtcd,
 }
 
@@ -41,7 +42,8 @@ type etcdSession struct {
 }
 
 func openEtcd(ctx context.Context, s Setup) (Locker, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Etcd}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Etcd}, DialTimeout: 5 * time.Second,
+		Logger: zap.NewNop()})
 	if err != nil {
 		return nil, err
 	}

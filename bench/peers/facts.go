@@ -25,14 +25,16 @@ func facts(ctx context.Context, cfg Config, command string) ([]results.Fact, err
 	out := []results.Fact{
 		{Name: "date", Value: time.Now().UTC().Format("2006-01-02 15:04 UTC")},
 		{Name: "command", Value: command},
-		{Name: "machine", Value: fmt.Sprintf("%d x %s, %s", runtime.NumCPU(), firstOf("/proc/cpuinfo", "model name"), runtime.GOOS+"/"+runtime.GOARCH)},
+		{Name: "machine", Value: fmt.Sprintf("%d x %s, %s", runtime.NumCPU(), firstOf("/proc/cpuinfo", "model name"),
+			runtime.GOOS+"/"+runtime.GOARCH)},
 		{Name: "memory", Value: firstOf("/proc/meminfo", "MemTotal")},
 		{Name: "go", Value: runtime.Version()},
 		{Name: "server", Value: server + ", a new one for each measurement, on the same machine, no persistence"},
 		{Name: "load before", Value: loadAverage()},
 		{Name: "redlatch", Value: revision(ctx)},
 		{Name: "rounds", Value: fmt.Sprint(cfg.Rounds)},
-		{Name: "contended", Value: fmt.Sprintf("%v after %v (half of that with 2 workers, twice with 256), think time %v, lease %v", cfg.Duration, cfg.Warm, cfg.Think, cfg.Lease)},
+		{Name: "contended", Value: fmt.Sprintf("%v after %v (half of that with 2 workers, twice with 256), think time %v, "+
+			"lease %v", cfg.Duration, cfg.Warm, cfg.Think, cfg.Lease)},
 	}
 	versions := map[string]string{}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -54,7 +56,8 @@ func facts(ctx context.Context, cfg Config, command string) ([]results.Fact, err
 				return nil, err
 			}
 		}
-		out = append(out, results.Fact{Name: "peer " + p.Name, Value: fmt.Sprintf("%s, %s %s; %s", p.Wakes, p.Module, version, p.How)})
+		out = append(out, results.Fact{Name: "peer " + p.Name,
+			Value: fmt.Sprintf("%s, %s %s; %s", p.Wakes, p.Module, version, p.How)})
 	}
 	for _, m := range claimModes {
 		out = append(out, results.Fact{Name: "claims " + m.Name, Value: m.How})
@@ -90,7 +93,8 @@ func revision(ctx context.Context) string {
 		return "unknown"
 	}
 	v := strings.TrimSpace(string(head))
-	if exec.CommandContext(ctx, "git", "diff", "--quiet", "HEAD", "--", "../../rlock", "../../rsemaphore", "../../rcounter", "../../pubsub", "../../internal").Run() != nil {
+	if exec.CommandContext(ctx, "git", "diff", "--quiet", "HEAD", "--", "../../rlock", "../../rsemaphore",
+		"../../rcounter", "../../pubsub", "../../internal").Run() != nil {
 		v += " with changes"
 	}
 	return v

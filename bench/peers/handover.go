@@ -43,7 +43,8 @@ func handover(ctx context.Context, a, b Locker, o order) load.Outcome {
 	return out
 }
 
-func handoverPair(ctx context.Context, holder, waiter Locker, name string, end time.Time) (waits load.Histogram, errs int64, first error) {
+func handoverPair(ctx context.Context, holder, waiter Locker, name string,
+	end time.Time) (waits load.Histogram, errs int64, first error) {
 	fail := func(err error) {
 		errs++
 		if first == nil {

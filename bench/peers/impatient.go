@@ -13,9 +13,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/bench/internal/results"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // How a caller of the workload "impatient" gives up.
@@ -32,8 +32,8 @@ const (
 	longestIdle = 100 * time.Millisecond
 )
 
-// givesUp lists the peers whose wait can be ended, and the ways. ReadWrite is measured in one way, to keep the run short.
-// A lock for readers and writers is wanted to write, and a semaphore has one permit.
+// givesUp lists the peers whose wait can be ended, and the ways. ReadWrite is measured in one way, to keep the run
+// short. A lock for readers and writers is wanted to write, and a semaphore has one permit.
 var givesUp = map[string][]string{
 	redlatchPeer.Name:      {byDeadline, byCancel, byWaitTime},
 	"rlock.Fair":           {byDeadline, byCancel, byWaitTime},
@@ -78,8 +78,8 @@ func patient(ctx context.Context, l Locker, way, name string, wait time.Duration
 	return lockUntil(c, l, name)
 }
 
-// lockUntil is Lock for a hold that outlives ctx. A hold of rueidislock ends with the context it was acquired with, and so would be
-// released under its holder: it gets a context of its own, which ctx ends only while it waits.
+// lockUntil is Lock for a hold that outlives ctx. A hold of rueidislock ends with the context it was acquired with, and
+// so would be released under its holder: it gets a context of its own, which ctx ends only while it waits.
 func lockUntil(ctx context.Context, l Locker, name string) (load.Release, error) {
 	if _, bound := l.(rueidislockLocker); !bound {
 		return l.Lock(ctx, name)
@@ -102,8 +102,8 @@ func lockUntil(ctx context.Context, l Locker, name string) (load.Release, error)
 	}, nil
 }
 
-// idling is the load.Section that also measures how long nobody held the lock: from one Leave to the next Enter, whichever processes
-// they are in. A holder that the machine delays is not idleness.
+// idling is the load.Section that also measures how long nobody held the lock: from one Leave to the next Enter,
+// whichever processes they are in. A holder that the machine delays is not idleness.
 type idling struct {
 	*section
 	now func() int64
@@ -132,15 +132,16 @@ func (a *arena) idleUntil(now int64) {
 	}
 }
 
-// newClock returns a clock that processes started about now share. It is read from the wall clock once and goes on with the monotonic one.
+// newClock returns a clock that processes started about now share. It is read from the wall clock once and goes on with
+// the monotonic one.
 func newClock() func() int64 {
 	start := time.Now()
 	return func() int64 { return start.UnixNano() + int64(time.Since(start)) }
 }
 
-// giveUp has all workers of this process want one lock, each for o.Patience, half to one and a half of that, and then again at once,
-// until the next order, whatever it is. Count is how often they gave up while it counts; a wait in the outcome lasts until the
-// worker gets the lock, however often it asked.
+// giveUp has all workers of this process want one lock, each for o.Patience, half to one and a half of that, and then
+// again at once, until the next order, whatever it is. Count is how often they gave up while it counts; a wait in the
+// outcome lasts until the worker gets the lock, however often it asked.
 func (w *workerProcess) giveUp(ctx context.Context, o order) (answer, error) {
 	shared, err := openArena(o.Arena)
 	if err != nil {
@@ -156,7 +157,8 @@ func (w *workerProcess) giveUp(ctx context.Context, o order) (answer, error) {
 			if err == nil || run.Err() != nil {
 				return release, err
 			}
-			gave := errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+			gave := errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(err, context.Canceled)
 			if time.Since(asked) < wait && !gave {
 				return nil, err // it failed
 			}
@@ -215,7 +217,8 @@ func (b *bench) impatientSteps(round int, peers []Peer) []step {
 }
 
 // impatient measures callers who give up and ask again.
-func (b *bench) impatient(ctx context.Context, p Peer, round int, each time.Duration, way string) (row results.Row, err error) {
+func (b *bench) impatient(ctx context.Context, p Peer, round int, each time.Duration,
+	way string) (row results.Row, err error) {
 	row = results.Blank(impatientWith(each, way), b.cfg.Crowd, impatientCallers, p.Name, round)
 	s, err := startRedis()
 	if err != nil {
@@ -240,7 +243,8 @@ func (b *bench) impatient(ctx context.Context, p Peer, round int, each time.Dura
 	first := 0
 	for i, c := range cs {
 		n := impatientCallers*(i+1)/len(cs) - first
-		if err := c.tell(order{Do: "give up", Mode: way, Patience: each, Workers: n, First: int64(first), Think: b.cfg.Think, Arena: shared.path}); err != nil {
+		if err := c.tell(order{Do: "give up", Mode: way, Patience: each, Workers: n, First: int64(first), Think: b.cfg.Think,
+			Arena: shared.path}); err != nil {
 			return row, err
 		}
 		first += n
@@ -273,14 +277,15 @@ func (b *bench) impatient(ctx context.Context, p Peer, round int, each time.Dura
 	for _, a := range answers {
 		gaveUp += a.Count
 	}
-	row.Extra = fmt.Sprintf("idle_ms=%.1f gave_up_per_s=%.0f late_ms=%.1f", millis(idle), float64(gaveUp)/row.Seconds, millis(stall))
+	row.Extra = fmt.Sprintf("idle_ms=%.1f gave_up_per_s=%.0f late_ms=%.1f", millis(idle), float64(gaveUp)/row.Seconds,
+		millis(stall))
 	return row, nil
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// lateness has a goroutine sleep for a millisecond again and again, until the function it returns is called, which says how late the
-// latest return was: what the machine did to a process that only sleeps.
+// lateness has a goroutine sleep for a millisecond again and again, until the function it returns is called, which says
+// how late the latest return was: what the machine did to a process that only sleeps.
 func lateness() func() time.Duration {
 	stop, worst := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -331,7 +336,8 @@ func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "setting\tpeer\tacquired/s\tof the best peer\tidle, median\tidle, longest\tgave up/s\tp99 until held\ta sleeper late\tfailed rounds")
+	fmt.Fprintln(t, "setting\tpeer\tacquired/s\tof the best peer\tidle, median\tidle, longest\tgave up/s\tp99 until "+
+		"held\ta sleeper late\tfailed rounds")
 	best := map[string]float64{} // the best rate of a peer; nobody else has a waitTime, so there it is that of a deadline
 	for _, setting := range settings {
 		var all []giverUp
@@ -342,7 +348,9 @@ func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
 				best[setting] = max(best[setting], g.rate)
 			}
 			if isOurs(peer) && g.worst > millis(longestIdle) {
-				tooLong = append(tooLong, fmt.Sprintf("%s (%s) for %.0f ms, a sleeper late by %.0f ms", peer, strings.TrimPrefix(setting, impatient+", "), g.worst, g.late))
+				tooLong = append(tooLong,
+					fmt.Sprintf("%s (%s) for %.0f ms, a sleeper late by %.0f ms", peer, strings.TrimPrefix(setting, impatient+", "),
+						g.worst, g.late))
 			}
 		}
 		slices.SortFunc(all, func(a, b giverUp) int { return cmp.Compare(b.rate, a.rate) })
@@ -355,7 +363,8 @@ func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
 			if isOurs(g.peer) && beside > 0 {
 				ratio = fmt.Sprintf("%.2f", g.rate/beside)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%.0f\t%s\t%.1f ms\t%.1f ms\t%.0f\t%s\t%.1f ms\t%d\n", strings.TrimPrefix(setting, impatient+", "), g.peer, g.rate, ratio,
+			fmt.Fprintf(t, "%s\t%s\t%.0f\t%s\t%.1f ms\t%.1f ms\t%.0f\t%s\t%.1f ms\t%d\n",
+				strings.TrimPrefix(setting, impatient+", "), g.peer, g.rate, ratio,
 				g.idle, g.worst, g.gaveUp, micros(g.p99), g.late, g.failed)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 func TestImpatientCallersAreMeasuredWithEveryPeerAndWay(t *testing.T) {
 	redistest.NeedServer(t)
 	b, ctx := brief(t)
-	b.cfg.Workloads, b.cfg.Patience, b.cfg.Impatient = []string{impatient}, []time.Duration{20 * time.Millisecond}, 60*time.Millisecond
+	b.cfg.Workloads, b.cfg.Patience, b.cfg.Impatient = []string{impatient}, []time.Duration{20 * time.Millisecond},
+		60*time.Millisecond
 	var shown bytes.Buffer
 	rows, err := b.run(ctx, &progress{w: &shown})
 	t.Logf("%s", &shown)
@@ -128,10 +129,12 @@ func TestALockOfOursThatIsIdleTooLongIsNamed(t *testing.T) {
 	var table bytes.Buffer
 	require.Equal(t, []string{"redlatch (2ms, deadline) for 480 ms, a sleeper late by 9 ms"}, impatience(&table, rows))
 	require.Regexp(t, `2ms, deadline +redlatch +500 +0\.50 +5\.0 ms +480\.0 ms`, table.String())
-	require.Regexp(t, `2ms, waitTime +redlatch +750 +0\.75 +100\.0 ms`, table.String(), "beside the best peer with a deadline")
+	require.Regexp(t, `2ms, waitTime +redlatch +750 +0\.75 +100\.0 ms`, table.String(),
+		"beside the best peer with a deadline")
 	require.Regexp(t, `rlock\.Fair +0 +0\.00`, table.String())
 
-	require.EqualError(t, stalls(rows), "idle for more than 100ms while callers waited: redlatch (2ms, deadline) for 480 ms, a sleeper late by 9 ms")
+	require.EqualError(t, stalls(rows),
+		"idle for more than 100ms while callers waited: redlatch (2ms, deadline) for 480 ms, a sleeper late by 9 ms")
 	require.NoError(t, stalls(rows[:2]))
 
 	table.Reset()

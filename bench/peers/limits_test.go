@@ -27,8 +27,8 @@ type limit func(ctx context.Context, key string) (allowed bool, err error)
 
 const limitRate = 1_000_000_000 // nothing is refused, unless a benchmark wants it
 
-// limitPeers are rate limiters, each on a server of its own. crowd, if set, makes n requests by itself, where limit would measure the way to
-// the peer.
+// limitPeers are rate limiters, each on a server of its own. crowd, if set, makes n requests by itself, where limit
+// would measure the way to the peer.
 var limitPeers = []struct {
 	name  string
 	make  func(b *testing.B, s *redistest.Server, rate int64) limit
@@ -37,7 +37,8 @@ var limitPeers = []struct {
 	{name: "floor", make: func(b *testing.B, s *redistest.Server, rate int64) limit {
 		c, script := s.Client(b), rueidis.NewLuaScript(redistest.PlainLimit)
 		return func(ctx context.Context, key string) (bool, error) {
-			v, err := script.Exec(ctx, c, []string{key}, []string{fmt.Sprint(max(1, 1_000_000/rate)), fmt.Sprint(rate)}).AsIntSlice()
+			v, err := script.Exec(ctx, c, []string{key},
+				[]string{fmt.Sprint(max(1, 1_000_000/rate)), fmt.Sprint(rate)}).AsIntSlice()
 			return err == nil && v[0] == 1, err
 		}
 	}},
@@ -63,7 +64,8 @@ var limitPeers = []struct {
 	{name: "throttled", make: func(b *testing.B, s *redistest.Server, rate int64) limit {
 		store, err := goredisstore.NewCtx(dialGoRedis(b, s), "throttled:")
 		require.NoError(b, err)
-		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(int(rate)), MaxBurst: int(rate)})
+		l, err := throttled.NewGCRARateLimiterCtx(store,
+			throttled.RateQuota{MaxRate: throttled.PerSec(int(rate)), MaxBurst: int(rate)})
 		require.NoError(b, err)
 		return func(ctx context.Context, key string) (bool, error) {
 			limited, _, err := l.RateLimitCtx(ctx, key, 1)

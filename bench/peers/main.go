@@ -14,11 +14,12 @@
 // it checks: all processes of a contended run share a page of memory where each sees who is inside, and a counter that
 // only the lock protects.
 //
-// The workload impatient is measured only if it is named. Its 64 callers, in 4 processes, want one lock; each gives up when its
-// patience ends, by a deadline, by a cancelled context or by the waitTime that it gave, and asks again at once. The table on standard
-// output has the median rate of each peer, its ratio to the best one of another library, and the longest time in which nobody held
-// the lock. If that is more than 100 ms for one of ours, the program says where, and exits with 1. "A sleeper late" is how late, in
-// the same round, a goroutine of this program woke that slept for 1 ms: on a machine that is not idle, compare it with the idle time.
+// The workload impatient is measured only if it is named. Its 64 callers, in 4 processes, want one lock; each gives up
+// when its patience ends, by a deadline, by a cancelled context or by the waitTime that it gave, and asks again at
+// once. The table on standard output has the median rate of each peer, its ratio to the best one of another library,
+// and the longest time in which nobody held the lock. If that is more than 100 ms for one of ours, the program says
+// where, and exits with 1. "A sleeper late" is how late, in the same round, a goroutine of this program woke that slept
+// for 1 ms: on a machine that is not idle, compare it with the idle time.
 package main
 
 import (
@@ -70,7 +71,8 @@ func command(args []string) error {
 	flags := flag.NewFlagSet("peers", flag.ExitOnError)
 	flags.Bool("quick", false, "short and few rounds, for a first look; other flags count over it")
 	out := flags.String("out", filepath.Join("out", "results.csv"), "the CSV to write")
-	flags.BoolVar(&cfg.OneProcessor, "one-processor", false, "run clients and servers on one processor: a rate is then one over what both sides take of it")
+	flags.BoolVar(&cfg.OneProcessor, "one-processor", false,
+		"run clients and servers on one processor: a rate is then one over what both sides take of it")
 	list := flags.Bool("list", false, "list peers and workloads, measure nothing")
 	flags.Var(names{&cfg.Peers}, "peers", "which peers")
 	flags.Var(names{&cfg.Workloads}, "workloads", "which workloads")
@@ -130,7 +132,8 @@ func command(args []string) error {
 	if broken != nil {
 		f.Facts = append(f.Facts, results.Fact{Name: "incomplete", Value: oneLine(broken.Error())})
 	}
-	f.Facts = append(f.Facts, results.Fact{Name: "load after", Value: loadAverage()}, results.Fact{Name: "took", Value: time.Since(start).Round(time.Second).String()})
+	f.Facts = append(f.Facts, results.Fact{Name: "load after", Value: loadAverage()},
+		results.Fact{Name: "took", Value: time.Since(start).Round(time.Second).String()})
 	if err := f.Save(*out); err != nil {
 		return err
 	}

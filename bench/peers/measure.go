@@ -33,8 +33,8 @@ func oneLine(s string) string {
 // inWindows are the workloads of which a measurement, or a turn, is one window.
 var inWindows = []string{uncontended, claiming, contended}
 
-// worst says of each setting what its slowest window served, beside the median, and the longest wait: medians hide stalls. empty is in
-// how many windows redlatch served nobody.
+// worst says of each setting what its slowest window served, beside the median, and the longest wait: medians hide
+// stalls. empty is in how many windows redlatch served nobody.
 func worst(rows []results.Row) (lines []string, empty int) {
 	var order []string
 	windows, stalls, longest := map[string][]float64{}, map[string][]float64{}, map[string]float64{}
@@ -43,9 +43,11 @@ func worst(rows []results.Row) (lines []string, empty int) {
 		ours := err == nil && p.Module == redlatchPeer.Module
 		share, parts := r.Value("worst_window")
 		if parts && r.Workload != contended {
-			lines = append(lines, fmt.Sprintf("%s, %s: slowest window %.2f of the median, longest wait %s", r.Workload, r.Peer, share, micros(r.Max)))
+			lines = append(lines,
+				fmt.Sprintf("%s, %s: slowest window %.2f of the median, longest wait %s", r.Workload, r.Peer, share, micros(r.Max)))
 		}
-		if n, _ := r.Value("empty_windows"); ours && r.Workload != contended { // whose windows are shorter than a stall of the machine
+		// whose windows are shorter than a stall of the machine
+		if n, _ := r.Value("empty_windows"); ours && r.Workload != contended {
 			empty += int(n)
 		}
 		if !slices.Contains(inWindows, r.Workload) || r.OpsPerSec < 0 {
@@ -67,7 +69,8 @@ func worst(rows []results.Row) (lines []string, empty int) {
 	for _, k := range order {
 		all := windows[k]
 		slices.Sort(all)
-		line := fmt.Sprintf("%s: slowest of %d windows %.0f/s, median %.0f/s, longest wait %s", k, len(all), all[0], all[len(all)/2], micros(longest[k]))
+		line := fmt.Sprintf("%s: slowest of %d windows %.0f/s, median %.0f/s, longest wait %s", k, len(all), all[0],
+			all[len(all)/2], micros(longest[k]))
 		if within := stalls[k]; len(within) > 0 {
 			line += fmt.Sprintf(", slowest part of one %.2f of its median", slices.Min(within))
 		}
@@ -103,7 +106,8 @@ func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int
 	first := 0
 	for i, c := range cs {
 		n := (workers*(i+1))/procs - first // as even as it can be
-		if err := c.tell(order{Do: "contend", Peer: p.Name, Workers: n, First: int64(first), Think: b.cfg.Think, Arena: shared.path}); err != nil {
+		if err := c.tell(order{Do: "contend", Peer: p.Name, Workers: n, First: int64(first), Think: b.cfg.Think,
+			Arena: shared.path}); err != nil {
 			return row, err
 		}
 		first += n
@@ -173,7 +177,8 @@ func (b *bench) handover(ctx context.Context, p Peer, round, clients int) (row r
 		return row, err
 	}
 	defer cs.end()
-	if _, err := cs[0].ask(order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Lease)}); err != nil {
+	if _, err := cs[0].ask(order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name,
+		Setup: b.setup(s.addr, b.cfg.Lease)}); err != nil {
 		return row, err
 	}
 	if clients > 1 {
@@ -185,7 +190,8 @@ func (b *bench) handover(ctx context.Context, p Peer, round, clients int) (row r
 	if err != nil {
 		return row, err
 	}
-	a, err := cs[0].ask(order{Do: "handover", Peer: p.Name, Workers: b.cfg.Pairs, Duration: b.cfg.Handover, OneShare: clients == 1})
+	a, err := cs[0].ask(order{Do: "handover", Peer: p.Name, Workers: b.cfg.Pairs, Duration: b.cfg.Handover,
+		OneShare: clients == 1})
 	if err != nil {
 		return row, err
 	}
@@ -300,17 +306,20 @@ func (b *bench) renewal(ctx context.Context, p Peer, round int) (row results.Row
 		return row, err
 	}
 	row.Ops = int64(b.cfg.Held)
-	row.Extra = fmt.Sprintf("lease_ms=%d goroutines=%d bytes_per_lock=%d", opened[0].Lease.Milliseconds(), hold.Goroutines, hold.Heap/int64(b.cfg.Held))
+	row.Extra = fmt.Sprintf("lease_ms=%d goroutines=%d bytes_per_lock=%d", opened[0].Lease.Milliseconds(),
+		hold.Goroutines, hold.Heap/int64(b.cfg.Held))
 	if !p.Etcd {
 		// a rate for each lock, whatever the length of the lease: what one lease's time costs it
 		leases := row.Seconds / opened[0].Lease.Seconds()
 		row.Commands = float64(after.Since(before)) / float64(b.cfg.Held) / leases
 		row.Scripts = float64(after.Scripts(before)) / float64(b.cfg.Held) / leases
-		row.Extra += fmt.Sprintf(" commands_per_s=%.1f scripts_per_s=%.1f", float64(after.Since(before))/row.Seconds, float64(after.Scripts(before))/row.Seconds)
+		row.Extra += fmt.Sprintf(" commands_per_s=%.1f scripts_per_s=%.1f", float64(after.Since(before))/row.Seconds,
+			float64(after.Scripts(before))/row.Seconds)
 	}
 	if free.Count > 0 {
 		row.Lost = free.Count
-		row.Note = fmt.Sprintf("not renewed: of %d locks looked at, %d were given to another process while held", min(b.cfg.Held, 20), free.Count)
+		row.Note = fmt.Sprintf("not renewed: of %d locks looked at, %d were given to another process while held",
+			min(b.cfg.Held, 20), free.Count)
 	}
 	return row, nil
 }

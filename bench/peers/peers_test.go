@@ -243,7 +243,8 @@ func TestADefaultRunFitsIntoTwelveMinutesAndAQuickOneIntoThree(t *testing.T) {
 func TestTheCommandWritesWhatTheReportReads(t *testing.T) {
 	redistest.NeedServer(t)
 	file := filepath.Join(t.TempDir(), "made", "results.csv")
-	require.NoError(t, command([]string{"-quick", "-rounds", "1", "-peers", "redlatch,redislock, 1 ms", "-workloads", "contended",
+	require.NoError(t, command([]string{"-quick", "-rounds", "1", "-peers", "redlatch,redislock, 1 ms", "-workloads",
+		"contended",
 		"-waiters", "2", "-processes", "2", "-duration", "20ms", "-out", file}))
 	w, err := os.Open(file)
 	require.NoError(t, err)

@@ -12,7 +12,8 @@ import (
 // free is how many permits each semaphore has that nobody else wants.
 const free = 8
 
-// permitPeer acquires and releases one permit. It stands beside the locks, because it is their mechanism with another script.
+// permitPeer acquires and releases one permit. It stands beside the locks, because it is their mechanism with another
+// script.
 var permitPeer = Peer{
 	Name: "rsemaphore.Permit", Module: redlatchPeer.Module, Wakes: "push", AloneOnly: true,
 	How: "one of 8 leased permits of a Semaphore, defaults",
@@ -44,7 +45,9 @@ func openPermits(o rueidis.ClientOption, s Setup) (Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &queueLocker{of: func(name string) load.Acquire { return ofPermits(l.semaphores.Semaphore(name, free)) }, close: l.Close}, nil
+	return &queueLocker{of: func(name string) load.Acquire {
+		return ofPermits(l.semaphores.Semaphore(name, free))
+	}, close: l.Close}, nil
 }
 
 func ofPermits(s *rsemaphore.Semaphore) load.Acquire {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 
 	"github.com/redlatch/redlatch/rlock"
@@ -42,7 +43,7 @@ func TestPlainExcludesThePeersOnTheirKeys(t *testing.T) {
 			release, err := theirs.Lock(ctx, "order:1")
 			require.NoError(t, err)
 			_, err = plain.TryLock(ctx, 0, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 			waiting := make(chan *rlock.Hold, 1)
 			go func() {
 				h, _ := plain.Lock(ctx)

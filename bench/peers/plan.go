@@ -77,7 +77,8 @@ const setupTakes = 240 * time.Millisecond
 
 func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
 	var steps []step
-	add := func(what string, takes time.Duration, measure func(ctx context.Context, p Peer, round int) (results.Row, error)) {
+	add := func(what string, takes time.Duration,
+		measure func(ctx context.Context, p Peer, round int) (results.Row, error)) {
 		for _, p := range peers {
 			if workload == renewing && !p.Renews {
 				continue

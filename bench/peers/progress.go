@@ -39,7 +39,8 @@ func (p *progress) left() time.Duration {
 func (p *progress) begin(s step) {
 	p.n++
 	p.now = s
-	fmt.Fprintf(p.w, "[%3d/%d %3.0f%% left %-6v] round %d %-11s %-24s %-24s ", p.n, p.steps, 100*float64(p.done)/float64(p.total),
+	fmt.Fprintf(p.w, "[%3d/%d %3.0f%% left %-6v] round %d %-11s %-24s %-24s ", p.n, p.steps,
+		100*float64(p.done)/float64(p.total),
 		p.left().Round(time.Second), s.round, s.workload, s.what, s.peer)
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// queueName is what all wait for in the workloads of queues. What a worker wants of it is the name that Lock is called with: a
-// permit or the lock, or one of these.
+// queueName is what all wait for in the workloads of queues. What a worker wants of it is the name that Lock is called
+// with: a permit or the lock, or one of these.
 const (
 	queueName  = "bench:queue"
 	toRead     = "read"
@@ -46,7 +46,8 @@ var queues = map[string]queue{
 // far is a queue's workload with the delay.
 func far(workload string) string { return workload + ", 1 ms away" }
 
-// gate is the load.Section of one process in a queue. It counts those inside in the shared memory; a writer counts for all.
+// gate is the load.Section of one process in a queue. It counts those inside in the shared memory; a writer counts for
+// all.
 type gate struct {
 	*arena
 	capacity int64
@@ -112,7 +113,8 @@ func (w *workerProcess) queue(ctx context.Context, o order) (answer, error) {
 }
 
 // queued measures a queue for one peer, behind a delay or not.
-func (b *bench) queued(ctx context.Context, p Peer, round int, workload string, delay time.Duration) (row results.Row, err error) {
+func (b *bench) queued(ctx context.Context, p Peer, round int, workload string,
+	delay time.Duration) (row results.Row, err error) {
 	q := queues[workload]
 	name := workload
 	if delay > 0 {
@@ -143,7 +145,9 @@ func (b *bench) queued(ctx context.Context, p Peer, round int, workload string, 
 		return row, err
 	}
 	defer cs.end()
-	if _, err := cs.all(func(int) order { return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: setup} }); err != nil {
+	if _, err := cs.all(func(int) order {
+		return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: setup}
+	}); err != nil {
 		return row, err
 	}
 	if err := b.lineUp(cs, shared, p, workload); err != nil {
@@ -176,7 +180,8 @@ func (b *bench) queued(ctx context.Context, p Peer, round int, workload string, 
 	row.Extra = inExtra(rates)
 	if workload == sharing {
 		written := float64(shared.words[writtenWord].Load())
-		row.Extra += fmt.Sprintf(" reads_per_s=%.1f writes_per_s=%.1f", (float64(sum.Ops)-written)/row.Seconds, written/row.Seconds)
+		row.Extra += fmt.Sprintf(" reads_per_s=%.1f writes_per_s=%.1f", (float64(sum.Ops)-written)/row.Seconds,
+			written/row.Seconds)
 	}
 	return row, nil
 }
@@ -186,7 +191,8 @@ func (b *bench) lineUp(cs children, shared *arena, p Peer, workload string) erro
 	first, workers := 0, queues[workload].workers
 	for i, c := range cs {
 		n := (workers*(i+1))/len(cs) - first
-		if err := c.tell(order{Do: "queue", Mode: workload, Peer: p.Name, Workers: n, First: int64(first), Think: b.cfg.Think, Arena: shared.path}); err != nil {
+		if err := c.tell(order{Do: "queue", Mode: workload, Peer: p.Name, Workers: n, First: int64(first),
+			Think: b.cfg.Think, Arena: shared.path}); err != nil {
 			return err
 		}
 		first += n
@@ -270,27 +276,29 @@ func empty(all []window) (n int) {
 	return n
 }
 
-// The peers of the queues. go-redisson has no semaphore, and none for readers and writers; we found no other Go library with either
-// on Redis that is still kept up. So what stands beside them is Redisson, and what is written by hand.
+// The peers of the queues. go-redisson has no semaphore, and none for readers and writers; we found no other Go library
+// with either on Redis that is still kept up. So what stands beside them is Redisson, and what is written by hand.
 
 var queuePeers = []Peer{
-	ourQueue("rsemaphore.Semaphore", permits, "leased permits, defaults", func(l *redlatchLocker, s Setup) func(string) load.Acquire {
-		return always(ofPermits(l.semaphores.Semaphore(queueName, int(s.Capacity))))
-	}),
-	ourQueue("rsemaphore.CountingSemaphore", permits, "permits without a lease", func(l *redlatchLocker, s Setup) func(string) load.Acquire {
-		sem := l.semaphores.CountingSemaphore(queueName)
-		return always(func(ctx context.Context, _ string) (load.Release, error) {
-			if l.once.CompareAndSwap(false, true) {
-				if _, err := sem.TrySetPermits(ctx, int(s.Capacity), 0); err != nil {
+	ourQueue("rsemaphore.Semaphore", permits, "leased permits, defaults",
+		func(l *redlatchLocker, s Setup) func(string) load.Acquire {
+			return always(ofPermits(l.semaphores.Semaphore(queueName, int(s.Capacity))))
+		}),
+	ourQueue("rsemaphore.CountingSemaphore", permits, "permits without a lease",
+		func(l *redlatchLocker, s Setup) func(string) load.Acquire {
+			sem := l.semaphores.CountingSemaphore(queueName)
+			return always(func(ctx context.Context, _ string) (load.Release, error) {
+				if l.once.CompareAndSwap(false, true) {
+					if _, err := sem.TrySetPermits(ctx, int(s.Capacity), 0); err != nil {
+						return nil, err
+					}
+				}
+				if err := sem.Acquire(ctx, 1); err != nil {
 					return nil, err
 				}
-			}
-			if err := sem.Acquire(ctx, 1); err != nil {
-				return nil, err
-			}
-			return func(ctx context.Context) error { return sem.Release(ctx, 1) }, nil
-		})
-	}),
+				return func(ctx context.Context) error { return sem.Release(ctx, 1) }, nil
+			})
+		}),
 	ourQueue("rlock.ReadWrite", sharing, "defaults", func(l *redlatchLocker, _ Setup) func(string) load.Acquire {
 		rw := l.client.ReadWrite(queueName)
 		return func(want string) load.Acquire {
@@ -300,15 +308,18 @@ var queuePeers = []Peer{
 			return ofLock(rw.Read())
 		}
 	}),
-	ourQueue("rlock.Fair", inOrder, "Redisson's order among all waiters", func(l *redlatchLocker, _ Setup) func(string) load.Acquire {
-		return always(ofLock(l.client.Fair(queueName)))
-	}),
-	ourQueue("rlock.Reentrant", inOrder, "order among processes", func(l *redlatchLocker, _ Setup) func(string) load.Acquire {
-		return always(ofLock(l.client.Reentrant(queueName)))
-	}),
+	ourQueue("rlock.Fair", inOrder, "Redisson's order among all waiters",
+		func(l *redlatchLocker, _ Setup) func(string) load.Acquire {
+			return always(ofLock(l.client.Fair(queueName)))
+		}),
+	ourQueue("rlock.Reentrant", inOrder, "order among processes",
+		func(l *redlatchLocker, _ Setup) func(string) load.Acquire {
+			return always(ofLock(l.client.Reentrant(queueName)))
+		}),
 	zsetPeer(10 * time.Millisecond), zsetPeer(time.Millisecond),
 	scriptPeer(10 * time.Millisecond),
-	javaQueue("RPermitExpirableSemaphore", permits), javaQueue("RSemaphore", permits), javaQueue("RReadWriteLock", sharing), javaQueue("RFairLock", inOrder),
+	javaQueue("RPermitExpirableSemaphore", permits), javaQueue("RSemaphore", permits),
+	javaQueue("RReadWriteLock", sharing), javaQueue("RFairLock", inOrder),
 }
 
 func always(a load.Acquire) func(string) load.Acquire { return func(string) load.Acquire { return a } }
@@ -345,34 +356,35 @@ func (l *queueLocker) Lock(ctx context.Context, want string) (load.Release, erro
 func (l *queueLocker) Close() { l.close() }
 
 func ourQueue(name, workload, how string, of func(l *redlatchLocker, s Setup) func(string) load.Acquire) Peer {
-	return Peer{Name: name, Module: redlatchPeer.Module, How: how, Wakes: "push", Queue: workload, Open: func(_ context.Context, s Setup) (Locker, error) {
-		l, err := openSemaphores(rueidis.ClientOption{InitAddress: []string{s.Redis}}, s)
-		if err != nil {
-			return nil, err
-		}
-		q := &queueLocker{of: of(l, s), close: l.Close}
-		switch name {
-		case "rlock.Fair":
-			fair := l.client.Fair(queueName)
-			q.within = func(ctx context.Context, wait time.Duration) (load.Release, error) {
-				h, err := fair.TryLock(ctx, wait, 0)
-				if err != nil {
-					return nil, err
-				}
-				return h.Unlock, nil
+	return Peer{Name: name, Module: redlatchPeer.Module, How: how, Wakes: "push", Queue: workload,
+		Open: func(_ context.Context, s Setup) (Locker, error) {
+			l, err := openSemaphores(rueidis.ClientOption{InitAddress: []string{s.Redis}}, s)
+			if err != nil {
+				return nil, err
 			}
-		case "rsemaphore.Semaphore":
-			s := l.semaphores.Semaphore(queueName, int(s.Capacity))
-			q.within = func(ctx context.Context, wait time.Duration) (load.Release, error) {
-				p, err := s.TryAcquire(ctx, 1, wait, 0)
-				if err != nil {
-					return nil, err
+			q := &queueLocker{of: of(l, s), close: l.Close}
+			switch name {
+			case "rlock.Fair":
+				fair := l.client.Fair(queueName)
+				q.within = func(ctx context.Context, wait time.Duration) (load.Release, error) {
+					h, err := fair.TryLock(ctx, wait, 0)
+					if err != nil {
+						return nil, err
+					}
+					return h.Unlock, nil
 				}
-				return p.Release, nil
+			case "rsemaphore.Semaphore":
+				s := l.semaphores.Semaphore(queueName, int(s.Capacity))
+				q.within = func(ctx context.Context, wait time.Duration) (load.Release, error) {
+					p, err := s.TryAcquire(ctx, 1, wait, 0)
+					if err != nil {
+						return nil, err
+					}
+					return p.Release, nil
+				}
 			}
-		}
-		return q, nil
-	}}
+			return q, nil
+		}}
 }
 
 // byHand is a client of a script that is asked again and again.
@@ -433,7 +445,8 @@ return 1`)
 	writeTake = rueidis.NewLuaScript(`if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 return 0`)
-	writeGive = rueidis.NewLuaScript("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
+	writeGive = rueidis.NewLuaScript("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) " +
+		"end return 0")
 )
 
 // gave makes an error of a release that found nothing.
@@ -445,18 +458,21 @@ func gave(r rueidis.RedisResult) error {
 	return err
 }
 
-// zsetPeer is the semaphore that is usually written by hand: holders in a sorted set by the end of their lease, and a waiter that
-// asks again.
+// zsetPeer is the semaphore that is usually written by hand: holders in a sorted set by the end of their lease, and a
+// waiter that asks again.
 func zsetPeer(poll time.Duration) Peer {
 	return Peer{
-		Name: fmt.Sprintf("ZSET, %d ms", poll.Milliseconds()), Module: "github.com/redis/rueidis", Wakes: "poll", Queue: permits,
-		How: fmt.Sprintf("one script removes the expired, counts and adds; a waiter asks again after %v, half to one and a half of that", poll),
+		Name: fmt.Sprintf("ZSET, %d ms", poll.Milliseconds()), Module: "github.com/redis/rueidis", Wakes: "poll",
+		Queue: permits,
+		How: fmt.Sprintf("one script removes the expired, counts and adds; a waiter asks again after %v, half to one and a "+
+			"half of that", poll),
 		Open: func(ctx context.Context, s Setup) (Locker, error) {
 			c, err := openByHand(ctx, s)
 			if err != nil {
 				return nil, err
 			}
-			keys, capacity, lease := []string{queueName}, strconv.FormatInt(s.Capacity, 10), strconv.FormatInt(s.Lease.Milliseconds(), 10)
+			keys, capacity, lease := []string{queueName}, strconv.FormatInt(s.Capacity, 10),
+				strconv.FormatInt(s.Lease.Milliseconds(), 10)
 			return &queueLocker{of: always(func(ctx context.Context, _ string) (load.Release, error) {
 				owner := c.owner()
 				if err := c.until(ctx, poll, zsetTake, keys, []string{owner, capacity, lease}); err != nil {
@@ -471,8 +487,10 @@ func zsetPeer(poll time.Duration) Peer {
 // scriptPeer is a lock for readers and writers as it is written by hand: a count of readers and a key of the writer.
 func scriptPeer(poll time.Duration) Peer {
 	return Peer{
-		Name: fmt.Sprintf("count and key, %d ms", poll.Milliseconds()), Module: "github.com/redis/rueidis", Wakes: "poll", Queue: sharing,
-		How: fmt.Sprintf("a count of readers and the writer's key, in scripts; a waiter asks again after %v, half to one and a half of that; a dead reader's count stays", poll),
+		Name: fmt.Sprintf("count and key, %d ms", poll.Milliseconds()), Module: "github.com/redis/rueidis", Wakes: "poll",
+		Queue: sharing,
+		How: fmt.Sprintf("a count of readers and the writer's key, in scripts; a waiter asks again after %v, half to one "+
+			"and a half of that; a dead reader's count stays", poll),
 		Open: func(ctx context.Context, s Setup) (Locker, error) {
 			c, err := openByHand(ctx, s)
 			if err != nil {
@@ -518,13 +536,18 @@ func javaQueue(object, workload string) Peer {
 			q := &queueLocker{of: always(func(ctx context.Context, want string) (load.Release, error) {
 				switch object {
 				case "RPermitExpirableSemaphore":
-					return java.call(ctx, "permit.acquire", []any{queueName, s.Lease.Milliseconds()}, "permit.release", func(id string) []any { return []any{queueName, id} })
+					return java.call(ctx, "permit.acquire", []any{queueName, s.Lease.Milliseconds()}, "permit.release",
+						func(id string) []any { return []any{queueName, id} })
 				case "RSemaphore":
-					return java.call(ctx, "sem.acquire", []any{queueName, 1}, "sem.release", func(string) []any { return []any{queueName, 1} })
+					return java.call(ctx, "sem.acquire", []any{queueName, 1}, "sem.release", func(string) []any {
+						return []any{queueName, 1}
+					})
 				case "RFairLock":
 					want = "fair"
 				}
-				return java.call(ctx, "lock", []any{want, queueName, -1}, "unlock", func(string) []any { return []any{want, queueName} })
+				return java.call(ctx, "lock", []any{want, queueName, -1}, "unlock", func(string) []any {
+					return []any{want, queueName}
+				})
 			}), close: java.Close}
 			// The first calls of a JVM are slow. A measurement can be over before the first of them is back.
 			release, err := q.Lock(ctx, toWrite)

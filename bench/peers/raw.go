@@ -35,8 +35,8 @@ func openRawScripts(ctx context.Context, s Setup) (Locker, error) {
 		})
 }
 
-// openRecorded has of acquire and release once, and sends again what it sent. taken looks whether a name is: a floor that is refused
-// would be a very low one.
+// openRecorded has of acquire and release once, and sends again what it sent. taken looks whether a name is: a floor
+// that is refused would be a very low one.
 func openRecorded(ctx context.Context, s Setup, of func(o rueidis.ClientOption) (Locker, error),
 	taken func(ctx context.Context, c rueidis.Client, name string) (bool, error)) (Locker, error) {
 	o := rueidis.ClientOption{InitAddress: []string{s.Redis}}
@@ -119,7 +119,8 @@ var rawSetNX = Peer{
 
 var (
 	takeScript = rueidis.NewLuaScript("return redis.call('SET',KEYS[1],ARGV[1],'NX','PX',ARGV[2])")
-	dropScript = rueidis.NewLuaScript("if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0")
+	dropScript = rueidis.NewLuaScript("if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end " +
+		"return 0")
 )
 
 type rawSetNXLocker struct {
@@ -139,7 +140,8 @@ func openRawSetNX(ctx context.Context, s Setup) (Locker, error) {
 		c.Close()
 		return nil, err
 	}
-	return &rawSetNXLocker{client: c, lease: strconv.FormatInt(s.Lease.Milliseconds(), 10), id: strconv.FormatInt(id, 10)}, nil
+	return &rawSetNXLocker{client: c, lease: strconv.FormatInt(s.Lease.Milliseconds(), 10),
+		id: strconv.FormatInt(id, 10)}, nil
 }
 
 func (l *rawSetNXLocker) Lock(ctx context.Context, name string) (load.Release, error) {

@@ -16,7 +16,8 @@ import (
 // another one; what that costs is the peer redissonDriver, whose lock is nothing but the way there and back, twice.
 var redissonPeer = Peer{
 	Name: "redisson", Module: "org.redisson:redisson", Renews: true, Wakes: "push", Optional: true,
-	How:  "RLock, a JVM for each client, warmed up for 6 s by two threads that want one lock; defaults but for the size of its pools",
+	How: "RLock, a JVM for each client, warmed up for 6 s by two threads that want one lock; defaults but for the size " +
+		"of its pools",
 	Open: func(ctx context.Context, s Setup) (Locker, error) { return openRedisson(ctx, s, true) },
 }
 
@@ -59,7 +60,8 @@ func (l *redissonLocker) warm(ctx context.Context, s Setup) error {
 		return err
 	}
 	name := fmt.Sprintf("bench:warm:%d:%d", os.Getpid(), redissonClients.Add(1))
-	a, b := l.jvm.Send("warm-1", "c", "loop", "lock", name, 0, s.Warm.Milliseconds(), "-", 0), l.jvm.Send("warm-2", "c", "loop", "lock", name, 0, s.Warm.Milliseconds(), "-", 0)
+	a, b := l.jvm.Send("warm-1", "c", "loop", "lock", name, 0, s.Warm.Milliseconds(), "-", 0), l.jvm.Send("warm-2", "c",
+		"loop", "lock", name, 0, s.Warm.Milliseconds(), "-", 0)
 	for _, c := range []<-chan interop.Reply{a, b} {
 		if r := <-c; r.Err != nil {
 			return r.Err
@@ -99,9 +101,10 @@ func (l *redissonLocker) Lock(ctx context.Context, name string) (load.Release, e
 	return l.call(ctx, "lock", []any{"lock", name, -1}, "unlock", func(string) []any { return []any{"lock", name} })
 }
 
-// call has a thread of its own take something; the release has the same thread give it back, as given is told what the first
-// call said.
-func (l *redissonLocker) call(ctx context.Context, take string, taken []any, give string, given func(said string) []any) (load.Release, error) {
+// call has a thread of its own take something; the release has the same thread give it back, as given is told what the
+// first call said.
+func (l *redissonLocker) call(ctx context.Context, take string, taken []any, give string,
+	given func(said string) []any) (load.Release, error) {
 	lane := l.lane()
 	asked := l.jvm.Send(lane, "c", take, taken...)
 	var said string

@@ -15,7 +15,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// theJVM is one for all benchmarks of this process, so that it is warm after the first. It ends with its input, when this process does.
+// theJVM is one for all benchmarks of this process, so that it is warm after the first. It ends with its input, when
+// this process does.
 var theJVM = sync.OnceValues(func() (*interop.JVM, error) {
 	dir, err := interop.Build(context.Background())
 	if err != nil {

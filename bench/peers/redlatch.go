@@ -60,7 +60,8 @@ func openSemaphores(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.semaphores, err = rsemaphore.New(l.hub, rsemaphore.Options{WatchdogTimeout: s.Lease, CallTimeout: s.CallTimeout}); err != nil {
+	if l.semaphores, err = rsemaphore.New(l.hub,
+		rsemaphore.Options{WatchdogTimeout: s.Lease, CallTimeout: s.CallTimeout}); err != nil {
 		l.Close()
 		return nil, err
 	}

@@ -47,8 +47,8 @@ type member struct {
 	etcd bool
 }
 
-// turns are those of all, who are opened together. With numbers of goroutines between the lowest and the highest only those of between
-// have any.
+// turns are those of all, who are opened together. With numbers of goroutines between the lowest and the highest only
+// those of between have any.
 func (b *bench) turns(round int, workload string, do order, r *rand.Rand, all, between []member) []step {
 	c := &crew{}
 	lowest, highest := slices.Min(b.cfg.Goroutines), slices.Max(b.cfg.Goroutines)
@@ -67,7 +67,8 @@ func (b *bench) turns(round int, workload string, do order, r *rand.Rand, all, b
 			for _, m := range order {
 				number := (round-1)*b.cfg.turns() + turn + 1
 				steps = append(steps, step{
-					round: round, workload: workload, what: plural(goroutines, "goroutine"), peer: m.name, takes: b.cfg.Slice + 15*time.Millisecond,
+					round: round, workload: workload, what: plural(goroutines, "goroutine"), peer: m.name,
+					takes: b.cfg.Slice + 15*time.Millisecond,
 					run: func(ctx context.Context) (results.Row, error) {
 						row := results.Blank(workload, 1, goroutines, m.name, number)
 						c.open(ctx, b, all, warm)
@@ -143,7 +144,8 @@ func (c *crew) turn(ctx context.Context, m member, row results.Row, do order) (r
 	outcome(&row, a.Outcome)
 	if row.Unfinished > 0 {
 		row.Errors += row.Unfinished
-		row.Note = fmt.Sprintf("%s: %s, for %v and more, on locks that nobody else wants", stuckNote, plural(int(row.Unfinished), "worker"), stuck)
+		row.Note = fmt.Sprintf("%s: %s, for %v and more, on locks that nobody else wants", stuckNote,
+			plural(int(row.Unfinished), "worker"), stuck)
 	}
 	row.Seconds, row.OpsPerSec = a.Seconds, float64(a.Outcome.Ops)/a.Seconds
 	if !m.etcd {

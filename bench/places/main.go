@@ -1,11 +1,12 @@
-// Command places measures what a cycle of lock and unlock costs where users are: through TLS, as a user with rights of its own, in a
-// Cluster, behind Sentinel, with a replica that has to confirm, and a millisecond away; beside plain loopback. It prints a table, and
-// writes a CSV for bench/report.
+// Command places measures what a cycle of lock and unlock costs where users are: through TLS, as a user with rights of
+// its own, in a Cluster, behind Sentinel, with a replica that has to confirm, and a millisecond away; beside plain
+// loopback. It prints a table, and writes a CSV for bench/report.
 //
 //	go -C bench run ./places                                          # a minute
 //	go -C bench run ./places -rounds 7 -out ../docs/benchmarks/places.csv && go -C bench run ./report
 //
-// All places are set up at the start and take turns, in another order in each round: whatever else the machine does meets all alike.
+// All places are set up at the start and take turns, in another order in each round: whatever else the machine does
+// meets all alike.
 package main
 
 import (
@@ -81,7 +82,8 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	began := time.Now()
 	f := &results.File{Facts: []results.Fact{
 		{Name: "date", Value: began.UTC().Format("2006-01-02 15:04 UTC")},
-		{Name: "machine", Value: fmt.Sprintf("%d processors, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())},
+		{Name: "machine", Value: fmt.Sprintf("%d processors, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+			runtime.Version())},
 		{Name: "command", Value: "go -C bench run ./places"}, {Name: "rounds", Value: strconv.Itoa(*rounds)},
 	}}
 	for _, p := range chosen {
@@ -98,7 +100,8 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 					return fmt.Errorf("%s: %w", x.name, err)
 				}
 				f.Rows = append(f.Rows, row)
-				fmt.Fprintf(progress, "[%d/%d] round %d %2d goroutines %-20s %8.0f/s\n", len(f.Rows), turns, round, goroutines, x.name, row.OpsPerSec)
+				fmt.Fprintf(progress, "[%d/%d] round %d %2d goroutines %-20s %8.0f/s\n", len(f.Rows), turns, round, goroutines,
+					x.name, row.OpsPerSec)
 			}
 		}
 	}
@@ -121,8 +124,9 @@ func (x *settled) turn(ctx context.Context, round, goroutines int, lasts time.Du
 	began := time.Now()
 	out := load.Run(run, load.Spec{
 		Workers: goroutines, Cycle: true,
-		Name:    func(i int) string { return "bench:own:" + strconv.Itoa(i) },
-		Acquire: func(_ context.Context, name string) (load.Release, error) { return x.lock(ctx, name) }, // the end of the turn cuts nothing off
+		Name: func(i int) string { return "bench:own:" + strconv.Itoa(i) },
+		// the end of the turn cuts nothing off
+		Acquire: func(_ context.Context, name string) (load.Release, error) { return x.lock(ctx, name) },
 	})
 	row.Seconds = time.Since(began).Seconds()
 	after, err := x.usage(ctx)
@@ -176,7 +180,8 @@ func write(out io.Writer, f *results.File, chosen []place) error {
 		rate := func(r results.Row) float64 { return r.OpsPerSec }
 		for _, p := range chosen {
 			mid := func(m func(results.Row) float64) float64 { v := of(p.name, m); return v[len(v)/2] }
-			fmt.Fprintf(w, "%s\t%d\t%.1f\t%.2fx\t%.0f\t%.2fx\t%.2f\t\n", p.name, goroutines, mid(p50), ratio(p.name, p50), mid(rate), ratio(p.name, rate), mid(func(r results.Row) float64 { return r.Scripts }))
+			fmt.Fprintf(w, "%s\t%d\t%.1f\t%.2fx\t%.0f\t%.2fx\t%.2f\t\n", p.name, goroutines, mid(p50), ratio(p.name, p50),
+				mid(rate), ratio(p.name, rate), mid(func(r results.Row) float64 { return r.Scripts }))
 		}
 	}
 	return w.Flush()

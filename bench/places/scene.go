@@ -62,7 +62,8 @@ func throughTLS(s *stage.Stage) (c rueidis.ClientOption, servers []string, o rlo
 	}
 	host, port, _ := net.SplitHostPort(addr)
 	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour), IPAddresses: []net.IP{net.ParseIP(host)}, IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(24 * time.Hour), IPAddresses: []net.IP{net.ParseIP(host)}, IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return c, nil, o, err
@@ -76,18 +77,21 @@ func throughTLS(s *stage.Stage) (c rueidis.ClientOption, servers []string, o rlo
 	if err := os.WriteFile(cert, text, 0o600); err != nil {
 		return c, nil, o, err
 	}
-	if err := os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}), 0o600); err != nil {
+	if err := os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}),
+		0o600); err != nil {
 		return c, nil, o, err
 	}
 	// It has the plain port as well, which is asked what the server did.
-	server := redistest.Start(s, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", private, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+	server := redistest.Start(s, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", private,
+		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
 	return rueidis.ClientOption{InitAddress: []string{addr}, TLSConfig: &tls.Config{RootCAs: pool}}, server.Addrs, o, nil
 }
 
 // rights are those of a user of locks.
-var rights = []string{"on", ">secret", "~*", "&*", "+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+info", "+time", "+client|tracking", "+cluster|slots", "+cluster|shards", "-@dangerous", "+info"}
+var rights = []string{"on", ">secret", "~*", "&*", "+@read", "+@write", "+@scripting", "+@pubsub", "+@connection",
+	"+info", "+time", "+client|tracking", "+cluster|slots", "+cluster|shards", "-@dangerous", "+info"}
 
 func asUser(s *stage.Stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
 	server := redistest.Start(s)
@@ -168,7 +172,8 @@ func settle(ctx context.Context, s *stage.Stage, p place) (x *settled, err error
 		return nil, err
 	}
 	for _, addr := range servers {
-		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1})
+		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+			DisableCache: true, PipelineMultiplex: -1})
 		if err != nil {
 			return nil, err
 		}

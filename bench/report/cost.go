@@ -33,7 +33,8 @@ func (p *page) cost() {
 		if l.peer == counterUp {
 			trips = p.cell(l.k, l.peer, commands, figure)
 		}
-		rows = append(rows, []string{l.what, trips, p.cell(l.k, l.peer, commands, figure), p.cell(l.k, l.peer, serverCPU, duration), p.cell(l.k, l.peer, p50, duration), p.ratioCell(l.k, l.peer, l.base, p50)})
+		rows = append(rows, []string{l.what, trips, p.cell(l.k, l.peer, commands, figure),
+			p.cell(l.k, l.peer, serverCPU, duration), p.cell(l.k, l.peer, p50, duration), p.ratioCell(l.k, l.peer, l.base, p50)})
 	}
 	p.table([]string{"", "round trips", "commands", "server CPU", "p50", "over the floor"}, rows)
 	p.say("Below two round trips for a lock or permit, calls of several goroutines share one.")
@@ -43,6 +44,8 @@ func (p *page) cost() {
 		}
 		return notMeasured
 	}
-	p.say("- A held lock: %s script calls and %s commands per lease, %s bytes in its process.\n- All held locks of a process: %s goroutines.\n- A name that is free again: %s bytes.\n- A waiting goroutine: %s bytes, with its stack.",
-		held(scripts, figure), held(commands, figure), held(extra("bytes_per_lock"), whole), held(extra("goroutines"), whole), p.large("names", extra("bytes"), whole), p.large("waiters", extra("bytes"), whole))
+	p.say("- A held lock: %s script calls and %s commands per lease, %s bytes in its process.\n- All held locks of a "+
+		"process: %s goroutines.\n- A name that is free again: %s bytes.\n- A waiting goroutine: %s bytes, with its stack.",
+		held(scripts, figure), held(commands, figure), held(extra("bytes_per_lock"), whole),
+		held(extra("goroutines"), whole), p.large("names", extra("bytes"), whole), p.large("waiters", extra("bytes"), whole))
 }

@@ -20,7 +20,8 @@ type page struct {
 // folder is where everything but the page itself is.
 const folder = "benchmarks/"
 
-// document writes what the figures say, by path from docs: the page, and beside it the charts and a file of tables for each subject.
+// document writes what the figures say, by path from docs: the page, and beside it the charts and a file of tables for
+// each subject.
 func document(s *summary) (files map[string]string) {
 	files, alt := map[string]string{}, map[string]string{}
 	write := func(name, title string, sections ...func(*page)) {
@@ -35,7 +36,8 @@ func document(s *summary) (files map[string]string) {
 	for _, f := range rawFiles {
 		write(folder+f.name, "Benchmarks: "+f.title, f.sections...)
 	}
-	write("benchmarks.md", "Benchmarks", (*page).head, (*page).cost, (*page).compared, (*page).crowds, (*page).winners, (*page).java, (*page).elsewhere, (*page).short, (*page).method, (*page).raw)
+	write("benchmarks.md", "Benchmarks", (*page).head, (*page).cost, (*page).compared, (*page).crowds, (*page).winners,
+		(*page).java, (*page).elsewhere, (*page).short, (*page).method, (*page).raw)
 	return files
 }
 
@@ -44,7 +46,8 @@ var rawFiles = []struct {
 	name, title string
 	sections    []func(*page)
 }{
-	{"locks.md", "locks", []func(*page){(*page).uncontended, (*page).onOne, (*page).contended, (*page).handover, (*page).crash, (*page).renewal}},
+	{"locks.md", "locks", []func(*page){(*page).uncontended, (*page).onOne, (*page).contended, (*page).handover,
+		(*page).crash, (*page).renewal}},
 	{"queues.md", "semaphores, readers and writers, order", []func(*page){(*page).queues}},
 	{"claims.md", "counters and stocks", []func(*page){(*page).claims}},
 	{"redisson.md", "Redisson", []func(*page){(*page).redisson}},
@@ -182,7 +185,8 @@ func (p *page) run() {
 	f := p.s.file
 	p.say("## The run")
 	rows := [][]string{}
-	for _, name := range []string{"date", "machine", "memory", "go", "server", "redlatch", "command", "rounds", "contended", "load before", "load after", "took", "incomplete"} {
+	for _, name := range []string{"date", "machine", "memory", "go", "server", "redlatch", "command", "rounds",
+		"contended", "load before", "load after", "took", "incomplete"} {
 		if v := f.Fact(name); v != "" {
 			if name == "command" {
 				v = "`" + v + "`"
@@ -212,7 +216,8 @@ func (p *page) uncontended() {
 		return
 	}
 	p.say("## Uncontended")
-	p.say("Lock and unlock, each goroutine on its own lock. *%s*, the floor, are the two script calls that redlatch sends, recorded and sent again by a program that does nothing else. "+
+	p.say("Lock and unlock, each goroutine on its own lock. *%s*, the floor, are the two script calls that redlatch "+
+		"sends, recorded and sent again by a program that does nothing else. "+
 		"*%s* are the two smallest scripts that lock and unlock safely.", floor, setnx)
 	for _, k := range settings {
 		var all []bar
@@ -227,7 +232,9 @@ func (p *page) uncontended() {
 			}
 		}
 		title := "Lock and unlock, uncontended: " + goroutines(k)
-		p.chart(fmt.Sprintf("uncontended-%d.svg", k.workers), title, bars(title, "p50 over that of the same two script calls sent raw; shorter is better; line: lowest to highest round", all, false))
+		p.chart(fmt.Sprintf("uncontended-%d.svg", k.workers), title,
+			bars(title, "p50 over that of the same two script calls sent raw; shorter is better; line: lowest to highest round",
+				all, false))
 		p.alone(k, goroutines(k), order, floor)
 	}
 	for _, k := range settings {
@@ -246,11 +253,14 @@ func (p *page) alone(k setting, title string, order []string, base string) {
 	var rows [][]string
 	for _, peer := range order {
 		rows = append(rows, []string{
-			bold(peer), p.cell(k, peer, p50, duration), p.ratioCell(k, peer, base, p50), p.cell(k, peer, p99, duration), p.cell(k, peer, rate, perSecond),
-			p.ratioCell(k, peer, base, rate), p.slowestTurn(k, peer), p.cell(k, peer, commands, figure), p.cell(k, peer, scripts, figure), p.cell(k, peer, serverCPU, duration),
+			bold(peer), p.cell(k, peer, p50, duration), p.ratioCell(k, peer, base, p50), p.cell(k, peer, p99, duration),
+			p.cell(k, peer, rate, perSecond),
+			p.ratioCell(k, peer, base, rate), p.slowestTurn(k, peer), p.cell(k, peer, commands, figure),
+			p.cell(k, peer, scripts, figure), p.cell(k, peer, serverCPU, duration),
 		})
 	}
-	p.table([]string{title, "p50", "over the floor", "p99", "rate", "over the floor", "slowest turn", "commands", "scripts", "server CPU"}, rows)
+	p.table([]string{title, "p50", "over the floor", "p99", "rate", "over the floor", "slowest turn", "commands",
+		"scripts", "server CPU"}, rows)
 }
 
 // slowestTurn is the lowest rate of all turns as a share of the median one.
@@ -267,8 +277,10 @@ func (p *page) contended() {
 		return
 	}
 	p.say("## Contended")
-	p.say("All workers want one lock. A worker does one INCR under the lock and then pauses for a millisecond: without the pause, a lock that its last holder can take again at once looks best. " +
-		"Even so, polling peers get their rate from that, as their fairness and p99 show. p50, p99 and longest are waits for the lock. " +
+	p.say("All workers want one lock. A worker does one INCR under the lock and then pauses for a millisecond: without " +
+		"the pause, a lock that its last holder can take again at once looks best. " +
+		"Even so, polling peers get their rate from that, as their fairness and p99 show. p50, p99 and longest are waits " +
+		"for the lock. " +
 		"Least and most are the acquisitions of single workers. > marks a wait that the end of the measurement cut off.")
 	byProcs := map[int][]setting{}
 	procs := p.most()
@@ -313,20 +325,26 @@ func (p *page) contended() {
 			where = "1 process"
 		}
 		p.say("### %s", where)
-		draw(fmt.Sprintf("contended-%d-rate.svg", n), "Acquisitions a second, "+where, "higher is better; read it together with p99: some peers are quick because one worker takes all", of, rate, figure)
-		draw(fmt.Sprintf("contended-%d-p99.svg", n), "p99 of the wait, "+where, "lower is better; waits that never ended count with all they lasted", of, p99, duration)
-		draw(fmt.Sprintf("contended-%d-commands.svg", n), "Server commands for one acquisition, "+where, "lower is better; those inside scripts included", of, commands, figure)
+		draw(fmt.Sprintf("contended-%d-rate.svg", n), "Acquisitions a second, "+where,
+			"higher is better; read it together with p99: some peers are quick because one worker takes all", of, rate, figure)
+		draw(fmt.Sprintf("contended-%d-p99.svg", n), "p99 of the wait, "+where,
+			"lower is better; waits that never ended count with all they lasted", of, p99, duration)
+		draw(fmt.Sprintf("contended-%d-commands.svg", n), "Server commands for one acquisition, "+where,
+			"lower is better; those inside scripts included", of, commands, figure)
 		for _, k := range of {
 			p.say("%d workers in %d %s:", k.workers, k.processes, plural(k.processes, "process", "processes"))
 			var rows [][]string
 			for _, peer := range p.s.sorted(k, p99, false) {
 				rows = append(rows, []string{
-					bold(peer), p.s.wakes(peer), p.rangedCell(k, peer, rate, perSecond), p.cell(k, peer, p50, duration), p.bounded(k, peer, p99), p.bounded(k, peer, longest),
-					p.cell(k, peer, jain, share), p.cell(k, peer, least, whole) + " .. " + p.cell(k, peer, most, whole), p.cell(k, peer, commands, figure), p.cell(k, peer, scripts, figure),
+					bold(peer), p.s.wakes(peer), p.rangedCell(k, peer, rate, perSecond), p.cell(k, peer, p50, duration),
+					p.bounded(k, peer, p99), p.bounded(k, peer, longest),
+					p.cell(k, peer, jain, share), p.cell(k, peer, least, whole) + " .. " + p.cell(k, peer, most, whole),
+					p.cell(k, peer, commands, figure), p.cell(k, peer, scripts, figure),
 					p.cell(k, peer, serverCPU, duration), p.cell(k, peer, conns, whole),
 				})
 			}
-			p.table([]string{"", "wakes by", "acquisitions", "p50", "p99", "longest", "Jain", "least .. most", "commands", "scripts", "server CPU", "connections"}, rows)
+			p.table([]string{"", "wakes by", "acquisitions", "p50", "p99", "longest", "Jain", "least .. most", "commands",
+				"scripts", "server CPU", "connections"}, rows)
 		}
 	}
 }
@@ -348,7 +366,8 @@ func (p *page) handover() {
 		return
 	}
 	p.say("## Hand-over")
-	p.say("The time from the call of unlock until the waiter holds the lock, after a random wait of 15 to 115 ms. *%s* asks without a pause: the fastest and most expensive way.", setnx)
+	p.say("The time from the call of unlock until the waiter holds the lock, after a random wait of 15 to 115 ms. *%s* "+
+		"asks without a pause: the fastest and most expensive way.", setnx)
 	for _, k := range slices.Backward(settings) { // two clients first: the goal is about them
 		where := "the waiter is of another client"
 		if k.workers == 1 {
@@ -362,14 +381,16 @@ func (p *page) handover() {
 			}
 		}
 		title := "Hand-over, " + where
-		p.chart(fmt.Sprintf("handover-%d.svg", k.workers), title, bars(title, "p50, logarithmic; shorter is better; line: lowest to highest round", all, true))
+		p.chart(fmt.Sprintf("handover-%d.svg", k.workers), title,
+			bars(title, "p50, logarithmic; shorter is better; line: lowest to highest round", all, true))
 		var rows [][]string
 		for _, peer := range order {
 			var n int64
 			for _, r := range usable(p.s.rows[k][peer]) {
 				n += r.Ops
 			}
-			rows = append(rows, []string{bold(peer), p.rangedCell(k, peer, p50, duration), p.cell(k, peer, p99, duration), p.cell(k, peer, longest, duration), p.cell(k, peer, commands, figure), fmt.Sprint(n)})
+			rows = append(rows, []string{bold(peer), p.rangedCell(k, peer, p50, duration), p.cell(k, peer, p99, duration),
+				p.cell(k, peer, longest, duration), p.cell(k, peer, commands, figure), fmt.Sprint(n)})
 		}
 		p.table([]string{where, "p50", "p99 of a round", "longest", "commands", "hand-overs"}, rows)
 	}
@@ -379,7 +400,8 @@ func (p *page) crash() {
 	for _, k := range p.s.settings("crash") {
 		p.say("## The holder is killed")
 		p.say("A process that holds %d locks is killed while another waits for all of them. "+
-			"*late* is the time from the lease's end, as the holder saw it, until the waiter holds the lock. It is negative if the lease was slightly shorter than requested.", k.workers)
+			"*late* is the time from the lease's end, as the holder saw it, until the waiter holds the lock. It is negative "+
+			"if the lease was slightly shorter than requested.", k.workers)
 		late := func(r results.Row) (float64, bool) {
 			left, ok := r.Value("left_ms")
 			return r.P50/1000 - left, ok && r.P50 >= 0
@@ -387,7 +409,8 @@ func (p *page) crash() {
 		ms := func(v float64) string { return fmt.Sprintf("%.0f ms", v) }
 		var rows [][]string
 		for _, peer := range p.s.sorted(k, late, false) {
-			rows = append(rows, []string{bold(peer), p.cell(k, peer, extra("lease_ms"), ms), p.cell(k, peer, p50, duration), p.cell(k, peer, longest, duration), p.rangedCell(k, peer, late, ms)})
+			rows = append(rows, []string{bold(peer), p.cell(k, peer, extra("lease_ms"), ms), p.cell(k, peer, p50, duration),
+				p.cell(k, peer, longest, duration), p.rangedCell(k, peer, late, ms)})
 		}
 		p.table([]string{"", "lease", "after the kill, p50", "longest", "late, p50"}, rows)
 	}
@@ -396,7 +419,8 @@ func (p *page) crash() {
 func (p *page) renewal() {
 	for _, k := range p.s.settings("renewal") {
 		p.say("## Held locks")
-		p.say("One process holds %d locks and does nothing. *Scripts* and *commands* are the server's cost of one lock per lease, whatever its length. "+
+		p.say("One process holds %d locks and does nothing. *Scripts* and *commands* are the server's cost of one lock per "+
+			"lease, whatever its length. "+
 			"Memory is heap and stacks in use. redsync and redislock do not renew.", k.workers)
 		var rows [][]string
 		var all []bar
@@ -408,17 +432,21 @@ func (p *page) renewal() {
 				}
 			}
 			rows = append(rows, []string{
-				bold(peer), kept, p.cell(k, peer, scripts, figure), p.cell(k, peer, commands, figure), p.cell(k, peer, extra("scripts_per_s"), figure), p.cell(k, peer, extra("commands_per_s"), figure),
+				bold(peer), kept, p.cell(k, peer, scripts, figure), p.cell(k, peer, commands, figure),
+				p.cell(k, peer, extra("scripts_per_s"), figure), p.cell(k, peer, extra("commands_per_s"), figure),
 				p.cell(k, peer, extra("goroutines"), whole), p.cell(k, peer, extra("bytes_per_lock"), whole),
 			})
 			if v, ok := p.s.of(k, peer, scripts); ok {
-				all = append(all, bar{peer, v, figure(v.median) + ", memory " + p.cell(k, peer, extra("bytes_per_lock"), whole) + " B"})
+				all = append(all, bar{peer, v,
+					figure(v.median) + ", memory " + p.cell(k, peer, extra("bytes_per_lock"), whole) + " B"})
 			}
 		}
 		slices.SortStableFunc(all, func(a, b bar) int { return int(math.Copysign(1, a.value.median-b.value.median)) })
 		title := "Script calls for each held lock and lease"
-		p.chart("renewal.svg", title, bars(title, fmt.Sprintf("%d locks held by one process; logarithmic; shorter is better", k.workers), all, true))
-		p.table([]string{"", "still held after the first lease", "scripts for a lock and lease", "commands", "scripts/s in all", "commands/s in all", "goroutines more", "bytes for a lock"}, rows)
+		p.chart("renewal.svg", title,
+			bars(title, fmt.Sprintf("%d locks held by one process; logarithmic; shorter is better", k.workers), all, true))
+		p.table([]string{"", "still held after the first lease", "scripts for a lock and lease", "commands",
+			"scripts/s in all", "commands/s in all", "goroutines more", "bytes for a lock"}, rows)
 	}
 }
 
@@ -428,7 +456,8 @@ func (p *page) claims() {
 		return
 	}
 	p.say("## The first N win")
-	p.say("We found no other Go library for this. The peers are raw commands and hand-written code. The claims are checked: units sold and ordinals given equal the claims granted.")
+	p.say("We found no other Go library for this. The peers are raw commands and hand-written code. The claims are " +
+		"checked: units sold and ordinals given equal the claims granted.")
 	for _, k := range settings {
 		order := p.s.sorted(k, rate, true)
 		var all []bar
@@ -438,10 +467,12 @@ func (p *page) claims() {
 			}
 		}
 		title := "Claims a second, " + goroutines(k)
-		p.chart(fmt.Sprintf("claims-%d.svg", k.workers), title, bars(title, "logarithmic; longer is better; line: lowest to highest round", all, true))
+		p.chart(fmt.Sprintf("claims-%d.svg", k.workers), title,
+			bars(title, "logarithmic; longer is better; line: lowest to highest round", all, true))
 		var rows [][]string
 		for _, peer := range order {
-			rows = append(rows, []string{peer, p.cell(k, peer, rate, perSecond), p.ratioCell(k, peer, claimFloor, rate), p.cell(k, peer, p50, duration), p.cell(k, peer, p99, duration),
+			rows = append(rows, []string{peer, p.cell(k, peer, rate, perSecond), p.ratioCell(k, peer, claimFloor, rate),
+				p.cell(k, peer, p50, duration), p.cell(k, peer, p99, duration),
 				p.cell(k, peer, commands, figure), p.cell(k, peer, serverCPU, duration)})
 		}
 		p.table([]string{goroutines(k), "rate", "over INCR", "p50", "p99", "commands", "server CPU"}, rows)

@@ -37,7 +37,8 @@ func judge(want string, good bool, format func(float64) string, what string, v s
 }
 
 // against is the best of the peers that keep wants in a setting, and the ratio of base to it in a metric.
-func (s *summary) against(k setting, base string, m metric, keep func(peer string) bool) (peer string, v spread, ok bool) {
+func (s *summary) against(k setting, base string, m metric,
+	keep func(peer string) bool) (peer string, v spread, ok bool) {
 	if peer, ok = s.best(k, rate, true, keep); ok {
 		v, ok = s.ratio(k, base, peer, m)
 	}
@@ -80,23 +81,31 @@ func (p *page) allGoals() []goal {
 }
 
 func (p *page) goals() {
-	p.say("Goals are judged by the median over the rounds. *The floor's* is the same ratio for redlatch's two script calls sent raw.")
+	p.say("Goals are judged by the median over the rounds. *The floor's* is the same ratio for redlatch's two script " +
+		"calls sent raw.")
 	var rows [][]string
 	for _, g := range p.allGoals() {
 		rows = append(rows, []string{g.what, g.want, g.got, g.floor, g.reached})
 	}
 	p.table([]string{"goal", "wanted", "measured", "the floor's", "reached"}, rows)
-	p.say("Where the floor's own ratio is below what is wanted, the scripts themselves are the limit: they do more than a peer's, for order among waiters, for leases that Java reads, and to refuse late requests. " +
+	p.say("Where the floor's own ratio is below what is wanted, the scripts themselves are the limit: they do more than " +
+		"a peer's, for order among waiters, for leases that Java reads, and to refuse late requests. " +
 		"From 14 concurrent calls on, redlatch sends calls for free locks and permits together, and so can exceed its floor. " +
-		"With many workers the end of the measurement cuts off the waits of the slowest peers, so their p99 looks better than it is.")
+		"With many workers the end of the measurement cuts off the waits of the slowest peers, so their p99 looks better " +
+		"than it is.")
 	if p.s.onOne == nil {
 		return
 	}
 	p.say("Why the rest is out of reach, by the processor time in profiles:\n\n" +
-		"- *One goroutine.* Most of the time goes into waking a processor, see [On one processor](locks.md#on-one-processor). There a fifth of a cycle is redlatch's own: a new owner, the lease that the watchdog renews, " +
+		"- *One goroutine.* Most of the time goes into waking a processor, see [On one " +
+		"processor](locks.md#on-one-processor). There a fifth of a cycle is redlatch's own: a new owner, the lease that " +
+		"the watchdog renews, " +
 		"a deadline for each call, and 40 % of the bytes sent. Peers that do not renew have none of that.\n" +
-		"- *256 goroutines, and p99.* Both processors are busy. A lock and unlock are seven commands on the server, redsync's four, and all requests of a shared call have the latency of the last.\n" +
-		"- *Counter.Incr with few goroutines.* One goroutine pays for the deadline of its call, two readings of the clock, and the distinction of not sent from unknown. Eight goroutines share calls of two or three, which saves hardly more than waiting for each other costs.")
+		"- *256 goroutines, and p99.* Both processors are busy. A lock and unlock are seven commands on the server, " +
+		"redsync's four, and all requests of a shared call have the latency of the last.\n" +
+		"- *Counter.Incr with few goroutines.* One goroutine pays for the deadline of its call, two readings of the clock, " +
+		"and the distinction of not sent from unknown. Eight goroutines share calls of two or three, which saves hardly " +
+		"more than waiting for each other costs.")
 }
 
 // aloneWith are the numbers of goroutines that goals are stated for.
@@ -165,7 +174,8 @@ func (p *page) goalsContended(k setting) (all []goal) {
 const enoughWindows = 100
 
 func (p *page) noEmptyWindow(k setting, where string) goal {
-	g := goal{what: where + "windows of 50 ms without an acquisition", want: fmt.Sprintf("0 of %d", enoughWindows), got: notMeasured, floor: "-", reached: "-"}
+	g := goal{what: where + "windows of 50 ms without an acquisition", want: fmt.Sprintf("0 of %d", enoughWindows),
+		got: notMeasured, floor: "-", reached: "-"}
 	var none, of float64
 	slowest := 1.0
 	for _, r := range usable(p.s.rows[k][ours]) {

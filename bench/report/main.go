@@ -17,7 +17,8 @@ import (
 
 func main() {
 	in := flag.String("in", filepath.Join("..", "docs", "benchmarks", "results.csv"), "the CSV to read")
-	out := flag.String("out", filepath.Join("..", "docs"), "where benchmarks.md and the folder benchmarks with charts and tables go")
+	out := flag.String("out", filepath.Join("..", "docs"),
+		"where benchmarks.md and the folder benchmarks with charts and tables go")
 	flag.Parse()
 	if err := report(*in, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
@@ -31,7 +32,8 @@ func report(in, out string) error {
 		return err
 	}
 	s := summarise(f)
-	for name, to := range map[string]**summary{besideFile: &s.beside, scaleFile: &s.scale, placesFile: &s.places, processorFile: &s.onOne} {
+	for name, to := range map[string]**summary{besideFile: &s.beside, scaleFile: &s.scale, placesFile: &s.places,
+		processorFile: &s.onOne} {
 		other, err := load(filepath.Join(filepath.Dir(in), name))
 		switch {
 		case err == nil:
@@ -52,8 +54,8 @@ func report(in, out string) error {
 	return nil
 }
 
-// Beside the main run there may be others: the one in which Redisson takes part, bench/scale's and bench/places', and the one on one
-// processor.
+// Beside the main run there may be others: the one in which Redisson takes part, bench/scale's and bench/places', and
+// the one on one processor.
 const (
 	besideFile = "redisson.csv"
 	scaleFile  = "scale.csv"

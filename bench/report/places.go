@@ -10,13 +10,15 @@ func (p *page) placed() {
 		return
 	}
 	p.say("## Where users are")
-	p.say("Uncontended lock and unlock, in a separate run ([places.csv](places.csv)). All places take turns. Ratios are to plain loopback in the same round.")
+	p.say("Uncontended lock and unlock, in a separate run ([places.csv](places.csv)). All places take turns. Ratios are " +
+		"to plain loopback in the same round.")
 	p.factsOf(s)
 	q := &page{s: s}
 	for _, k := range s.settings("places") {
 		var rows [][]string
 		for _, place := range s.in(k) {
-			rows = append(rows, []string{place, q.cell(k, place, p50, duration), q.ratioCell(k, place, loopback, p50), q.cell(k, place, p99, duration), q.cell(k, place, rate, perSecond), q.ratioCell(k, place, loopback, rate),
+			rows = append(rows, []string{place, q.cell(k, place, p50, duration), q.ratioCell(k, place, loopback, p50),
+				q.cell(k, place, p99, duration), q.cell(k, place, rate, perSecond), q.ratioCell(k, place, loopback, rate),
 				q.cell(k, place, commands, figure), q.cell(k, place, scripts, figure)})
 		}
 		p.table([]string{goroutines(k), "p50", "over loopback", "p99", "rate", "over loopback", "commands", "scripts"}, rows)

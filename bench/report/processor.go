@@ -1,8 +1,8 @@
 package main
 
-// The same uncontended locks with clients and server on one processor. There a rate is one over the processor time of a cycle on both
-// sides. With a processor for each, and one caller, most of the time goes into waking an idle processor: the same
-// program is up to four times as fast while the system has both run on one.
+// The same uncontended locks with clients and server on one processor. There a rate is one over the processor time of a
+// cycle on both sides. With a processor for each, and one caller, most of the time goes into waking an idle processor:
+// the same program is up to four times as fast while the system has both run on one.
 
 // onOne is what the run of its own says that was bound to one processor.
 func (p *page) onOne() {
@@ -11,8 +11,11 @@ func (p *page) onOne() {
 		return
 	}
 	p.say("## On one processor")
-	p.say("This is a separate run ([processor.csv](processor.csv)) in which clients and server share one processor: `%s`. So the rate is the inverse of the processor time that a lock and unlock take on both sides together. "+
-		"With one caller and a processor for each side, most of the time goes into waking an idle processor. The same program is up to four times as fast while the system runs both on one processor, so the figures above say more about that than about the libraries.", s.file.Fact("command"))
+	p.say("This is a separate run ([processor.csv](processor.csv)) in which clients and server share one processor: "+
+		"`%s`. So the rate is the inverse of the processor time that a lock and unlock take on both sides together. "+
+		"With one caller and a processor for each side, most of the time goes into waking an idle processor. The same "+
+		"program is up to four times as fast while the system runs both on one processor, so the figures above say more "+
+		"about that than about the libraries.", s.file.Fact("command"))
 	q := &page{s: s}
 	for _, k := range s.settings("uncontended") {
 		q.alone(k, goroutines(k)+", one processor", s.sorted(k, rate, true), floor)

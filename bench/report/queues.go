@@ -13,9 +13,12 @@ const away = ", 1 ms away"
 
 // queueKinds are the workloads in which several processes wait in line, and what is said of them.
 var queueKinds = []struct{ workload, title, text, file string }{
-	{"semaphore", "Semaphores", "Workers in several processes want one of 8 permits, hold it for 5 ms and pause for 1 ms.", "semaphore"},
-	{"readwrite", "Readers and writers", "Readers and one writer, in several processes. Each holds for 1 ms and pauses for 1 ms.", "readwrite"},
-	{"fair", "Order", "Workers in several processes want one lock that keeps an order. They hold it for 1 ms and pause for 1 ms.", "fair"},
+	{"semaphore", "Semaphores",
+		"Workers in several processes want one of 8 permits, hold it for 5 ms and pause for 1 ms.", "semaphore"},
+	{"readwrite", "Readers and writers",
+		"Readers and one writer, in several processes. Each holds for 1 ms and pauses for 1 ms.", "readwrite"},
+	{"fair", "Order", "Workers in several processes want one lock that keeps an order. They hold it for 1 ms and pause " +
+		"for 1 ms.", "fair"},
 }
 
 // isOurs reports whether a peer of the queues is a verb of redlatch.
@@ -41,9 +44,12 @@ func (p *page) queues() {
 		if !said {
 			said = true
 			p.say("## Queues")
-			p.say("Each is measured twice, the second time behind a proxy that adds 1 ms each way. *Worst window* is the rate of the slowest tenth of a second of all rounds, "+
-				"as a share of its round's median. *Longest* is the longest wait of all rounds; > marks one that the end of the measurement cut off. A page of shared memory shows how many are inside. "+
-				"%s", "We found no other maintained Go library with semaphores or read-write locks on Redis. The peers are hand-written, except etcd; [Redisson](redisson.md) has its own run.")
+			p.say("Each is measured twice, the second time behind a proxy that adds 1 ms each way. *Worst window* is the rate "+
+				"of the slowest tenth of a second of all rounds, "+
+				"as a share of its round's median. *Longest* is the longest wait of all rounds; > marks one that the end of the "+
+				"measurement cut off. A page of shared memory shows how many are inside. "+
+				"%s", "We found no other maintained Go library with semaphores or read-write locks on Redis. The peers are "+
+				"hand-written, except etcd; [Redisson](redisson.md) has its own run.")
 		}
 		p.say("### %s", kind.title)
 		p.say("%s", kind.text)
@@ -69,7 +75,8 @@ func (p *page) queue(k setting, title, file string) {
 		}
 	}
 	if file != "" {
-		p.chart(file, title, bars(title, "acquisitions a second; longer is better; line: lowest to highest round", all, false))
+		p.chart(file, title, bars(title, "acquisitions a second; longer is better; line: lowest to highest round", all,
+			false))
 	}
 	p.queueTable(k, title)
 }
@@ -80,15 +87,18 @@ func (p *page) queueTable(k setting, title string) {
 	if classes {
 		header = append(header, "reads", "writes")
 	}
-	header = append(header, "p50", "p99", "longest", "worst window", "empty windows", "Jain", "commands", "scripts", "server CPU", "connections")
+	header = append(header, "p50", "p99", "longest", "worst window", "empty windows", "Jain", "commands", "scripts",
+		"server CPU", "connections")
 	var rows [][]string
 	for _, peer := range p.s.sorted(k, rate, true) {
 		row := []string{bold(peer), p.s.wakes(peer), p.rangedCell(k, peer, rate, perSecond)}
 		if classes {
 			row = append(row, p.cell(k, peer, reads, perSecond), p.cell(k, peer, writes, perSecond))
 		}
-		row = append(row, p.cell(k, peer, p50, duration), p.bounded(k, peer, p99), p.high(k, peer, longest, duration), p.low(k, peer, worstWindow, share), p.high(k, peer, emptyWindows, whole),
-			p.cell(k, peer, jain, share), p.cell(k, peer, commands, figure), p.cell(k, peer, scripts, figure), p.cell(k, peer, serverCPU, duration), p.cell(k, peer, conns, whole))
+		row = append(row, p.cell(k, peer, p50, duration), p.bounded(k, peer, p99), p.high(k, peer, longest, duration),
+			p.low(k, peer, worstWindow, share), p.high(k, peer, emptyWindows, whole),
+			p.cell(k, peer, jain, share), p.cell(k, peer, commands, figure), p.cell(k, peer, scripts, figure),
+			p.cell(k, peer, serverCPU, duration), p.cell(k, peer, conns, whole))
 		rows = append(rows, row)
 	}
 	p.table(header, rows)

@@ -22,17 +22,22 @@ import (
 func measured(edit func(r *results.Row)) *results.File {
 	f := &results.File{Facts: []results.Fact{
 		{Name: "date", Value: "2026-01-02"}, {Name: "machine", Value: "2 x something"}, {Name: "command", Value: "go run ."},
-		{Name: "peer redlatch", Value: "push, ours"}, {Name: "peer raw scripts", Value: "spin, floor"}, {Name: "peer rueidislock", Value: "push, theirs"},
+		{Name: "peer redlatch", Value: "push, ours"}, {Name: "peer raw scripts", Value: "spin, floor"},
+		{Name: "peer rueidislock", Value: "push, theirs"},
 		{Name: "peer redislock, 100 ms", Value: "poll, theirs"}, {Name: "peer rsemaphore.Semaphore", Value: "push, ours"},
-		{Name: "peer ZSET, 10 ms", Value: "poll, theirs"}, {Name: "peer rlock.ReadWrite", Value: "push, ours"}, {Name: "claims raw INCR", Value: "INCR"}, {Name: "claims Counter.Incr", Value: "rcounter"},
-		{Name: "peer rlock.Plain", Value: "push, ours"}, {Name: "peer redislock, 1 ms", Value: "poll, theirs"}, {Name: "peer rsemaphore.Permit", Value: "push, ours"}, {Name: "peer raw permit scripts", Value: "spin, floor"}, {Name: "claims Stock.Claim", Value: "rcounter"},
+		{Name: "peer ZSET, 10 ms", Value: "poll, theirs"}, {Name: "peer rlock.ReadWrite", Value: "push, ours"},
+		{Name: "claims raw INCR", Value: "INCR"}, {Name: "claims Counter.Incr", Value: "rcounter"},
+		{Name: "peer rlock.Plain", Value: "push, ours"}, {Name: "peer redislock, 1 ms", Value: "poll, theirs"},
+		{Name: "peer rsemaphore.Permit", Value: "push, ours"}, {Name: "peer raw permit scripts", Value: "spin, floor"},
+		{Name: "claims Stock.Claim", Value: "rcounter"},
 	}}
 	add := func(workload string, processes, workers int, peer string, rate, p50, p99, jain, commands float64) {
 		for round := 1; round <= 3; round++ {
 			r := results.Blank(workload, processes, workers, peer, round)
 			wobble := 1 + 0.1*float64(round-2) // the machine is slower in some rounds, for all alike
 			r.Seconds, r.Ops, r.OpsPerSec = 1, int64(rate), rate/wobble
-			r.P50, r.P99, r.Max, r.Jain, r.Commands, r.Scripts, r.CPU, r.Conns = p50*wobble, p99*wobble, p99*2, jain, commands, 2, 10, 3
+			r.P50, r.P99, r.Max, r.Jain, r.Commands, r.Scripts, r.CPU, r.Conns = p50*wobble, p99*wobble, p99*2, jain, commands,
+				2, 10, 3
 			r.Least, r.Most = 1, 2
 			if workload == "contended" {
 				r.Extra = fmt.Sprintf("worst_window=0.%d5 empty_windows=0 windows=40", 9-round)
@@ -125,15 +130,19 @@ next:
 func TestGoalsAreJudgedByWhatWasMeasured(t *testing.T) {
 	text := goals(summarise(measured(nil)))
 	// ratios are of the same round: the machine's moods cancel out, 10000/8000 and 9000/3000 in each
-	require.Contains(t, row(t, text, "lock and unlock, 1 goroutine: rate", "(rueidislock)"), "| at least 1x | 1.25x | 1.38x | yes |")
-	require.Contains(t, row(t, text, "lock and unlock, 64 goroutines: rate", "(rueidislock)"), "| at least 1.1x | 1.25x | 1.38x | yes |")
+	require.Contains(t, row(t, text, "lock and unlock, 1 goroutine: rate", "(rueidislock)"),
+		"| at least 1x | 1.25x | 1.38x | yes |")
+	require.Contains(t, row(t, text, "lock and unlock, 64 goroutines: rate", "(rueidislock)"),
+		"| at least 1.1x | 1.25x | 1.38x | yes |")
 	require.Contains(t, row(t, text, "lock and unlock, 64 goroutines: p99"), "| at most 0.5x | 0.80x | 0.72x | no |")
 	require.Contains(t, row(t, text, "lock and unlock, 256 goroutines: rate"), "| at least 1.5x | not measured | - | - |")
-	require.Contains(t, row(t, text, "Plain, 64 goroutines: rate over redislock's", "(redislock, 1 ms)"), "| at least 0.95x | 0.98x | - | yes |")
+	require.Contains(t, row(t, text, "Plain, 64 goroutines: rate over redislock's", "(redislock, 1 ms)"),
+		"| at least 0.95x | 0.98x | - | yes |")
 	require.Contains(t, row(t, text, "Plain, 64 goroutines: rate over redsync's"), "| not measured |")
 	require.Contains(t, row(t, text, "8 processes, 64 workers: rate", "(rueidislock)"), "| 3.00x | - | yes |")
 	require.Contains(t, row(t, text, "8 processes, 64 workers: p99 over that peer"), "| 0.033x | - | yes |")
-	require.Contains(t, row(t, text, "8 processes, 64 workers: windows"), "| 0 of 120, the slowest served 0.65 of the median | - | yes |")
+	require.Contains(t, row(t, text, "8 processes, 64 workers: windows"),
+		"| 0 of 120, the slowest served 0.65 of the median | - | yes |")
 	require.Contains(t, row(t, text, "8 processes, 64 workers: commands"), "| at most 18 | 12.0 | - | yes |")
 	require.Contains(t, row(t, text, "8 processes, 64 workers: Jain"), "| 0.99 | - | yes |")
 	require.Contains(t, row(t, text, "8 processes, 16 workers: Jain"), "| not measured |")
@@ -147,8 +156,10 @@ func TestGoalsAreJudgedByWhatWasMeasured(t *testing.T) {
 			r.Extra = strings.Replace(r.Extra, "empty_windows=0", "empty_windows=1", 1)
 		}
 	})))
-	for _, goal := range []string{"lock and unlock, 1 goroutine: rate", "lock and unlock, 64 goroutines: p99", "Plain, 64 goroutines: rate over redislock", "64 workers: rate",
-		"64 workers: p99", "64 workers: windows", "64 workers: commands", "64 workers: Jain", "hand-over: p50", "Counter.Incr, 256 goroutines: rate", "a permit, 1 goroutine: p50"} {
+	for _, goal := range []string{"lock and unlock, 1 goroutine: rate", "lock and unlock, 64 goroutines: p99",
+		"Plain, 64 goroutines: rate over redislock", "64 workers: rate",
+		"64 workers: p99", "64 workers: windows", "64 workers: commands", "64 workers: Jain", "hand-over: p50",
+		"Counter.Incr, 256 goroutines: rate", "a permit, 1 goroutine: p50"} {
 		require.Contains(t, row(t, text, goal), "| no |", goal)
 	}
 
@@ -187,7 +198,8 @@ func TestQueuesSayTheirWorstWindowAndTheirLongestWait(t *testing.T) {
 	require.Equal(t, 2, strings.Count(queues, "\n| **rsemaphore.Semaphore** | push | "))
 	require.Contains(t, row(t, queues, "rsemaphore.Semaphore"), "| 300 ms | 0.65 | 0 | 1.00 | 10.0 |", "of three rounds")
 	require.Contains(t, row(t, queues, "rlock.ReadWrite"), "| 800/s | 60.0/s |")
-	for _, name := range []string{"queue-semaphore.svg", "queue-semaphore-away.svg", "queue-readwrite.svg", "queue-readwrite-away.svg"} {
+	for _, name := range []string{"queue-semaphore.svg", "queue-semaphore-away.svg", "queue-readwrite.svg",
+		"queue-readwrite-away.svg"} {
 		require.Contains(t, charts, name)
 	}
 	require.Contains(t, row(t, behind, "semaphore", "p50"), "| rsemaphore.Semaphore 17.0 ms | ZSET, 10 ms 9.0 ms |")
@@ -212,7 +224,8 @@ func TestBrokenPromisesAndErrorsAreSaid(t *testing.T) {
 			r.Errors, r.Note = 1, "somebody | hung"
 		}
 	})))
-	require.Contains(t, row(t, text, "contended, 8 processes, 64", "rueidislock", "mutual exclusion broken"), "3 overlaps, 2 updates lost | 1 |")
+	require.Contains(t, row(t, text, "contended, 8 processes, 64", "rueidislock", "mutual exclusion broken"),
+		"3 overlaps, 2 updates lost | 1 |")
 	require.Contains(t, row(t, text, "uncontended, 1 process, 1", "1 error; somebody / hung"), "| 1 |")
 }
 
@@ -271,8 +284,10 @@ func TestThePageIsShort(t *testing.T) {
 
 func TestThePageComparesTheLocks(t *testing.T) {
 	page := document(summarise(measured(nil)))["benchmarks.md"]
-	require.Contains(t, row(t, page, "| **redlatch** |"), "| 105 us | 105 us | 9.00 | 9000/s | 2.0 ms | 0.99 | 12.0 | 200 us |")
-	require.Contains(t, row(t, page, "| rueidislock |"), "| 130 us | 130 us | 6.00 | 3000/s | 60.0 ms | 0.90 | 26.0 | 250 us |")
+	require.Contains(t, row(t, page, "| **redlatch** |"),
+		"| 105 us | 105 us | 9.00 | 9000/s | 2.0 ms | 0.99 | 12.0 | 200 us |")
+	require.Contains(t, row(t, page, "| rueidislock |"),
+		"| 130 us | 130 us | 6.00 | 3000/s | 60.0 ms | 0.90 | 26.0 | 250 us |")
 	require.NotContains(t, page, "| raw scripts |")
 	require.NotContains(t, page, "is the fastest")
 	require.Contains(t, page, "Under contention redlatch serves more than any other")
@@ -286,7 +301,8 @@ func TestThePageComparesTheLocks(t *testing.T) {
 	require.Contains(t, page, "](benchmarks/contended-8-p99.svg)")
 	require.Contains(t, page, "[locks](benchmarks/locks.md)")
 	require.NotContains(t, page, "benchmarks/places.md")
-	require.Contains(t, page, "\n- lock and unlock, 64 goroutines: p99 over that peer's: 0.80x (at most 0.5x)\n", "a goal that was missed")
+	require.Contains(t, page, "\n- lock and unlock, 64 goroutines: p99 over that peer's: 0.80x (at most 0.5x)\n",
+		"a goal that was missed")
 }
 
 func TestTheRunWithRedissonIsASectionOfItsOwn(t *testing.T) {
@@ -300,7 +316,8 @@ func TestTheRunWithRedissonIsASectionOfItsOwn(t *testing.T) {
 	})
 	f.Facts = append(f.Facts, results.Fact{Name: "peer " + redisson, Value: "push, Java"})
 	s.beside = summarise(f)
-	require.Contains(t, row(t, document(s)["benchmarks.md"], "| hand-over to another client: p50 |"), "| 200 us | 250 us | 1.25x |")
+	require.Contains(t, row(t, document(s)["benchmarks.md"], "| hand-over to another client: p50 |"),
+		"| 200 us | 250 us | 1.25x |")
 	text = document(s)["benchmarks/redisson.md"]
 	require.Contains(t, row(t, text, "| redisson |", "0.33x"), "26.0") // of the rate, with 64 workers; commands
 	require.Contains(t, row(t, text, "| redisson |", "1.25x"), "10.0") // a hand-over
@@ -335,10 +352,13 @@ func TestTheRunOfLargeNumbersIsASectionOfItsOwn(t *testing.T) {
 	require.NotContains(t, text, "## Large numbers")
 	require.Contains(t, text, "A waiting goroutine: not measured bytes")
 	r := results.Blank("scale", 1, 10000, "waiters", 1)
-	r.Seconds, r.Ops, r.OpsPerSec, r.Commands, r.Scripts, r.Conns, r.Extra = 1, 10000, 5000, 11, 2, 3, "bytes=9000.0 left_keys=0.0"
-	s.scale = summarise(&results.File{Facts: []results.Fact{{Name: "scale waiters", Value: "waiters in one process"}}, Rows: []results.Row{r}})
+	r.Seconds, r.Ops, r.OpsPerSec, r.Commands, r.Scripts, r.Conns, r.Extra = 1, 10000, 5000, 11, 2, 3,
+		"bytes=9000.0 left_keys=0.0"
+	s.scale = summarise(&results.File{Facts: []results.Fact{{Name: "scale waiters", Value: "waiters in one process"}},
+		Rows: []results.Row{r}})
 	text, _ = written(s)
-	require.Contains(t, row(t, text, "| waiters in one process | 1 | 10000 | 5000/s | 11.0 | 2.00 | 3 | 9000 | - |"), "| 0 |")
+	require.Contains(t, row(t, text, "| waiters in one process | 1 | 10000 | 5000/s | 11.0 | 2.00 | 3 | 9000 | - |"),
+		"| 0 |")
 	require.Contains(t, text, "A waiting goroutine: 9000 bytes")
 }
 

@@ -76,7 +76,9 @@ func (p *page) behind() {
 		p.say("In no figure of this run.")
 		return
 	}
-	p.say("Every figure of the main run in which a peer is ahead of redlatch by more than 2 %%, raw floors excluded. The p50 of a polling peer is low because the last holder finds the lock free and takes it again; its p99 shows the workers that slept.")
+	p.say("Every figure of the main run in which a peer is ahead of redlatch by more than 2 %%, raw floors excluded. " +
+		"The p50 of a polling peer is low because the last holder finds the lock free and takes it again; its p99 shows " +
+		"the workers that slept.")
 	p.table([]string{"", "", "redlatch", "better"}, rows)
 }
 
@@ -124,7 +126,8 @@ func (p *page) wrong() {
 			what = append(what, r.Note)
 		}
 		if len(what) > 0 {
-			e := entry{fmt.Sprintf("%s, %d %s, %d", r.Workload, r.Processes, plural(r.Processes, "process", "processes"), r.Workers), r.Peer, strings.ReplaceAll(strings.Join(what, "; "), "|", "/")}
+			e := entry{fmt.Sprintf("%s, %d %s, %d", r.Workload, r.Processes, plural(r.Processes, "process", "processes"),
+				r.Workers), r.Peer, strings.ReplaceAll(strings.Join(what, "; "), "|", "/")}
 			if seen[e]++; seen[e] == 1 {
 				order = append(order, e)
 			}
@@ -135,7 +138,8 @@ func (p *page) wrong() {
 		p.say("Nothing: no peer had two holders at the same time, and none reported an error.")
 		return
 	}
-	p.say("No faults were injected, and no lock was held beyond its lease: a peer that is not in this table is not thereby proven safe.")
+	p.say("No faults were injected, and no lock was held beyond its lease: a peer that is not in this table is not " +
+		"thereby proven safe.")
 	var rows [][]string
 	for _, e := range order {
 		rows = append(rows, []string{e.where, bold(e.peer), e.what, fmt.Sprintf("%d", seen[e])})
@@ -145,7 +149,8 @@ func (p *page) wrong() {
 
 func (p *page) peers() {
 	p.say("## What was measured")
-	p.say("Module versions are the newest that build with this repository's Go version. Each process has one client; go-redis clients may have 64 connections. " +
+	p.say("Module versions are the newest that build with this repository's Go version. Each process has one client; " +
+		"go-redis clients may have 64 connections. " +
 		"redsync uses a goroutine for each call, because it is made for several servers.")
 	var rows [][]string
 	for _, name := range p.s.peers {

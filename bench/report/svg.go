@@ -67,14 +67,16 @@ func dashed(peer string) string {
 }
 
 func (c *canvas) text(x, y float64, class, anchor, s string) {
-	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" class="%s" text-anchor="%s">%s</text>`+"\n", x, y, class, anchor, html.EscapeString(s))
+	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" class="%s" text-anchor="%s">%s</text>`+"\n", x, y, class, anchor,
+		html.EscapeString(s))
 }
 
 // done wraps what was drawn: a title for those who see and for those who hear it, the style, the page.
 func (c *canvas) done(title, note string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`+"\n", c.width, c.height, c.width, c.height)
-	fmt.Fprintf(&out, "<title id=\"t\">%s</title>\n<desc id=\"d\">%s</desc>\n", html.EscapeString(title), html.EscapeString(note))
+	fmt.Fprintf(&out, "<title id=\"t\">%s</title>\n<desc id=\"d\">%s</desc>\n", html.EscapeString(title),
+		html.EscapeString(note))
 	var light, dark strings.Builder
 	for _, name := range sortedKeys(c.classes) {
 		ink := inks[c.classes[name]]
@@ -148,8 +150,10 @@ func bars(title, note string, all []bar, log bool) string {
 		if inks[b.peer].dashed {
 			opacity = "0.45"
 		}
-		fmt.Fprintf(&c.b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill-opacity="%s"/>`+"\n", c.class(b.peer), left, y+3, max(end-left, 1), rowHeight-8, opacity)
-		fmt.Fprintf(&c.b, `<line class="w" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`+"\n", at(b.value.low), at(b.value.high), y+11, y+11)
+		fmt.Fprintf(&c.b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill-opacity="%s"/>`+"\n",
+			c.class(b.peer), left, y+3, max(end-left, 1), rowHeight-8, opacity)
+		fmt.Fprintf(&c.b, `<line class="w" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`+"\n", at(b.value.low),
+			at(b.value.high), y+11, y+11)
 		c.text(max(at(b.value.high), end)+8, y+15, class, "start", b.label)
 	}
 	return c.done(title, note)
@@ -220,7 +224,8 @@ func lines(title, note string, xs []string, all []line, format func(float64) str
 		if e.peer == ours {
 			class = "o"
 		}
-		fmt.Fprintf(&c.b, `<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke-width="3"%s/>`+"\n", c.class(e.peer), left+width+10, left+width+28, e.y, e.y, strings.Replace(dashed(e.peer), "5 4", "4 3", 1))
+		fmt.Fprintf(&c.b, `<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke-width="3"%s/>`+"\n",
+			c.class(e.peer), left+width+10, left+width+28, e.y, e.y, strings.Replace(dashed(e.peer), "5 4", "4 3", 1))
 		c.text(left+width+34, e.y+4, class, "start", e.peer)
 	}
 	return c.done(title, note)

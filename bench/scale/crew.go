@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/crew"
 )
 
-// roleEnv makes this program, or its test binary, one of the processes that wait. It reads orders from standard input, a line of
-// JSON each, and answers each on standard output; the end of its input ends it.
+// roleEnv makes this program, or its test binary, one of the processes that wait. It reads orders from standard input,
+// a line of JSON each, and answers each on standard output; the end of its input ends it.
 const roleEnv = "REDLATCH_SCALE_ROLE"
 
 // order is what a process is told to do.

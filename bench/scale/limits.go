@@ -15,10 +15,11 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
-// limits says what a key of a rate limit takes of the server while its unit counts; how long another client waits for the server while so many are
-// asked for, and while all of them end at one time; and that nothing is left.
+// limits says what a key of a rate limit takes of the server while its unit counts; how long another client waits for
+// the server while so many are asked for, and while all of them end at one time; and that nothing is left.
 func limits(ctx context.Context, s *scene, row *results.Row) error {
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{s.addr}}, pubsub.Options{Grace: grace, CallTimeout: time.Minute})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{s.addr}},
+		pubsub.Options{Grace: grace, CallTimeout: time.Minute})
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,8 @@ func limits(ctx context.Context, s *scene, row *results.Row) error {
 		return err
 	}
 	began := time.Now()
-	if err := s.pings(ctx, row, "end", func() error { return s.until(ctx, before.keys-1) }); err != nil { // that of -1, too
+	// that of -1, too
+	if err := s.pings(ctx, row, "end", func() error { return s.until(ctx, before.keys-1) }); err != nil {
 		return err
 	}
 	fmt.Fprintf(s.progress, "  all have ended within %v\n", time.Since(began).Round(time.Second))
@@ -72,7 +74,8 @@ func limits(ctx context.Context, s *scene, row *results.Row) error {
 	return errors.Join(c.Close(ctx), hub.Close(ctx))
 }
 
-// pings does something, and notes how long another client waits for PONG meanwhile, asking without a pause, and for a second after that.
+// pings does something, and notes how long another client waits for PONG meanwhile, asking without a pause, and for a
+// second after that.
 func (s *scene) pings(ctx context.Context, row *results.Row, what string, do func() error) error {
 	stop, said := make(chan struct{}), make(chan error, 1)
 	var all load.Histogram

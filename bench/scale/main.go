@@ -1,12 +1,13 @@
-// Command scale measures what large numbers cost: names, held locks, waiters, processes that wait, clients. It prints a table, and
-// writes it as a CSV for bench/report.
+// Command scale measures what large numbers cost: names, held locks, waiters, processes that wait, clients. It prints a
+// table, and writes it as a CSV for bench/report.
 //
 //	go -C bench run ./scale                     # a tenth of everything, a minute or two
 //	go -C bench run ./scale -scale 1 -out ../docs/benchmarks/scale.csv && go -C bench run ./report
 //	go -C bench run ./scale -only waiters,processes
 //
-// Every measurement has a redis-server of its own. Memory is heap and stacks in use after a collection, and includes what the caller
-// has for each: a hold, a goroutine that waits. What is finished should leave nothing behind: that is measured too.
+// Every measurement has a redis-server of its own. Memory is heap and stacks in use after a collection, and includes
+// what the caller has for each: a hold, a goroutine that waits. What is finished should leave nothing behind: that is
+// measured too.
 package main
 
 import (
@@ -92,7 +93,8 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	}
 	f := &results.File{Facts: []results.Fact{
 		{Name: "date", Value: time.Now().UTC().Format("2006-01-02 15:04 UTC")},
-		{Name: "machine", Value: fmt.Sprintf("%d processors, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())},
+		{Name: "machine", Value: fmt.Sprintf("%d processors, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+			runtime.Version())},
 		{Name: "command", Value: fmt.Sprintf("go -C bench run ./scale -scale %g", *scale)},
 	}}
 	for _, k := range chosen {
@@ -131,10 +133,13 @@ func (k kind) run(ctx context.Context, n int, watch time.Duration, progress io.W
 
 // columns are the figures of a row's Extra, as the table names them.
 var columns = []struct{ key, title string }{
-	{"bytes", "bytes each"}, {"goroutines", "goroutines more"}, {"server_bytes", "server bytes each"}, {"commands_per_s", "commands/s meanwhile"},
-	{"held", "held bytes"}, {"sold", "sold bytes"}, {"ended", "ended bytes"}, {"forgotten", "forgotten bytes"}, {"ping_idle_ms", "worst PING, ms"}, {"ping_fill_ms", "meanwhile"}, {"ping_end_ms", "at the end"},
+	{"bytes", "bytes each"}, {"goroutines", "goroutines more"}, {"server_bytes", "server bytes each"},
+	{"commands_per_s", "commands/s meanwhile"},
+	{"held", "held bytes"}, {"sold", "sold bytes"}, {"ended", "ended bytes"}, {"forgotten", "forgotten bytes"},
+	{"ping_idle_ms", "worst PING, ms"}, {"ping_fill_ms", "meanwhile"}, {"ping_end_ms", "at the end"},
 	{"ping_idle_p99_ms", "p99 PING, ms"}, {"ping_fill_p99_ms", "meanwhile"}, {"ping_end_p99_ms", "at the end"},
-	{"left_bytes", "bytes left"}, {"left_goroutines", "goroutines left"}, {"left_keys", "keys left"}, {"left_connections", "connections left"},
+	{"left_bytes", "bytes left"}, {"left_goroutines", "goroutines left"}, {"left_keys", "keys left"},
+	{"left_connections", "connections left"},
 }
 
 func write(out io.Writer, f *results.File) error {
@@ -145,7 +150,8 @@ func write(out io.Writer, f *results.File) error {
 	}
 	fmt.Fprintln(w)
 	for _, r := range f.Rows {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.0f\t%.2f\t%.2f\t%d\t", r.Peer, r.Processes, r.Workers, r.OpsPerSec, r.Commands, r.Scripts, r.Conns)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.0f\t%.2f\t%.2f\t%d\t", r.Peer, r.Processes, r.Workers, r.OpsPerSec, r.Commands,
+			r.Scripts, r.Conns)
 		for _, c := range columns {
 			if v, ok := r.Value(c.key); ok {
 				fmt.Fprintf(w, "%s\t", strconv.FormatFloat(v, 'f', map[bool]int{true: 2}[strings.HasPrefix(c.key, "ping_")], 64))

@@ -201,7 +201,9 @@ func inProcesses(ctx context.Context, s *scene, row *results.Row) error {
 		return err
 	}
 	row.Conns = during.conns
-	note(row, "bytes", mean(answers, func(a answer) float64 { return float64(a.Bytes) })*float64(row.Processes)/float64(waits))
+	note(row, "bytes", mean(answers, func(a answer) float64 {
+		return float64(a.Bytes)
+	})*float64(row.Processes)/float64(waits))
 	note(row, "goroutines", mean(answers, func(a answer) float64 { return float64(a.Goroutines) }))
 	note(row, "server_bytes", float64(during.server-before.server)/float64(waits))
 	if err := s.watched(ctx, row, during); err != nil {

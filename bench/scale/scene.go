@@ -33,13 +33,15 @@ type scene struct {
 
 func begin(watch time.Duration, progress io.Writer) (*scene, error) {
 	server, stop, err := redistest.Launch(func(host, port, dir string) []string {
-		return []string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "log")}
+		return []string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile",
+			filepath.Join(dir, "log")}
 	})
 	if err != nil {
 		return nil, err
 	}
 	s := &scene{addr: server.Addr(), stop: stop, watch: watch, progress: progress}
-	s.redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1})
+	s.redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true,
+		DisableCache: true, PipelineMultiplex: -1})
 	if err != nil {
 		stop()
 		return nil, err
@@ -62,7 +64,8 @@ type member struct {
 const grace = 200 * time.Millisecond
 
 func open(addr string) (*member, error) {
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{addr}}, pubsub.Options{Grace: grace, CallTimeout: time.Minute})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{addr}},
+		pubsub.Options{Grace: grace, CallTimeout: time.Minute})
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +210,8 @@ func (s *scene) watched(ctx context.Context, row *results.Row, from snapshot) er
 func (s *scene) left(ctx context.Context, row *results.Row, before snapshot) error {
 	time.Sleep(grace + 500*time.Millisecond)
 	x, err := s.look(ctx)
-	for end := time.Now().Add(time.Minute); err == nil && x.keys > before.keys && time.Now().Before(end); x, err = s.look(ctx) {
+	for end := time.Now().Add(time.Minute); err == nil && x.keys > before.keys &&
+		time.Now().Before(end); x, err = s.look(ctx) {
 		time.Sleep(200 * time.Millisecond) // a release whose reply was late is repeated
 	}
 	note(row, "left_bytes", float64(x.bytes-before.bytes))

@@ -24,10 +24,12 @@ type bigSale struct {
 	last  snapshot
 }
 
-// reservations says what a reservation takes of the server while it is held, when it is sold, when it was cancelled, and when it was
-// forgotten after that; and for how long another client waits for the server when the sale with all of them ends.
+// reservations says what a reservation takes of the server while it is held, when it is sold, when it was cancelled,
+// and when it was forgotten after that; and for how long another client waits for the server when the sale with all of
+// them ends.
 func reservations(ctx context.Context, s *scene, row *results.Row) error {
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{s.addr}}, pubsub.Options{Grace: grace, CallTimeout: time.Minute})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{s.addr}},
+		pubsub.Options{Grace: grace, CallTimeout: time.Minute})
 	if err != nil {
 		return err
 	}
@@ -40,7 +42,8 @@ func reservations(ctx context.Context, s *scene, row *results.Row) error {
 		return err
 	}
 	b := &bigSale{scene: s, row: row, stock: c.Stock("sale")}
-	_, err = b.stock.Open(ctx, stock.Spec{Limit: 1 << 40, OpenFor: 24 * time.Hour, Retain: time.Second, Remember: remember})
+	_, err = b.stock.Open(ctx,
+		stock.Spec{Limit: 1 << 40, OpenFor: 24 * time.Hour, Retain: time.Second, Remember: remember})
 	if err != nil {
 		return err
 	}
@@ -57,7 +60,8 @@ func reservations(ctx context.Context, s *scene, row *results.Row) error {
 }
 
 func (b *bigSale) reserve(ctx context.Context, name string, i int) error {
-	g, err := b.stock.Reserve(ctx, fmt.Sprintf("user%08d%s", i, name[:1]), stock.Request{ID: fmt.Sprintf("%s-%08d", name, i), N: 1}, 20*time.Hour)
+	g, err := b.stock.Reserve(ctx, fmt.Sprintf("user%08d%s", i, name[:1]),
+		stock.Request{ID: fmt.Sprintf("%s-%08d", name, i), N: 1}, 20*time.Hour)
 	if err == nil && g.Outcome != stock.Granted {
 		err = fmt.Errorf("reserve: %v", g.Outcome)
 	}
@@ -182,9 +186,10 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// worst is the longest that another client has waited for PONG, asking without a pause, for so long or until over says so, and some
-// time after that.
-func (s *scene) worst(ctx context.Context, most time.Duration, over func() (bool, error)) (worst time.Duration, err error) {
+// worst is the longest that another client has waited for PONG, asking without a pause, for so long or until over says
+// so, and some time after that.
+func (s *scene) worst(ctx context.Context, most time.Duration,
+	over func() (bool, error)) (worst time.Duration, err error) {
 	stop, said := make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {

@@ -46,7 +46,9 @@ func (t *tool) acl() *cobra.Command {
 				return usage(`--only "": must be some of %s`, strings.Join(acl.Features(), ","))
 			}
 			for flag, text := range map[string]string{"--user": user, "--prefix": t.server.prefix} {
-				if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '"' || r == '\'' }) {
+				if strings.ContainsFunc(text, func(r rune) bool {
+					return unicode.IsSpace(r) || unicode.IsControl(r) || r == '"' || r == '\''
+				}) {
 					return usage("%s %q: has a space, a quote or a control character, which such a line cannot have", flag, text)
 				}
 			}

@@ -20,7 +20,7 @@ import (
 )
 
 const benchHelp = `bench measures what this machine gets from your server: cycles of lock and unlock, and INCR by a Counter, with 1 and with 64 goroutines,
-each beside its floor, what the same number of the smallest calls costs through the same client. Each goroutine has names of its own,
+each with its floor, what the same number of the smallest calls costs through the same client. Each goroutine has names of its own,
 so nothing waits. It is a quick look: four measurements with their floors, --for each. The server is busy meanwhile.
 
 Its names begin with redlatch_bench: (after --prefix); what it leaves ends within a minute.`
@@ -87,7 +87,8 @@ func measure(ctx context.Context, red *redlatch.Client, length time.Duration) (a
 				}
 				return h.Unlock(ctx)
 			}, func(i int) error {
-				return errors.Join(smallest.Exec(ctx, client, names[i:i+1], nil).Error(), smallest.Exec(ctx, client, names[i:i+1], nil).Error())
+				return errors.Join(smallest.Exec(ctx, client, names[i:i+1], nil).Error(),
+					smallest.Exec(ctx, client, names[i:i+1], nil).Error())
 			}},
 			{"counter Incr", func(i int) error {
 				_, err := red.Counters().Counter(names[i]+":n", rcounter.CounterOptions{}).Incr(ctx)

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/stock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // rights are tried, not read: what a user may do is what it can do.
@@ -31,7 +31,7 @@ func (x *checkup) rights(ctx context.Context) {
 		switch {
 		case err == nil:
 			x.ok(try.what, "work")
-		case errors.Is(err, rlock.ErrDenied):
+		case errors.Is(err, redlatch.ErrDenied):
 			x.problem(try.what, "give the user this right; nothing, if programs do not use them (docs/operations.md)", "%v", err)
 		default:
 			x.problem(try.what, "see docs/operations.md for what the error means", "%v", err)
@@ -45,7 +45,7 @@ func (x *checkup) tryLock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err = l.TryLock(ctx, 0, 0); errors.Is(err, rlock.ErrNotAcquired) {
+	if _, err = l.TryLock(ctx, 0, 0); errors.Is(err, redlatch.ErrNotAcquired) {
 		err = nil
 	}
 	_, asked := l.Inspect(ctx)
@@ -135,10 +135,12 @@ func (x *checkup) messages(ctx context.Context) {
 	x.ok("Pub/Sub", "a message takes %v", time.Since(began).Round(10*time.Microsecond))
 }
 
-// tracking takes a lock, has the key deleted behind its back, and waits for the hold to notice: at once where the server tracks keys,
-// at the next renewal, 10 s later, where it does not. A key is tracked from 50 ms after it was acquired.
+// tracking takes a lock, has the key deleted behind its back, and waits for the hold to notice: at once where the
+// server tracks keys, at the next renewal, 10 s later, where it does not. A key is tracked from 50 ms after it was
+// acquired.
 func (x *checkup) tracking(ctx context.Context) {
-	const do = "allow +client|caching and +client|tracking, without client_cache=0 in the URL: a lost lock is noticed at its next renewal only"
+	const do = "allow +client|caching and +client|tracking, without client_cache=0 in the URL: a lost lock is noticed " +
+		"at its next renewal only"
 	name := x.name + ":tracked"
 	h, err := x.red.Locks().Reentrant(name).TryLock(ctx, 0, 0)
 	if err != nil {

@@ -31,8 +31,8 @@ func (x *checkup) settings(ctx context.Context) {
 	x.replicas()
 }
 
-// tested are the versions that the tests were run on: the table in docs/operations.md, Servers. What is older than Redis 7.0 is refused
-// before it is asked.
+// tested are the versions that the tests were run on: the table in docs/operations.md, Servers. What is older than
+// Redis 7.0 is refused before it is asked.
 var tested = map[string][]string{
 	"Redis":  {"7.0", "7.2", "8.0"},
 	"Valkey": {"8.0", "8.1", "9.1"},
@@ -50,7 +50,8 @@ func (x *checkup) version() {
 			"%s %s is not among the versions that the tests were run on: %s %s", name, v, name, strings.Join(tested[name], ", "))
 		return
 	}
-	x.ok("version", "%s %s, %s", name, v, cmp.Or(x.info["redis_mode"], x.info["server_mode"])) // the second is Valkey's own name
+	// the second is Valkey's own name
+	x.ok("version", "%s %s, %s", name, v, cmp.Or(x.info["redis_mode"], x.info["server_mode"]))
 }
 
 func (x *checkup) memory() {
@@ -59,16 +60,20 @@ func (x *checkup) memory() {
 	case policy == "noeviction":
 		x.ok("maxmemory-policy", "noeviction")
 	case policy == "":
-		x.warn("maxmemory-policy", "see that it is noeviction", "not told by this server")
+		x.warn("maxmemory-policy", "see that it is noeviction", "this server does not say")
 	case limit == "0":
-		x.warn("maxmemory-policy", "CONFIG SET maxmemory-policy noeviction, before somebody sets maxmemory", "%s; nothing is evicted yet, because maxmemory is not set", policy)
+		x.warn("maxmemory-policy", "CONFIG SET maxmemory-policy noeviction, before maxmemory is set",
+			"%s; nothing is evicted yet, because maxmemory is not set", policy)
 	default:
-		x.problem("maxmemory-policy", "CONFIG SET maxmemory-policy noeviction: a full server deletes held locks and open stocks", "%s, and maxmemory is %s", policy, limit)
+		x.problem("maxmemory-policy",
+			"CONFIG SET maxmemory-policy noeviction: a full server deletes held locks and open stocks",
+			"%s, and maxmemory is %s", policy, limit)
 	}
 }
 
 func (x *checkup) lazyfree(ctx context.Context) {
-	got, err := x.client.Do(ctx, x.client.B().ConfigGet().Parameter("lazyfree-lazy-expire", "lazyfree-lazy-user-del").Build()).AsStrMap()
+	got, err := x.client.Do(ctx,
+		x.client.B().ConfigGet().Parameter("lazyfree-lazy-expire", "lazyfree-lazy-user-del").Build()).AsStrMap()
 	if err != nil {
 		x.ok("lazyfree", "not known: this user may not run CONFIG GET, and needs not")
 		return
@@ -100,11 +105,13 @@ func (x *checkup) replicas() {
 	n, _ := strconv.Atoi(x.info["connected_slaves"])
 	switch {
 	case x.info["role"] == "slave":
-		x.problem("replicas", "connect to the primary, or through Sentinel (master_set)", "this server is a replica: it refuses every lock")
+		x.problem("replicas", "connect to the primary, or through Sentinel (master_set)",
+			"this server is a replica: it refuses every lock")
 	case n == 0:
 		x.ok("replicas", "none: there is no failover")
 	default:
-		x.ok("replicas", "%d connected; a failover may forget what they have not received: MinReplicas in the options of programs, or fencing tokens", n)
+		x.ok("replicas", "%d connected; a failover may forget what they have not received: MinReplicas in the options of "+
+			"programs, or fencing tokens", n)
 	}
 	if x.info["loading"] == "1" {
 		x.problem("loading", "wait", "the server is loading its data")
@@ -129,11 +136,13 @@ func (x *checkup) clock(ctx context.Context) {
 		}
 	}
 	if offset.Abs() > time.Second+best {
-		x.warn("clock", "see that one source slews both clocks. Leases do not depend on the difference, but a step of the server's clock ends them early",
+		x.warn("clock", "see that one source slews both clocks. Leases do not depend on the difference, but a step of the "+
+			"server's clock ends them early",
 			"the server's differs from this machine's by %v", offset.Round(time.Millisecond))
 		return
 	}
-	x.ok("clock", "the server's differs from this machine's by %v (within %v)", offset.Round(time.Millisecond), best.Round(10*time.Microsecond))
+	x.ok("clock", "the server's differs from this machine's by %v (within %v)", offset.Round(time.Millisecond),
+		best.Round(10*time.Microsecond))
 }
 
 // latency is that of 100 pings, one after the other.
@@ -150,7 +159,8 @@ func (x *checkup) latency(ctx context.Context) {
 	slices.Sort(times)
 	median, longest := times[len(times)/2].Round(time.Microsecond), times[len(times)-1].Round(time.Microsecond)
 	if longest > x.server.timeout/5 {
-		x.warn("latency", "look for slow commands (SLOWLOG), swapping and a busy machine: a call that takes longer than --call-timeout counts as unanswered",
+		x.warn("latency", "look for slow commands (SLOWLOG), swapping and a busy machine: a call that takes longer than "+
+			"--call-timeout counts as unanswered",
 			"median %v, longest of %d %v", median, len(times), longest)
 		return
 	}

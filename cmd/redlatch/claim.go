@@ -70,7 +70,8 @@ func (j *job) acquire(ctx context.Context, red *redlatch.Client) (claim, error) 
 		if !j.bounded {
 			wait = forever
 		}
-		p, err := red.Semaphores().Semaphore(j.semaphore, j.capacity).WithLabel(j.label).TryAcquire(ctx, j.permits, wait, j.lease)
+		p, err := red.Semaphores().Semaphore(j.semaphore, j.capacity).WithLabel(j.label).TryAcquire(ctx, j.permits, wait,
+			j.lease)
 		if err != nil {
 			return nil, err
 		}
@@ -100,8 +101,9 @@ func (j *job) acquire(ctx context.Context, red *redlatch.Client) (claim, error) 
 		lock = lock.WithWait(j.wait)
 	}
 	h, err := lock.Lock(ctx)
-	if join && errors.Is(err, rlock.ErrLost) {
-		return nil, fmt.Errorf("%w: the hold that %s names, which this would join, is over; --no-join acquires the lock instead", err, heldEnv)
+	if join && errors.Is(err, redlatch.ErrLost) {
+		return nil, fmt.Errorf("%w: the hold that %s names, which this would join, is over; --no-join acquires the lock "+
+			"instead", err, heldEnv)
 	}
 	if err != nil {
 		return nil, err
@@ -123,7 +125,7 @@ func (j *job) await(ctx context.Context, red *redlatch.Client, signals <-chan os
 		done <- result{c, err}
 	}()
 	var by os.Signal
-	began, told := time.Now(), time.After(time.Second)
+	began, notice := time.Now(), time.After(time.Second)
 	for {
 		select {
 		case r := <-done:
@@ -142,7 +144,7 @@ func (j *job) await(ctx context.Context, red *redlatch.Client, signals <-chan os
 				by = s
 				cancel()
 			}
-		case <-told:
+		case <-notice:
 			if j.server.verbose {
 				j.say("waiting for %s, held%s", j.what(), j.holders(ctx, red))
 			}
@@ -163,8 +165,9 @@ func (j *job) what() string {
 // refused is the error of an acquisition, with its exit code.
 func (j *job) refused(ctx context.Context, red *redlatch.Client, err error, waited time.Duration) error {
 	switch {
-	case errors.Is(err, rlock.ErrNotAcquired):
-		return coded{j.conflict, fmt.Errorf("%s is held%s; waited %v", j.what(), j.holders(ctx, red), waited.Round(time.Millisecond))}
+	case errors.Is(err, redlatch.ErrNotAcquired):
+		return coded{j.conflict,
+			fmt.Errorf("%s is held%s; waited %v", j.what(), j.holders(ctx, red), waited.Round(time.Millisecond))}
 	case errors.Is(err, rsemaphore.ErrCapacityMismatch):
 		return fmt.Errorf("-c %d: %w", j.capacity, err)
 	}

@@ -34,7 +34,8 @@ func (t *tool) completions(root *cobra.Command) {
 	})
 	stocks := t.offer(t.stockNames)
 	visit(root, func(c *cobra.Command) {
-		for flag, offered := range map[string]cobra.CompletionFunc{"lock": once(held, false), "semaphore": once(held, false), "only": features} {
+		for flag, offered := range map[string]cobra.CompletionFunc{"lock": once(held, false), "semaphore": once(held, false),
+			"only": features} {
 			if c.Flags().Lookup(flag) != nil {
 				c.RegisterFlagCompletionFunc(flag, offered)
 			}
@@ -83,7 +84,8 @@ func once(offered cobra.CompletionFunc, first bool) cobra.CompletionFunc {
 }
 
 // offer is a completion by names on the server. An error offers nothing: a shell has no place for its text.
-func (t *tool) offer(names func(ctx context.Context, c rueidis.Client, typed string) ([]string, error)) cobra.CompletionFunc {
+func (t *tool) offer(names func(ctx context.Context, c rueidis.Client,
+	typed string) ([]string, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) (found []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
 		defer cancel()
@@ -107,13 +109,16 @@ func (t *tool) offer(names func(ctx context.Context, c rueidis.Client, typed str
 	}
 }
 
-// stockNames are those of the stocks on the server. A stock's main key is a hash, and nothing else has a key of its form.
+// stockNames are those of the stocks on the server. A stock's main key is a hash, and nothing else has a key of its
+// form.
 func (t *tool) stockNames(ctx context.Context, c rueidis.Client, typed string) ([]string, error) {
 	before := strings.TrimSuffix(keyname.Prefix("rc", t.server.prefix+"x"), "x}")
 	found := map[string]bool{}
 	err := primaries(ctx, c, func(node rueidis.Client) error {
 		for cursor := uint64(0); ; {
-			page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(globChars.Replace(before+typed)+"*}").Count(500).Type("hash").Build()).AsScanEntry()
+			page, err := node.Do(ctx,
+				node.B().Scan().Cursor(cursor).Match(globChars.Replace(before+typed)+"*}").Count(500).Type("hash").Build()).
+				AsScanEntry()
 			if err != nil {
 				return err
 			}

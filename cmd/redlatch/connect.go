@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 const connectionHelp = `CONNECTION
@@ -51,8 +50,10 @@ type server struct {
 }
 
 func (s *server) flags(f *pflag.FlagSet) {
-	f.StringVar(&s.url, "redis", "", "`URL` of the server (default $REDLATCH_REDIS, or redis://127.0.0.1:6379); see redlatch help connection")
-	f.StringVar(&s.prefix, "prefix", "", "put this `text` before every name to make its key, as your programs do (KeyPrefix)")
+	f.StringVar(&s.url, "redis", "",
+		"`URL` of the server (default $REDLATCH_REDIS, or redis://127.0.0.1:6379); see redlatch help connection")
+	f.StringVar(&s.prefix, "prefix", "",
+		"put this `text` before every name to make its key, as your programs do (KeyPrefix)")
 	f.DurationVar(&s.timeout, "call-timeout", 500*time.Millisecond, "how long one request to the server may take")
 	f.StringVar(&s.ca, "tls-ca", "", "`file` with the certificates (PEM) that sign the server's; needs rediss://")
 	f.StringVar(&s.cert, "tls-cert", "", "`file` with the client's certificate (PEM); needs rediss:// and --tls-key")
@@ -156,7 +157,8 @@ func (s *server) place(o rueidis.ClientOption) string {
 	return fmt.Sprintf("%s/%d %s %s", strings.Join(slices.Compact(addrs), ","), o.SelectDB, o.Sentinel.MasterSet, s.prefix)
 }
 
-// retries is for how many call timeouts a call of a command is repeated that does not wait: nobody waits for it as for a web page.
+// retries is for how many call timeouts a call of a command is repeated that does not wait: no one waits for it as for
+// a web page.
 const retries = 5
 
 // open connects. change may set options of the packages.
@@ -175,7 +177,8 @@ func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*
 	red, err := redlatch.Open(o, opts)
 	if err != nil {
 		u, _ := s.address()
-		if exitCode(err) == exitSoftware { // what trying again does not help: a certificate that is not trusted, or a URL for another kind of server
+		// what trying again does not help: a certificate that is not trusted, or a URL for another kind of server
+		if exitCode(err) == exitSoftware {
 			return nil, usage("%s: %w", redacted(u), err)
 		}
 		return nil, fmt.Errorf("%s: %w", redacted(u), err)
@@ -198,11 +201,11 @@ func (s *server) with(ctx context.Context, fn func(red *redlatch.Client) error) 
 	return err
 }
 
-// close waits until what is held is released, as Close does. What the user may not do it may not take back either, so that is not
-// tried for long.
+// close waits until what is held is released, as Close does. What the user may not do it may not take back either, so
+// that is not tried for long.
 func (s *server) close(ctx context.Context, red *redlatch.Client, err error) {
 	ctx = context.WithoutCancel(ctx)
-	if errors.Is(err, rlock.ErrDenied) {
+	if errors.Is(err, redlatch.ErrDenied) {
 		short, cancel := context.WithTimeout(ctx, 2*s.timeout)
 		defer cancel()
 		ctx = short

@@ -25,15 +25,16 @@ resigns, and elect exits with its exit code.
 The election is one of package rlock/election, so programs and commands campaign in the same one, and follow it. The command finds its
 fencing token in REDLATCH_TOKEN, and the name in REDLATCH_ELECTION. redlatch inspect shows who waits.
 
-Without a command elect writes who leads to stdout, by its --value, and exits with 1 if nobody does. With --observe it goes on, and
-writes a line whenever that changes, an empty one if nobody leads. It is told by messages, and looks once a second in any case.`
+Without a command elect writes who leads to stdout, by its --value, and exits with 1 if there is no leader. With --observe it goes on, and
+writes a line whenever that changes, an empty one if there is no leader. It hears of changes by messages, and looks once a second in any case.`
 
 func (t *tool) elect() *cobra.Command {
 	j := &job{tool: t, election: true}
 	var once, observe bool
 	c := &cobra.Command{
-		Use: "elect NAME [flags] [-- command [args...]]", Short: "run a command on the leader of many machines; show who leads",
-		Long: electHelp + "\n\n" + exitHelp,
+		Use:   "elect NAME [flags] [-- command [args...]]",
+		Short: "run a command on the leader of many machines; show who leads",
+		Long:  electHelp + "\n\n" + exitHelp,
 		Example: "  redlatch elect scheduler -- ./scheduler\n  redlatch elect scheduler\n" +
 			"  redlatch elect scheduler --value 10.0.0.7:8080 --once -- ./scheduler",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -69,7 +70,8 @@ func (t *tool) elect() *cobra.Command {
 	f := c.Flags()
 	f.SetInterspersed(true)
 	f.StringVar(&j.label, "value", defaultLabel(), "what is shown of this candidate while it leads")
-	f.DurationVar(&j.ttl, "ttl", 30*time.Second, "the lease: how long the leader's place is kept by those without heartbeats at most")
+	f.DurationVar(&j.ttl, "ttl", 30*time.Second,
+		"the lease: how long the leader's place is kept by those without heartbeats at most")
 	f.DurationVar(&j.grace, "grace", 5*time.Second, "the `time` between SIGTERM and SIGKILL when the command is stopped")
 	f.BoolVar(&once, "once", false, "exit with 125 when the leadership is lost, and do not campaign again")
 	f.BoolVar(&observe, "observe", false, "write who leads whenever it changes, until ctrl-c")
@@ -128,7 +130,7 @@ func (j *job) observe(ctx context.Context, of *election.Election) error {
 	var last election.Leader
 	first := true
 	for leader := range leaders {
-		if first || leader != last { // it may be told of the same one twice
+		if first || leader != last { // the same one may come twice
 			j.tell(leader)
 		}
 		last, first = leader, false

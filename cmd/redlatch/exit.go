@@ -9,15 +9,17 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/stock"
-	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // The exit codes, as flock(1), timeout(1) and sysexits.h have them.
 const (
-	exitConflict = 1   // flock -E: somebody else held it for as long as --wait; "no" where a command asks something
-	exitUsage    = 64  // EX_USAGE: a flag, an argument or a variable of the environment cannot be used, by itself or with this server; nothing was changed
+	exitConflict = 1 // flock -E: another held it for as long as --wait; "no" where a command asks something
+	// EX_USAGE: a flag, an argument or a variable of the environment cannot be used, by itself or with this server;
+	// nothing was changed
+	exitUsage    = 64
 	exitData     = 65  // EX_DATAERR: what is on the server, or in a file, is not what the command needs
 	exitCommand  = 69  // EX_UNAVAILABLE: the command to run could not be started, as in flock
 	exitSoftware = 70  // EX_SOFTWARE: anything else
@@ -65,28 +67,28 @@ func usage(format string, args ...any) error {
 // silent is an answer by exit code alone.
 func silent(code int) error { return coded{code: code} }
 
-// codes tells the exit code of an error of the library; the first that matches counts. Errors may be joined, so what is worse
-// stands first.
+// codes tells the exit code of an error of the library; the first that matches counts. Errors may be joined, so what is
+// worse stands first.
 var codes = []struct {
 	err  error
 	code int
 }{
-	{rlock.ErrInvalidName, exitUsage},
-	{rlock.ErrInvalidOption, exitUsage},
-	{stock.ErrOutOfRange, exitUsage},
-	{rlock.ErrDenied, exitDenied},
-	{rlock.ErrWrongType, exitData},
+	{redlatch.ErrInvalidName, exitUsage},
+	{redlatch.ErrInvalidOption, exitUsage},
+	{redlatch.ErrOutOfRange, exitUsage},
+	{redlatch.ErrDenied, exitDenied},
+	{redlatch.ErrWrongType, exitData},
 	{rsemaphore.ErrCapacityMismatch, exitData},
-	{stock.ErrCorrupt, exitData},
-	{rlock.ErrLost, exitLost},
+	{redlatch.ErrCorrupt, exitData},
+	{redlatch.ErrLost, exitLost},
 	{stock.ErrNotOpen, exitConflict},
-	{stock.ErrAlreadyOpen, exitConflict},
+	{redlatch.ErrAlreadyOpen, exitConflict},
 	{stock.ErrRestoring, exitServer},
-	{rlock.ErrNotAcquired, exitConflict},
-	{rlock.ErrNotReplicated, exitServer},
-	{rlock.ErrUnavailable, exitServer},
-	{rlock.ErrUnknownOutcome, exitServer},
-	{rlock.ErrClosed, exitServer},
+	{redlatch.ErrNotAcquired, exitConflict},
+	{redlatch.ErrNotReplicated, exitServer},
+	{redlatch.ErrUnavailable, exitServer},
+	{redlatch.ErrUnknownOutcome, exitServer},
+	{redlatch.ErrClosed, exitServer},
 	{context.Canceled, exitSignal + int(syscall.SIGINT)},
 }
 

@@ -20,15 +20,16 @@ import (
 // slack is how much later than redlatch its guard acts, so that it does so only if redlatch does not.
 const slack = 500 * time.Millisecond
 
-// guarded is the guard of a command, as redlatch sees it: another process, that stops the command if redlatch itself is killed, or
-// does not move on the end of the lease because it is stopped. It reads orders from its standard input, one a line:
+// guarded is the guard of a command, as redlatch sees it: another process, that stops the command if redlatch itself is
+// killed, or does not move on the end of the lease because it is stopped. It reads orders from its standard input, one
+// a line:
 //
 //	watch <number for kill(2)>
 //	until <milliseconds from now>
 //	done
 //
-// The end of the input without done means that redlatch is gone. Then the command gets SIGTERM, and SIGKILL 5 s later or at the end of
-// the lease.
+// The end of the input without done means that redlatch is gone. Then the command gets SIGTERM, and SIGKILL 5 s later
+// or at the end of the lease.
 type guarded struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -106,7 +107,8 @@ func keepWatch(orders io.Reader, messages io.Writer) {
 				return
 			}
 		case <-time.After(time.Until(end) + slack):
-			fmt.Fprintln(messages, "redlatch guard: the lease is over, and the process that holds the lock does not run: killing the command")
+			fmt.Fprintln(messages,
+				"redlatch guard: the lease is over, and the process that holds the lock does not run: killing the command")
 			stopTarget(target, 0)
 			return
 		}

@@ -41,7 +41,7 @@ func (j *job) joined() (held, bool) {
 	return held{}, false
 }
 
-// environ is what the command finds in its environment, beside what this process found in its own.
+// environ is what the command finds in its environment, besides what this process found in its own.
 func (j *job) environ(c claim) (env []string) {
 	if j.server.url != "" {
 		env = append(env, "REDLATCH_REDIS="+j.server.url)
@@ -64,5 +64,6 @@ func (j *job) environ(c claim) (env []string) {
 	if mine.Token != 0 {
 		token = strconv.FormatInt(mine.Token, 10)
 	}
-	return append(env, "REDLATCH_LOCK="+j.lock, "REDLATCH_OWNER="+string(mine.Owner), "REDLATCH_TOKEN="+token, heldEnv+"="+string(text))
+	return append(env, "REDLATCH_LOCK="+j.lock, "REDLATCH_OWNER="+string(mine.Owner), "REDLATCH_TOKEN="+token,
+		heldEnv+"="+string(text))
 }

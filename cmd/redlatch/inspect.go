@@ -13,7 +13,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 const inspectHelp = `inspect shows who holds locks and semaphores, with what label and for how long yet, and who waits. It changes nothing.
@@ -58,7 +57,7 @@ type holder struct {
 
 // nameOf is how a holder is called for people.
 func nameOf(label, process, owner string) string {
-	return cmp.Or(label, process, owner, "somebody")
+	return cmp.Or(label, process, owner, "a client")
 }
 
 // look asks for one name.
@@ -79,13 +78,15 @@ func look(ctx context.Context, red *redlatch.Client, prefix, name string) (statu
 	}
 	for _, h := range state.Holders {
 		s.Holders = append(s.Holders, holder{
-			Who: nameOf(h.Owner.Label(), h.Process, string(h.Owner)), Label: h.Owner.Label(), Process: h.Process, Owner: string(h.Owner),
+			Who: nameOf(h.Owner.Label(), h.Process, string(h.Owner)), Label: h.Owner.Label(), Process: h.Process,
+			Owner: string(h.Owner),
 			Count: h.Count, LeaseMS: millis(h.Lease), Write: h.Write,
 		})
 	}
 	for _, w := range state.Waiters {
 		s.Waiters = append(s.Waiters, holder{
-			Who: nameOf(w.Owner.Label(), w.Process, string(w.Owner)), Label: w.Owner.Label(), Process: w.Process, Owner: string(w.Owner),
+			Who: nameOf(w.Owner.Label(), w.Process, string(w.Owner)), Label: w.Owner.Label(), Process: w.Process,
+			Owner:     string(w.Owner),
 			WaitingMS: millis(w.Waiting), Write: w.Write,
 		})
 	}
@@ -100,7 +101,9 @@ func lookAtSemaphore(ctx context.Context, red *redlatch.Client, name string) (st
 	}
 	s.Capacity, s.Available, s.Held = state.Capacity, &state.Available, len(state.Permits) > 0
 	for _, h := range state.Permits {
-		s.Holders = append(s.Holders, holder{Who: nameOf(h.Label, h.Process, nameOf(h.Client, "", h.ID)), Label: h.Label, Process: h.Process, Owner: h.ID, LeaseMS: millis(h.Lease)})
+		s.Holders = append(s.Holders,
+			holder{Who: nameOf(h.Label, h.Process, nameOf(h.Client, "", h.ID)), Label: h.Label, Process: h.Process, Owner: h.ID,
+				LeaseMS: millis(h.Lease)})
 	}
 	return s, nil
 }
@@ -150,7 +153,7 @@ func (s *search) statuses(ctx context.Context, red *redlatch.Client, names []str
 	for _, name := range names {
 		x, err := look(ctx, red, s.server.prefix, name)
 		switch {
-		case searched && (errors.Is(err, rlock.ErrWrongType) || errors.Is(err, rlock.ErrInvalidName)):
+		case searched && (errors.Is(err, redlatch.ErrWrongType) || errors.Is(err, redlatch.ErrInvalidName)):
 			continue // another program's
 		case err != nil:
 			return nil, err

@@ -22,7 +22,8 @@ func TestInspectFindsWhatIsHeldAmongOtherKeys(t *testing.T) {
 	ctx := context.Background()
 	for i := range 300 {
 		require.NoError(t, c.Do(ctx, c.B().Set().Key(fmt.Sprintf("app:text:%d", i)).Value("7").Build()).Error())
-		require.NoError(t, c.Do(ctx, c.B().Hset().Key(fmt.Sprintf("app:hash:%d", i)).FieldValue().FieldValue("field", "1").Build()).Error())
+		require.NoError(t, c.Do(ctx,
+			c.B().Hset().Key(fmt.Sprintf("app:hash:%d", i)).FieldValue().FieldValue("field", "1").Build()).Error())
 	}
 	red := open(t, s)
 	h1, err := red.Locks().Fenced("app:job").WithLabel("one\x1b[31m").Lock(ctx)
@@ -74,7 +75,9 @@ func TestInspectAndTopNameTheProcessOfAHolderWithoutALabel(t *testing.T) {
 	p, err := red.Semaphores().Semaphore("slots", 1).Acquire(t.Context(), 1)
 	keep(t, err, p.Release)
 	for _, args := range [][]string{{"inspect", "job", "slots"}, {"inspect"}, {"top"}} {
-		redistest.Eventually(t, patience, "both are named", func() bool { return strings.Count(here(s, "", args...).out, "web-7") == 2 })
+		redistest.Eventually(t, patience, "both are named", func() bool {
+			return strings.Count(here(s, "", args...).out, "web-7") == 2
+		})
 	}
 	r := here(s, "", "unlock", "--force", "--yes", "job")
 	require.Contains(t, r.err, "held by web-7")

@@ -50,7 +50,9 @@ func (t *tool) limit() *cobra.Command {
 			}
 			ctx, stop := interruptible(c)
 			defer stop()
-			return t.server.with(ctx, func(red *redlatch.Client) error { return t.limitDo(ctx, red.Limiters().Limiter(args[0], l.o), &l) })
+			return t.server.with(ctx, func(red *redlatch.Client) error {
+				return t.limitDo(ctx, red.Limiters().Limiter(args[0], l.o), &l)
+			})
 		},
 	}
 	f := c.Flags()
@@ -62,7 +64,8 @@ func (t *tool) limit() *cobra.Command {
 	f.DurationVarP(&l.wait, "wait", "w", 0, "wait for at most this `time`")
 	f.BoolVar(&l.json, "json", false, "write JSON: an object")
 	f.BoolVar(&l.peek, "peek", false, "take nothing, and show where the limit stands")
-	f.BoolVar(&l.o.Stored, "stored", false, "go by the limit that is kept on the server, if one is; --rate counts otherwise")
+	f.BoolVar(&l.o.Stored, "stored", false,
+		"go by the limit that is kept on the server, if one is; --rate counts otherwise")
 	f.StringVar(&l.by, "set", "", "keep this limit on the server; `who` sets it, or why")
 	f.BoolVar(&l.unset, "unset", false, "remove the limit that is kept on the server")
 	f.BoolVar(&l.reset, "reset", false, "let the limit start again")
@@ -94,7 +97,8 @@ func (l *limitOrders) check(given func(flag string) bool) error {
 	case o.Per < time.Microsecond || o.Per > 366*24*time.Hour:
 		return usage("--per %v: must be from 1µs to 366 days", o.Per)
 	case o.Burst < 1 || o.Burst > 1<<52/o.Per.Microseconds():
-		return usage("--burst %d: must be at least 1, and with --per %v at most %d", o.Burst, o.Per, int64(1<<52)/o.Per.Microseconds())
+		return usage("--burst %d: must be at least 1, and with --per %v at most %d", o.Burst, o.Per,
+			int64(1<<52)/o.Per.Microseconds())
 	case l.n < 1 || l.n > o.Burst:
 		return usage("-n %d: must be from 1 to --burst %d", l.n, o.Burst)
 	case l.wait < 0:
@@ -123,7 +127,8 @@ func (t *tool) limitDo(ctx context.Context, l *ratelimit.Limiter, o *limitOrders
 		return err
 	}
 	if o.json {
-		err = t.json(map[string]any{"allowed": a.Allowed, "retry_after_ms": a.RetryAfter.Milliseconds(), "remaining": a.Remaining, "reset_after_ms": a.ResetAfter.Milliseconds()})
+		err = t.json(map[string]any{"allowed": a.Allowed, "retry_after_ms": a.RetryAfter.Milliseconds(),
+			"remaining": a.Remaining, "reset_after_ms": a.ResetAfter.Milliseconds()})
 	} else if !a.Allowed {
 		fmt.Fprintf(t.out, "%.3f\n", a.RetryAfter.Seconds())
 	}
@@ -144,17 +149,20 @@ func (t *tool) peek(ctx context.Context, l *ratelimit.Limiter, key string, store
 		return err
 	}
 	if asJSON {
-		return t.json(map[string]any{"remaining": a.Remaining, "reset_after_ms": a.ResetAfter.Milliseconds(), "stored": s.Stored, "stored_rate": s.Rate, "stored_by": s.By})
+		return t.json(map[string]any{"remaining": a.Remaining, "reset_after_ms": a.ResetAfter.Milliseconds(),
+			"stored": s.Stored, "stored_rate": s.Rate, "stored_by": s.By})
 	}
 	fmt.Fprintf(t.out, "%d could pass now; all of them in %.3f s\n", a.Remaining, a.ResetAfter.Seconds())
 	if s.Stored {
-		fmt.Fprintf(t.out, "on the server: %d in %v, set by %q %v ago%s\n", s.Rate, s.Per, s.By, s.Age.Round(time.Second), map[bool]string{false: "; --stored goes by it"}[stored])
+		fmt.Fprintf(t.out, "on the server: %d in %v, set by %q %v ago%s\n", s.Rate, s.Per, s.By, s.Age.Round(time.Second),
+			map[bool]string{false: "; --stored goes by it"}[stored])
 	}
 	return nil
 }
 
 // admit takes the units now, or within wait.
-func admit(ctx context.Context, l *ratelimit.Limiter, key string, n int64, wait time.Duration) (ratelimit.Admission, error) {
+func admit(ctx context.Context, l *ratelimit.Limiter, key string, n int64,
+	wait time.Duration) (ratelimit.Admission, error) {
 	if wait == 0 {
 		return l.Allow(ctx, key, n)
 	}

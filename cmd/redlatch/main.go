@@ -1,12 +1,13 @@
 //go:build unix
 
-// Command redlatch runs commands under locks and semaphores on Redis or Valkey, shows who holds and waits, and manages stocks.
+// Command redlatch runs commands under locks and semaphores on Redis or Valkey, shows who holds and waits, and manages
+// stocks.
 //
 //	redlatch run --lock nightly-report --wait 10s -- ./report.sh
 //	redlatch inspect nightly-report
 //
-// `redlatch help` lists the commands, and docs/cli.md has a first use, the exit codes and what each command promises. It is built
-// on the packages of the library, so its locks are those of Go and Java programs that use the same names.
+// `redlatch help` lists the commands, and docs/cli.md has a first use, the exit codes and what each command promises.
+// It is built on the packages of the library, so its locks are those of Go and Java programs that use the same names.
 package main
 
 import (

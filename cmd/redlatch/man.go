@@ -54,7 +54,8 @@ func roff(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// page is the manual page of a command. Long texts are paragraphs; what is indented in them keeps its lines, and what is all capitals is a heading.
+// page is the manual page of a command. Long texts are paragraphs; what is indented in them keeps its lines, and what
+// is all capitals is a heading.
 func page(c *cobra.Command) string {
 	var b strings.Builder
 	head := func(name string) { fmt.Fprintf(&b, ".SH %s\n", name) }

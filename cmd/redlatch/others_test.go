@@ -21,7 +21,8 @@ import (
 // here runs redlatch within the test's process: for commands that start none.
 func here(s *redistest.Server, in string, args ...string) result {
 	var out, messages bytes.Buffer
-	code := execute(append([]string{"--redis", urlOf(s), "--call-timeout=5s"}, args...), streams{strings.NewReader(in), &out, &messages})
+	code := execute(append([]string{"--redis", urlOf(s), "--call-timeout=5s"}, args...),
+		streams{strings.NewReader(in), &out, &messages})
 	return result{code, out.String(), messages.String()}
 }
 
@@ -42,7 +43,8 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	require.Equal(t, 1, r.code)
 	found := levels(r)
 	require.Equal(t, "problem", found["maxmemory-policy"])
-	for _, what := range []string{"connection", "version", "locks", "read-write locks", "semaphores", "counters", "rate limits", "stocks", "Pub/Sub"} {
+	for _, what := range []string{"connection", "version", "locks", "read-write locks", "semaphores", "counters",
+		"rate limits", "stocks", "Pub/Sub"} {
 		require.Equal(t, "ok", found[what], what)
 	}
 	require.Contains(t, found, "tracking") // how fast depends on the machine
@@ -68,7 +70,8 @@ func TestCheckKnowsTheVersionsThatTheDocumentsSayWereTested(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
 	documented := map[string][]string{}
-	for _, m := range regexp.MustCompile(`(?m)^\| (Redis|Valkey) (\d+\.\d+)\.\d+ \| \d`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| (Redis|Valkey) (\d+\.\d+)\.\d+ \| \d`).
+		FindAllStringSubmatch(string(text), -1) {
 		documented[m[1]] = append(documented[m[1]], m[2])
 	}
 	require.Equal(t, documented, tested)
@@ -105,7 +108,8 @@ func TestAStockFromOpenToClose(t *testing.T) {
 	require.Equal(t, 1, here(s, "", "stock", "open", "shoes", "--limit", "3", "--open-for", "1h").code)
 	require.Zero(t, here(s, "", "stock", "change", "shoes", "--limit", "5").code)
 
-	r = here(s, `{"ordinal":1,"claimant":"one"} {"ordinal":2,"n":2,"claimant":"two","request":"order"}`, "stock", "restore", "shoes")
+	r = here(s, `{"ordinal":1,"claimant":"one"} {"ordinal":2,"n":2,"claimant":"two","request":"order"}`, "stock",
+		"restore", "shoes")
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.out, "added 3")
 	got := look(0)[0]
@@ -191,11 +195,14 @@ func TestTheLeaderRunsTheCommandAndIsFollowed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	require.Equal(t, 1, here(s, "", "elect", "jobs").code) // nobody leads
-	first := begin(t, urlOf(s), "elect", "jobs", "--value", "first", "--call-timeout=1s", "--", "sh", "-c", "echo ready; sleep 600")
-	redistest.Eventually(t, patience, "nobody leads", func() bool { // a machine that stands still for 3 s takes the leadership away for a while
+	first := begin(t, urlOf(s), "elect", "jobs", "--value", "first", "--call-timeout=1s", "--", "sh", "-c",
+		"echo ready; sleep 600")
+	// a machine that stands still for 3 s takes the leadership away for a while
+	redistest.Eventually(t, patience, "nobody leads", func() bool {
 		return here(s, "", "elect", "jobs").out == "first\n"
 	})
-	second := command(t, urlOf(s), "elect", "jobs", "--value", "second", "--call-timeout=1s", "--", "sh", "-c", `echo "$REDLATCH_TOKEN"; exit 6`)
+	second := command(t, urlOf(s), "elect", "jobs", "--value", "second", "--call-timeout=1s", "--", "sh", "-c",
+		`echo "$REDLATCH_TOKEN"; exit 6`)
 	require.NoError(t, first.Process.Kill())
 	out, err := second.Output()
 	require.Equal(t, 6, codeOf(t, err))

@@ -15,7 +15,8 @@ import (
 )
 
 // forwarded are the signals that the command gets, too.
-var forwarded = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2}
+var forwarded = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
+	syscall.SIGUSR2}
 
 // ends reports whether a signal ends the waiting.
 func ends(s os.Signal) bool { return s != syscall.SIGUSR1 && s != syscall.SIGUSR2 }
@@ -46,11 +47,12 @@ func foreground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// start starts the command: in a group of its own, so that its children are signalled with it; in the foreground of a terminal in the
-// group of this process, because another group could not read from the terminal.
+// start starts the command: in a group of its own, so that its children are signalled with it; in the foreground of a
+// terminal in the group of this process, because another group could not read from the terminal.
 //
-// What starts is "redlatch exec", which becomes the command when let says so. Until then nothing of the command runs, so this process
-// may be killed at any moment: before the guard knows of the command nothing runs on, and afterwards the guard sees to it.
+// What starts is "redlatch exec", which becomes the command when let says so. Until then nothing of the command runs,
+// so this process may be killed at any moment: before the guard knows of the command nothing runs on, and afterwards
+// the guard sees to it.
 func start(path string, args, env []string, s streams) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -61,7 +63,8 @@ func start(path string, args, env []string, s streams) (*process, error) {
 		return nil, coded{exitOS, err}
 	}
 	defer gate.Close()
-	p := &process{cmd: exec.Command(self, append([]string{"exec", path}, args...)...), shared: foreground(), gate: opener, ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(self, append([]string{"exec", path}, args...)...), shared: foreground(), gate: opener,
+		ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = s.in, s.out, s.err
 	p.cmd.ExtraFiles = []*os.File{gate}

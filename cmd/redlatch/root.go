@@ -56,7 +56,8 @@ Data goes to stdout, messages go to stderr. A flag or argument that cannot be us
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{exitUsage, err} })
 	root.SetVersionTemplate("{{.Version}}\n")
 	t.server.flags(root.PersistentFlags())
-	root.AddCommand(t.run(), t.inspect(), t.elect(), t.unlock(), t.top(), t.check(), t.stock(), t.limit(), t.bench(), t.acl(), t.man(), guard(t.err), become(),
+	root.AddCommand(t.run(), t.inspect(), t.elect(), t.unlock(), t.top(), t.check(), t.stock(), t.limit(), t.bench(),
+		t.acl(), t.man(), guard(t.err), become(),
 		topic("connection", "how to name the server", connectionHelp),
 		topic("exit-codes", "what the exit codes mean", exitHelp))
 	root.SetHelpCommand(helpCommand(root))
@@ -105,7 +106,8 @@ func unknown(c *cobra.Command, word string) error {
 	return usage("%q is no command of %s%s; see %s", word, c.CommandPath(), meant, see)
 }
 
-// refusals gives what cobra refuses its exit code, and has commands that only have others under them refuse words that are none.
+// refusals gives what cobra refuses its exit code, and has commands that only have others under them refuse words that
+// are none.
 func refusals(c *cobra.Command) {
 	if args := c.Args; args != nil {
 		c.Args = func(c *cobra.Command, given []string) error {

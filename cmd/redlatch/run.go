@@ -16,12 +16,12 @@ import (
 
 const runHelp = `run acquires a lock, or a permit of a semaphore, runs a command while it holds it, and releases it when the command has ended.
 
-Without --wait it waits for as long as somebody else has it, as flock(1) does; -n, or --wait 0, asks once. A server that cannot be reached at
+Without --wait it waits for as long as another has it, as flock(1) does; -n, or --wait 0, asks once. A server that cannot be reached at
 the start is not waited for.
 
 While the command runs, the lease is renewed. If that does not succeed, the command is stopped before the lease is over: SIGTERM at
 --grace before its end (earlier for a short lease), SIGKILL at its end. If the lock is lost at once, because it was taken by unlock
---force or its key is gone, the command gets SIGTERM then, and SIGKILL after --grace; meanwhile somebody else may have it. So a command
+--force or its key is gone, the command gets SIGTERM then, and SIGKILL after --grace; meanwhile another may have it. So a command
 never outlives its hold without a word on stderr and an exit code of 125. The same is true if redlatch itself is killed or stops: a
 second process, "redlatch guard", then stops the command.
 
@@ -49,7 +49,7 @@ const runExamples = `  redlatch run --lock nightly-report -n --at-least 1m -- ./
   redlatch run --lock deploy --wait 10m --max-hold 1h -- ./deploy.sh            one deployment at a time, an hour at most
   redlatch run --semaphore encoders -c 3 -- ffmpeg -i in.mkv out.mp4            three at a time, on all machines
   redlatch run --lock db --fenced -- sh -c 'migrate --token "$REDLATCH_TOKEN"'  a resource that checks fencing tokens
-  redlatch run --lock backup -E 75 -n -- ./backup.sh                            another exit code if somebody else has it`
+  redlatch run --lock backup -E 75 -n -- ./backup.sh                            another exit code if another has it`
 
 // job is what the flags of run say.
 type job struct {
@@ -112,16 +112,21 @@ func (t *tool) run() *cobra.Command {
 	f.IntVar(&j.permits, "permits", 1, "take this `number` of permits")
 	f.BoolVarP(&j.atOnce, "nonblock", "n", false, "do not wait: --wait 0")
 	f.DurationVarP(&j.wait, "wait", "w", 0, "wait for at most this `time`; 0: ask once (default: for ever)")
-	f.DurationVar(&j.lease, "lease", 0, "hold for this `time` and do not renew: it stays taken for so long even if this machine dies")
+	f.DurationVar(&j.lease, "lease", 0,
+		"hold for this `time` and do not renew: it stays taken for so long even if this machine dies")
 	f.DurationVar(&j.maxHold, "max-hold", 0, "stop the command after this `time`")
-	f.DurationVar(&j.atLeast, "at-least", 0, "keep the lock taken until this `time` after it was acquired, however early the command ends")
-	f.DurationVar(&j.ttl, "ttl", 30*time.Second, "the lease that is renewed: for this `time` the lock stays taken after a crash")
-	f.BoolVar(&j.live, "liveness", false, "take a crashed holder's lock over after about 3 s; holder and waiter both need it, and a server "+
-		"that is away for 3 s ends the hold")
+	f.DurationVar(&j.atLeast, "at-least", 0,
+		"keep the lock taken until this `time` after it was acquired, however early the command ends")
+	f.DurationVar(&j.ttl, "ttl", 30*time.Second,
+		"the lease that is renewed: for this `time` the lock stays taken after a crash")
+	f.BoolVar(&j.live, "liveness", false,
+		"take a crashed holder's lock over after about 3 s; holder and waiter both need it, and a server "+
+			"that is away for 3 s ends the hold")
 	f.BoolVar(&j.fenced, "fenced", false, "give the command a fencing token")
 	f.StringVar(&j.label, "label", defaultLabel(), "what inspect shows of the holder, to everybody")
 	f.DurationVar(&j.grace, "grace", 5*time.Second, "the `time` between SIGTERM and SIGKILL when the command is stopped")
-	f.IntVarP(&j.conflict, "conflict-exit-code", "E", exitConflict, "exit with this `code` if it was not acquired within --wait")
+	f.IntVarP(&j.conflict, "conflict-exit-code", "E", exitConflict,
+		"exit with this `code` if it was not acquired within --wait")
 	f.BoolVar(&j.apart, "no-join", false, "do not join a hold of an ancestor")
 	return c
 }

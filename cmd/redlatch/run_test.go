@@ -119,7 +119,8 @@ func TestExitCodesAreThoseOfFlock(t *testing.T) {
 func TestACommandIsStoppedWhenItsLockIsLost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := begin(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c", "echo ready; sleep 600; echo never")
+	r := begin(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c",
+		"echo ready; sleep 600; echo never")
 	u := run(t, urlOf(s), "unlock", "--force", "--yes", "a", "--call-timeout=5s")
 	require.Zero(t, u.code, u.err)
 	require.Equal(t, 125, codeOf(t, r.Wait()), r.messages)
@@ -130,7 +131,8 @@ func TestACommandIsStoppedWhenItsLockIsLost(t *testing.T) {
 func TestACommandThatIgnoresTheSignalIsKilled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := begin(t, urlOf(s), "run", "--lock", "a", "--grace", "100ms", "--call-timeout=5s", "--", "sh", "-c", "trap '' TERM; echo ready; sleep 600; sleep 600")
+	r := begin(t, urlOf(s), "run", "--lock", "a", "--grace", "100ms", "--call-timeout=5s", "--", "sh", "-c",
+		"trap '' TERM; echo ready; sleep 600; sleep 600")
 	u := run(t, urlOf(s), "unlock", "--force", "--yes", "a", "--call-timeout=5s")
 	require.Zero(t, u.code, u.err)
 	require.Equal(t, 125, codeOf(t, r.Wait()), r.messages)
@@ -151,7 +153,8 @@ func TestACommandIsStoppedWhenItsTimeIsOver(t *testing.T) {
 func TestSignalsAreForwardedToTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := begin(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c", "trap 'exit 7' USR1; echo ready; while :; do sleep 0.05; done")
+	r := begin(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c",
+		"trap 'exit 7' USR1; echo ready; while :; do sleep 0.05; done")
 	require.NoError(t, r.Process.Signal(syscall.SIGUSR1))
 	require.Equal(t, 7, codeOf(t, r.Wait()), r.messages)
 	waits := command(t, urlOf(s), "run", "--lock", "b", "--call-timeout=5s", "--", "true")
@@ -170,7 +173,8 @@ func TestSignalsAreForwardedToTheCommand(t *testing.T) {
 func TestACommandDoesNotOutliveAKilledRun(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := begin(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c", "echo ready; sleep 600; echo never")
+	r := begin(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c",
+		"echo ready; sleep 600; echo never")
 	require.NoError(t, r.Process.Kill())
 	r.silence(t)
 }
@@ -207,7 +211,8 @@ func TestAChildOfTheCommandJoinsItsHold(t *testing.T) {
 	require.Len(t, tokens, 2)
 	require.Equal(t, tokens[0], tokens[1])
 
-	r = run(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c", `"$SELF" run --lock a --wait 0 --no-join --call-timeout=5s -- true`)
+	r = run(t, urlOf(s), "run", "--lock", "a", "--call-timeout=5s", "--", "sh", "-c",
+		`"$SELF" run --lock a --wait 0 --no-join --call-timeout=5s -- true`)
 	require.Equal(t, 1, r.code, r.err)
 	state := statuses(t, run(t, urlOf(s), "inspect", "a", "--json", "--call-timeout=5s"))
 	require.False(t, state[0].Held)

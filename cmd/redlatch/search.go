@@ -86,11 +86,14 @@ func (s *search) scan(ctx context.Context, node rueidis.Client, found map[string
 	pause := time.Duration(s.count) * time.Second / time.Duration(s.rate)
 	for cursor := uint64(0); ; {
 		began := time.Now()
-		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(globChars.Replace(s.server.prefix)+s.match).Count(int64(s.count)).Build()).AsScanEntry()
+		page, err := node.Do(ctx,
+			node.B().Scan().Cursor(cursor).Match(globChars.Replace(s.server.prefix)+s.match).Count(int64(s.count)).Build()).
+			AsScanEntry()
 		if err != nil {
 			err = denied(err)
 			if exitCode(err) == exitDenied {
-				err = fmt.Errorf("%w: to search, the user needs +scan beside the rights of programs (redlatch acl --only inspect); with names inspect does not search", err)
+				err = fmt.Errorf("%w: to search, the user needs +scan besides the rights of programs (redlatch acl --only "+
+					"inspect); with names inspect does not search", err)
 			}
 			return fmt.Errorf("SCAN: %w", err)
 		}
@@ -118,11 +121,12 @@ var ownerText = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:`
 // longest is how long a string can be that is a lock: an owner with a label, escaped.
 const longest = 1024
 
-// held are those of the keys that look like locks that are held, or semaphores of which permits are out. Of each key it reads a few
-// bytes, in two batches for the page.
+// held are those of the keys that look like locks that are held, or semaphores of which permits are out. Of each key it
+// reads a few bytes, in two batches for the page.
 func (s *search) held(ctx context.Context, node rueidis.Client, keys []string) (names []string, err error) {
 	keys = slices.DeleteFunc(keys, func(k string) bool {
-		return strings.HasPrefix(k, "redlatch_") || strings.HasPrefix(k, "redisson_") || strings.HasPrefix(k, "rc:") || keyname.Check(k) != nil
+		return strings.HasPrefix(k, "redlatch_") || strings.HasPrefix(k, "redisson_") || strings.HasPrefix(k, "rc:") ||
+			keyname.Check(k) != nil
 	})
 	var types rueidis.Commands
 	for _, k := range keys {

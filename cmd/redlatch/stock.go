@@ -44,12 +44,14 @@ func (t *tool) stock() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(t.stockStatus(), t.stockOpen(), t.stockChange(), t.stockPause(), t.stockResume(), t.stockEnd(), t.stockDelete(), t.stockRestore())
+	c.AddCommand(t.stockStatus(), t.stockOpen(), t.stockChange(), t.stockPause(), t.stockResume(), t.stockEnd(),
+		t.stockDelete(), t.stockRestore())
 	return c
 }
 
 // onStock is a subcommand for one stock. check refuses flags before anything is sent.
-func (t *tool) onStock(c *cobra.Command, check func() error, do func(ctx context.Context, s *stock.Stock) error) *cobra.Command {
+func (t *tool) onStock(c *cobra.Command, check func() error,
+	do func(ctx context.Context, s *stock.Stock) error) *cobra.Command {
 	c.Args = exactly(1, "the name of a stock")
 	c.Long += "\n\n" + exitHelp
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -95,7 +97,8 @@ func (t *tool) stockStatus() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "status NAME...", Short: "show how many units are sold, held and left",
-		Long:    "status shows stocks. It exits with 1 if one of them is absent, and with 65 if one is corrupt.\n\n" + exitHelp,
+		Long: "status shows stocks. It exits with 1 if one of them is absent, and with 65 if one is corrupt.\n\n" +
+			exitHelp,
 		Example: "  redlatch stock status sneakers\n  redlatch stock status sneakers --json | jq '.[0].remaining'",
 		RunE: func(c *cobra.Command, names []string) error {
 			if len(names) == 0 {
@@ -119,7 +122,7 @@ func (t *tool) showStocks(ctx context.Context, red *redlatch.Client, names []str
 	var all []stockStatus
 	for _, name := range names {
 		s, err := red.Stocks().Stock(name).Inspect(ctx)
-		if err != nil && !errors.Is(err, stock.ErrCorrupt) {
+		if err != nil && !errors.Is(err, redlatch.ErrCorrupt) {
 			return err
 		}
 		x := stockStatus{name, s.State.String(), s.Limit, s.Sold, s.Held, s.Remaining, s.Reservations, s.Epoch,
@@ -154,7 +157,8 @@ func (t *tool) stockOpen() *cobra.Command {
 	var o stock.Spec
 	c := t.onStock(&cobra.Command{
 		Use: "open NAME --limit N --open-for TIME", Short: "open a stock, unless it is there",
-		Long:    "open creates a stock and writes its epoch to stdout. If a stock of that name is there, it changes nothing and exits with 1.",
+		Long: "open creates a stock and writes its epoch to stdout. If a stock of that name is there, it changes " +
+			"nothing and exits with 1.",
 		Example: "  redlatch stock open sneakers --limit 100 --open-for 2h --start-in 10m --ledger",
 	}, func() error {
 		if o.Limit < 1 {
@@ -195,9 +199,12 @@ func (t *tool) stockChange() *cobra.Command {
 	var startIn, endIn time.Duration
 	var c *cobra.Command
 	c = t.onStock(&cobra.Command{
-		Use: "change NAME [--limit N] [--per-user N] [--start-in TIME] [--end-in TIME]", Short: "change how much a stock sells, and when",
-		Long: "change changes what its flags name, all of it or nothing, and leaves the rest. A limit below what is sold and held exits with 64. A " +
-			"sale whose end has come sells again if the new end is ahead; its answers stay for as long after the new end as before. One that was " +
+		Use:   "change NAME [--limit N] [--per-user N] [--start-in TIME] [--end-in TIME]",
+		Short: "change how much a stock sells, and when",
+		Long: "change changes what its flags name, all of it or nothing, and leaves the rest. A limit below what is sold " +
+			"and held exits with 64. A " +
+			"sale whose end has come sells again if the new end is ahead; its answers stay for as long after the new end as " +
+			"before. One that was " +
 			"ended for good does not. A sale whose start is put off sells nothing until then.",
 		Example: "  redlatch stock change sneakers --end-in 30m\n  redlatch stock change sneakers --limit 200 --per-user 2",
 	}, func() error {
@@ -229,7 +236,7 @@ func (t *tool) stockChange() *cobra.Command {
 		return nil
 	}, func(ctx context.Context, s *stock.Stock) error {
 		err := s.Change(ctx, o)
-		if errors.Is(err, stock.ErrOutOfRange) {
+		if errors.Is(err, redlatch.ErrOutOfRange) {
 			return fmt.Errorf("--limit %d: %w", o.Limit, err)
 		}
 		return err
@@ -248,7 +255,8 @@ func (t *tool) stockChange() *cobra.Command {
 func (t *tool) stockPause() *cobra.Command {
 	return t.onStock(&cobra.Command{
 		Use: "pause NAME", Short: "have a stock grant nothing for a while",
-		Long: "pause has a stock grant nothing until resume. What was granted stays; reservations can be paid and expire as before, units can be " +
+		Long: "pause has a stock grant nothing until resume. What was granted stays; reservations can be paid and expire " +
+			"as before, units can be " +
 			"returned, and the end does not move.",
 	}, nil, func(ctx context.Context, s *stock.Stock) error { return s.Change(ctx, stock.Change{Pause: true}) })
 }
@@ -264,7 +272,8 @@ func (t *tool) stockEnd() *cobra.Command {
 	var yes bool
 	c := t.onStock(&cobra.Command{
 		Use: "end NAME", Short: "end a sale for good",
-		Long: "end ends a sale: no more grants, and it cannot be opened again until its retention is over. It asks, and refuses without a " +
+		Long: "end ends a sale: no more grants, and it cannot be opened again until its retention is over. It asks, and " +
+			"refuses without a " +
 			"terminal unless --yes is given.",
 	}, func() error { return t.answerable(yes) }, func(ctx context.Context, s *stock.Stock) error {
 		if !yes && !t.confirmed("End this sale for good?") {
@@ -280,7 +289,8 @@ func (t *tool) stockDelete() *cobra.Command {
 	var yes bool
 	c := t.onStock(&cobra.Command{
 		Use: "delete NAME", Short: "remove a stock with all that it knows",
-		Long: "delete removes a stock in any state: who has units, reservations, and the entries of its ledger that were not moved yet. The name " +
+		Long: "delete removes a stock in any state: who has units, reservations, and the entries of its ledger that were " +
+			"not moved yet. The name " +
 			"can be opened again at once. It asks, and refuses without a terminal unless --yes is given.",
 	}, func() error { return t.answerable(yes) }, func(ctx context.Context, s *stock.Stock) error {
 		if !yes && !t.confirmed("Delete this stock, and who has its units?") {

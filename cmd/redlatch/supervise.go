@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // errLostHold says that a command lost what it ran under.
@@ -55,8 +54,9 @@ func (j *job) hold(c claim, signals <-chan os.Signal) error {
 	} else if p.left(ending) {
 		j.say("the command has ended, and left processes in the background that %s does not cover", j.what())
 	}
-	if err := j.release(c); errors.Is(err, rlock.ErrLost) && why == nil {
-		why = coded{exitLost, fmt.Errorf("%w: %s, before the command had ended; somebody else may have had it", errLostHold, j.what())}
+	if err := j.release(c); errors.Is(err, redlatch.ErrLost) && why == nil {
+		why = coded{exitLost,
+			fmt.Errorf("%w: %s, before the command had ended; another may have had it", errLostHold, j.what())}
 	}
 	if why != nil {
 		return why
@@ -73,7 +73,7 @@ func (j *job) release(c claim) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := c.release(ctx)
-	if err != nil && !errors.Is(err, rlock.ErrLost) {
+	if err != nil && !errors.Is(err, redlatch.ErrLost) {
 		j.say("release of %s: %v; it is free at the end of its lease at the latest", j.what(), err)
 	}
 	return err
@@ -82,7 +82,7 @@ func (j *job) release(c claim) error {
 // supervisor stops the command when its hold ends.
 //
 //	renewed in time                     nothing happens
-//	no renewal, and the lease runs out  SIGTERM ahead of the end, SIGKILL at the end: nobody else can have it before
+//	no renewal, and the lease runs out  SIGTERM ahead of the end, SIGKILL at the end: no one else can have it before
 //	lost at once (DEL, unlock --force)  SIGTERM, and SIGKILL after the grace
 //	--max-hold is over                  the same, while the lease is renewed
 type supervisor struct {
@@ -95,8 +95,8 @@ type supervisor struct {
 	kill    <-chan time.Time
 }
 
-// ahead is how long before the end of its lease the command is told: the grace, but at most a third of what the lease has left, so
-// that each renewal comes in time. A lock that was handed over has a lease of 4 s at first.
+// ahead is how long before the end of its lease the command is notified: the grace, but at most a third of what the
+// lease has left, so that each renewal comes in time. A lock that was handed over has a lease of 4 s at first.
 func ahead(left, grace time.Duration) time.Duration { return min(grace, left/3) }
 
 // run returns why the command was stopped, when it has ended; nil if it ended by itself.
@@ -154,16 +154,16 @@ func (s *supervisor) ending() {
 	}
 }
 
-// lost: the hold is over, and the command was not told before.
+// lost: the hold is over, and the command was not notified before.
 func (s *supervisor) lost() {
 	if s.lease > 0 && !time.Now().Before(s.until) {
 		s.ending() // with a --grace of 0 both are due at once
 	} else {
-		s.stop(exitLost, fmt.Errorf("%w: %s; somebody else may have it", errLostHold, s.what()))
+		s.stop(exitLost, fmt.Errorf("%w: %s; another may have it", errLostHold, s.what()))
 	}
 }
 
-// moved takes the new end of the lease, tells the guard, and returns when the command is to be told of it.
+// moved takes the new end of the lease, tells the guard, and returns when the command is to be notified.
 func (s *supervisor) moved() time.Duration {
 	s.until = s.claim.Until()
 	left := time.Until(s.until)

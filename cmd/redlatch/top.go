@@ -91,7 +91,8 @@ func (v *view) frame(ctx context.Context) ([]byte, error) {
 	}
 	u, _ := v.server.address()
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s  %d names, %d held, %d wait\n\n", redacted(u), time.Now().Format(time.TimeOnly), len(all), held, waits)
+	fmt.Fprintf(&b, "%s  %s  %d names, %d held, %d wait\n\n", redacted(u), time.Now().Format(time.TimeOnly), len(all),
+		held, waits)
 	writeTable(&b, all, false)
 	return b.Bytes(), nil
 }

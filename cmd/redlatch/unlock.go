@@ -16,15 +16,15 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-const unlockHelp = `unlock --force takes a lock from whoever holds it, and hands it to those who wait.
+const unlockHelp = `unlock --force takes a lock from its holder, and hands it to those who wait.
 
 The holder is not asked. It learns of the loss within milliseconds where the server tracks its key, otherwise at its next renewal, within
-a third of its lease; until then it may work beside the next holder. The lock of a process that died is free by itself at the end of
+a third of its lease; until then it may work at the same time as the next holder. The lock of a process that died is free by itself at the end of
 its lease, which inspect shows.
 
 It asks before it does so. Without a terminal it refuses, unless --yes says that the answer is known.
 
-It exits with 0 if it took the lock, and with 1 if nobody held it, or the answer was no.`
+It exits with 0 if it took the lock, and with 1 if it was free, or the answer was no.`
 
 func (t *tool) unlock() *cobra.Command {
 	var force, yes bool
@@ -84,12 +84,12 @@ func (t *tool) unlock() *cobra.Command {
 	return c
 }
 
-// answerable refuses a question that nobody can answer.
+// answerable refuses a question that cannot be answered.
 func (t *tool) answerable(yes bool) error {
 	if f, ok := t.in.(*os.File); yes || ok && term.IsTerminal(int(f.Fd())) {
 		return nil
 	}
-	return usage("stdin is no terminal, so nobody can be asked: --yes says that the answer is known")
+	return usage("stdin is no terminal, so the question cannot be asked: --yes says that the answer is known")
 }
 
 // confirmed asks.

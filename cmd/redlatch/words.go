@@ -13,7 +13,8 @@ var fromLibrary = regexp.MustCompile(`(^|: |\n)(pubsub|redlatch|rlock|election|r
 
 // inTerms says with flags and variables what the library says with fields of its options.
 var inTerms = strings.NewReplacer(
-	"no TLS with this server: see TLSConfig", "no TLS with this server: --tls-ca names a file with the certificates that sign the server's",
+	"no TLS with this server: see TLSConfig",
+	"no TLS with this server: --tls-ca names a file with the certificates that sign the server's",
 	"Sentinel.TLSConfig is nil, and", "--redis must begin with rediss://:",
 	"Sentinel.TLSConfig is set, and", "--redis must begin with redis://:",
 	"TLSConfig is nil, and", "--redis must begin with rediss://:",

@@ -21,7 +21,8 @@ import (
 // alone runs redlatch without a server.
 func alone(args ...string) result {
 	var out, messages bytes.Buffer
-	code := execute(append([]string{"--redis", "redis://127.0.0.1:1"}, args...), streams{strings.NewReader(""), &out, &messages})
+	code := execute(append([]string{"--redis", "redis://127.0.0.1:1"}, args...),
+		streams{strings.NewReader(""), &out, &messages})
 	return result{code, out.String(), messages.String()}
 }
 
@@ -34,7 +35,8 @@ func TestAMistypedCommandIsRefusedWithWhatItMayHaveBeen(t *testing.T) {
 		{[]string{"insepct"}, `"insepct" is no command of redlatch (did you mean inspect?); see redlatch help`},
 		{[]string{"help", "insepct"}, `"insepct" is no command of redlatch (did you mean inspect?); see redlatch help`},
 		{[]string{"help", "nosuch"}, `"nosuch" is no command of redlatch; see redlatch help`},
-		{[]string{"stock", "delet", "a"}, `"delet" is no command of redlatch stock (did you mean delete?); see redlatch help stock`},
+		{[]string{"stock", "delet", "a"},
+			`"delet" is no command of redlatch stock (did you mean delete?); see redlatch help stock`},
 		{[]string{"help", "stock", "nosuch"}, `"nosuch" is no command of redlatch stock`},
 		{[]string{"completion", "nosuch"}, `"nosuch" is no command of redlatch completion`},
 		{[]string{"check", "me"}, `redlatch check takes no arguments`},
@@ -54,8 +56,10 @@ func TestAMistypedCommandIsRefusedWithWhatItMayHaveBeen(t *testing.T) {
 func TestMessagesAreShort(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 70_000)
-	for _, args := range [][]string{{long}, {"inspect", long}, {"run", "--lock", long, "--", "true"}, {"run", "--lock", "a", "--label", long, "--", "true"},
-		{"stock", "status", long}, {"run", "--lock", "a", "--wait", long, "--", "true"}, {"inspect", strings.Repeat("x ", 35_000)}} {
+	for _, args := range [][]string{{long}, {"inspect", long}, {"run", "--lock", long, "--", "true"},
+		{"run", "--lock", "a", "--label", long, "--", "true"},
+		{"stock", "status", long}, {"run", "--lock", "a", "--wait", long, "--", "true"},
+		{"inspect", strings.Repeat("x ", 35_000)}} {
 		r := alone(args...)
 		require.Equal(t, exitUsage, r.code, "%.20v", args)
 		require.Less(t, len(r.err), 2100, "%.20v", args)
@@ -73,7 +77,8 @@ func TestMessagesNameFlagsAndNoFieldsOfTheLibrary(t *testing.T) {
 	web.StartTLS()
 	t.Cleanup(web.Close)
 	secure := web.Listener.Addr().String()
-	require.Equal(t, "invalid option: --redis must begin with redis://: the server at h:1 speaks without TLS", // which takes 5 s to find out
+	// which takes 5 s to find out
+	require.Equal(t, "invalid option: --redis must begin with redis://: the server at h:1 speaks without TLS",
 		words(errors.New("pubsub: invalid option: TLSConfig is set, and the server at h:1 speaks without TLS")))
 	for _, tt := range []struct {
 		url  string
@@ -89,7 +94,8 @@ func TestMessagesNameFlagsAndNoFieldsOfTheLibrary(t *testing.T) {
 	} {
 		for _, args := range [][]string{{"inspect", "a"}, {"check"}} {
 			var out, messages bytes.Buffer
-			code := execute(append([]string{"--redis", tt.url, "--call-timeout=5s"}, args...), streams{strings.NewReader(""), &out, &messages})
+			code := execute(append([]string{"--redis", tt.url, "--call-timeout=5s"}, args...),
+				streams{strings.NewReader(""), &out, &messages})
 			text := messages.String()
 			if args[0] == "check" {
 				tt.code, text = exitConflict, out.String()
@@ -133,7 +139,9 @@ func TestNamesAndFlagsAreCompleted(t *testing.T) {
 		{[]string{"stock", "end", "sho"}, "shoes\n" + noFiles},
 		{[]string{"stock", "open", ""}, noFiles},
 		{[]string{"check", ""}, noFiles},
-		{[]string{"acl", "--only", "locks,"}, "locks,elections\nlocks,semaphores\nlocks,counters\nlocks,limits\nlocks,stocks\nlocks,packets\nlocks,inspect\n" + noFiles},
+		{[]string{"acl", "--only", "locks,"},
+			"locks,elections\nlocks,semaphores\nlocks,counters\nlocks,limits\nlocks,stocks\nlocks,packets\nlocks,inspect\n" +
+				noFiles},
 	} {
 		r := here(s, "", append([]string{"__complete"}, tt.args...)...)
 		require.Equal(t, tt.want, r.out, "%v: %s", tt.args, r.err)
@@ -148,8 +156,9 @@ func TestManWritesAPageForEveryCommandWithItsFlags(t *testing.T) {
 	r := alone("man", dir)
 	require.Zero(t, r.code, r.err)
 	for page, says := range map[string][]string{
-		"redlatch":            {".TH REDLATCH 1 ", ".BR redlatch\\-run (1)", `\fB\-\-redis\fR`},
-		"redlatch-run":        {".SH NAME\nredlatch\\-run \\- run a command", `\fB\-n, \-\-nonblock\fR`, ".SH EXIT STATUS\n", "(default 30s)", "(default host:pid)", ".SH EXAMPLES"},
+		"redlatch": {".TH REDLATCH 1 ", ".BR redlatch\\-run (1)", `\fB\-\-redis\fR`},
+		"redlatch-run": {".SH NAME\nredlatch\\-run \\- run a command", `\fB\-n, \-\-nonblock\fR`, ".SH EXIT STATUS\n",
+			"(default 30s)", "(default host:pid)", ".SH EXAMPLES"},
 		"redlatch-stock-open": {`\fB\-\-limit\fR`, ".BR redlatch\\-stock (1)"},
 		"redlatch-connection": {".SH CONNECTION\n"},
 	} {
@@ -189,7 +198,8 @@ func TestTheUserOfAnACLLineMayInspectOrRun(t *testing.T) {
 	require.Contains(t, r.err, "+scan")
 	require.Contains(t, r.err, "redlatch acl --only inspect")
 	require.Zero(t, here(s, "", "--redis", works, "--prefix", "shop:", "inspect", "job").code)
-	for _, refused := range [][]string{{"--only", "lock"}, {"--only", ""}, {"--user", "a b"}, {"--user", ""}, {"--prefix", "a b"}, {"--prefix", "}"}} {
+	for _, refused := range [][]string{{"--only", "lock"}, {"--only", ""}, {"--user", "a b"}, {"--user", ""},
+		{"--prefix", "a b"}, {"--prefix", "}"}} {
 		require.Equal(t, exitUsage, alone(append([]string{"acl"}, refused...)...).code, "%v", refused)
 	}
 }

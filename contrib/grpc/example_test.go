@@ -23,7 +23,8 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true},
+	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true},
 		redlatch.Options{Limiters: ratelimit.Options{AllowTimeout: 10 * time.Second}}) // this machine may be busy
 	if err != nil {
 		log.Fatal(err)
@@ -31,7 +32,8 @@ func ExampleNew() {
 	defer red.Close(context.Background())
 	calls := red.Limiters().Limiter("calls", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour})
 	var limit *redlatchgrpc.Interceptor
-	if limit, err = redlatchgrpc.New(red.Limiters(), redlatchgrpc.Limit{Limiter: calls, Key: redlatchgrpc.ByMethod}); err != nil {
+	if limit, err = redlatchgrpc.New(red.Limiters(),
+		redlatchgrpc.Limit{Limiter: calls, Key: redlatchgrpc.ByMethod}); err != nil {
 		log.Fatal(err)
 	}
 	s := grpc.NewServer(grpc.UnaryInterceptor(limit.Unary), grpc.StreamInterceptor(limit.Stream))

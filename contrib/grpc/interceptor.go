@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
@@ -35,25 +36,27 @@ type Interceptor struct {
 	limits []Limit
 }
 
-// New returns an Interceptor that takes from all limits in one step, 1 to 16. In a Cluster their keys must be in one slot: see
-// ratelimit.Client.AllowAll. The error is ratelimit.ErrInvalidOption. It sends nothing.
+// New returns an Interceptor that takes from all limits in one step, 1 to 16. In a Cluster their keys must be in one
+// slot: see ratelimit.Client.AllowAll. The error is redlatch.ErrInvalidOption. It sends nothing.
 func New(c *ratelimit.Client, limits ...Limit) (*Interceptor, error) {
 	if c == nil {
-		return nil, fmt.Errorf("redlatchgrpc: %w: client is nil", ratelimit.ErrInvalidOption)
+		return nil, fmt.Errorf("redlatchgrpc: %w: client is nil", redlatch.ErrInvalidOption)
 	}
 	if len(limits) == 0 || len(limits) > 16 {
-		return nil, fmt.Errorf("redlatchgrpc: %w: the number of limits is %d, must be 1 to 16", ratelimit.ErrInvalidOption, len(limits))
+		return nil, fmt.Errorf("redlatchgrpc: %w: the number of limits is %d, must be 1 to 16", redlatch.ErrInvalidOption,
+			len(limits))
 	}
 	for i, l := range limits {
 		if l.Limiter == nil {
-			return nil, fmt.Errorf("redlatchgrpc: %w: Limiter of limit %d is nil", ratelimit.ErrInvalidOption, i)
+			return nil, fmt.Errorf("redlatchgrpc: %w: Limiter of limit %d is nil", redlatch.ErrInvalidOption, i)
 		}
 	}
 	return &Interceptor{c, append([]Limit(nil), limits...)}, nil
 }
 
 // Unary is for grpc.UnaryInterceptor.
-func (i *Interceptor) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (i *Interceptor) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handle grpc.UnaryHandler) (any, error) {
 	if err := i.admit(ctx, info.FullMethod); err != nil {
 		return nil, err
 	}
@@ -61,7 +64,8 @@ func (i *Interceptor) Unary(ctx context.Context, req any, info *grpc.UnaryServer
 }
 
 // Stream is for grpc.StreamInterceptor.
-func (i *Interceptor) Stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (i *Interceptor) Stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler) error {
 	if err := i.admit(s.Context(), info.FullMethod); err != nil {
 		return err
 	}
@@ -110,9 +114,9 @@ func (i *Interceptor) admit(ctx context.Context, method string) error {
 // longestKey is the longest text of a client that is a key as it is.
 const longestKey = 128
 
-// ByMetadata is the first value of a field of the call's metadata, such as that of an API key. Calls without it share a limit. A value that is
-// longer than 128 bytes, or no plain text, stands for itself by its SHA-256: what clients send is never refused, and never chooses where in
-// a Cluster its limit is.
+// ByMetadata is the first value of a field of the call's metadata, such as that of an API key. Calls without it share a
+// limit. A value that is longer than 128 bytes, or no plain text, stands for itself by its SHA-256: what clients send
+// is never refused, and never chooses where in a Cluster its limit is.
 func ByMetadata(field string) func(ctx context.Context, method string) string {
 	return func(ctx context.Context, _ string) string {
 		values := metadata.ValueFromIncomingContext(ctx, field)

@@ -28,7 +28,8 @@ import (
 func limiters(t *testing.T) (*ratelimit.Client, *miniredis.Miniredis) {
 	t.Helper()
 	server := miniredis.RunT(t)
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true},
+	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true},
 		redlatch.Options{Limiters: ratelimit.Options{AllowTimeout: 10 * time.Second}})
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })
@@ -57,8 +58,10 @@ func as(user string) context.Context {
 func TestACallTakesOfAllLimitsAndIsToldWhenItCouldPass(t *testing.T) {
 	c, _ := limiters(t)
 	i, err := redlatchgrpc.New(c,
-		redlatchgrpc.Limit{Limiter: c.Limiter("user", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}), Key: redlatchgrpc.ByMetadata("x-user")},
-		redlatchgrpc.Limit{Limiter: c.Limiter("method", ratelimit.LimiterOptions{Rate: 5, Per: time.Hour}), Key: redlatchgrpc.ByMethod,
+		redlatchgrpc.Limit{Limiter: c.Limiter("user", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}),
+			Key: redlatchgrpc.ByMetadata("x-user")},
+		redlatchgrpc.Limit{Limiter: c.Limiter("method", ratelimit.LimiterOptions{Rate: 5, Per: time.Hour}),
+			Key: redlatchgrpc.ByMethod,
 			Cost: func(_ context.Context, method string) int64 {
 				if strings.HasSuffix(method, "/Watch") {
 					return 2
@@ -81,7 +84,8 @@ func TestACallTakesOfAllLimitsAndIsToldWhenItCouldPass(t *testing.T) {
 	retry := details[0].(*errdetails.RetryInfo).RetryDelay.AsDuration()
 	require.InDelta(t, 30*time.Minute, retry, float64(time.Minute))
 	for n := range 3 {
-		require.NoError(t, check(strings.Repeat("{x}", 50+n)), "long names stand for themselves, and the refused call paid nothing")
+		require.NoError(t, check(strings.Repeat("{x}", 50+n)),
+			"long names stand for themselves, and the refused call paid nothing")
 	}
 	require.Equal(t, codes.ResourceExhausted, status.Code(check("bob")), "the method's five are used up")
 	watch := func() error {
@@ -99,7 +103,8 @@ func TestACallThatCannotBeJudgedIsUnavailable(t *testing.T) {
 	c, server := limiters(t)
 	fail, err := redlatchgrpc.New(c, redlatchgrpc.Limit{Limiter: c.Limiter("fail", ratelimit.LimiterOptions{Rate: 9})})
 	require.NoError(t, err)
-	open, err := redlatchgrpc.New(c, redlatchgrpc.Limit{Limiter: c.Limiter("open", ratelimit.LimiterOptions{Rate: 9, WhenDown: ratelimit.Open})})
+	open, err := redlatchgrpc.New(c,
+		redlatchgrpc.Limit{Limiter: c.Limiter("open", ratelimit.LimiterOptions{Rate: 9, WhenDown: ratelimit.Open})})
 	require.NoError(t, err)
 	server.SetError("LOADING")
 	_, err = dial(t, fail).Check(as("ann"), &grpc_health_v1.HealthCheckRequest{})
@@ -114,8 +119,8 @@ func TestWhatNewRefuses(t *testing.T) {
 	c, _ := limiters(t)
 	for _, limits := range [][]redlatchgrpc.Limit{nil, make([]redlatchgrpc.Limit, 17), make([]redlatchgrpc.Limit, 1)} {
 		_, err := redlatchgrpc.New(c, limits...)
-		require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+		require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	}
 	_, err := redlatchgrpc.New(nil, redlatchgrpc.Limit{})
-	require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 }

@@ -6,16 +6,19 @@
 //	})
 //	http.Handle("/", limited(handler))
 //
-// A request takes units of every Limit in one step, of all or of none. One that is refused gets status 429 and Retry-After. Every answer has
-// the header fields of draft-ietf-httpapi-ratelimit-headers (of revision 8 and later, which have these two):
+// A request takes units of every Limit in one step, of all or of none. One that is refused gets status 429 and
+// Retry-After. Every answer has the header fields of draft-ietf-httpapi-ratelimit-headers (of revision 8 and later,
+// which have these two):
 //
 //	RateLimit-Policy: "api";q=10;w=1
 //	RateLimit: "api";r=9;t=1
 //
-// q units are there in w seconds: with the generic cell rate algorithm the burst, and the seconds after which it is there again; r are left,
-// and after t seconds all are. They are left out where a policy answered in place of the server, since then nobody knows.
+// q units are there in w seconds: with the generic cell rate algorithm the burst, and the seconds after which it is
+// there again; r are left, and after t seconds all are. They are left out where a policy answered in place of the
+// server, since then it is not known.
 //
 // A request that a limiter cannot judge, because Redis is down and its policy is ratelimit.Fail, gets 503.
 //
-// Options.Permits bounds how many requests are under way at a time, by a semaphore of all processes: beyond it a request gets 503.
+// Options.Permits bounds how many requests are under way at a time, by a semaphore of all processes: beyond it a
+// request gets 503.
 package redlatchhttp

@@ -21,12 +21,14 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true},
+	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true},
 		redlatch.Options{Limiters: ratelimit.Options{AllowTimeout: 10e9}}) // this machine may be busy
 	if err != nil {
 		log.Fatal(err)
 	}
-	day := red.Limiters().Limiter("day", ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year})
+	day := red.Limiters().Limiter("day",
+		ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year})
 	limited, err := redlatchhttp.New(red.Limiters(), redlatchhttp.Options{
 		Limits: []redlatchhttp.Limit{{Limiter: day, Key: redlatchhttp.ByHeader("X-User")}},
 	})
@@ -39,7 +41,8 @@ func ExampleNew() {
 		r.Header.Set("X-User", "ann")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		fmt.Println(w.Code, w.Header().Get("RateLimit-Policy"), w.Header().Get("RateLimit")[:9], w.Header().Get("Retry-After") != "")
+		fmt.Println(w.Code, w.Header().Get("RateLimit-Policy"), w.Header().Get("RateLimit")[:9],
+			w.Header().Get("Retry-After") != "")
 	}
 	// Output:
 	// 200 "day";q=2;w=31536000 "day";r=1 false

@@ -13,9 +13,9 @@ import (
 // longestKey is the longest text of a client that is a key as it is.
 const longestKey = 128
 
-// ByIP is the address of the client's end of the connection: of IPv6 its first 64 bits, because a client has as many addresses as it likes
-// behind those. Behind a proxy that is the proxy's: there use what the proxy says, by a Key of your own, and only if no client can say
-// it itself.
+// ByIP is the address of the client's end of the connection: of IPv6 its first 64 bits, because a client has as many
+// addresses as it likes behind those. Behind a proxy that is the proxy's: there use what the proxy says, by a Key of
+// your own, and only if no client can say it itself.
 func ByIP(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -31,9 +31,9 @@ func ByIP(r *http.Request) string {
 	return a.String()
 }
 
-// ByHeader is the value of a header field, such as that of an API key. Requests without it share a limit. A value that is longer than 128
-// bytes, or no plain text, stands for itself by its SHA-256: what clients send is never refused, and never chooses where in a Cluster its
-// limit is.
+// ByHeader is the value of a header field, such as that of an API key. Requests without it share a limit. A value that
+// is longer than 128 bytes, or no plain text, stands for itself by its SHA-256: what clients send is never refused, and
+// never chooses where in a Cluster its limit is.
 func ByHeader(field string) func(r *http.Request) string {
 	return func(r *http.Request) string { return plain(r.Header.Get(field)) }
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -22,13 +23,15 @@ type Limit struct {
 	Key func(r *http.Request) string
 	// Cost is how many units a request takes, 1 to the limiter's burst; 0: none. Defaults to nil: one.
 	Cost func(r *http.Request) int64
-	// Name is that of the policy in the header fields: printable ASCII without quotes and backslashes. Defaults to the limiter's.
+	// Name is that of the policy in the header fields: printable ASCII without quotes and backslashes. Defaults to the
+	// limiter's.
 	Name string
 }
 
 // Options of New.
 type Options struct {
-	// Limits are all taken from in one step, 1 to 16. In a Cluster their keys must be in one slot: see ratelimit.Client.AllowAll.
+	// Limits are all taken from in one step, 1 to 16. In a Cluster their keys must be in one slot: see
+	// ratelimit.Client.AllowAll.
 	Limits []Limit
 	// Permits, if set, has a permit for each request that is under way.
 	Permits *rsemaphore.Semaphore
@@ -36,15 +39,17 @@ type Options struct {
 	PermitWait time.Duration
 	// Refused answers a request that was refused; the header fields are set. Defaults to a text, with status 429.
 	Refused http.Handler
-	// Unavailable answers a request that could not be judged, or found no permit; Retry-After is set. Defaults to a text, with status 503.
+	// Unavailable answers a request that could not be judged, or found no permit; Retry-After is set. Defaults to a text,
+	// with status 503.
 	Unavailable http.Handler
-	// Failed is told why a request could not be judged. Defaults to nil: nobody is.
+	// Failed is called with the reason why a request could not be judged. nil, the default: it is not reported.
 	Failed func(r *http.Request, err error)
 	// NoHeaders leaves RateLimit and RateLimit-Policy out.
 	NoHeaders bool
 }
 
-// New returns middleware that limits the requests of a handler. The error is ratelimit.ErrInvalidOption. It sends nothing.
+// New returns middleware that limits the requests of a handler. The error is redlatch.ErrInvalidOption. It sends
+// nothing.
 func New(c *ratelimit.Client, o Options) (func(http.Handler) http.Handler, error) {
 	if c == nil {
 		return nil, invalid("client", nil, "not nil")
@@ -63,8 +68,11 @@ func New(c *ratelimit.Client, o Options) (func(http.Handler) http.Handler, error
 		if l.Name == "" {
 			l.Name = l.Limiter.Name()
 		}
-		if l.Name == "" || strings.ContainsFunc(l.Name, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
-			return nil, invalid(fmt.Sprintf("Limits[%d].Name", i), fmt.Sprintf("%.64q", l.Name), "printable ASCII without quotes and backslashes")
+		if l.Name == "" || strings.ContainsFunc(l.Name, func(r rune) bool {
+			return r < ' ' || r > '~' || r == '"' || r == '\\'
+		}) {
+			return nil, invalid(fmt.Sprintf("Limits[%d].Name", i), fmt.Sprintf("%.64q", l.Name),
+				"printable ASCII without quotes and backslashes")
 		}
 		limits[i] = l
 	}
@@ -81,7 +89,7 @@ func New(c *ratelimit.Client, o Options) (func(http.Handler) http.Handler, error
 }
 
 func invalid(field string, value any, must string) error {
-	return fmt.Errorf("redlatchhttp: %w: %s is %v, must be %s", ratelimit.ErrInvalidOption, field, value, must)
+	return fmt.Errorf("redlatchhttp: %w: %s is %v, must be %s", redlatch.ErrInvalidOption, field, value, must)
 }
 
 func text(status int, what string) http.Handler {
@@ -116,7 +124,7 @@ func (o *Options) serve(c *ratelimit.Client, next http.Handler, w http.ResponseW
 }
 
 func (o *Options) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if o.Failed != nil && !errors.Is(err, rsemaphore.ErrNotAcquired) {
+	if o.Failed != nil && !errors.Is(err, redlatch.ErrNotAcquired) {
 		o.Failed(r, err)
 	}
 	w.Header().Set("Retry-After", "1")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/contrib/http"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/redlatchtest"
@@ -20,7 +21,8 @@ import (
 var served = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello")) })
 
 // limited is a handler behind the middleware, and what asks it.
-func limited(t *testing.T, c *ratelimit.Client, next http.Handler, o redlatchhttp.Options) func(user string, more ...string) *http.Response {
+func limited(t *testing.T, c *ratelimit.Client, next http.Handler,
+	o redlatchhttp.Options) func(user string, more ...string) *http.Response {
 	t.Helper()
 	wrap, err := redlatchhttp.New(c, o)
 	require.NoError(t, err)
@@ -43,7 +45,9 @@ func TestARequestTakesOfAllLimitsAndIsToldWhatIsLeft(t *testing.T) {
 		user := redlatchhttp.ByHeader("X-User")
 		ask := limited(t, c, served, redlatchhttp.Options{Limits: []redlatchhttp.Limit{
 			{Limiter: c.Limiter("second", ratelimit.LimiterOptions{Rate: 2, Burst: 4}), Key: user},
-			{Limiter: c.Limiter("day", ratelimit.LimiterOptions{Rate: 3, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}), Key: user, Name: "a day"},
+			{Limiter: c.Limiter("day",
+				ratelimit.LimiterOptions{Rate: 3, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}), Key: user,
+				Name: "a day"},
 		}})
 		r := ask("ann")
 		require.Equal(t, http.StatusOK, r.StatusCode)
@@ -105,7 +109,7 @@ func TestAServerThatIsDownIsAsThePolicySays(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
 		require.Equal(t, "1", r.Header.Get("Retry-After"))
 		require.Len(t, failures, 1)
-		require.ErrorIs(t, failures[0], ratelimit.ErrUnavailable)
+		require.ErrorIs(t, failures[0], redlatch.ErrUnavailable)
 		require.Equal(t, http.StatusTooManyRequests, asks[ratelimit.Closed]("").StatusCode)
 		r = asks[ratelimit.Open]("")
 		require.Equal(t, http.StatusOK, r.StatusCode)
@@ -151,7 +155,8 @@ func TestWhatClientsSendIsAKeyOrStandsForOne(t *testing.T) {
 		seen[k] = true
 	}
 	for addr, want := range map[string]string{
-		"192.0.2.7:1234": "192.0.2.7", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[::ffff:192.0.2.7]:80": "192.0.2.7", "[fe80::1%eth0]:80": "fe80::/64", "@": "@",
+		"192.0.2.7:1234": "192.0.2.7", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64",
+		"[::ffff:192.0.2.7]:80": "192.0.2.7", "[fe80::1%eth0]:80": "fe80::/64", "@": "@",
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = addr
@@ -171,10 +176,10 @@ func TestWhatNewRefuses(t *testing.T) {
 			"PermitWait is -1ns":     {Limits: []redlatchhttp.Limit{{Limiter: l}}, PermitWait: -1},
 		} {
 			_, err := redlatchhttp.New(c, o)
-			require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+			require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 			require.ErrorContains(t, err, says)
 		}
 		_, err := redlatchhttp.New(nil, redlatchhttp.Options{})
-		require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+		require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	})
 }

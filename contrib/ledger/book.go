@@ -10,14 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch"
 )
 
 // batch is how many entries Keep moves in one transaction.
 const batch = 500
 
-// announcing is how many times Keep asks whether an opening is known before it ends with ErrUnknownOpening: whoever opens a stock tells
-// the database of it a moment later, and a unit may be sold in between.
+// announcing is how many times Keep asks whether an opening is known before it ends with ErrUnknownOpening: the program
+// that opens a stock tells the database of it a moment later, and a unit may be sold in between.
 const announcing = 10
 
 // maxText is the longest text in bytes: as long as a claimant or an id may be, and as MySQL's columns.
@@ -48,7 +48,8 @@ var (
 
 // query writes a query with the names in it. Its parameters are question marks.
 func (t *names) query(d Dialect, query string) string {
-	return d.bind(strings.NewReplacer("{moves}", t.moves, "{mark}", t.mark, "{object}", t.object, "{last}", t.last).Replace(query))
+	return d.bind(strings.NewReplacer("{moves}", t.moves, "{mark}", t.mark, "{object}", t.object, "{last}",
+		t.last).Replace(query))
 }
 
 // fields are where the columns go, and what they are: columns lists them.
@@ -62,15 +63,17 @@ func (t *names) fields(r *row) []any {
 
 const columns = `serial, kind, ordinal, n, claimant, {last}`
 
-// The first two statements of a transaction lock the mark and read it: the update locks the row in PostgreSQL and MySQL, and the database
-// in SQLite. So movers wait for each other, and the one that comes second sees what the first has written: PostgreSQL reads what is
-// committed then, and MySQL takes its snapshot with its first read, which is the second statement.
+// The first two statements of a transaction lock the mark and read it: the update locks the row in PostgreSQL and
+// MySQL, and the database in SQLite. So movers wait for each other, and the one that comes second sees what the first
+// has written: PostgreSQL reads what is committed then, and MySQL takes its snapshot with its first read, which is the
+// second statement.
 const (
 	lockMark  = `UPDATE {mark} SET next = next WHERE {object} = ? AND epoch = ?`
 	readMark  = `SELECT next FROM {mark} WHERE {object} = ? AND epoch = ?`
 	raiseMark = `UPDATE {mark} SET next = ? WHERE {object} = ? AND epoch = ?`
-	pastMoves = `SELECT ` + columns + ` FROM {moves} WHERE {object} = ? AND epoch = ? AND serial BETWEEN ? AND ? ORDER BY serial`
-	openings  = `SELECT epoch, nth FROM {mark} WHERE {object} = ? ORDER BY nth`
+	pastMoves = `SELECT ` + columns +
+		` FROM {moves} WHERE {object} = ? AND epoch = ? AND serial BETWEEN ? AND ? ORDER BY serial`
+	openings = `SELECT epoch, nth FROM {mark} WHERE {object} = ? ORDER BY nth`
 )
 
 // book is what the Movers of stocks and of red packets have in common. E is an entry of theirs.
@@ -95,7 +98,8 @@ func (b *book[E]) check() error {
 		return invalid(field, `""`, "the name of the "+b.object)
 	}
 	if len(b.name) > maxText { // no database has an index on it
-		return fmt.Errorf("redlatchledger: %w: %s has %d bytes, must be at most %d", stock.ErrInvalidOption, field, len(b.name), maxText)
+		return fmt.Errorf("redlatchledger: %w: %s has %d bytes, must be at most %d", redlatch.ErrInvalidOption, field,
+			len(b.name), maxText)
 	}
 	return b.dialect.check()
 }
@@ -104,7 +108,7 @@ func (b *book[E]) sql(query string) string { return b.query(b.dialect, query) }
 
 // lasting reports whether err is one that trying again does not cure.
 func lasting(err error) bool {
-	for _, e := range []error{ErrHole, ErrReissued, ErrUnbalanced, stock.ErrInvalidOption} {
+	for _, e := range []error{ErrHole, ErrReissued, ErrUnbalanced, redlatch.ErrInvalidOption} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -197,7 +201,8 @@ func (b *book[E]) write(ctx context.Context, tx *sql.Tx, rows []row) (past int, 
 	first, epoch := rows[0].serial, rows[0].epoch
 	for i, r := range rows {
 		if r.serial != first+int64(i) {
-			return 0, fmt.Errorf("%w: %q, opening %d: entry %d comes after %d", ErrHole, b.name, epoch, r.serial, rows[i-1].serial)
+			return 0, fmt.Errorf("%w: %q, opening %d: entry %d comes after %d", ErrHole, b.name, epoch, r.serial,
+				rows[i-1].serial)
 		}
 	}
 	next, err := b.lock(ctx, tx, epoch)
@@ -247,13 +252,15 @@ func (b *book[E]) lock(ctx context.Context, tx *sql.Tx, epoch int64) (next int64
 
 func (b *book[E]) unknown(epoch int64, known []int64) error {
 	if len(known) == 0 {
-		return fmt.Errorf("%w: %s %q, opening %d: it knows none of this name; see Announce", ErrUnknownOpening, b.object, b.name, epoch)
+		return fmt.Errorf("%w: %s %q, opening %d: it knows none of this name; see Announce", ErrUnknownOpening, b.object,
+			b.name, epoch)
 	}
-	return fmt.Errorf("%w: %s %q, opening %d: the last one that it knows is %d", ErrUnknownOpening, b.object, b.name, epoch, known[len(known)-1])
+	return fmt.Errorf("%w: %s %q, opening %d: the last one that it knows is %d", ErrUnknownOpening, b.object, b.name,
+		epoch, known[len(known)-1])
 }
 
-// compare reports whether the database has these rows, as they are but for their times: a claim that a failover forgot and that was
-// repeated may have the same number again, and tells the same.
+// compare reports whether the database has these rows, as they are but for their times: a claim that a failover forgot
+// and that was repeated may have the same number again, and tells the same.
 func (b *book[E]) compare(ctx context.Context, tx *sql.Tx, rows []row) error {
 	if len(rows) == 0 {
 		return nil
@@ -276,7 +283,8 @@ func (b *book[E]) compare(ctx context.Context, tx *sql.Tx, rows []row) error {
 			return fmt.Errorf("%w: %q, opening %d: the database has entry %d no more", ErrHole, b.name, r.epoch, r.serial)
 		}
 		if was != r {
-			return fmt.Errorf("%w: %q, opening %d, entry %d: the ledger says %s, the database %s", ErrReissued, b.name, r.epoch, r.serial, b.text(r), b.text(was))
+			return fmt.Errorf("%w: %q, opening %d, entry %d: the ledger says %s, the database %s", ErrReissued, b.name, r.epoch,
+				r.serial, b.text(r), b.text(was))
 		}
 	}
 	return have.Close()
@@ -290,7 +298,8 @@ func (b *book[E]) text(r row) string {
 }
 
 func (b *book[E]) insert(ctx context.Context, tx *sql.Tx, rows []row) error {
-	query := `INSERT INTO {moves} ({object}, epoch, at, ` + columns + `) VALUES ` + strings.Repeat(`, (?, ?, ?, ?, ?, ?, ?, ?, ?)`, len(rows))[2:]
+	query := `INSERT INTO {moves} ({object}, epoch, at, ` + columns + `) VALUES ` +
+		strings.Repeat(`, (?, ?, ?, ?, ?, ?, ?, ?, ?)`, len(rows))[2:]
 	var args []any
 	for i := range rows {
 		args = append(args, b.name, rows[i].epoch, rows[i].at.UnixMicro())
@@ -321,9 +330,9 @@ func (b *book[E]) openings(ctx context.Context, q querier) (epochs []int64, nth 
 	return epochs, nth, rows.Err()
 }
 
-// open tells the database of an opening: only if it is the first one, unless another may be there. columns and values are what its row
-// has besides. Of two processes that tell of two openings, each for the first, the unique key on nth lets one through, and the other
-// finds it when it looks again.
+// open tells the database of an opening: only if it is the first one, unless another may be there. columns and values
+// are what its row has besides. Of two processes that tell of two openings, each for the first, the unique key on nth
+// lets one through, and the other finds it when it looks again.
 func (b *book[E]) open(ctx context.Context, epoch int64, another bool, columns string, values ...any) error {
 	if err := b.check(); err != nil {
 		return err
@@ -331,7 +340,8 @@ func (b *book[E]) open(ctx context.Context, epoch int64, another bool, columns s
 	if epoch < 1 {
 		return invalid("epoch", epoch, "that of an opening")
 	}
-	insert := b.sql(`INSERT INTO {mark} ({object}, epoch, nth, next` + columns + `) VALUES (?, ?, ?, 1` + strings.Repeat(`, ?`, len(values)) + `)`)
+	insert := b.sql(`INSERT INTO {mark} ({object}, epoch, nth, next` + columns + `) VALUES (?, ?, ?, 1` +
+		strings.Repeat(`, ?`, len(values)) + `)`)
 	var refused error
 	for tried := int64(-1); ; {
 		known, nth, err := b.openings(ctx, b.db)
@@ -342,7 +352,7 @@ func (b *book[E]) open(ctx context.Context, epoch int64, another bool, columns s
 			return nil
 		case len(known) > 0 && !another:
 			return b.unknown(epoch, known)
-		case nth == tried: // nobody was faster
+		case nth == tried: // no one was faster
 			return refused
 		}
 		if _, refused = b.db.ExecContext(ctx, insert, append([]any{b.name, epoch, nth + 1}, values...)...); refused == nil {
@@ -361,7 +371,8 @@ func (b *book[E]) opened(ctx context.Context) (bool, error) {
 }
 
 // read yields what a query returns with the columns of columns.
-func (b *book[E]) read(ctx context.Context, epoch int64, entry func(row) E, query string, args ...any) iter.Seq2[E, error] {
+func (b *book[E]) read(ctx context.Context, epoch int64, entry func(row) E, query string,
+	args ...any) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		var none E
 		if err := b.check(); err != nil {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch"
 )
 
 // Dialect is the SQL that a database speaks.
@@ -29,11 +29,11 @@ func (d Dialect) check() error {
 }
 
 func invalid(field string, value any, must string) error {
-	return fmt.Errorf("redlatchledger: %w: %s is %v, must be %s", stock.ErrInvalidOption, field, value, must)
+	return fmt.Errorf("redlatchledger: %w: %s is %v, must be %s", redlatch.ErrInvalidOption, field, value, must)
 }
 
-// Create runs the statements of Schema, one at a time, and changes nothing that is there. Several processes may call it when they start.
-// The error is the database's, or stock.ErrInvalidOption for a Dialect that is none.
+// Create runs the statements of Schema, one at a time, and changes nothing that is there. Several processes may call it
+// when they start. The error is the database's, or redlatch.ErrInvalidOption for a Dialect that is none.
 func (d Dialect) Create(ctx context.Context, db *sql.DB) error {
 	if err := d.check(); err != nil {
 		return err

@@ -25,7 +25,8 @@ func setup(ctx context.Context) (server *miniredis.Miniredis, red *redlatch.Clie
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true}, redlatch.Options{})
+	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
+		ForceSingleClient: true}, redlatch.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,16 +58,18 @@ func ExampleMover() {
 	}
 
 	sale, spec := red.Stocks().Stock("sale"), stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
-	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale", After: sale.Publish, Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
-		for _, e := range entries {
-			if e.Kind == stock.KindGrant { // each exactly once
-				if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ($1, $2, $3)`, e.Epoch, e.Serial, e.Claimant); err != nil {
-					return err
+	mover := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale", After: sale.Publish,
+		Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
+			for _, e := range entries {
+				if e.Kind == stock.KindGrant { // each exactly once
+					if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ($1, $2, $3)`, e.Epoch, e.Serial,
+						e.Claimant); err != nil {
+						return err
+					}
 				}
 			}
-		}
-		return nil
-	}}
+			return nil
+		}}
 	// What every process does when it starts.
 	spec.Opened = mover.Opened // so that nobody opens it again when Redis has lost it
 	st, err := sale.OpenOrJoin(ctx, spec)
@@ -89,7 +92,7 @@ func ExampleMover() {
 
 	server.FlushAll()
 	_, err = sale.OpenOrJoin(ctx, spec)
-	fmt.Println("lost:", errors.Is(err, stock.ErrCorrupt))
+	fmt.Println("lost:", errors.Is(err, redlatch.ErrCorrupt))
 	spec.Suspended, spec.Opened = true, nil
 	again, err := sale.Open(ctx, spec)
 	if err != nil {
@@ -119,7 +122,8 @@ func ExampleMover() {
 	// cid has 3 <nil>
 }
 
-// The next sale of the same name is admitted by whoever decides to hold it. Otherwise its entries are refused, as if Redis had lost the last sale.
+// The next sale of the same name is admitted by whoever decides to hold it. Otherwise its entries are refused, as if
+// Redis had lost the last sale.
 func ExampleMover_Admit() {
 	ctx := context.Background()
 	_, _, db, end := setup(ctx)
@@ -139,8 +143,8 @@ func ExampleMover_Admit() {
 	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
 	// Output:
 	// monday: <nil>
-	// tuesday: redlatchledger: the database does not know this opening: stock "sale", opening 2: the last one that it knows is 1
-	// tuesday: <nil>
+	// tuesday: redlatchledger: the database does not know this opening: stock "sale", opening 2: the last one that it
+	// knows is 1 tuesday: <nil>
 }
 
 // A customer's units are found by an index, however many others there are.
@@ -188,15 +192,17 @@ func ExamplePacketMover() {
 	ctx := context.Background()
 	server, red, db, end := setup(ctx)
 	defer end()
-	packet, spec := red.RedPackets().Packet("new-year"), redpacket.Spec{Total: 1000, Shares: 4, Method: redpacket.Equal, OpenFor: time.Hour, Ledger: true}
-	mover := redlatchledger.PacketMover{DB: db, Dialect: redlatchledger.SQLite, Packet: "new-year", Also: func(ctx context.Context, tx *sql.Tx, entries []redpacket.Entry) error {
-		for _, e := range entries { // each exactly once: the place to pay
-			fmt.Println(e.Kind, e.User, e.Cents)
-		}
-		return nil
-	}}
+	packet, spec := red.RedPackets().Packet("new-year"), redpacket.Spec{Total: 1000, Shares: 4, Method: redpacket.Equal,
+		OpenFor: time.Hour, Ledger: true}
+	mover := redlatchledger.PacketMover{DB: db, Dialect: redlatchledger.SQLite, Packet: "new-year",
+		Also: func(ctx context.Context, tx *sql.Tx, entries []redpacket.Entry) error {
+			for _, e := range entries { // each exactly once: the place to pay
+				fmt.Println(e.Kind, e.User, e.Cents)
+			}
+			return nil
+		}}
 	epoch, err := packet.Send(ctx, spec)
-	if err != nil && !errors.Is(err, redpacket.ErrAlreadyOpen) { // a process that died here has sent it
+	if err != nil && !errors.Is(err, redlatch.ErrAlreadyOpen) { // a process that died here has sent it
 		log.Fatal(err)
 	}
 	if err := mover.Announce(ctx, epoch, spec); err != nil {

@@ -19,7 +19,8 @@ func fill(t *testing.T, m *redlatchledger.Mover, epoch int64, n int) {
 	require.NoError(t, m.Announce(t.Context(), epoch))
 	var entries []stock.Entry
 	for i := range n {
-		e := stock.Entry{Serial: int64(len(entries)) + 1, Epoch: epoch, Kind: stock.KindGrant, Ordinal: 1 + 2*int64(i), N: 2, Claimant: fmt.Sprint("customer ", i), Request: fmt.Sprint("order ", i)}
+		e := stock.Entry{Serial: int64(len(entries)) + 1, Epoch: epoch, Kind: stock.KindGrant, Ordinal: 1 + 2*int64(i), N: 2,
+			Claimant: fmt.Sprint("customer ", i), Request: fmt.Sprint("order ", i)}
 		if entries = append(entries, e); i%3 == 0 {
 			e.Serial, e.Kind, e.N = e.Serial+1, stock.KindReturn, 1
 			entries = append(entries, e)
@@ -36,7 +37,7 @@ func fill(t *testing.T, m *redlatchledger.Mover, epoch int64, n int) {
 func TestTheUnitsOfOneClaimantAreReadByAnIndex(t *testing.T) {
 	t.Parallel()
 	customers := redistest.Sized(1_500, 3_000, 100_000)
-	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		m := redlatchledger.Mover{DB: open(), Dialect: d, Stock: "sale"}
 		fill(t, &m, 7, customers)
 		m.DB.SetMaxOpenConns(1) // whose counts MySQL tells
@@ -54,13 +55,15 @@ func TestTheUnitsOfOneClaimantAreReadByAnIndex(t *testing.T) {
 			units = append(units, e)
 		}
 		took := time.Since(began)
-		require.Equal(t, []stock.Entry{{Serial: 1333, Epoch: 7, Kind: stock.KindGrant, Ordinal: 2000, N: 1, Claimant: "customer 999", Request: "order 999"}}, units)
+		require.Equal(t, []stock.Entry{{Serial: 1333, Epoch: 7, Kind: stock.KindGrant, Ordinal: 2000, N: 1,
+			Claimant: "customer 999", Request: "order 999"}}, units)
 
 		query := redlatchledger.UnitsOfQuery
 		for _, v := range []string{"'sale'", "'customer 999'", "7"} {
 			query = strings.Replace(query, "?", v, 1)
 		}
-		for name, query := range map[string]string{"UnitsOf": query, "the view": `SELECT * FROM units WHERE stock = 'sale' AND claimant = 'customer 999'`} {
+		for name, query := range map[string]string{"UnitsOf": query,
+			"the view": `SELECT * FROM units WHERE stock = 'sale' AND claimant = 'customer 999'`} {
 			switch d {
 			case redlatchledger.SQLite:
 				plan := text(t, m.DB, "EXPLAIN QUERY PLAN "+query)
@@ -75,7 +78,8 @@ func TestTheUnitsOfOneClaimantAreReadByAnIndex(t *testing.T) {
 				require.NoError(t, err)
 				text(t, m.DB, query)
 				rows := 0
-				for _, line := range strings.Split(strings.TrimSpace(text(t, m.DB, "SHOW SESSION STATUS LIKE 'Handler_read%'")), "\n") {
+				for _, line := range strings.Split(strings.TrimSpace(text(t, m.DB, "SHOW SESSION STATUS LIKE 'Handler_read%'")),
+					"\n") {
 					var n int
 					_, err := fmt.Sscan(strings.Fields(line)[1], &n)
 					require.NoError(t, err)

@@ -18,18 +18,19 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// A sale of many reservations, in several processes, while everything fails: processes are killed, connections cut, replies lost,
-// the server paused and its scripts flushed, and the primary killed for a replica to take its place.
+// A sale of many reservations, in several processes, while everything fails: processes are killed, connections cut,
+// replies lost, the server paused and its scripts flushed, and the primary killed for a replica to take its place.
 //
-// Of ten reservations, eight are confirmed, one is cancelled, and one is paid when its time is over. Nine want a unit, and there is
-// one for eight and a half. Blocks of ids are dealt to processes; a block whose process was killed is dealt again, and so is now
-// and then one that was answered: the answers must be the same.
+// Of ten reservations, eight are confirmed, one is cancelled, and one is paid when its time is over. Nine want a unit,
+// and there is one for eight and a half. Blocks of ids are dealt to processes; a block whose process was killed is
+// dealt again, and so is now and then one that was answered: the answers must be the same.
 //
 //	REDLATCH_LONG=1 go test -run TestASaleOfMany -v -timeout 60m     # 1,000,000
 const (
@@ -75,7 +76,8 @@ func dialSale(addr string) (*stock.Client, error) {
 func insist[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for {
 		v, err := ask()
-		if err == nil || ctx.Err() != nil || errors.Is(err, stock.ErrCorrupt) || errors.Is(err, stock.ErrNotFound) || errors.Is(err, stock.ErrMismatch) {
+		if err == nil || ctx.Err() != nil || errors.Is(err, redlatch.ErrCorrupt) || errors.Is(err, stock.ErrNotFound) ||
+			errors.Is(err, redlatch.ErrMismatch) {
 			return v, err
 		}
 		redistest.Pause(ctx, 20*time.Millisecond)
@@ -124,14 +126,16 @@ func beSeller() error {
 	return nil
 }
 
-// order is one order from its reservation to its end; the unit's ordinal, or 0 if the customer got none. To repeat it, in any
-// process, gives the same answer.
+// order is one order from its reservation to its end; the unit's ordinal, or 0 if the customer got none. To repeat it,
+// in any process, gives the same answer.
 func order(ctx context.Context, s *stock.Stock, i int) (int64, error) {
 	id, ttl := orderID(i), time.Hour
 	if fateOf(i) == saleLate {
 		ttl = 150 * time.Millisecond
 	}
-	g, err := insist(ctx, func() (stock.Grant, error) { return s.Reserve(ctx, customer(i), stock.Request{ID: id, N: 1}, ttl) })
+	g, err := insist(ctx, func() (stock.Grant, error) {
+		return s.Reserve(ctx, customer(i), stock.Request{ID: id, N: 1}, ttl)
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -253,7 +257,8 @@ func (x *sale) inflict(ctx context.Context, rnd *rand.Rand) map[string]int {
 		x.mu.Lock()
 		primary := x.primary
 		x.mu.Unlock()
-		kind := [...]string{"connections cut", "reply lost", "request lost", "black hole", "delay", "SCRIPT FLUSH", "server paused", "process killed"}[rnd.IntN(8)]
+		kind := [...]string{"connections cut", "reply lost", "request lost", "black hole", "delay", "SCRIPT FLUSH",
+			"server paused", "process killed"}[rnd.IntN(8)]
 		switch kind {
 		case "connections cut":
 			p.Cut()
@@ -304,7 +309,8 @@ func TestASaleOfManyReservationsIsExactInTheDatabaseWhateverFails(t *testing.T) 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
-	x := &sale{t: t, primary: redistest.Start(t, "--save", "", "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "64mb", "--client-output-buffer-limit", "replica 0 0 0")}
+	x := &sale{t: t, primary: redistest.Start(t, "--save", "", "--repl-diskless-sync-delay", "0", "--repl-backlog-size",
+		"64mb", "--client-output-buffer-limit", "replica 0 0 0")}
 	x.replica = x.replicaOf(t, x.primary)
 	x.inStep(t, x.replica)
 	x.front = redistest.NewWire(t, x.primary.Addr())
@@ -316,7 +322,7 @@ func TestASaleOfManyReservationsIsExactInTheDatabaseWhateverFails(t *testing.T) 
 	s := client.Stock("sale")
 	_, err = insist(ctx, func() (int64, error) {
 		n, err := s.Open(ctx, stock.Spec{Limit: limit, OpenFor: 12 * time.Hour, Remember: 6 * time.Hour, Ledger: true})
-		if errors.Is(err, stock.ErrAlreadyOpen) {
+		if errors.Is(err, redlatch.ErrAlreadyOpen) {
 			err = nil
 		}
 		return n, err
@@ -326,7 +332,9 @@ func TestASaleOfManyReservationsIsExactInTheDatabaseWhateverFails(t *testing.T) 
 	require.NoError(t, err)
 	epoch := st.Epoch
 	// Open is confirmed by no replica, and a fresh replica may hear of the first writes a second late.
-	redistest.Eventually(t, time.Minute, "the replica has the stock", func() bool { return x.replica.Ask(t, "EXISTS", "rc:{sale}") == "1" })
+	redistest.Eventually(t, time.Minute, "the replica has the stock", func() bool {
+		return x.replica.Ask(t, "EXISTS", "rc:{sale}") == "1"
+	})
 
 	db := freshSQLite(t)()
 	require.NoError(t, redlatchledger.SQLite.Create(ctx, db))
@@ -444,10 +452,12 @@ func TestASaleOfManyReservationsIsExactInTheDatabaseWhateverFails(t *testing.T) 
 		booked++
 		i, known := units[e.Ordinal]
 		require.True(t, known, "the database has unit %d, of which no customer knows: %+v", e.Ordinal, e)
-		require.Equal(t, stock.Entry{Ordinal: e.Ordinal, N: 1, Claimant: customer(i), Request: orderID(i)}, stock.Entry{Ordinal: e.Ordinal, N: e.N, Claimant: e.Claimant, Request: e.Request})
+		require.Equal(t, stock.Entry{Ordinal: e.Ordinal, N: 1, Claimant: customer(i), Request: orderID(i)},
+			stock.Entry{Ordinal: e.Ordinal, N: e.N, Claimant: e.Claimant, Request: e.Request})
 	}
 	require.EqualValues(t, won, booked)
-	t.Logf("%d customers have a unit = %d sold by the stock = %d in the database; %d of %d units are left", won, st.Sold, booked, st.Remaining, limit)
+	t.Logf("%d customers have a unit = %d sold by the stock = %d in the database; %d of %d units are left", won, st.Sold,
+		booked, st.Remaining, limit)
 	rows, err := db.QueryContext(ctx, "SELECT kind, COUNT(*), SUM(n) FROM moves GROUP BY kind ORDER BY kind")
 	require.NoError(t, err)
 	defer rows.Close()

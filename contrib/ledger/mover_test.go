@@ -20,6 +20,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/internal/redistest/databases"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
 )
@@ -34,12 +35,13 @@ type shop struct {
 	redlatchledger.Mover
 }
 
-// databases runs a test on each of them, with the tables.
-func databases(t *testing.T, test func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB)) {
+// onDatabases runs a test on each of them, with the tables.
+func onDatabases(t *testing.T, test func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB)) {
 	for _, on := range []struct {
 		redlatchledger.Dialect
 		fresh func(t *testing.T) func() *sql.DB
-	}{{redlatchledger.SQLite, freshSQLite}, {redlatchledger.PostgreSQL, freshPostgres}, {redlatchledger.MySQL, freshMySQL}} {
+	}{{redlatchledger.SQLite, freshSQLite}, {redlatchledger.PostgreSQL, databases.PostgreSQL.Fresh},
+		{redlatchledger.MySQL, databases.MariaDB.Fresh}} {
 		t.Run(string(on.Dialect), func(t *testing.T) {
 			open := on.fresh(t)
 			require.NoError(t, on.Create(t.Context(), open()))
@@ -60,7 +62,7 @@ func embedded(t *testing.T) (*miniredis.Miniredis, *redlatch.Client) {
 
 // each runs a test on a sale of which each database knows.
 func each(t *testing.T, limit int64, test func(t *testing.T, s *shop)) {
-	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		s := &shop{open: open, spec: stock.Spec{Limit: limit, PerUser: 9, OpenFor: time.Hour, Ledger: true}}
 		var red *redlatch.Client
 		s.server, red = embedded(t)
@@ -77,7 +79,8 @@ func each(t *testing.T, limit int64, test func(t *testing.T, s *shop)) {
 func freshSQLite(t *testing.T) func() *sql.DB {
 	file := filepath.Join(t.TempDir(), "sale.db")
 	return func() *sql.DB {
-		db, err := sql.Open("sqlite3", "file:"+file+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)")
+		db, err := sql.Open("sqlite3",
+			"file:"+file+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)")
 		require.NoError(t, err)
 		t.Cleanup(func() { db.Close() })
 		return db
@@ -131,8 +134,8 @@ func (s *shop) holders(t *testing.T) map[int64]string {
 	return all
 }
 
-// A mover reads a grant and is slow. The unit is returned; another mover moves the grant and the return, and removes both. Then the
-// first one writes what it has.
+// A mover reads a grant and is slow. The unit is returned; another mover moves the grant and the return, and removes
+// both. Then the first one writes what it has.
 func TestASlowMoverLeavesTheDatabaseRight(t *testing.T) {
 	t.Parallel()
 	each(t, 3, func(t *testing.T, s *shop) {
@@ -154,8 +157,9 @@ func TestASlowMoverLeavesTheDatabaseRight(t *testing.T) {
 
 var errCrash = errors.New("crashed")
 
-// Three movers, each with connections of its own, are slow now and then, and crash before the transaction, in it, between the commit and the
-// removal, while a crowd claims, reserves and returns. Each entry is in the database once, and so is what was done with it in its transaction.
+// Three movers, each with connections of its own, are slow now and then, and crash before the transaction, in it,
+// between the commit and the removal, while a crowd claims, reserves and returns. Each entry is in the database once,
+// and so is what was done with it in its transaction.
 func TestMoversThatCrashWriteEveryEntryOnce(t *testing.T) {
 	t.Parallel()
 	each(t, 1000, func(t *testing.T, s *shop) {
@@ -176,25 +180,27 @@ func TestMoversThatCrashWriteEveryEntryOnce(t *testing.T) {
 				}
 				return nil
 			}
-			own := redlatchledger.Mover{DB: s.open(), Dialect: s.Dialect, Stock: "sale", Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
-				for _, e := range entries {
-					if _, err := tx.ExecContext(ctx, s.sql(`INSERT INTO orders VALUES (?, ?)`), e.Serial, e.Claimant); err != nil {
-						return err
+			own := redlatchledger.Mover{DB: s.open(), Dialect: s.Dialect, Stock: "sale",
+				Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
+					for _, e := range entries {
+						if _, err := tx.ExecContext(ctx, s.sql(`INSERT INTO orders VALUES (?, ?)`), e.Serial, e.Claimant); err != nil {
+							return err
+						}
 					}
-				}
-				return crash()
-			}}
+					return crash()
+				}}
 			movers.Go(func() {
 				for {
 					last := ctx.Err() != nil
-					n, err := s.sale.Ledger(context.Background(), 1+rnd.IntN(20), func(ctx context.Context, entries []stock.Entry) error {
-						for _, step := range []func() error{crash, func() error { return own.Move(ctx, entries) }, crash} {
-							if err := step(); err != nil {
-								return err
+					n, err := s.sale.Ledger(context.Background(), 1+rnd.IntN(20),
+						func(ctx context.Context, entries []stock.Entry) error {
+							for _, step := range []func() error{crash, func() error { return own.Move(ctx, entries) }, crash} {
+								if err := step(); err != nil {
+									return err
+								}
 							}
-						}
-						return nil
-					})
+							return nil
+						})
 					switch {
 					case errors.Is(err, errCrash):
 					case err != nil:
@@ -236,7 +242,8 @@ func TestMoversThatCrashWriteEveryEntryOnce(t *testing.T) {
 		require.NoError(t, <-failed)
 		require.Equal(t, have, s.holders(t))
 		var rows, orders, top int64
-		require.NoError(t, s.DB.QueryRow(`SELECT count(*), max(serial), (SELECT count(*) FROM orders) FROM moves`).Scan(&rows, &top, &orders))
+		require.NoError(t, s.DB.QueryRow(`SELECT count(*), max(serial), (SELECT count(*) FROM orders) FROM moves`).
+			Scan(&rows, &top, &orders))
 		require.Equal(t, top, rows, "no number is missing")
 		require.Equal(t, top, orders, "each once")
 	})
@@ -258,9 +265,9 @@ func TestAStreamThatIsDeletedOrTrimmedUnderWayIsNoticed(t *testing.T) {
 				return s.Move(ctx, entries)
 			})
 			require.NoError(t, err, "these are in the database")
-			require.ErrorIs(t, s.drain(t), stock.ErrCorrupt)
+			require.ErrorIs(t, s.drain(t), redlatch.ErrCorrupt)
 			_, err = s.sale.Claim(t.Context(), "late")
-			require.ErrorIs(t, err, stock.ErrCorrupt)
+			require.ErrorIs(t, err, redlatch.ErrCorrupt)
 			_, err = s.sale.Restore(t.Context(), s.Entries(t.Context(), s.epoch))
 			require.NoError(t, err)
 			require.NoError(t, s.drain(t))
@@ -273,7 +280,8 @@ func TestAHoleAndASecondEntryOfOneNumberStopTheMover(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {
 		e := func(serial int64, claimant string) stock.Entry {
-			return stock.Entry{Serial: serial, Kind: stock.KindGrant, Epoch: 7, Ordinal: serial, N: 1, Claimant: claimant, At: time.Unix(serial, 0)}
+			return stock.Entry{Serial: serial, Kind: stock.KindGrant, Epoch: 7, Ordinal: serial, N: 1, Claimant: claimant,
+				At: time.Unix(serial, 0)}
 		}
 		move := func(entries ...stock.Entry) error { return s.Move(t.Context(), entries) }
 		require.NoError(t, s.Admit(t.Context(), 7))
@@ -288,7 +296,11 @@ func TestAHoleAndASecondEntryOfOneNumberStopTheMover(t *testing.T) {
 		other := e(1, "zoe")
 		other.Epoch = 8
 		require.NoError(t, s.Admit(t.Context(), 8))
-		require.NoError(t, move(e(3, "cid"), other, func() stock.Entry { o := e(2, "yan"); o.Epoch = 8; return o }()), "two openings")
+		require.NoError(t, move(e(3, "cid"), other, func() stock.Entry {
+			o := e(2, "yan")
+			o.Epoch = 8
+			return o
+		}()), "two openings")
 		s.epoch = 7
 		require.Equal(t, map[int64]string{1: "ann", 2: "bob", 3: "cid"}, s.holders(t))
 		s.epoch = 8
@@ -304,8 +316,8 @@ func TestAHoleAndASecondEntryOfOneNumberStopTheMover(t *testing.T) {
 	})
 }
 
-// After a failover to a replica that had not heard of the last grants and returns, numbers go out again. The database says so, whoever
-// gets them; Restore from it sets the stock right.
+// After a failover to a replica that had not heard of the last grants and returns, numbers go out again. The database
+// says so, whoever gets them; Restore from it sets the stock right.
 func TestANumberThatIsGivenTwiceStopsTheMoverUntilTheStockIsRestored(t *testing.T) {
 	t.Parallel()
 	each(t, 5, func(t *testing.T, s *shop) {
@@ -333,7 +345,8 @@ func TestANumberThatIsGivenTwiceStopsTheMoverUntilTheStockIsRestored(t *testing.
 	})
 }
 
-// The stock is lost, and opened again from the database. That is another opening, in which units of the first are returned.
+// The stock is lost, and opened again from the database. That is another opening, in which units of the first are
+// returned.
 func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {
@@ -344,7 +357,7 @@ func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
 		g, err := s.sale.Claim(t.Context(), "dan", stock.Request{ID: "order", N: 2})
 		require.NoError(t, err)
 		require.NoError(t, s.drain(t))
-		require.ErrorIs(t, s.Carry(t.Context(), s.epoch, s.epoch), stock.ErrInvalidOption)
+		require.ErrorIs(t, s.Carry(t.Context(), s.epoch, s.epoch), redlatch.ErrInvalidOption)
 		require.ErrorIs(t, s.Carry(t.Context(), s.epoch+1, s.epoch+2), redlatchledger.ErrUnknownOpening)
 		for range 2 { // the second time with what was carried over the first time
 			s.server.FlushAll()
@@ -380,7 +393,8 @@ func TestTheViewHasEveryUnitThatWasNotReturned(t *testing.T) {
 			s.epoch = 100 + epoch
 			require.NoError(t, s.Admit(t.Context(), s.epoch))
 			enter := func(kind stock.Kind, ordinal, n int64, who string) {
-				entries = append(entries, stock.Entry{Serial: int64(len(entries)) + 1, Kind: kind, Epoch: s.epoch, Ordinal: ordinal, N: n, Claimant: who})
+				entries = append(entries,
+					stock.Entry{Serial: int64(len(entries)) + 1, Kind: kind, Epoch: s.epoch, Ordinal: ordinal, N: n, Claimant: who})
 			}
 			want, next := map[int64]string{}, int64(1)
 			for range 12 {
@@ -410,7 +424,8 @@ func TestTheViewHasEveryUnitThatWasNotReturned(t *testing.T) {
 			require.NoError(t, s.Move(t.Context(), entries))
 			require.Equal(t, want, s.holders(t), entries)
 			var view, pieces []string
-			for _, line := range strings.Split(strings.TrimSpace(text(t, s.DB, fmt.Sprint(`SELECT ordinal, n, claimant, serial FROM units WHERE epoch = `, s.epoch, ` ORDER BY ordinal`))), "\n") {
+			for _, line := range strings.Split(strings.TrimSpace(text(t, s.DB,
+				fmt.Sprint(`SELECT ordinal, n, claimant, serial FROM units WHERE epoch = `, s.epoch, ` ORDER BY ordinal`))), "\n") {
 				view = append(view, strings.TrimSpace(line))
 			}
 			for e := range s.Units(t.Context(), s.epoch) {
@@ -478,7 +493,8 @@ func TestKeepGoesOnAfterAnErrorOfTheDatabaseAndEndsAtAHole(t *testing.T) {
 	})
 }
 
-// A mover that crashes after its commit leaves the entries to the next one, which has nothing new to write and publishes them.
+// A mover that crashes after its commit leaves the entries to the next one, which has nothing new to write and
+// publishes them.
 func TestEveryEntryThatIsMovedIsPublishedAndNoFailureOfThatStopsTheMover(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {

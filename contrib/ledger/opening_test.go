@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
@@ -30,8 +31,8 @@ func (s *shop) sold(t *testing.T) (n int64) {
 	return n
 }
 
-// Redis loses the stock, and a process that starts opens it again: everything would be sold a second time, in an opening whose numbers
-// contradict nothing. The database knows the first, also if no entry of it was moved.
+// Redis loses the stock, and a process that starts opens it again: everything would be sold a second time, in an
+// opening whose numbers contradict nothing. The database knows the first, also if no entry of it was moved.
 func TestASecondOpeningIsNoticedByTheMoverAndByTheProcessThatWouldOpen(t *testing.T) {
 	t.Parallel()
 	for _, moved := range []int64{0, 9} {
@@ -50,7 +51,7 @@ func TestASecondOpeningIsNoticedByTheMoverAndByTheProcessThatWouldOpen(t *testin
 			asking := s.spec
 			asking.Opened = s.Opened
 			_, err = s.sale.OpenOrJoin(ctx, asking)
-			require.ErrorIs(t, err, stock.ErrCorrupt)
+			require.ErrorIs(t, err, redlatch.ErrCorrupt)
 			st, err := s.sale.Inspect(ctx)
 			require.NoError(t, err)
 			require.Zero(t, st.Epoch, "nobody has opened it again")
@@ -102,7 +103,7 @@ func TestKeepWaitsForAnOpeningToBeAnnounced(t *testing.T) {
 // Processes start at the same time, and each creates the tables and tells of what it has opened or joined.
 func TestOfOpeningsThatAreAnnouncedAtTheSameTimeOneIsTheFirst(t *testing.T) {
 	t.Parallel()
-	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		for round := range 4 {
 			m := redlatchledger.Mover{DB: open(), Dialect: d, Stock: "sale " + strconv.Itoa(round)}
 			m.DB.SetMaxIdleConns(6) // so that nobody has to connect first
@@ -135,7 +136,9 @@ func TestOfOpeningsThatAreAnnouncedAtTheSameTimeOneIsTheFirst(t *testing.T) {
 			m.Stock += " the same"
 			require.NoError(t, errors.Join(tell(same, first)...))
 			for range 2 {
-				require.NoError(t, errors.Join(tell(func(i int64) int64 { return 1 + i/2 }, func(m *redlatchledger.Mover, epoch int64) error {
+				require.NoError(t, errors.Join(tell(func(i int64) int64 {
+					return 1 + i/2
+				}, func(m *redlatchledger.Mover, epoch int64) error {
 					return m.Admit(t.Context(), epoch)
 				})...))
 			}
@@ -171,17 +174,21 @@ func TestAMoversBadInputIsRefused(t *testing.T) {
 	good := redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: "sale"}
 	none := redlatchledger.Dialect("Oracle")
 	for want, err := range map[string]error{
-		"DB is nil":                         (&redlatchledger.Mover{Dialect: redlatchledger.SQLite, Stock: "sale"}).Move(t.Context(), nil),
-		`Dialect is ""`:                     (&redlatchledger.Mover{DB: db, Stock: "sale"}).Announce(t.Context(), 1),
-		`Dialect is "Oracle"`:               none.Create(t.Context(), db),
-		`Stock is ""`:                       (&redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite}).Carry(t.Context(), 1, 2),
-		`Packet is ""`:                      (&redlatchledger.PacketMover{DB: db, Dialect: redlatchledger.SQLite}).Move(t.Context(), nil),
-		"s is nil":                          good.Keep(t.Context(), nil, time.Second),
-		"epoch is 0":                        good.Announce(t.Context(), 0),
-		"to is 7, must be another opening":  good.Carry(t.Context(), 7, 7),
-		"Stock has 1025 bytes, must be at ": (&redlatchledger.Mover{DB: db, Dialect: redlatchledger.MySQL, Stock: fmt.Sprintf("%01025d", 0)}).Announce(t.Context(), 1),
+		"DB is nil": (&redlatchledger.Mover{Dialect: redlatchledger.SQLite,
+			Stock: "sale"}).Move(t.Context(), nil),
+		`Dialect is ""`:       (&redlatchledger.Mover{DB: db, Stock: "sale"}).Announce(t.Context(), 1),
+		`Dialect is "Oracle"`: none.Create(t.Context(), db),
+		`Stock is ""`: (&redlatchledger.Mover{DB: db,
+			Dialect: redlatchledger.SQLite}).Carry(t.Context(), 1, 2),
+		`Packet is ""`: (&redlatchledger.PacketMover{DB: db,
+			Dialect: redlatchledger.SQLite}).Move(t.Context(), nil),
+		"s is nil":                         good.Keep(t.Context(), nil, time.Second),
+		"epoch is 0":                       good.Announce(t.Context(), 0),
+		"to is 7, must be another opening": good.Carry(t.Context(), 7, 7),
+		"Stock has 1025 bytes, must be at ": (&redlatchledger.Mover{DB: db, Dialect: redlatchledger.MySQL,
+			Stock: fmt.Sprintf("%01025d", 0)}).Announce(t.Context(), 1),
 	} {
-		require.ErrorIs(t, err, stock.ErrInvalidOption, want)
+		require.ErrorIs(t, err, redlatch.ErrInvalidOption, want)
 		require.ErrorContains(t, err, want)
 	}
 	require.NoError(t, redlatchledger.SQLite.Create(t.Context(), db))

@@ -31,7 +31,7 @@ type gift struct {
 
 func eachGift(t *testing.T, spec redpacket.Spec, test func(t *testing.T, g *gift)) {
 	spec.OpenFor, spec.Ledger = time.Hour, true
-	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		server, red := embedded(t)
 		g := &gift{server: server, packet: red.RedPackets().Packet("gift"), spec: spec, open: open}
 		g.send(t)
@@ -72,8 +72,8 @@ func (g *gift) drain(t *testing.T) error {
 	}
 }
 
-// A packet is grabbed while movers crash. What the database has, and what it has paid, is what users were told, and with the refund it is
-// the total to the cent.
+// A packet is grabbed while movers crash. What the database has, and what it has paid, is what users were told, and
+// with the refund it is the total to the cent.
 func TestWhatTheDatabaseHasOfAPacketIsItsTotal(t *testing.T) {
 	t.Parallel()
 	eachGift(t, redpacket.Spec{Total: 12_345, Shares: 100}, func(t *testing.T, g *gift) {
@@ -90,23 +90,26 @@ func TestWhatTheDatabaseHasOfAPacketIsItsTotal(t *testing.T) {
 				}
 				return nil
 			}
-			own := redlatchledger.PacketMover{DB: g.open(), Dialect: g.Dialect, Packet: "gift", Also: func(ctx context.Context, tx *sql.Tx, entries []redpacket.Entry) error {
-				for _, e := range entries {
-					if _, err := tx.ExecContext(ctx, fmt.Sprintf(`INSERT INTO payments VALUES (%d, %d)`, e.Serial, e.Cents)); err != nil {
-						return err
+			own := redlatchledger.PacketMover{DB: g.open(), Dialect: g.Dialect, Packet: "gift",
+				Also: func(ctx context.Context, tx *sql.Tx, entries []redpacket.Entry) error {
+					for _, e := range entries {
+						if _, err := tx.ExecContext(ctx,
+							fmt.Sprintf(`INSERT INTO payments VALUES (%d, %d)`, e.Serial, e.Cents)); err != nil {
+							return err
+						}
 					}
-				}
-				return crash()
-			}}
+					return crash()
+				}}
 			movers.Go(func() {
 				for {
 					last := ctx.Err() != nil
-					n, err := g.packet.Ledger(context.Background(), 1+rnd.IntN(9), func(ctx context.Context, entries []redpacket.Entry) error {
-						if err := own.Move(ctx, entries); err != nil {
-							return err
-						}
-						return crash()
-					})
+					n, err := g.packet.Ledger(context.Background(), 1+rnd.IntN(9),
+						func(ctx context.Context, entries []redpacket.Entry) error {
+							if err := own.Move(ctx, entries); err != nil {
+								return err
+							}
+							return crash()
+						})
 					switch {
 					case errors.Is(err, errCrash):
 					case err != nil:
@@ -145,15 +148,18 @@ func TestWhatTheDatabaseHasOfAPacketIsItsTotal(t *testing.T) {
 			if sum += e.Cents; e.Kind == redpacket.KindGrant {
 				has[e.User] = e.Cents
 			} else {
-				require.Equal(t, redpacket.Entry{Serial: 61, Kind: redpacket.KindRefund, Epoch: g.epoch, N: 40, Cents: back.Cents}, e)
+				require.Equal(t, redpacket.Entry{Serial: 61, Kind: redpacket.KindRefund, Epoch: g.epoch, N: 40,
+					Cents: back.Cents}, e)
 			}
 		}
 		require.Equal(t, told, has)
 		require.EqualValues(t, 12_345, sum)
 		books, err := g.Books(t.Context(), g.epoch)
 		require.NoError(t, err)
-		require.Equal(t, redlatchledger.Books{Total: 12_345, Shares: 100, Taken: 60, TakenCents: 12_345 - back.Cents, RefundCents: back.Cents, Refunded: true}, books)
-		require.Equal(t, "61 12345 ", strings.TrimSuffix(text(t, g.DB, `SELECT COUNT(*), SUM(cents) FROM payments`), "\n"), "each paid once")
+		require.Equal(t, redlatchledger.Books{Total: 12_345, Shares: 100, Taken: 60, TakenCents: 12_345 - back.Cents,
+			RefundCents: back.Cents, Refunded: true}, books)
+		require.Equal(t, "61 12345 ", strings.TrimSuffix(text(t, g.DB, `SELECT COUNT(*), SUM(cents) FROM payments`), "\n"),
+			"each paid once")
 	})
 }
 
@@ -161,7 +167,8 @@ func TestSharesThatWouldNotAddUpAreRefused(t *testing.T) {
 	t.Parallel()
 	eachGift(t, redpacket.Spec{Total: 100, Shares: 3}, func(t *testing.T, g *gift) {
 		e := func(serial, cents int64) redpacket.Entry {
-			return redpacket.Entry{Serial: serial, Kind: redpacket.KindGrant, Epoch: g.epoch, Ordinal: serial, N: 1, Cents: cents, User: fmt.Sprint("user ", serial)}
+			return redpacket.Entry{Serial: serial, Kind: redpacket.KindGrant, Epoch: g.epoch, Ordinal: serial, N: 1,
+				Cents: cents, User: fmt.Sprint("user ", serial)}
 		}
 		refund := func(serial, cents int64) redpacket.Entry {
 			return redpacket.Entry{Serial: serial, Kind: redpacket.KindRefund, Epoch: g.epoch, Cents: cents}
@@ -216,9 +223,11 @@ func TestAPacketThatIsSentASecondTimeIsPaidOnce(t *testing.T) {
 		g.grab(t, "ann")
 		keeping, stop := context.WithTimeout(t.Context(), 20*time.Second)
 		defer stop()
-		for _, err := range []error{g.drain(t), g.Announce(t.Context(), g.epoch, g.spec), g.Keep(keeping, g.packet, time.Millisecond)} {
+		for _, err := range []error{g.drain(t), g.Announce(t.Context(), g.epoch, g.spec),
+			g.Keep(keeping, g.packet, time.Millisecond)} {
 			require.ErrorIs(t, err, redlatchledger.ErrUnknownOpening)
-			require.ErrorContains(t, err, fmt.Sprintf(`packet "gift", opening %d: the last one that it knows is %d`, g.epoch, first))
+			require.ErrorContains(t, err,
+				fmt.Sprintf(`packet "gift", opening %d: the last one that it knows is %d`, g.epoch, first))
 		}
 		require.NoError(t, g.Admit(t.Context(), g.epoch, g.spec)) // it is another packet
 		require.NoError(t, g.drain(t))

@@ -32,8 +32,8 @@ func server() (option rueidis.ClientOption, end func()) {
 	return rueidis.ClientOption{InitAddress: []string{m.Addr()}, ForceSingleClient: true, DisableCache: true}, m.Close
 }
 
-// A program has spans and metrics of all that it does, by classes of names. Yours takes exporters in place of the recorder and the
-// reader, and need not name providers that are the global ones.
+// A program has spans and metrics of all that it does, by classes of names. Yours takes exporters in place of the
+// recorder and the reader, and need not name providers that are the global ones.
 func Example() {
 	option, end := server()
 	defer end()
@@ -61,7 +61,9 @@ func Example() {
 	telemetry.Watch(red)
 
 	ctx, span := traces.Tracer("shop").Start(ctx, "POST /orders")
-	err = red.Locks().Reentrant("order:4711").WithLabel(redlatchotel.Label(ctx, "")).Do(ctx, func(context.Context) error { return nil })
+	err = red.Locks().Reentrant("order:4711").WithLabel(redlatchotel.Label(ctx, "")).Do(ctx, func(context.Context) error {
+		return nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -18,7 +18,7 @@ const (
 	patience    = time.Second // for one look
 )
 
-// finder looks up who holds what others wait for. A nil *finder finds nobody.
+// finder looks up who holds what others wait for. A nil *finder finds no one.
 type finder struct {
 	clients func() ([]*rlock.Client, []*rsemaphore.Client)
 	shared  singleflight.Group // by kind and name

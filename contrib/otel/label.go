@@ -10,11 +10,11 @@ import (
 
 const traceparent = "traceparent"
 
-// Label returns a label for rlock.Lock.WithLabel or rsemaphore.Semaphore.WithLabel that carries the span of ctx, as the traceparent of
-// W3C Trace Context (00-<trace>-<span>-<flags>), and after a blank own, unless that is "". If ctx has no span it is own alone. It has
-// 55 bytes, and 1 more than own with one: a label may have 256.
+// Label returns a label for rlock.Lock.WithLabel or rsemaphore.Semaphore.WithLabel that carries the span of ctx, as the
+// traceparent of W3C Trace Context (00-<trace>-<span>-<flags>), and after a blank own, unless that is "". If ctx has no
+// span it is own alone. It has 55 bytes, and 1 more than own with one: a label may have 256.
 //
-// Whoever may inspect the lock sees the label.
+// Users that may inspect the lock see the label.
 func Label(ctx context.Context, own string) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)

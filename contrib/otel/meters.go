@@ -27,8 +27,9 @@ type series struct {
 }
 
 func newMeters(meter metric.Meter, o Options, watched *measure.Watched) (*meters, error) {
-	m := &meters{counters: map[*measure.Instrument]metric.Int64Counter{}, histograms: map[*measure.Instrument]metric.Float64Histogram{},
-		asked: map[*measure.Instrument]metric.Int64Observable{}}
+	m := &meters{counters: map[*measure.Instrument]metric.Int64Counter{},
+		histograms: map[*measure.Instrument]metric.Float64Histogram{},
+		asked:      map[*measure.Instrument]metric.Int64Observable{}}
 	if o.WaitBounds == nil {
 		o.WaitBounds = measure.WaitBounds
 	}
@@ -46,7 +47,8 @@ func newMeters(meter metric.Meter, o Options, watched *measure.Watched) (*meters
 			if i == measure.HoldTime {
 				bounds = o.HoldBounds
 			}
-			m.histograms[i], err = meter.Float64Histogram("redlatch."+i.Name+".duration", metric.WithDescription(i.Help), metric.WithUnit(i.Unit),
+			m.histograms[i], err = meter.Float64Histogram("redlatch."+i.Name+".duration", metric.WithDescription(i.Help),
+				metric.WithUnit(i.Unit),
 				metric.WithExplicitBucketBoundaries(bounds...))
 		}
 		all = append(all, err)
@@ -57,7 +59,8 @@ func newMeters(meter metric.Meter, o Options, watched *measure.Watched) (*meters
 		if i.Type == measure.Total {
 			v, err = meter.Int64ObservableCounter("redlatch."+i.Name, metric.WithDescription(i.Help), metric.WithUnit(i.Unit))
 		} else {
-			v, err = meter.Int64ObservableUpDownCounter("redlatch."+i.Name, metric.WithDescription(i.Help), metric.WithUnit(i.Unit))
+			v, err = meter.Int64ObservableUpDownCounter("redlatch."+i.Name, metric.WithDescription(i.Help),
+				metric.WithUnit(i.Unit))
 		}
 		m.asked[i] = v
 		all, asked = append(all, err), append(asked, v)
@@ -85,7 +88,8 @@ func (m *meters) Record(ctx context.Context, i *measure.Instrument, seconds floa
 	m.histograms[i].Record(ctx, seconds, m.attributes(i, labels))
 }
 
-// attributes are the labels as OpenTelemetry has them. There are as many sets as series, which the bound on classes bounds.
+// attributes are the labels as OpenTelemetry has them. There are as many sets as series, which the bound on classes
+// bounds.
 func (m *meters) attributes(i *measure.Instrument, labels []string) metric.MeasurementOption {
 	key := series{of: i}
 	copy(key.labels[:], labels)

@@ -15,8 +15,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// spans makes the spans of acquisitions, holds and releases. It keeps none of them: what is to be known later travels in the contexts
-// that the observers return, and goes with the call and with the hold.
+// spans makes the spans of acquisitions, holds and releases. It keeps none of them: what is to be known later travels
+// in the contexts that the observers return, and goes with the call and with the hold.
 type spans struct {
 	tracer trace.Tracer
 	class  func(kind, name string) string
@@ -67,7 +67,8 @@ func (s *spans) semaphores() rsemaphore.Observer {
 			s.notAcquired(ctx, e.Err)
 		case rsemaphore.EventAwaited:
 			now := time.Now()
-			_, span := s.tracer.Start(ctx, kind+" await", trace.WithTimestamp(now.Add(-e.Waited)), trace.WithAttributes(s.attributes(kind, e.Name, 0)...))
+			_, span := s.tracer.Start(ctx, kind+" await", trace.WithTimestamp(now.Add(-e.Waited)),
+				trace.WithAttributes(s.attributes(kind, e.Name, 0)...))
 			conclude(span, e.Err, "reached")
 			span.End(trace.WithTimestamp(now))
 		case rsemaphore.EventReleasing:
@@ -83,7 +84,8 @@ func (s *spans) semaphores() rsemaphore.Observer {
 
 // attributes are those of all spans of one call. n 0: it has no number of permits.
 func (s *spans) attributes(kind, name string, n int) []attribute.KeyValue {
-	all := []attribute.KeyValue{attribute.String("redlatch.kind", kind), attribute.String("redlatch.class", s.class(kind, name))}
+	all := []attribute.KeyValue{attribute.String("redlatch.kind", kind),
+		attribute.String("redlatch.class", s.class(kind, name))}
 	if s.names {
 		all = append(all, attribute.String("redlatch.name", name))
 	}
@@ -140,7 +142,8 @@ func (a *acquisition) link(holders []trace.SpanContext) {
 	defer a.mu.Unlock()
 	for _, h := range holders {
 		if h.TraceID() != own.TraceID() || h.SpanID() != own.SpanID() { // it may have been granted meanwhile
-			a.span.AddLink(trace.Link{SpanContext: h, Attributes: []attribute.KeyValue{attribute.String("redlatch.link", "holder")}})
+			a.span.AddLink(trace.Link{SpanContext: h,
+				Attributes: []attribute.KeyValue{attribute.String("redlatch.link", "holder")}})
 		}
 	}
 	a.looking = false
@@ -167,7 +170,8 @@ func (a *acquisition) over(err error) {
 	conclude(a.span, err, "acquired")
 	a.span.SetAttributes(attribute.Bool("redlatch.waited", a.waited))
 	if a.waited {
-		a.span.SetAttributes(attribute.Int("redlatch.wakeups.message", a.woken[1]), attribute.Int("redlatch.wakeups.timer", a.woken[0]))
+		a.span.SetAttributes(attribute.Int("redlatch.wakeups.message", a.woken[1]),
+			attribute.Int("redlatch.wakeups.timer", a.woken[0]))
 	}
 	if !a.looking {
 		a.span.End(trace.WithTimestamp(a.end))
@@ -196,7 +200,7 @@ func (s *spans) acquired(ctx context.Context) {
 	}
 }
 
-// ended is told of a hold that ended without a release.
+// ended is called for a hold that ended without a release.
 func (s *spans) ended(ctx context.Context, why error) {
 	a := s.acquisition(ctx)
 	if a == nil {
@@ -217,8 +221,10 @@ func (s *spans) held(a *acquisition, err error, lost bool) {
 		return
 	}
 	a.holdOver = true
-	_, span := s.tracer.Start(a.caller, a.kind+" hold", trace.WithTimestamp(a.granted), trace.WithAttributes(a.attributes...),
-		trace.WithLinks(trace.Link{SpanContext: a.span.SpanContext(), Attributes: []attribute.KeyValue{attribute.String("redlatch.link", "acquire")}}))
+	_, span := s.tracer.Start(a.caller, a.kind+" hold", trace.WithTimestamp(a.granted),
+		trace.WithAttributes(a.attributes...),
+		trace.WithLinks(trace.Link{SpanContext: a.span.SpanContext(),
+			Attributes: []attribute.KeyValue{attribute.String("redlatch.link", "acquire")}}))
 	a.hold = span.SpanContext()
 	if lost {
 		cause := measure.Cause(err)
@@ -253,7 +259,8 @@ func (s *spans) released(ctx context.Context, err error) {
 		reason := redlatch.Reason(err)
 		s.held(a, err, reason == "lost" || reason == "max_hold")
 		if a.hold.IsValid() {
-			r.span.AddLink(trace.Link{SpanContext: a.hold, Attributes: []attribute.KeyValue{attribute.String("redlatch.link", "hold")}})
+			r.span.AddLink(trace.Link{SpanContext: a.hold,
+				Attributes: []attribute.KeyValue{attribute.String("redlatch.link", "hold")}})
 		}
 		a.mu.Unlock()
 	}

@@ -29,36 +29,38 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	// MeterProvider makes the meter. Defaults to the global one.
 	MeterProvider metric.MeterProvider
-	// Class makes the class of a name, such as the part before its first colon. kind is lock, election, semaphore, counter, stock,
-	// redpacket or limiter. It runs where the event happens, for every event, so it must return at once. "" counts as "other".
-	// Defaults to "all" for every name.
+	// Class makes the class of a name, such as the part before its first colon. kind is lock, election, semaphore,
+	// counter, stock, redpacket or limiter. It runs where the event happens, for every event, so it must return at once.
+	// "" counts as "other". Defaults to "all" for every name.
 	Class func(kind, name string) string
-	// MaxClasses is how many classes of each kind are told apart, the first that come; later ones count as "other". Defaults to 50,
-	// also if it is not positive.
+	// MaxClasses is how many classes of each kind are counted separately, the first that come; later ones count as
+	// "other". Defaults to 50, also if it is not positive.
 	MaxClasses int
 	// Names puts the name of the lock or semaphore into the spans. Metrics never have it.
 	Names bool
-	// Links has the span of an acquisition that waits linked to its holders': see "Links to the holder" in the package comment. It
-	// costs a call to the server for an acquisition that waits, of each client that is watched, and needs the rights of Inspect.
+	// Links has the span of an acquisition that waits linked to its holders': see "Links to the holder" in the package
+	// comment. It costs a call to the server for an acquisition that waits, of each client that is watched, and needs the
+	// rights of Inspect.
 	Links bool
-	// WaitBounds and HoldBounds are the upper bounds, in seconds, of the histograms of waiting (and of calls) and of holding, where no
-	// View says something else. Default to 16 bounds from 250 us to 100 s, and from 1 ms to an hour.
+	// WaitBounds and HoldBounds are the upper bounds, in seconds, of the histograms of waiting (and of calls) and of
+	// holding, where no View says something else. Default to 16 bounds from 250 us to 100 s, and from 1 ms to an hour.
 	WaitBounds, HoldBounds []float64
 }
 
 // Telemetry is what tells OpenTelemetry. It is safe for concurrent use. Make one and share it.
 type Telemetry struct {
-	told    *measure.Observers
-	watched measure.Watched
-	meters  *meters
-	spans   *spans
+	observers *measure.Observers
+	watched   measure.Watched
+	meters    *meters
+	spans     *spans
 
 	mu         sync.Mutex
 	locks      []*rlock.Client
 	semaphores []*rsemaphore.Client
 }
 
-// New returns what observes nothing yet: see [Telemetry.Instrument]. The error is that of a MeterProvider which refuses an instrument.
+// New returns what observes nothing yet: see [Telemetry.Instrument]. The error is that of a MeterProvider which refuses
+// an instrument.
 func New(o Options) (*Telemetry, error) {
 	if o.TracerProvider == nil {
 		o.TracerProvider = otel.GetTracerProvider()
@@ -71,8 +73,8 @@ func New(o Options) (*Telemetry, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.meters, t.told = m, measure.NewObservers(m, o.Class, o.MaxClasses)
-	t.spans = &spans{tracer: o.TracerProvider.Tracer(scope), class: t.told.Class, names: o.Names}
+	t.meters, t.observers = m, measure.NewObservers(m, o.Class, o.MaxClasses)
+	t.spans = &spans{tracer: o.TracerProvider.Tracer(scope), class: t.observers.Class, names: o.Names}
 	if o.Links {
 		t.spans.finder = &finder{clients: t.clients}
 	}
@@ -81,41 +83,41 @@ func New(o Options) (*Telemetry, error) {
 
 // Instrument returns o with Observers in every package, after those that o has already.
 func (t *Telemetry) Instrument(o redlatch.Options) redlatch.Options {
-	o = t.told.Instrument(o)
+	o = t.observers.Instrument(o)
 	o.Locks.Observer = o.Locks.Observer.And(t.spans.locks(measure.Lock))
 	o.Elections.Observer = o.Elections.Observer.And(t.spans.locks(measure.Election))
 	o.Semaphores.Observer = o.Semaphores.Observer.And(t.spans.semaphores())
 	return o
 }
 
-// Locks returns the Observer for rlock.Options. It and the next six are for programs that use the packages alone; for others
-// Instrument does.
+// Locks returns the Observer for rlock.Options. It and the next six are for programs that use the packages alone; for
+// others Instrument does.
 func (t *Telemetry) Locks() rlock.Observer {
-	return t.told.Locks(measure.Lock).And(t.spans.locks(measure.Lock))
+	return t.observers.Locks(measure.Lock).And(t.spans.locks(measure.Lock))
 }
 
 // Semaphores returns the Observer for rsemaphore.Options.
 func (t *Telemetry) Semaphores() rsemaphore.Observer {
-	return t.told.Semaphores().And(t.spans.semaphores())
+	return t.observers.Semaphores().And(t.spans.semaphores())
 }
 
 // Counters returns the Observer for rcounter.Options.
-func (t *Telemetry) Counters() rcounter.Observer { return t.told.Counters() }
+func (t *Telemetry) Counters() rcounter.Observer { return t.observers.Counters() }
 
 // Stocks returns the Observer for stock.Options.
-func (t *Telemetry) Stocks() stock.Observer { return t.told.Stocks() }
+func (t *Telemetry) Stocks() stock.Observer { return t.observers.Stocks() }
 
 // RedPackets returns the Observer for redpacket.Options.
-func (t *Telemetry) RedPackets() redpacket.Observer { return t.told.RedPackets() }
+func (t *Telemetry) RedPackets() redpacket.Observer { return t.observers.RedPackets() }
 
 // Limiters returns the Observer for ratelimit.Options.
-func (t *Telemetry) Limiters() ratelimit.Observer { return t.told.Limiters() }
+func (t *Telemetry) Limiters() ratelimit.Observer { return t.observers.Limiters() }
 
 // Hub returns the Observer for pubsub.Options.
-func (t *Telemetry) Hub() pubsub.Observer { return t.told.Hub() }
+func (t *Telemetry) Hub() pubsub.Observer { return t.observers.Hub() }
 
-// Watch has the clients of red, and its hub, asked for their Stats whenever metrics are collected, and its locks and semaphores
-// for holders, if Options.Links is set. They are asked until Shutdown. Several clients are added up.
+// Watch has the clients of red, and its hub, asked for their Stats whenever metrics are collected, and its locks and
+// semaphores for holders, if Options.Links is set. They are asked until Shutdown. Several clients are added up.
 func (t *Telemetry) Watch(red *redlatch.Client) {
 	t.WatchHub(red.Hub())
 	t.WatchLocks(red.Locks())
@@ -164,8 +166,9 @@ func (t *Telemetry) clients() ([]*rlock.Client, []*rsemaphore.Client) {
 	return t.locks[:len(t.locks):len(t.locks)], t.semaphores[:len(t.semaphores):len(t.semaphores)]
 }
 
-// Shutdown has no client asked for its Stats any more, looks up no more holders, and waits until ctx ends for look-ups under way, at
-// most a second. Observers that clients still have go on telling the providers. Call it before the providers are shut down.
+// Shutdown has no client asked for its Stats any more, looks up no more holders, and waits until ctx ends for look-ups
+// under way, at most a second. Observers that clients still have go on telling the providers. Call it before the
+// providers are shut down.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	return errors.Join(t.meters.unregister(), t.spans.finder.close(ctx))
 }

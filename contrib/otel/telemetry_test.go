@@ -54,7 +54,8 @@ func newRig(t *testing.T, o redlatchotel.Options) *rig {
 	r.telemetry, err = redlatchotel.New(o)
 	require.NoError(t, err)
 	r.tracer = spans.Tracer("the caller")
-	r.red = r.server.Open(r.telemetry.Instrument(redlatch.Options{CallTimeout: 20 * time.Second, Locks: rlock.Options{WatchdogTimeout: time.Minute}}))
+	r.red = r.server.Open(r.telemetry.Instrument(redlatch.Options{CallTimeout: 20 * time.Second,
+		Locks: rlock.Options{WatchdogTimeout: time.Minute}}))
 	r.telemetry.Watch(r.red)
 	t.Cleanup(func() {
 		require.NoError(t, r.telemetry.Shutdown(context.Background()))
@@ -180,7 +181,8 @@ func TestEachReentryAndEachReaderHasSpansOfItsOwn(t *testing.T) {
 
 func TestAWaiterIsLinkedToTheSpanThatTheHoldersLabelNames(t *testing.T) {
 	t.Parallel()
-	for kind, of := range map[string]func(r *rig) (hold func(ctx context.Context, label string) (release func(context.Context) error, err error)){
+	for kind, of := range map[string]func(r *rig) (hold func(ctx context.Context,
+		label string) (release func(context.Context) error, err error)){
 		"lock": func(r *rig) func(context.Context, string) (func(context.Context) error, error) {
 			return func(ctx context.Context, label string) (func(context.Context) error, error) {
 				hold, err := r.red.Locks().Reentrant("order:1").WithLabel(label).Lock(ctx)
@@ -262,7 +264,7 @@ func TestARefusedWaitIsNoErrorAndAFailureIsOne(t *testing.T) {
 	ctx, _ := r.under("work")
 	release := r.server.HoldElsewhere("order:1")
 	_, err := r.red.Locks().Reentrant("order:1").TryLock(ctx, 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 	span := r.only("lock acquire")
 	require.Equal(t, "not_acquired", value(span, "redlatch.result"))
 	require.Equal(t, codes.Unset, span.Status().Code)
@@ -280,7 +282,7 @@ func TestARefusedWaitIsNoErrorAndAFailureIsOne(t *testing.T) {
 	r.recorder.Reset()
 	r.server.Break(redlatchtest.Fault{Kind: redlatchtest.Denied})
 	_, err = r.red.Locks().Reentrant("order:3").TryLock(ctx, 0, 0)
-	require.ErrorIs(t, err, rlock.ErrDenied)
+	require.ErrorIs(t, err, redlatch.ErrDenied)
 	span = r.only("lock acquire")
 	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "denied"}, span.Status())
 	require.Equal(t, "denied", value(span, "error.type"))
@@ -308,7 +310,7 @@ func TestALostHoldsSpanEndsWithTheCause(t *testing.T) {
 	require.Equal(t, "lost", span.Events()[0].Name)
 	require.Equal(t, []attribute.KeyValue{attribute.String("redlatch.cause", "lost")}, span.Events()[0].Attributes)
 
-	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLost)
+	require.ErrorIs(t, hold.Unlock(ctx), redlatch.ErrLost)
 	release := r.only("lock release")
 	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "lost"}, release.Status())
 	require.True(t, linked(release, "hold", span.SpanContext()))
@@ -353,7 +355,8 @@ func TestTelemetryAndAnotherObserverAreBothTold(t *testing.T) {
 		}
 		return ctx
 	}
-	locks, err := rlock.New(r.server.Hub(), rlock.Options{CallTimeout: 20 * time.Second, Observer: r.telemetry.Locks().And(other.Locks()).And(mine)})
+	locks, err := rlock.New(r.server.Hub(),
+		rlock.Options{CallTimeout: 20 * time.Second, Observer: r.telemetry.Locks().And(other.Locks()).And(mine)})
 	require.NoError(t, err)
 	ctx, caller := r.under("work")
 	require.NoError(t, locks.Reentrant("l").Do(ctx, func(context.Context) error { return nil }))
@@ -408,7 +411,8 @@ func TestNothingIsKeptOfHoldsThatEnded(t *testing.T) {
 	})
 }
 
-// point is what one series of an instrument has counted; 0 if there is none. labels are name=value, in the order of the names.
+// point is what one series of an instrument has counted; 0 if there is none. labels are name=value, in the order of the
+// names.
 func (r *rig) point(name string, labels ...string) float64 {
 	r.t.Helper()
 	var all metricdata.ResourceMetrics
@@ -452,7 +456,7 @@ func TestMetricsCountWhatPrometheusCounts(t *testing.T) {
 	hold, err := lock.Lock(ctx)
 	require.NoError(t, err)
 	_, err = lock.TryLock(ctx, 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 	require.EqualValues(t, 1, r.point("redlatch.held", "kind=lock"))
 	waiter := make(chan error)
 	go func() { waiter <- lock.Do(ctx, func(context.Context) error { return nil }) }()

@@ -18,28 +18,28 @@ import (
 
 // Options of a Collector. The zero value is good.
 type Options struct {
-	// Class makes the label class of a name, such as the part before its first colon. kind is lock, election, semaphore, counter,
-	// stock, redpacket or limiter. It runs where the event happens, for every event, so it must return at once. "" counts as "other".
-	// Defaults to "all" for every name.
+	// Class makes the label class of a name, such as the part before its first colon. kind is lock, election, semaphore,
+	// counter, stock, redpacket or limiter. It runs where the event happens, for every event, so it must return at once.
+	// "" counts as "other". Defaults to "all" for every name.
 	Class func(kind, name string) string
-	// MaxClasses is how many classes of each kind get series of their own, the first that come; later ones count as "other".
-	// Defaults to 50, also if it is not positive.
+	// MaxClasses is how many classes of each kind get series of their own, the first that come; later ones count as
+	// "other". Defaults to 50, also if it is not positive.
 	MaxClasses int
-	// WaitBuckets and HoldBuckets are the upper bounds, in seconds, of the histograms of waiting (and of calls) and of holding.
-	// Default to 16 bounds from 250 us to 100 s, and from 1 ms to an hour.
+	// WaitBuckets and HoldBuckets are the upper bounds, in seconds, of the histograms of waiting (and of calls) and of
+	// holding. Default to 16 bounds from 250 us to 100 s, and from 1 ms to an hour.
 	WaitBuckets, HoldBuckets []float64
 }
 
-// Collector is a prometheus.Collector of what the clients do that it observes. It is safe for concurrent use. Its metrics begin at
-// 0 when it is made.
+// Collector is a prometheus.Collector of what the clients do that it observes. It is safe for concurrent use. Its
+// metrics begin at 0 when it is made.
 type Collector struct {
 	all        []prometheus.Collector
 	counters   map[*measure.Instrument]*prometheus.CounterVec
 	histograms map[*measure.Instrument]*prometheus.HistogramVec
 	asked      map[*measure.Instrument]*prometheus.Desc
 
-	told    *measure.Observers
-	watched measure.Watched
+	observers *measure.Observers
+	watched   measure.Watched
 }
 
 // New returns a Collector that observes nothing yet: see [Collector.Instrument].
@@ -50,8 +50,9 @@ func New(o Options) *Collector {
 	if o.HoldBuckets == nil {
 		o.HoldBuckets = measure.HoldBounds
 	}
-	c := &Collector{counters: map[*measure.Instrument]*prometheus.CounterVec{}, histograms: map[*measure.Instrument]*prometheus.HistogramVec{},
-		asked: map[*measure.Instrument]*prometheus.Desc{}}
+	c := &Collector{counters: map[*measure.Instrument]*prometheus.CounterVec{},
+		histograms: map[*measure.Instrument]*prometheus.HistogramVec{},
+		asked:      map[*measure.Instrument]*prometheus.Desc{}}
 	for _, i := range measure.Fed {
 		if i.Type == measure.Counter {
 			v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name(i), Help: i.Help}, i.Labels)
@@ -68,7 +69,7 @@ func New(o Options) *Collector {
 	for _, i := range measure.Asked {
 		c.asked[i] = prometheus.NewDesc(name(i), i.Help, i.Labels, nil)
 	}
-	c.told = measure.NewObservers(sink{c}, o.Class, o.MaxClasses)
+	c.observers = measure.NewObservers(sink{c}, o.Class, o.MaxClasses)
 	return c
 }
 
@@ -104,7 +105,8 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It asks the clients and hubs that are watched for their Stats, and no server.
+// Collect implements prometheus.Collector. It asks the clients and hubs that are watched for their Stats, and no
+// server.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	for _, v := range c.all {
 		v.Collect(to)
@@ -118,8 +120,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	})
 }
 
-// Watch has every scrape ask the clients of red, and its hub, for their Stats. It asks them for as long as the Collector is there:
-// what a closed client has counted does not go. Several clients are added up.
+// Watch has every scrape ask the clients of red, and its hub, for their Stats. It asks them for as long as the
+// Collector is there: what a closed client has counted does not go. Several clients are added up.
 func (c *Collector) Watch(red *redlatch.Client) { c.watched.Add(red) }
 
 // WatchLocks is Watch for a program that uses the packages alone, and so are the next six.

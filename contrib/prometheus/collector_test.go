@@ -38,7 +38,8 @@ func first(_, name string) string {
 func open(t *testing.T) (*redlatchprom.Collector, *redlatch.Client) {
 	t.Helper()
 	c := redlatchprom.New(redlatchprom.Options{Class: first})
-	red, err := redlatch.Open(redistest.Embedded(t).Option(), c.Instrument(redlatch.Options{CallTimeout: 20 * time.Second}))
+	red, err := redlatch.Open(redistest.Embedded(t).Option(),
+		c.Instrument(redlatch.Options{CallTimeout: 20 * time.Second}))
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })
 	c.Watch(red)
@@ -83,7 +84,7 @@ func TestLocksAndPermitsAreCounted(t *testing.T) {
 	hold, err := lock.Lock(ctx)
 	require.NoError(t, err)
 	_, err = lock.TryLock(ctx, 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, redlatch.ErrNotAcquired)
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	_, err = lock.Lock(gone)
@@ -92,13 +93,16 @@ func TestLocksAndPermitsAreCounted(t *testing.T) {
 
 	waiter := make(chan error)
 	go func() { waiter <- lock.Do(ctx, func(context.Context) error { return nil }) }()
-	require.Eventually(t, func() bool { return value(t, c, "redlatch_waiting", "kind=lock") == 1 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return value(t, c, "redlatch_waiting", "kind=lock") == 1
+	}, 30*time.Second, time.Millisecond)
 	require.NoError(t, hold.Unlock(ctx))
 	require.NoError(t, <-waiter)
 	require.EqualValues(t, 0, value(t, c, "redlatch_waiting", "kind=lock"))
 	require.EqualValues(t, 0, value(t, c, "redlatch_held", "kind=lock"))
 	require.EqualValues(t, 2, value(t, c, "redlatch_acquisitions_total", "class=order", "kind=lock", "result=acquired"))
-	require.EqualValues(t, 1, value(t, c, "redlatch_acquisitions_total", "class=order", "kind=lock", "result=not_acquired"))
+	require.EqualValues(t, 1,
+		value(t, c, "redlatch_acquisitions_total", "class=order", "kind=lock", "result=not_acquired"))
 	require.EqualValues(t, 1, value(t, c, "redlatch_acquisitions_total", "class=order", "kind=lock", "result=canceled"))
 	require.EqualValues(t, 2, value(t, c, "redlatch_acquire_seconds", "acquired=true", "class=order", "kind=lock"))
 	require.EqualValues(t, 2, value(t, c, "redlatch_acquire_seconds", "acquired=false", "class=order", "kind=lock"))
@@ -110,7 +114,8 @@ func TestLocksAndPermitsAreCounted(t *testing.T) {
 		require.EqualValues(t, 1, value(t, c, "redlatch_held", "kind=semaphore"))
 		return nil
 	}))
-	require.EqualValues(t, 1, value(t, c, "redlatch_acquisitions_total", "class=pool", "kind=semaphore", "result=acquired"))
+	require.EqualValues(t, 1,
+		value(t, c, "redlatch_acquisitions_total", "class=pool", "kind=semaphore", "result=acquired"))
 	require.EqualValues(t, 1, value(t, c, "redlatch_hold_seconds", "class=pool", "kind=semaphore"))
 	_, err = red.Semaphores().CyclicBarrier("barrier", 1).Await(ctx)
 	require.NoError(t, err)
@@ -128,9 +133,9 @@ func TestALossIsCountedByItsCauseAndWasZeroBefore(t *testing.T) {
 	require.EqualValues(t, 0, value(t, c, "redlatch_losses_total", "cause=lost", "class=job", "kind=lock"))
 	_, err = lock.ForceUnlock(ctx)
 	require.NoError(t, err)
-	require.ErrorIs(t, hold.Extend(ctx, time.Minute), rlock.ErrLost)
+	require.ErrorIs(t, hold.Extend(ctx, time.Minute), redlatch.ErrLost)
 	require.EqualValues(t, 1, value(t, c, "redlatch_losses_total", "cause=lost", "class=job", "kind=lock"))
-	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLost)
+	require.ErrorIs(t, hold.Unlock(ctx), redlatch.ErrLost)
 	require.EqualValues(t, 1, value(t, c, "redlatch_releases_total", "class=job", "kind=lock", "result=lost"))
 }
 
@@ -182,25 +187,26 @@ func TestAnErrorIsCountedAsWhatItSaysOfTheOutcome(t *testing.T) {
 	c := redlatchprom.New(redlatchprom.Options{})
 	locks := c.Locks()
 	for err, want := range map[error]string{
-		rlock.ErrNotAcquired: "not_acquired",
-		errors.Join(rlock.ErrNotAcquired, context.Canceled):     "canceled",
-		errors.Join(rlock.ErrNotAcquired, rlock.ErrUnavailable): "not_acquired",
-		errors.Join(context.Canceled, rlock.ErrLost):            "lost",
-		rlock.ErrLost:          "lost",
-		rlock.ErrMaxHold:       "max_hold",
-		rlock.ErrNotReplicated: "not_replicated",
-		rlock.ErrUnavailable:   "unavailable",
-		fmt.Errorf("x: %w", rlock.ErrUnknownOutcome): "unknown_outcome",
-		rlock.ErrDenied:          "denied",
-		rlock.ErrClosed:          "closed",
-		context.DeadlineExceeded: "timeout",
-		errors.New("?"):          "other",
-		rlock.ErrWrongType:       "wrong_type",
-		errors.Join(rlock.ErrUnavailable, context.DeadlineExceeded): "unavailable",
+		redlatch.ErrNotAcquired:                                       "not_acquired",
+		errors.Join(redlatch.ErrNotAcquired, context.Canceled):        "canceled",
+		errors.Join(redlatch.ErrNotAcquired, redlatch.ErrUnavailable): "not_acquired",
+		errors.Join(context.Canceled, redlatch.ErrLost):               "lost",
+		redlatch.ErrLost:                                "lost",
+		redlatch.ErrMaxHold:                             "max_hold",
+		redlatch.ErrNotReplicated:                       "not_replicated",
+		redlatch.ErrUnavailable:                         "unavailable",
+		fmt.Errorf("x: %w", redlatch.ErrUnknownOutcome): "unknown_outcome",
+		redlatch.ErrDenied:                              "denied",
+		redlatch.ErrClosed:                              "closed",
+		context.DeadlineExceeded:                        "timeout",
+		errors.New("?"):                                 "other",
+		redlatch.ErrWrongType:                           "wrong_type",
+		errors.Join(redlatch.ErrUnavailable, context.DeadlineExceeded): "unavailable",
 	} {
 		before := value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)
 		locks(context.Background(), rlock.Event{Kind: rlock.EventNotAcquired, Name: "l", Err: err})
-		require.EqualValues(t, 1, value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)-before, "%v", err)
+		require.EqualValues(t, 1,
+			value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)-before, "%v", err)
 	}
 }
 
@@ -233,7 +239,7 @@ func everything() *redlatchprom.Collector {
 		{Kind: rlock.EventNotAcquired, Name: "l", Waited: 1, Err: err},
 		{Kind: rlock.EventReleased, Name: "l", Held: 1},
 		{Kind: rlock.EventRenewed, Name: "l", Err: err},
-		{Kind: rlock.EventEnded, Name: "l", Err: rlock.ErrLost},
+		{Kind: rlock.EventEnded, Name: "l", Err: redlatch.ErrLost},
 		{Kind: rlock.EventWoken, Name: "l", ByMessage: true},
 		{Kind: rlock.EventTakenOver, Name: "l", Holds: 1},
 	} {
@@ -246,7 +252,7 @@ func everything() *redlatchprom.Collector {
 		{Kind: rsemaphore.EventReleased, Name: "s", N: 1, Held: -1},
 		{Kind: rsemaphore.EventAwaited, Name: "s", Waited: 1},
 		{Kind: rsemaphore.EventRenewed, Name: "s"},
-		{Kind: rsemaphore.EventEnded, Name: "s", Err: rlock.ErrWrongType},
+		{Kind: rsemaphore.EventEnded, Name: "s", Err: redlatch.ErrWrongType},
 		{Kind: rsemaphore.EventWoken, Name: "s"},
 	} {
 		semaphores(ctx, e)
@@ -254,7 +260,8 @@ func everything() *redlatchprom.Collector {
 	stocks(ctx, stock.Event{Kind: stock.EventClaimed, Name: "st", Outcome: stock.Granted, N: 1, Took: 1})
 	stocks(ctx, stock.Event{Kind: stock.EventAnsweredLocally, Name: "st", Outcome: stock.SoldOut})
 	stocks(ctx, stock.Event{Kind: stock.EventBackgroundFailed, Name: "st", Err: err})
-	c.RedPackets()(ctx, redpacket.Event{Kind: redpacket.EventClaimed, Name: "p", Outcome: redpacket.Granted, Cents: 1, Took: 1})
+	c.RedPackets()(ctx, redpacket.Event{Kind: redpacket.EventClaimed, Name: "p", Outcome: redpacket.Granted, Cents: 1,
+		Took: 1})
 	c.Counters()(ctx, rcounter.Event{Kind: rcounter.EventWritten, Name: "c", Took: 1})
 	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventBackgroundFailed, Name: "r", Err: err})
 	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventAdmitted, Name: "r", Allowed: true, Took: time.Second})

@@ -1,4 +1,5 @@
-// Package acl knows which rights the user of a program needs on the server, for the command redlatch acl and for docs/operations.md.
+// Package acl knows which rights the user of a program needs on the server, for the command redlatch acl and for
+// docs/operations.md.
 package acl
 
 import (
@@ -8,8 +9,9 @@ import (
 
 // feature is what one client of the library, or the command redlatch inspect, needs.
 type feature struct {
-	name     string
-	own      []string // what of a name's own is a key: the name, and with braces of the library around it what stands beside it
+	name string
+	// what of a name's own is a key: the name, and with braces of the library around it what belongs to it
+	own      []string
 	keys     []string // what stands before the names in keys
 	channels []string // and in channels
 	fixed    []string // patterns without a name in them
@@ -34,12 +36,14 @@ const latchChannel = "redisson_countdownlatch__channel__"
 
 var locks = feature{
 	name: "locks", own: []string{"", "{"},
-	keys: []string{"redlatch_queue", "redisson_lock_token", "redisson_lock_queue", "redisson_lock_timeout", "redlatch_fair", "redlatch_rw",
+	keys: []string{"redlatch_queue", "redisson_lock_token", "redisson_lock_queue", "redisson_lock_timeout",
+		"redlatch_fair", "redlatch_rw",
 		"redlatch_rwq", "redlatch_kept"},
 	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},
 	fixed:    []string{"~redlatch_alive:*", "&redlatch_grant:*"},
 	plain:    heard + " exists",
-	scripts: counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget zadd zrem zcard zscore zcount zrange zrangebyscore " +
+	scripts: counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget zadd zrem zcard " +
+		"zscore zcount zrange zrangebyscore " +
 		"zremrangebyscore zrevrange rpush lpop lrange llen lindex lrem info time",
 }
 
@@ -52,9 +56,11 @@ var features = []feature{
 		plain: locks.plain + " get hexists", scripts: locks.scripts,
 	},
 	{
-		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"}, channels: []string{"redisson_sc", "redlatch_barrier", latchChannel},
-		fixed: locks.fixed, plain: heard + " get set",
-		scripts: counted + " exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan zadd zrem zcard zscore zmscore " +
+		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"},
+		channels: []string{"redisson_sc", "redlatch_barrier", latchChannel},
+		fixed:    locks.fixed, plain: heard + " get set",
+		scripts: counted + " exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan " +
+			"zadd zrem zcard zscore zmscore " +
 			"zcount zrange zrangebyscore zrevrangebyscore zremrangebyscore zrevrange time",
 	},
 	{
@@ -66,13 +72,16 @@ var features = []feature{
 		scripts: "pexpire get set del type zadd zrem zcount zrange zrangebyscore zremrangebyscore zrevrange time",
 	},
 	{
-		name: "stocks", keys: []string{"rc"}, channels: []string{"redlatch_stock"}, plain: heard + " " + cached + " get hscan xrange",
-		scripts: "exists pttl pexpire set del unlink hget hset hdel hlen hmget hincrby zadd zrem zcard zcount zrange zrangebyscore rpush lpop lrange lindex " +
+		name: "stocks", keys: []string{"rc"}, channels: []string{"redlatch_stock"},
+		plain: heard + " " + cached + " get hscan xrange",
+		scripts: "exists pttl pexpire set del unlink hget hset hdel hlen hmget hincrby zadd zrem zcard zcount zrange " +
+			"zrangebyscore rpush lpop lrange lindex " +
 			"xadd xlen xrange xtrim time",
 	},
 	{
 		name: "packets", keys: []string{"rc"}, plain: "xrange",
-		scripts: "exists pttl pexpire unlink hget hset hlen hmget hincrby hscan rpush lpop lrange llen xadd xlen xrange xtrim time",
+		scripts: "exists pttl pexpire unlink hget hset hlen hmget hincrby hscan rpush lpop lrange llen xadd xlen xrange " +
+			"xtrim time",
 	},
 	{
 		name: "inspect", own: []string{"", "{"}, keys: locks.keys[:len(locks.keys)-1], fixed: []string{"~redlatch_alive:*"},
@@ -81,7 +90,8 @@ var features = []feature{
 	},
 }
 
-// Features are the names that [Line] knows: those of the packages, and what redlatch inspect needs to search, which no program does.
+// Features are the names that [Line] knows: those of the packages, and what redlatch inspect needs to search, which no
+// program does.
 func Features() (names []string) {
 	for _, f := range features {
 		names = append(names, f.name)
@@ -89,9 +99,9 @@ func Features() (names []string) {
 	return names
 }
 
-// Line is the command that makes a user called so, whose password is the word secret, with the rights that these features need and no
-// others; without any, all but those of inspect. With a prefix they are bounded to keys and channels of names that begin with it. Line
-// returns "" for a feature that it does not know.
+// Line is the command that makes a user called so, whose password is the word secret, with the rights that these
+// features need and no others; without any, all but those of inspect. With a prefix they are bounded to keys and
+// channels of names that begin with it. Line returns "" for a feature that it does not know.
 func Line(user, prefix string, of ...string) string {
 	if len(of) == 0 {
 		of = Features()[:len(features)-1]
@@ -148,8 +158,8 @@ func Line(user, prefix string, of ...string) string {
 
 var globbed = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`)
 
-// named are the patterns of names that begin with the prefix, after what stands before it. The library puts braces around a name that has
-// none of its own.
+// named are the patterns of names that begin with the prefix, after what stands before it. The library puts braces
+// around a name that has none of its own.
 func named(kind, before, prefix string) []string {
 	p := globbed.Replace(prefix) + "*"
 	switch {

@@ -15,8 +15,10 @@ import (
 
 // packages are those whose scripts a feature runs.
 var packages = map[string][]string{
-	"locks": {"rlock", "internal/lease"}, "elections": {"rlock", "rlock/election", "internal/lease"}, "semaphores": {"rsemaphore", "internal/lease"},
-	"counters": {"rcounter"}, "limits": {"rcounter/ratelimit"}, "stocks": {"rcounter/stock"}, "packets": {"rcounter/redpacket"},
+	"locks": {"rlock", "internal/lease"}, "elections": {"rlock", "rlock/election", "internal/lease"},
+	"semaphores": {"rsemaphore", "internal/lease"},
+	"counters":   {"rcounter"}, "limits": {"rcounter/ratelimit"}, "stocks": {"rcounter/stock"},
+	"packets": {"rcounter/redpacket"},
 }
 
 // called are the commands of a script. What it calls is a text, or the PUBLISH or SPUBLISH that it is given.
@@ -27,7 +29,8 @@ var sent = regexp.MustCompile(`script\.Plain\("([a-z]+)"\)`)
 
 func TestEveryCommandOfAScriptIsInTheRightsOfItsFeature(t *testing.T) {
 	for _, f := range features {
-		scripts := map[string][]string{"inspect": {"rlock/lua/inspect.lua", "internal/lease/lua/heartbeat_look.lua", "rsemaphore/lua/inspect.lua"}}[f.name]
+		scripts := map[string][]string{"inspect": {"rlock/lua/inspect.lua", "internal/lease/lua/heartbeat_look.lua",
+			"rsemaphore/lua/inspect.lua"}}[f.name]
 		for _, p := range packages[f.name] {
 			found, err := filepath.Glob("../../" + p + "/lua/*.lua")
 			require.NoError(t, err)
@@ -73,13 +76,15 @@ func TestTheLinesOfTheDocumentAreThese(t *testing.T) {
 	require.NoError(t, err)
 	lines := strings.Split(string(document), "\n")
 	for _, prefix := range []string{"", "shop:"} {
-		require.True(t, slices.Contains(lines, Line("redlatch", prefix)), "write into docs/operations.md:\n%s", Line("redlatch", prefix))
+		require.True(t, slices.Contains(lines, Line("redlatch", prefix)), "write into docs/operations.md:\n%s",
+			Line("redlatch", prefix))
 	}
 }
 
 func TestAPrefixBoundsTheNamesAsTheyAreWritten(t *testing.T) {
 	require.Contains(t, Line("u", "a*b:", "limits"), ` ~rc:{a\*b:* ~rc:a\*b:* `)
-	require.Contains(t, Line("u", "{t}:", "semaphores"), ` ~{t}:* ~redlatch_queue:{t}:* ~redlatch_alive:* &redisson_sc:{t}:* `)
+	require.Contains(t, Line("u", "{t}:", "semaphores"),
+		` ~{t}:* ~redlatch_queue:{t}:* ~redlatch_alive:* &redisson_sc:{t}:* `)
 	require.NotContains(t, Line("u", "p", "limits"), " ~p*")
 	require.Contains(t, Line("u", "", "locks"), " ~* &redisson_lock__channel:* ")
 	require.Empty(t, Line("u", "", "locks", "nothing"))

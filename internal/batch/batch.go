@@ -1,5 +1,5 @@
-// Package batch lets the requests of one process share calls. The first request is sent at once; those that come while it is under
-// way are sent together.
+// Package batch lets the requests of one process share calls. The first request is sent at once; those that come while
+// it is under way are sent together.
 package batch
 
 import (
@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxBatch is the most requests that share a call: a call of 128 claimants takes the server some 200 us, during which it
-	// does nothing else.
+	// maxBatch is the most requests that share a call: a call of 128 claimants takes the server some 200 us, during which
+	// it does nothing else.
 	maxBatch      = 128
 	defaultCalls  = 64
 	defaultWindow = 100 * time.Microsecond
@@ -23,8 +23,8 @@ const (
 
 // Options say how requests share calls. The zero value has the defaults.
 type Options struct {
-	// MaxBatch is how many requests share a call at most, 1 to 128. Negative: every request is sent alone, at once, even if
-	// others are under way. Defaults to 128.
+	// MaxBatch is how many requests share a call at most, 1 to 128. Negative: every request is sent alone, at once, even
+	// if others are under way. Defaults to 128.
 	MaxBatch int
 	// MaxCalls is how many calls are under way at most. Defaults to 64.
 	MaxCalls int
@@ -37,13 +37,15 @@ type Options struct {
 func (o *Options) Check() error {
 	switch {
 	case o.MaxBatch > maxBatch:
-		return errs.InvalidOption("MaxBatch", o.MaxBatch, fmt.Sprintf("between 1 and %d, 0 for the default, or negative for none", maxBatch))
+		return errs.InvalidOption("MaxBatch", o.MaxBatch,
+			fmt.Sprintf("between 1 and %d, 0 for the default, or negative for none", maxBatch))
 	case o.MaxCalls < 0:
 		return errs.InvalidOption("MaxCalls", o.MaxCalls, "at least 1, or 0 for the default")
 	case o.Window < 0:
 		return errs.InvalidOption("BatchWindow", o.Window, "0 for the default, or more")
 	}
-	o.MaxBatch, o.MaxCalls, o.Window = cmp.Or(o.MaxBatch, maxBatch), cmp.Or(o.MaxCalls, defaultCalls), cmp.Or(o.Window, defaultWindow)
+	o.MaxBatch, o.MaxCalls, o.Window = cmp.Or(o.MaxBatch, maxBatch), cmp.Or(o.MaxCalls, defaultCalls), cmp.Or(o.Window,
+		defaultWindow)
 	return nil
 }
 
@@ -57,46 +59,50 @@ func (t *Tally) Counts() (calls, requests int64) { return t.calls.Load(), t.requ
 //
 //   - If no call is under way, the request is sent alone, at once, on its caller's goroutine.
 //   - Otherwise it joins the open batch.
-//   - If the batch is full, or its first request came a Window ago, it is sent, unless MaxCalls are under way (see Halves).
+//   - If the batch is full, or its first request came a Window ago, it is sent, unless MaxCalls are under way (see
+//     Halves).
 //   - When a call is answered, the next batch is sent, full or not.
 //
-// A call carries the values of the context of its first request. So its span is in that caller's trace, and in no other.
+// A call carries the values of the context of its first request. So its span is in that caller's trace, and in no
+// other.
 //
-// One call at a time, with a batch of fixed size, is several times slower than no batches as soon as the server is a millisecond
-// away. A Batcher keeps as many calls under way as there are batches to fill. It is empty while no call is under way.
+// One call at a time, with a batch of fixed size, is several times slower than no batches as soon as the server is a
+// millisecond away. A Batcher keeps as many calls under way as there are batches to fill. It is empty while no call is
+// under way.
 type Batcher[Q, A any] struct {
 	// Options are checked.
 	Options *Options
 	// Run answers the requests of one call.
 	Run func(ctx context.Context, requests []*Request[Q, A])
-	// Abandoned is called with requests that were answered without an error after their callers had left; nil if that does not
-	// matter.
+	// Abandoned is called with requests that were answered without an error after their callers had left; nil if that does
+	// not matter.
 	Abandoned func(requests []*Request[Q, A])
 	// Spawn runs what is sent for callers that may have left.
 	Spawn func(func())
 	// Bound is how long a caller waits at most, whatever its context allows. Patience is the error then.
 	Bound    time.Duration
 	Patience error
-	// From is how many requests must be under way, sent or waiting, before they share calls. With fewer each is sent alone, at once,
-	// side by side: then waiting for a call to end costs more than a shared one saves. 0: they share from the second on.
+	// From is how many requests must be under way, sent or waiting, before they share calls. With fewer each is sent
+	// alone, at once, side by side: then waiting for a call to end costs more than a shared one saves. 0: they share from
+	// the second on.
 	From int64
-	// Pays, if From is set, is how many requests a call must carry on the average for sharing to pay. If it is fewer, as where each of many
-	// objects has few requests, the next aloneFor are sent alone. 0: it pays always.
+	// Pays, if From is set, is how many requests a call must carry on the average for sharing to pay. If it is fewer, as
+	// where each of many objects has few requests, the next aloneFor are sent alone. 0: it pays always.
 	Pays int64
-	// Alone answers a request that is sent by itself, at once, and makes nothing that lives longer; nil: Run does. It looks itself
-	// whether ctx has ended.
+	// Alone answers a request that is sent by itself, at once, and makes nothing that lives longer; nil: Run does. It
+	// looks itself whether ctx has ended.
 	Alone func(ctx context.Context, ask Q) (A, error)
-	// Calls is how many calls are useful at the moment, at least 1; nil: Options.MaxCalls, which is the most in any case. It must not
-	// block.
+	// Calls is how many calls are useful at the moment, at least 1; nil: Options.MaxCalls, which is the most in any case.
+	// It must not block.
 	Calls func() int
-	// Near, if Calls is nil, is how long a call takes for which two are useful, while one is answered and the other on its way. One more is
-	// useful for each Near that calls take. 0: Options.MaxCalls are.
+	// Near, if Calls is nil, is how long a call takes for which two are useful, while one is answered and the other on its
+	// way. One more is useful for each Near that calls take. 0: Options.MaxCalls are.
 	Near time.Duration
 	// Window is how long the first request of a call waits for more; nil: Options.Window. It must not block.
 	Window func() time.Duration
-	// Halves, if From is set: the open batch is also sent when it has half of what is under way. One half is answered while the other
-	// is on its way, and neither waits for a timer, which in an idle program comes up to 1 ms late. A server that is far away needs
-	// more calls than two: see Calls.
+	// Halves, if From is set: the open batch is also sent when it has half of what is under way. One half is answered
+	// while the other is on its way, and neither waits for a timer, which in an idle program comes up to 1 ms late. A
+	// server that is far away needs more calls than two: see Calls.
 	Halves bool
 	// Tally counts the shared calls. A request that is sent alone, at once, is not counted.
 	Tally *Tally
@@ -114,11 +120,12 @@ type Batcher[Q, A any] struct {
 	calls int
 }
 
-// Sharing sets the terms under which requests share calls of which each takes no longer than a call itself costs, such as an INCRBY.
+// Sharing sets the terms under which requests share calls of which each takes no longer than a call itself costs, such
+// as an INCRBY.
 //
-// They share from four under way on: from two, two goroutines lose a quarter of their rate; from 24, ten gain nothing. A call must carry two on
-// the average: with 256 goroutines on 64 counters calls of one or two were four times as slow as INCR. At most four shared calls are
-// under way, and two are enough for each 200 µs that one takes.
+// They share from four under way on: from two, two goroutines lose a quarter of their rate; from 24, ten gain nothing.
+// A call must carry two on the average: with 256 goroutines on 64 counters calls of one or two were four times as slow
+// as INCR. At most four shared calls are under way, and two are enough for each 200 µs that one takes.
 func (l *Batcher[Q, A]) Sharing() *Batcher[Q, A] {
 	l.Options, l.From, l.Pays, l.Halves, l.Near = sharing, 4, 2, true, 200*time.Microsecond
 	return l
@@ -132,8 +139,8 @@ var sharing = func() *Options {
 	return o
 }()
 
-// Lone bounds the context of a call that is for one request by that one's patience: the call may have been meant for others too, who left
-// before it was sent. The context of a call for several is left as it is.
+// Lone bounds the context of a call that is for one request by that one's patience: the call may have been meant for
+// others too, who left before it was sent. The context of a call for several is left as it is.
 func Lone[Q, A any](ctx context.Context, requests []*Request[Q, A]) (context.Context, context.CancelFunc) {
 	if len(requests) > 1 || requests[0].Until.IsZero() {
 		return ctx, func() {}
@@ -153,10 +160,12 @@ type Request[Q, A any] struct {
 	left   bool // the caller has gone; guarded by Batcher.mu
 }
 
-// Each is a Run for calls that answer every request by itself, in the order of the requests. won reports whether an answer grants
-// something. If call returns answers and an error, replicas have not confirmed them: a request that was granted something gets the
-// error, and a refusal, which needs no replica, is the answer. If call returns no answers, every request gets the error.
-func Each[Q, A any](call func(ctx context.Context, asks []Q) ([]A, error), won func(A) bool) func(context.Context, []*Request[Q, A]) {
+// Each is a Run for calls that answer every request by itself, in the order of the requests. won reports whether an
+// answer grants something. If call returns answers and an error, replicas have not confirmed them: a request that was
+// granted something gets the error, and a refusal, which needs no replica, is the answer. If call returns no answers,
+// every request gets the error.
+func Each[Q, A any](call func(ctx context.Context, asks []Q) ([]A, error),
+	won func(A) bool) func(context.Context, []*Request[Q, A]) {
 	return func(ctx context.Context, requests []*Request[Q, A]) {
 		asks := make([]Q, len(requests))
 		for i, r := range requests {
@@ -184,9 +193,9 @@ type batch[Q, A any] struct {
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when answered: one close wakes all callers
 
-	// Those whose context lasts for Bound wait for ended, and without a deadline for it alone, because a receive costs half of what a
-	// select does. It is closed when the batch is answered, or when their patience ends, and then expired is true; expired is not written
-	// afterwards.
+	// Those whose context lasts for Bound wait for ended, and without a deadline for it alone, because a receive costs
+	// half of what a select does. It is closed when the batch is answered, or when their patience ends, and then expired
+	// is true; expired is not written afterwards.
 	ended   chan struct{}
 	expired bool
 	bound   time.Time // when that patience ends
@@ -253,7 +262,8 @@ func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, crowd bool) (none A, _ er
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case b.answered: // the answer came first: to drop it now would lose a unit (TestACallerWhoLeavesItsBatchLosesNoUnit of stock)
+	case b.answered:
+		// the answer came first: to drop it now would lose a unit (TestACallerWhoLeavesItsBatchLosesNoUnit of stock)
 		return mine.Answer, mine.Err
 	case b.sent:
 		mine.left = true // seen when the call is answered
@@ -290,8 +300,8 @@ func (l *Batcher[Q, A]) carried(n int64) {
 	l.mean.Store(mean)
 }
 
-// run makes a call, and learns how long one takes: a quicker one counts at once, a slower one little, because it may have waited for the
-// processor.
+// run makes a call, and learns how long one takes: a quicker one counts at once, a slower one little, because it may
+// have waited for the processor.
 func (l *Batcher[Q, A]) run(ctx context.Context, requests []*Request[Q, A]) {
 	if l.Pays > 0 {
 		l.carried(int64(len(requests)))
@@ -309,7 +319,8 @@ func (l *Batcher[Q, A]) run(ctx context.Context, requests []*Request[Q, A]) {
 	l.trip.Store(d)
 }
 
-// work makes the call of b, and then those of the batches that take its place: a goroutine for each would grow its stack each time.
+// work makes the call of b, and then those of the batches that take its place: a goroutine for each would grow its
+// stack each time.
 func (l *Batcher[Q, A]) work(b *batch[Q, A]) {
 	for b != nil {
 		l.send(b)
@@ -317,8 +328,8 @@ func (l *Batcher[Q, A]) work(b *batch[Q, A]) {
 	}
 }
 
-// join puts a request into the open batch. end is closed when it is answered, or Bound is over, unless the context ends before.
-// Called with mu held.
+// join puts a request into the open batch. end is closed when it is answered, or Bound is over, unless the context ends
+// before. Called with mu held.
 func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch[Q, A], end <-chan struct{}) {
 	b = l.open
 	if b == nil {
@@ -352,7 +363,8 @@ func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch
 	if until.After(b.until) {
 		b.until = until
 	}
-	if len(b.requests) == l.Options.MaxBatch || l.Halves && int64(2*len(b.requests)) >= l.under.Load() && l.calls < l.most() {
+	if len(b.requests) == l.Options.MaxBatch ||
+		l.Halves && int64(2*len(b.requests)) >= l.under.Load() && l.calls < l.most() {
 		l.close()
 		if l.calls < l.most() {
 			l.calls++

@@ -21,8 +21,10 @@ func doubler(t *testing.T, o Options, takes func(n int) time.Duration) *Batcher[
 	require.NoError(t, o.Check())
 	var calls atomic.Int64
 	return &Batcher[int, int]{
-		Options: &o, Tally: &Tally{}, Spawn: func(f func()) { go f() }, Bound: time.Second, Patience: errPatience, What: "double", Key: "n",
-		Run: func(ctx context.Context, requests []*Request[int, int]) {
+		Options: &o, Tally: &Tally{}, Spawn: func(f func()) {
+			go f()
+		}, Bound: time.Second, Patience: errPatience, What: "double", Key: "n",
+		Run: func(_ context.Context, requests []*Request[int, int]) {
 			time.Sleep(takes(int(calls.Add(1))))
 			for _, r := range requests {
 				r.Answer = 2 * r.Ask
@@ -47,8 +49,8 @@ func ask(ctx context.Context, b *Batcher[int, int], n int) <-chan result {
 	return c
 }
 
-// A caller leaves after Bound, whatever its context allows; one with a nearer deadline at that, and one whose context ends at once. All
-// five are in the same call.
+// A caller leaves after Bound, whatever its context allows; one with a nearer deadline at that, and one whose context
+// ends at once. All five are in the same call.
 func TestEachCallerLeavesABatchInItsOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{}, func(n int) time.Duration { return time.Duration(n) * 5 * time.Second / 2 })
@@ -109,7 +111,8 @@ func TestABatchThatWasNotSentIsUnavailable(t *testing.T) {
 	})
 }
 
-// No timer is waited for: the second half is sent when it has gathered. What comes then waits for one of the two to be answered.
+// No timer is waited for: the second half is sent when it has gathered. What comes then waits for one of the two to be
+// answered.
 func TestTwoHalvesOfACrowdAreUnderWaySideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{Window: time.Minute}, func(int) time.Duration { return time.Second / 4 })
@@ -152,8 +155,8 @@ func TestALaneHasMoreCallsUnderWayWhereTheyTakeLonger(t *testing.T) {
 	require.Equal(t, shareCalls, l.calls.most(), "it is far away now")
 }
 
-// Four callers have calls of one or two, which cost more than they save: then each asks alone. A crowd goes on sharing, and so do the four once
-// they are a crowd.
+// Four callers have calls of one or two, which cost more than they save: then each asks alone. A crowd goes on sharing,
+// and so do the four once they are a crowd.
 func TestRequestsThatHardlyShareCallsAreSentAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{MaxCalls: 4}, func(int) time.Duration { return time.Millisecond })

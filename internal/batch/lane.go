@@ -13,11 +13,11 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Lane has requests share calls of one script that does for each what a call of its own would, or nothing at all: then its caller asks
-// alone. What many goroutines of a process do at once with what is free is the same few commands on keys of their own, and most of
-// its price is that of the call around them: the system calls of its packets, the server's parsing, the script's start. So from
-// shareFrom calls under way on they share calls. Below that a call by itself is as fast, and nothing here costs it more than two
-// atomic additions.
+// Lane has requests share calls of one script that does for each what a call of its own would, or nothing at all: then
+// its caller asks alone. What many goroutines of a process do at once with what is free is the same few commands on
+// keys of their own, and most of its price is that of the call around them: the system calls of its packets, the
+// server's parsing, the script's start. So from shareFrom calls under way on they share calls. Below that a call by
+// itself is as fast, and nothing here costs it more than two atomic additions.
 //
 //	                                shared                           then
 //	done                            1                                nothing: one call
@@ -27,13 +27,14 @@ import (
 //
 // Some interleavings:
 //
-//   - A request whose caller leaves before its call is sent is not sent, and its caller is told so (Batcher).
-//   - A request that is granted after its caller has left is given back: by Batcher.Abandoned if the reply comes in time for the
-//     call, by Call.Late if that was given up, and by the pending release of an acquisition with a try of unknown outcome.
-//   - Between "0, ask alone" and the lone call the state may change any number of times. The lone call is sent with an instant of its
-//     own after which it is refused, and its lease counts from its own send.
-//   - A call that broke off half way, which no state can cause because each is looked at with pcall, counts as unknown for all: had
-//     one been released, its lone call would find nothing and report a loss that was none.
+//   - A request whose caller leaves before its call is sent is not sent, and its caller learns so (Batcher).
+//   - A request that is granted after its caller has left is given back: by Batcher.Abandoned if the reply comes in
+//     time for the call, by Call.Late if that was given up, and by the pending release of an acquisition with a try of
+//     unknown outcome.
+//   - Between "0, ask alone" and the lone call the state may change any number of times. The lone call is sent with an
+//     instant of its own after which it is refused, and its lease counts from its own send.
+//   - A call that broke off half way, which no state can cause because each is looked at with pcall, counts as unknown
+//     for all: had one been released, its lone call would find nothing and report a loss that was none.
 type Lane[Q any] struct {
 	calls   Batcher[Q, bool]
 	options Options
@@ -50,7 +51,8 @@ type LaneConfig[Q any] struct {
 	Timeout time.Duration // of a call
 	// Spawn runs what is sent for callers that may have left.
 	Spawn func(func())
-	// Call is the call for the requests. It replies with the server's ms, and then 1 or 0 for each: done, or nothing is done.
+	// Call is the call for the requests. It replies with the server's ms, and then 1 or 0 for each: done, or nothing is
+	// done.
 	Call func(requests []*Request[Q, bool]) script.Call
 	// Late is called with what was done, or may have been, for a caller that had left.
 	Late func(Q)
@@ -59,24 +61,25 @@ type LaneConfig[Q any] struct {
 }
 
 const (
-	// shareFrom is how many calls must be under way: with fewer, waiting for others to share with costs more than it saves.
+	// shareFrom is how many calls must be under way: with fewer, waiting for others to share with costs more than it
+	// saves.
 	shareFrom = 14
-	// shareCalls is how many shared calls are under way at most. With more, the same requests are spread over smaller calls, which
-	// costs both sides more for each; with one alone, a server a millisecond away would be idle most of the time. So there are two,
-	// and one more for each tripPerCall that a call takes.
+	// shareCalls is how many shared calls are under way at most. With more, the same requests are spread over smaller
+	// calls, which costs both sides more for each; with one alone, a server a millisecond away would be idle most of the
+	// time. So there are two, and one more for each tripPerCall that a call takes.
 	shareCalls  = 4
 	tripPerCall = 200 * time.Microsecond
-	// windowPerCall is for how long a shared call waits for more requests, for each that is under way, up to defaultWindow. The window
-	// is to be over when most of those have come that the last reply has set free: with 64 callers 30 us gave a sixth more than 100 us,
-	// and with 256 the other way round a twentieth.
+	// windowPerCall is for how long a shared call waits for more requests, for each that is under way, up to
+	// defaultWindow. The window is to be over when most of those have come that the last reply has set free: with 64
+	// callers 30 us gave a sixth more than 100 us, and with 256 the other way round a twentieth.
 	windowPerCall = 500 * time.Nanosecond
-	// restFor is how long sharing rests after a call of which at least half was told to ask alone: each of those makes two calls in
-	// place of one.
+	// restFor is how long sharing rests after a call of which at least half had to ask alone: each of those makes two
+	// calls in place of one.
 	restFor = 50 * time.Millisecond
 )
 
-// errLaneTime: those before it took the time, or its own call did. What is granted later is refused by the server (see Call), or
-// given back (Abandoned).
+// errLaneTime: those before it took the time, or its own call did. What is granted later is refused by the server (see
+// Call), or given back (Abandoned).
 var errLaneTime = errors.New("no reply to a shared call within the call timeout")
 
 // NewLane returns an empty lane.
@@ -86,7 +89,8 @@ func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
 		panic(err) // the defaults
 	}
 	l.calls = Batcher[Q, bool]{
-		Options: &l.options, From: shareFrom, Tally: &l.tally, Spawn: with.Spawn, Bound: with.Timeout, Patience: errLaneTime, What: with.What, Key: with.Key,
+		Options: &l.options, From: shareFrom, Tally: &l.tally, Spawn: with.Spawn, Bound: with.Timeout, Patience: errLaneTime,
+		What: with.What, Key: with.Key,
 		Run: l.run, Calls: func() int { return 2 + int(l.trip.Load()/int64(tripPerCall)) },
 		Window: func() time.Duration { return min(time.Duration(l.calls.under.Load())*windowPerCall, defaultWindow) },
 		Abandoned: func(requests []*Request[Q, bool]) {
@@ -120,8 +124,8 @@ func (l *Lane[Q]) Counts() (calls, requests int64) {
 	return l.tally.Counts()
 }
 
-// Do makes a request in a shared call. done is false, without an error, if nothing was done and the caller is to ask alone. It waits
-// for a call timeout at most: for a call under way to end, and for its own. The error is ErrUnavailable
+// Do makes a request in a shared call. done is false, without an error, if nothing was done and the caller is to ask
+// alone. It waits for a call timeout at most: for a call under way to end, and for its own. The error is ErrUnavailable
 // or ErrUnknownOutcome.
 func (l *Lane[Q]) Do(ctx context.Context, ask Q) (done bool, err error) {
 	return l.calls.do(ctx, ask, true)
@@ -158,7 +162,8 @@ func (l *Lane[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 			r.Err = err
 		}
 		return
-	case errors.Is(err, errs.ErrDenied) && !script.BrokenOff(err): // it did not begin: no right to scripts, or to these keys
+	case errors.Is(err, errs.ErrDenied) && !script.BrokenOff(err):
+		// it did not begin: no right to scripts, or to these keys
 		done = make([]int64, len(requests)) // each learns alone what is wrong
 	default:
 		for _, r := range requests {
@@ -177,8 +182,8 @@ func (l *Lane[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 	}
 }
 
-// took notes how long a call took. A slow one counts little: it may have waited for a processor. Two that end at once may lose one of
-// the notes.
+// took notes how long a call took. A slow one counts little: it may have waited for a processor. Two that end at once
+// may lose one of the notes.
 func (l *Lane[Q]) took(d int64) {
 	if t := l.trip.Load(); t > 0 && d > t {
 		d = t + (d-t)/128
@@ -190,7 +195,7 @@ func (l *Lane[Q]) took(d int64) {
 func (l *Lane[Q]) decode(m rueidis.RedisMessage, n int) (server int64, done []int64, err error) {
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != n+1 {
-		return 0, nil, fmt.Errorf("shared %s: unexpected reply %v, error %v", l.with.What, v, err)
+		return 0, nil, script.Unexpected("shared "+l.with.What, v, err)
 	}
 	return v[0], v[1:], nil
 }

@@ -1,5 +1,5 @@
-// Package errs holds the error values that more than one public package returns. Each is one value, exported again under the same
-// name by every package that can return it, so errors.Is gives the same answer whichever package the caller imported.
+// Package errs holds the error values that more than one public package returns. Package redlatch exports them, under
+// the same names. They stand here, because the other packages cannot import that one, which is made of them.
 package errs
 
 import (
@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// There are three families: contended (another owner has it), lost (the caller had it), and unknown (the request was sent, and no
-// reply was seen). The rest are refusals, and failures of the environment.
+// There are three families: contended (another owner has it), lost (the caller had it), and unknown (the request was
+// sent, and no reply was seen). The rest are refusals, and failures of the environment.
 var (
 	// ErrNotAcquired: contended. Another owner held it for as long as the caller was willing to wait.
 	ErrNotAcquired = Passing("not_acquired", "not acquired")
@@ -46,8 +46,8 @@ func InvalidOption(field string, value any, must string) error {
 	return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, field, value, must)
 }
 
-// Ended returns why ctx ended: its error and, where the caller set one that says more, its cause. errors.Is finds both. It returns
-// nil while ctx lasts.
+// Ended returns why ctx ended: its error and, where the caller set one that says more, its cause. errors.Is finds both.
+// It returns nil while ctx lasts.
 func Ended(ctx context.Context) error {
 	err, why := ctx.Err(), context.Cause(ctx)
 	if why == nil || errors.Is(why, err) {
@@ -56,7 +56,8 @@ func Ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, why)
 }
 
-// Cut marks err as the end of a try for no reason but its caller's patience. It says nothing of the server. Cut of nil is nil.
+// Cut marks err as the end of a try for no reason but its caller's patience. It says nothing of the server. Cut of nil
+// is nil.
 func Cut(err error) error {
 	if err == nil {
 		return nil

@@ -15,11 +15,12 @@ type state struct {
 func (s *state) Error() string { return s.text }
 
 const (
-	rankLost     = iota // the work may have run beside another's: nothing else that went wrong matters as much
-	rankMaxHold         //
-	rankCanceled        // the caller has gone: what that interrupted says nothing
-	rankState           // all others, the outermost first
-	rankTimeout         // the caller's time was over, where nothing says what it waited for
+	// the work may have run at the same time as another's: nothing else that went wrong matters as much
+	rankLost     = iota
+	rankMaxHold  //
+	rankCanceled // the caller has gone: what that interrupted says nothing
+	rankState    // all others, the outermost first
+	rankTimeout  // the caller's time was over, where nothing says what it waited for
 )
 
 // New makes an error value. reason is its name for metrics.
@@ -50,10 +51,12 @@ func Reason(err error) string {
 func Retryable(err error) bool {
 	s := find(err)
 	var o *once
-	return s != nil && s.passes && !(error(s) == ErrUnknownOutcome && errors.As(err, &o))
+	return s != nil && s.passes && !(errors.Is(s, ErrUnknownOutcome) && errors.As(err, &o))
 }
 
 // find returns the state that counts among those in err's tree; nil: there is none.
+//
+//nolint:errorlint // it walks the tree itself: errors.As finds the first state, not the one that counts
 func find(err error) (best *state) {
 	var s *state
 	switch err {

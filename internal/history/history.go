@@ -1,5 +1,5 @@
-// Package history records what clients did with locks, and checks afterwards that one lock can have given these answers. It
-// is for tests.
+// Package history records what clients did with locks, and checks afterwards that one lock can have given these
+// answers. It is for tests.
 //
 // A property such as "at most one holder" is checked over the record, not by counting at the end: a double grant that
 // lasted a millisecond leaves no other trace.
@@ -47,8 +47,8 @@ type Op struct {
 	Lease        time.Duration // Acquire
 	// Renewed: the lease of this grant is renewed until it is released or lost.
 	Renewed bool
-	// Late is for how much longer than the model's LateAcquire an acquire may still be granted after its caller gave up: the server
-	// knows of the caller's deadline, and not that it was cancelled.
+	// Late is for how much longer than the model's LateAcquire an acquire may still be granted after its caller gave up:
+	// the server knows of the caller's deadline, and not that it was cancelled.
 	Late time.Duration
 }
 
@@ -92,8 +92,8 @@ func (l *Log) Add(op Op) {
 	l.ops = append(l.ops, op)
 }
 
-// Lost records that an owner's hold ended without a release, and until when the hold was trusted. No other owner may have been
-// granted the lock before that instant, and the owner stopped acting by then.
+// Lost records that an owner's hold ended without a release, and until when the hold was trusted. No other owner may
+// have been granted the lock before that instant, and the owner stopped acting by then.
 func (l *Log) Lost(owner int, trusted time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

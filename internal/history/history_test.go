@@ -14,7 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/history"
 )
 
-var model = history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 10 * time.Millisecond, Late: 10 * time.Millisecond, Timeout: 20 * time.Second}
+var model = history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 10 * time.Millisecond,
+	Late: 10 * time.Millisecond, Timeout: 20 * time.Second}
 
 const ms = time.Millisecond
 
@@ -28,7 +29,8 @@ func logOf(ops ...history.Op) *history.Log {
 }
 
 func acquire(owner int, out history.Outcome, call, ret, lease time.Duration) history.Op {
-	return history.Op{Client: owner, Owner: owner, Kind: history.Acquire, Outcome: out, Call: call, Return: ret, Lease: lease}
+	return history.Op{Client: owner, Owner: owner, Kind: history.Acquire, Outcome: out, Call: call, Return: ret,
+		Lease: lease}
 }
 
 func release(owner int, out history.Outcome, call, ret time.Duration) history.Op {
@@ -42,19 +44,28 @@ func cancelled(op history.Op) history.Op { op.Late = 40 * ms; return op }
 func TestSoundHistoriesAreAccepted(t *testing.T) {
 	const ok, refused, unknown = history.OK, history.Refused, history.Unknown
 	for name, l := range map[string]*history.Log{
-		"nothing":            logOf(),
-		"one after other":    logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, ok, 2*ms, 3*ms), acquire(2, ok, 4*ms, 5*ms, 100*ms), release(2, ok, 6*ms, 7*ms)),
-		"refused while held": logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, refused, 2*ms, 3*ms, 100*ms), release(1, ok, 4*ms, 5*ms)),
-		"granted while the release is under way": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, ok, 2*ms, 9*ms), acquire(2, ok, 3*ms, 4*ms, 100*ms),
+		"nothing": logOf(),
+		"one after other": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, ok, 2*ms, 3*ms),
+			acquire(2, ok, 4*ms, 5*ms, 100*ms), release(2, ok, 6*ms, 7*ms)),
+		"refused while held": logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, refused, 2*ms, 3*ms, 100*ms),
+			release(1, ok, 4*ms, 5*ms)),
+		"granted while the release is under way": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, ok, 2*ms, 9*ms),
+			acquire(2, ok, 3*ms, 4*ms, 100*ms),
 			release(2, ok, 5*ms, 6*ms)),
-		"unknown acquire that took it": logOf(acquire(1, unknown, 0, 5*ms, 100*ms), acquire(2, refused, 50*ms, 51*ms, 100*ms), acquire(3, ok, 120*ms, 121*ms, 100*ms)),
+		"unknown acquire that took it": logOf(acquire(1, unknown, 0, 5*ms, 100*ms),
+			acquire(2, refused, 50*ms, 51*ms, 100*ms), acquire(3, ok, 120*ms, 121*ms, 100*ms)),
 		"unknown acquire that did not": logOf(acquire(1, unknown, 0, 5*ms, 100*ms), acquire(2, ok, 6*ms, 7*ms, 100*ms)),
-		"unknown acquire that took it later": logOf(acquire(1, ok, 0, 1*ms, 100*ms), cancelled(acquire(2, unknown, 2*ms, 3*ms, 100*ms)), release(1, ok, 30*ms, 31*ms),
+		"unknown acquire that took it later": logOf(acquire(1, ok, 0, 1*ms, 100*ms),
+			cancelled(acquire(2, unknown, 2*ms, 3*ms, 100*ms)), release(1, ok, 30*ms, 31*ms),
 			acquire(3, refused, 32*ms, 33*ms, 100*ms)),
-		"unknown acquire cleared away":          logOf(acquire(1, unknown, 0, 5*ms, 100*ms), acquire(2, refused, 6*ms, 7*ms, 100*ms), acquire(3, ok, 8*ms, 9*ms, 100*ms)),
-		"unknown release that ran late":         logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, unknown, 2*ms, 5*ms), acquire(2, refused, 8*ms, 9*ms, 100*ms), acquire(3, ok, 10*ms, 11*ms, 100*ms)),
-		"refused just before the lease is over": logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, refused, 101*ms, 102*ms, 100*ms)),
-		"a renewed hold outlives its lease":     logOf(renewed(acquire(1, ok, 0, 1*ms, 100*ms)), acquire(2, refused, 900*ms, 901*ms, 100*ms), release(1, ok, 950*ms, 951*ms), acquire(3, ok, 960*ms, 961*ms, 100*ms)),
+		"unknown acquire cleared away": logOf(acquire(1, unknown, 0, 5*ms, 100*ms),
+			acquire(2, refused, 6*ms, 7*ms, 100*ms), acquire(3, ok, 8*ms, 9*ms, 100*ms)),
+		"unknown release that ran late": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, unknown, 2*ms, 5*ms),
+			acquire(2, refused, 8*ms, 9*ms, 100*ms), acquire(3, ok, 10*ms, 11*ms, 100*ms)),
+		"refused just before the lease is over": logOf(acquire(1, ok, 0, 1*ms, 100*ms),
+			acquire(2, refused, 101*ms, 102*ms, 100*ms)),
+		"a renewed hold outlives its lease": logOf(renewed(acquire(1, ok, 0, 1*ms, 100*ms)),
+			acquire(2, refused, 900*ms, 901*ms, 100*ms), release(1, ok, 950*ms, 951*ms), acquire(3, ok, 960*ms, 961*ms, 100*ms)),
 	} {
 		require.NoError(t, model.Check(l), name)
 	}
@@ -63,16 +74,24 @@ func TestSoundHistoriesAreAccepted(t *testing.T) {
 func TestPlantedFaultsAreFound(t *testing.T) {
 	const ok, refused, unknown = history.OK, history.Refused, history.Unknown
 	for name, l := range map[string]*history.Log{
-		"double grant":                           logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, ok, 2*ms, 3*ms, 100*ms), release(1, ok, 4*ms, 5*ms), release(2, ok, 6*ms, 7*ms)),
-		"double grant of overlapping calls":      logOf(acquire(1, ok, 0, 5*ms, 100*ms), acquire(2, ok, 1*ms, 4*ms, 100*ms), release(1, ok, 6*ms, 7*ms), release(2, ok, 6*ms, 7*ms)),
-		"granted before the release began":       logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, ok, 2*ms, 3*ms, 100*ms), release(1, ok, 4*ms, 5*ms)),
+		"double grant": logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, ok, 2*ms, 3*ms, 100*ms),
+			release(1, ok, 4*ms, 5*ms), release(2, ok, 6*ms, 7*ms)),
+		"double grant of overlapping calls": logOf(acquire(1, ok, 0, 5*ms, 100*ms), acquire(2, ok, 1*ms, 4*ms, 100*ms),
+			release(1, ok, 6*ms, 7*ms), release(2, ok, 6*ms, 7*ms)),
+		"granted before the release began": logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, ok, 2*ms, 3*ms, 100*ms),
+			release(1, ok, 4*ms, 5*ms)),
 		"released by somebody who holds nothing": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(2, ok, 2*ms, 3*ms)),
-		"granted under a renewed hold":           logOf(renewed(acquire(1, ok, 0, 1*ms, 100*ms)), acquire(2, ok, 500*ms, 501*ms, 100*ms), release(1, ok, 900*ms, 901*ms)),
-		"refused when nobody held it":            logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, ok, 2*ms, 3*ms), acquire(2, refused, 4*ms, 5*ms, 100*ms)),
-		"refused long after a cancelled acquire may have been granted": logOf(acquire(1, ok, 0, 1*ms, 100*ms), cancelled(acquire(2, unknown, 2*ms, 3*ms, 100*ms)),
+		"granted under a renewed hold": logOf(renewed(acquire(1, ok, 0, 1*ms, 100*ms)),
+			acquire(2, ok, 500*ms, 501*ms, 100*ms), release(1, ok, 900*ms, 901*ms)),
+		"refused when nobody held it": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, ok, 2*ms, 3*ms),
+			acquire(2, refused, 4*ms, 5*ms, 100*ms)),
+		"refused long after a cancelled acquire may have been granted": logOf(acquire(1, ok, 0, 1*ms, 100*ms),
+			cancelled(acquire(2, unknown, 2*ms, 3*ms, 100*ms)),
 			release(1, ok, 30*ms, 31*ms), acquire(3, refused, 170*ms, 171*ms, 100*ms)),
-		"refused long after the lease":           logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, refused, 150*ms, 151*ms, 100*ms)),
-		"left behind for longer than its lease":  logOf(acquire(1, unknown, 0, 5*ms, 100*ms), acquire(2, refused, 150*ms, 151*ms, 100*ms)),
+		"refused long after the lease": logOf(acquire(1, ok, 0, 1*ms, 100*ms),
+			acquire(2, refused, 150*ms, 151*ms, 100*ms)),
+		"left behind for longer than its lease": logOf(acquire(1, unknown, 0, 5*ms, 100*ms),
+			acquire(2, refused, 150*ms, 151*ms, 100*ms)),
 		"granted, released, and refused as held": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, refused, 2*ms, 3*ms)),
 	} {
 		require.ErrorContains(t, model.Check(l), "not the history of a lock", name)
@@ -82,7 +101,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 func TestARefusalMayBeDueToAWaiterThatHasGivenUp(t *testing.T) {
 	for _, late := range []time.Duration{0, 50 * ms} {
 		for at, possible := range map[time.Duration]bool{60 * ms: true, 140 * ms: true, 160 * ms: false} {
-			l := logOf(acquire(1, history.OK, 0, ms, 100*ms), acquire(2, history.Unknown, 2*ms, 5*ms, 100*ms), release(1, history.OK, 20*ms, 21*ms),
+			l := logOf(acquire(1, history.OK, 0, ms, 100*ms), acquire(2, history.Unknown, 2*ms, 5*ms, 100*ms),
+				release(1, history.OK, 20*ms, 21*ms),
 				acquire(3, history.Refused, at, at+ms, 100*ms))
 			m := model
 			m.LateGrant = late
@@ -175,13 +195,16 @@ func record(n, clients, locks int, faulty map[history.Kind]float64, plant func(*
 						return history.Refused
 					}
 				}
-				got := l.Do(history.Op{Client: c, Lock: name, Owner: owner, Kind: history.Acquire, Lease: f.lease}, ask(history.Acquire, func() bool { return f.acquire(owner) }))
+				got := l.Do(history.Op{Client: c, Lock: name, Owner: owner, Kind: history.Acquire, Lease: f.lease},
+					ask(history.Acquire, func() bool { return f.acquire(owner) }))
 				if got == history.OK {
 					if r.IntN(2) == 0 {
 						time.Sleep(rand.N(500 * time.Microsecond))
 					}
 					began := time.Now()
-					if l.Do(history.Op{Client: c, Lock: name, Owner: owner, Kind: history.Release}, ask(history.Release, func() bool { return f.release(owner) })) == history.Refused {
+					if l.Do(history.Op{Client: c, Lock: name, Owner: owner, Kind: history.Release}, ask(history.Release, func() bool {
+						return f.release(owner)
+					})) == history.Refused {
 						l.Lost(owner, began)
 					}
 				}

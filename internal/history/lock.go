@@ -12,19 +12,19 @@ import (
 
 // LockModel is an exclusive lock with leases.
 //
-// One owner holds it at a time. A grant lasts until it is released, or until its lease ends. The lease ends somewhere in an
-// interval. It never ends before the holder stopped trusting it, because that is promised to the holder. It ends at the latest
-// one lease after the last request for it can have reached the server. A refusal needs a holder. A call of unknown outcome
-// happened at some time or never: an acquire may have left behind an owner that no client knows of, until its lease ends or a
-// client removes it.
+// One owner holds it at a time. A grant lasts until it is released, or until its lease ends. The lease ends somewhere
+// in an interval. It never ends before the holder stopped trusting it, because that is promised to the holder. It ends
+// at the latest one lease after the last request for it can have reached the server. A refusal needs a holder. A call
+// of unknown outcome happened at some time or never: an acquire may have left behind an owner that no client knows of,
+// until its lease ends or a client removes it.
 type LockModel struct {
 	// Slack is how far the server's clock and the clients' may be apart in what they say about one lease: whole
 	// milliseconds and a cached time on the server make it 2 ms.
 	Slack time.Duration
 	// LateAcquire is how long after its caller gave up an acquire may still be granted.
 	LateAcquire time.Duration
-	// LateGrant is how long a waiter may stay in the lock's queue after its caller gave up. It may then be handed the lock, and
-	// no client knows of that until the lease ends. Zero: not at all.
+	// LateGrant is how long a waiter may stay in the lock's queue after its caller gave up. It may then be handed the
+	// lock, and no client knows of that until the lease ends. Zero: not at all.
 	LateGrant time.Duration
 	// Late is how long after its caller gave up, or let go, a renewal or release may still run.
 	Late time.Duration
@@ -43,8 +43,8 @@ type state struct {
 	bounds time.Duration // and at most until then
 }
 
-// input is what the checker knows about a call. It is made when the whole history is known, so a grant says until when it was
-// trusted in the end.
+// input is what the checker knows about a call. It is made when the whole history is known, so a grant says until when
+// it was trusted in the end.
 type input struct {
 	op           Op
 	ret          time.Duration // by when it has happened
@@ -131,7 +131,8 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 	}
 	history := make([]porcupine.Operation, 0, len(ops))
 	for _, op := range ops {
-		if op.Kind == Acquire && (op.Outcome == Refused && !slices.Contains(refused, op) || op.Outcome == Unknown && !m.explains(op, refused)) {
+		if op.Kind == Acquire &&
+			(op.Outcome == Refused && !slices.Contains(refused, op) || op.Outcome == Unknown && !m.explains(op, refused)) {
 			continue
 		}
 		in := input{op: op}
@@ -144,7 +145,8 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 			in.sure, in.bounds = m.trust(op, released, lost)
 		}
 		in.ret = ret
-		history = append(history, porcupine.Operation{ClientId: op.Client, Input: in, Call: int64(op.Call), Return: int64(ret)})
+		history = append(history,
+			porcupine.Operation{ClientId: op.Client, Input: in, Call: int64(op.Call), Return: int64(ret)})
 	}
 	result, info := porcupine.CheckOperationsVerbose(m.model(), history, m.Timeout)
 	switch result {
@@ -153,19 +155,22 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 	case porcupine.Unknown:
 		return fmt.Errorf("history: lock %q: %w within %v for %d operations", name, ErrUndecided, m.Timeout, len(ops))
 	}
-	return fmt.Errorf("history: lock %q: not the history of a lock; around the first operation that fits nowhere:\n%s", name, stuck(history, info))
+	return fmt.Errorf("history: lock %q: not the history of a lock; around the first operation that fits nowhere:\n%s",
+		name, stuck(history, info))
 }
 
-// forNobody reports whether a refusal may be due to a grant to a waiter that had given up. Such a grant happens at some other
-// time, and is over when it is found out, so the refusal says nothing about the other owners.
+// forNobody reports whether a refusal may be due to a grant to a waiter that had given up. Such a grant happens at some
+// other time, and is over when it is found out, so the refusal says nothing about the other owners.
 func (m LockModel) forNobody(op Op, ops []Op) bool {
 	return m.LateGrant > 0 && slices.ContainsFunc(ops, func(w Op) bool {
-		return w.Kind == Acquire && w.Outcome == Unknown && w.Call <= op.Return && op.Call <= w.Return+w.Late+m.LateGrant+w.Lease
+		return w.Kind == Acquire && w.Outcome == Unknown && w.Call <= op.Return &&
+			op.Call <= w.Return+w.Late+m.LateGrant+w.Lease
 	})
 }
 
-// explains reports whether an acquire of unknown outcome may be the reason of one of the refusals. One that is no reason of any says
-// nothing, because what it may have left behind rules out no grant; and many that callers gave up would take the checker for ever.
+// explains reports whether an acquire of unknown outcome may be the reason of one of the refusals. One that is no
+// reason of any says nothing, because what it may have left behind rules out no grant; and many that callers gave up
+// would take the checker for ever.
 func (m LockModel) explains(op Op, refused []Op) bool {
 	return slices.ContainsFunc(refused, func(r Op) bool {
 		return op.Call <= r.Return && r.Call-m.Slack <= op.Return+m.LateAcquire+op.Late+op.Lease

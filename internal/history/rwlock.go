@@ -8,7 +8,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// AcquireRead and ReleaseRead are of the shared side of a read-write lock; Acquire and Release are of its exclusive side.
+// AcquireRead and ReleaseRead are of the shared side of a read-write lock; Acquire and Release are of its exclusive
+// side.
 const (
 	AcquireRead Kind = iota + 2
 	ReleaseRead
@@ -16,13 +17,13 @@ const (
 
 // RWLockModel is a lock with leases that many readers, or one writer, can hold.
 //
-// Its holders are those of a LockModel, each with an interval in which its lease ends. A reader is granted when no writer
-// can still be sure of its hold, but for the one under which it reads; a writer when nobody can. A refused reader needs a
-// writer, a refused writer anybody.
+// Its holders are those of a LockModel, each with an interval in which its lease ends. A reader is granted when no
+// writer can still be sure of its hold, but for the one under which it reads; a writer when no one can. A refused
+// reader needs a writer, a refused writer anybody.
 //
-// A call of unknown outcome may have acquired or kept a hold. That hold does not rule out a grant, and may explain refusals,
-// until its lease ends or a grant shows that it is not there. So the model has one state at any time and not one for each
-// possibility. A few false refusals may pass, but no false grant.
+// A call of unknown outcome may have acquired or kept a hold. That hold does not rule out a grant, and may explain
+// refusals, until its lease ends or a grant shows that it is not there. So the model has one state at any time and not
+// one for each possibility. A few false refusals may pass, but no false grant.
 type RWLockModel struct {
 	LockModel
 	// Under, if set, says of a reader under which writer it reads, 0: none.
@@ -123,7 +124,8 @@ func (m RWLockModel) Check(l *Log) error {
 				in.sure, in.bounds = m.trust(op, released, lost)
 			}
 		}
-		byLock[op.Lock] = append(byLock[op.Lock], porcupine.Operation{ClientId: op.Client, Input: in, Call: int64(op.Call), Return: int64(in.ret)})
+		byLock[op.Lock] = append(byLock[op.Lock],
+			porcupine.Operation{ClientId: op.Client, Input: in, Call: int64(op.Call), Return: int64(in.ret)})
 	}
 	model := porcupine.Model{
 		Init:  func() any { return held(nil) },
@@ -142,7 +144,8 @@ func (m RWLockModel) Check(l *Log) error {
 		case porcupine.Unknown:
 			return fmt.Errorf("history: lock %q: %w within %v for %d operations", name, ErrUndecided, m.Timeout, len(history))
 		case porcupine.Illegal:
-			return fmt.Errorf("history: lock %q: not the history of a read-write lock; around the first operation that fits nowhere:\n%s",
+			return fmt.Errorf("history: lock %q: not the history of a read-write lock; around the first operation that fits "+
+				"nowhere:\n%s",
 				name, stuck(history, info))
 		}
 	}

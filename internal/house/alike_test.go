@@ -13,7 +13,8 @@ import (
 )
 
 // onHub are the packages whose Client is made on a hub.
-var onHub = []string{"rlock", "rlock/election", "rsemaphore", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit"}
+var onHub = []string{"rlock", "rlock/election", "rsemaphore", "rcounter", "rcounter/stock", "rcounter/redpacket",
+	"rcounter/ratelimit"}
 
 // logKeys are all that a log line may name.
 var logKeys = []string{

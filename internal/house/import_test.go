@@ -30,8 +30,8 @@ import (
 // initLine is what the runtime says of the start of one package.
 var initLine = regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, \S+ ms clock, (\d+) bytes, (\d+) allocs$`)
 
-// What a package makes before main, every program pays that imports it, at each start, whether it uses it or not. This test's own
-// program is started again, to run nothing.
+// What a package makes before main, every program pays that imports it, at each start, whether it uses it or not. This
+// test's own program is started again, to run nothing.
 func TestImportingTheModuleAllocatesNextToNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process; leave -short out")

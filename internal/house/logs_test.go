@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// logLine is a line that the library logs. level and keys are "" and nil where the text is not in the call that logs it.
+// logLine is a line that the library logs. level and keys are "" and nil where the text is not in the call that logs
+// it.
 type logLine struct {
 	where, level, text string
 	keys               []string
@@ -67,7 +68,8 @@ func logLines(t *testing.T) (lines []logLine) {
 			case ast.Expr:
 				text, ok := literal(n)
 				_, seen := at[n.Pos()]
-				if !ok || !strings.HasPrefix(text, "redlatch: ") || text == "redlatch: " || text == "redlatch: …" || strings.HasPrefix(text, "redlatch: %") || seen && at[n.Pos()].text != "" {
+				if !ok || !strings.HasPrefix(text, "redlatch: ") || text == "redlatch: " || text == "redlatch: …" ||
+					strings.HasPrefix(text, "redlatch: %") || seen && at[n.Pos()].text != "" {
 					return true
 				}
 				line := at[n.Pos()]

@@ -1,8 +1,8 @@
-// Package inside is how packages of this module, and the debug page (package redlatchdebug), get at what the types of the public
-// packages keep to themselves, and the errors that clients remember for that page.
+// Package inside is how packages of this module, and the debug page (package redlatchdebug), get at what the types of
+// the public packages keep to themselves, and the errors that clients remember for that page.
 //
-// Each public package says in an init how its type is looked into. Otherwise the type would have exported methods of which users can
-// make nothing, or the page would have to be part of the package that everybody links.
+// Each public package says in an init how its type is looked into. Otherwise the type would have exported methods of
+// which users can make nothing, or the page would have to be part of the package that everybody links.
 package inside
 
 import (
@@ -26,8 +26,8 @@ func Reveal[C, I any](into func(C) I) {
 // Of is c as an I, where the package of C has called Reveal for both.
 func Of[I, C any](c C) I { return looks[look{reflect.TypeFor[C](), reflect.TypeFor[I]()}](c).(I) }
 
-// Troubles are the last things that went wrong in one client, for people to look at. The zero value is empty, and takes no memory
-// until something goes wrong. It is safe for concurrent use.
+// Troubles are the last things that went wrong in one client, for people to look at. The zero value is empty, and takes
+// no memory until something goes wrong. It is safe for concurrent use.
 type Troubles struct {
 	mu   sync.Mutex
 	last []Trouble // newest last

@@ -30,7 +30,8 @@ func names(t *inside.Troubles) (all []string) {
 
 func TestWhatAProgramReckonsWithIsNoTrouble(t *testing.T) {
 	var all inside.Troubles
-	for _, err := range []error{nil, errs.ErrNotAcquired, context.Canceled, fmt.Errorf("x: %w", context.DeadlineExceeded), errs.ErrClosed,
+	for _, err := range []error{nil, errs.ErrNotAcquired, context.Canceled, fmt.Errorf("x: %w", context.DeadlineExceeded),
+		errs.ErrClosed,
 		errors.Join(errs.ErrUnavailable, context.Canceled)} {
 		all.Add("acquire", "a", err)
 	}
@@ -45,7 +46,8 @@ func TestTroublesAreBoundedAndTheNewestComesFirst(t *testing.T) {
 	for i := range 10_000 {
 		all.Add("hold", fmt.Sprint("l", i), errs.ErrLost)
 	}
-	require.Equal(t, []string{"hold l9999 1", "hold l9998 1", "hold l9997 1", "hold l9996 1", "hold l9995 1", "hold l9994 1", "hold l9993 1",
+	require.Equal(t, []string{"hold l9999 1", "hold l9998 1", "hold l9997 1", "hold l9996 1", "hold l9995 1",
+		"hold l9994 1", "hold l9993 1",
 		"hold l9992 1", "renew cause 1"}, names(&all))
 	for range 3 {
 		all.Add("renew", "cause", fmt.Errorf("again: %w", errs.ErrUnavailable))

@@ -18,7 +18,7 @@ type Refused struct {
 	Burst     int64     // the most that can pass at once
 	N         int64     // units that were refused
 	At        time.Time // when that was asked
-	Passes    time.Time // when so many, or of AllowAtMost one, could pass if nobody else came
+	Passes    time.Time // when so many, or of AllowAtMost one, could pass if no other request came
 }
 
 // Answering is a limiter whose policy answered last at a time.

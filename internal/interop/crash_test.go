@@ -25,7 +25,8 @@ const brief = 2 * time.Second
 
 // mortal are the kinds that a process holds when it is killed, and what the other side then waits for.
 var mortal = []struct{ holds, waits string }{
-	{"lock", "lock"}, {"fenced", "fenced"}, {"spin", "spin"}, {"fair", "fair"}, {"write", "write"}, {"write", "read"}, {"read", "write"},
+	{"lock", "lock"}, {"fenced", "fenced"}, {"spin", "spin"}, {"fair", "fair"}, {"write", "write"}, {"write", "read"},
+	{"read", "write"},
 }
 
 var crashes = []place{newestAlone, newestCluster, olderAlone}
@@ -79,7 +80,9 @@ func TestOurKilledHolderBlocksJavaForItsLeaseAndNoLonger(t *testing.T) {
 		if w.release == interop.Older {
 			// There a fair waiter counts the end of the lease by its own clock and wakes a moment too early; the answer,
 			// a time that has passed, it takes for one without end. So it does behind a dead holder of its own kind.
-			mortal = slices.DeleteFunc(slices.Clone(mortal), func(k struct{ holds, waits string }) bool { return k.holds == "fair" })
+			mortal = slices.DeleteFunc(slices.Clone(mortal), func(k struct{ holds, waits string }) bool {
+				return k.holds == "fair"
+			})
 		}
 		exe, err := os.Executable()
 		require.NoError(t, err)

@@ -183,7 +183,8 @@ func beLooper() error {
 const places = 3
 
 // loop is Driver.java's, with our own clients.
-func (r *rig) loop(ctx context.Context, kind, name string, rounds int, guard string, hold time.Duration) (string, error) {
+func (r *rig) loop(ctx context.Context, kind, name string, rounds int, guard string,
+	hold time.Duration) (string, error) {
 	var b strings.Builder
 	writes, longest := 0, int64(0)
 	for i := range rounds {
@@ -271,8 +272,8 @@ func (r *rig) number(ctx context.Context, key string) (int64, error) {
 //
 // It is not shorter because of Redisson's read-write lock: of the message of a writer's release only those threads get
 // anything that sleep already, so that one which has asked just before sleeps for the lease that it was told, on a free
-// lock, if nobody else comes by. (It was seen between two threads of one Java client, with MONITOR.) Therefore the leases
-// are short here.
+// lock, if nobody else comes by. (It was seen between two threads of one Java client, with MONITOR.) Therefore the
+// leases are short here.
 const (
 	starved   = 20 * time.Second
 	loopLease = 5 * time.Second
@@ -289,7 +290,8 @@ func (w *world) lanes(t testing.TB, n int) []*lane {
 }
 
 // contend has everybody loop on one name at the same time, and checks what they say.
-func contend(t *testing.T, r *rig, kind string, capacity, rounds int, loopers []*looper, lanes []*lane, prepare func(name string)) {
+func contend(t *testing.T, r *rig, kind string, capacity, rounds int, loopers []*looper, lanes []*lane,
+	prepare func(name string)) {
 	t.Helper()
 	name, guard := unique(t, kind), unique(t, "guard")
 	if prepare != nil {
@@ -346,7 +348,8 @@ func contend(t *testing.T, r *rig, kind string, capacity, rounds int, loopers []
 
 func TestFourGoProcessesAndFourJavaThreadsExclude(t *testing.T) {
 	many := map[place]map[string]int{
-		newestAlone:   {"lock": 400, "fenced": 150, "fair": 150, "spin": 40, "rw": 150, "write": 150, "sem": 150, "permit": 150},
+		newestAlone: {"lock": 400, "fenced": 150, "fair": 150, "spin": 40, "rw": 150, "write": 150, "sem": 150,
+			"permit": 150},
 		newestCluster: {"lock": 200, "fair": 100, "rw": 100, "sem": 100, "permit": 100},
 		olderAlone:    {"lock": 200, "fair": 100, "rw": 100, "permit": 100},
 		olderCluster:  {"lock": 400},
@@ -393,7 +396,8 @@ func TestBothReleasesOfRedissonAndWeShareALock(t *testing.T) {
 			if kind == "rw" {
 				capacity = 1000
 			}
-			contend(t, a.rig(t), kind, capacity, 100, []*looper{startLooper(t, a), startLooper(t, a)}, append(a.lanes(t, 2), b.lanes(t, 2)...), nil)
+			contend(t, a.rig(t), kind, capacity, 100, []*looper{startLooper(t, a), startLooper(t, a)},
+				append(a.lanes(t, 2), b.lanes(t, 2)...), nil)
 		})
 	}
 }

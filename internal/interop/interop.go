@@ -1,5 +1,6 @@
 // Package interop drives Redisson: it compiles a small Java program (driver/) against two of its releases and talks to
-// it over standard input and output. The tests here run it beside our own clients on one server; bench/peers compares it.
+// it over standard input and output. The tests here run it beside our own clients on one server; bench/peers compares
+// it.
 //
 // It needs a JDK 17 and Maven, and once Maven Central or a local repository that has what it needs.
 package interop
@@ -174,7 +175,9 @@ type JVM struct {
 func Start(dir string, r Release, flags ...string) (*JVM, error) {
 	target := filepath.Join(dir, string(r), "target")
 	args := append([]string{"-XX:+UseSerialGC", "-Xmx256m", "-Xshare:auto"}, flags...)
-	args = append(args, "-cp", filepath.Join(target, "classes")+string(os.PathListSeparator)+filepath.Join(target, "lib", "*"), "org.redlatch.interop.Driver")
+	args = append(args, "-cp",
+		filepath.Join(target, "classes")+string(os.PathListSeparator)+filepath.Join(target, "lib", "*"),
+		"org.redlatch.interop.Driver")
 	j := &JVM{cmd: exec.Command("java", args...), exited: make(chan struct{}), waiting: map[int]chan Reply{}}
 	hello := make(chan Reply, 1)
 	j.waiting[0] = hello

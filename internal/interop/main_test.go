@@ -296,7 +296,8 @@ func (w *world) onEach(t testing.TB, f func(c rueidis.Client)) {
 	clients := nodes[w.server]
 	if clients == nil {
 		for _, a := range w.server.Addrs {
-			c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true, DisableCache: true})
+			c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true,
+				DisableCache: true})
 			if err != nil {
 				starting.Unlock()
 				require.NoError(t, err)

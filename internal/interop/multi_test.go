@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/interop"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 func members(t testing.TB) []string {
@@ -146,7 +146,7 @@ func TestOurMultiLockAndJavaExcludeEachOther(t *testing.T) {
 		for held, name := range names {
 			java.do(t, "lock", "lock", name, -1)
 			_, err := multi.TryLock(within(t), 100*time.Millisecond, 0)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
 			for i, other := range names {
 				require.Equal(t, i == held, r.exists(t, other))
 			}

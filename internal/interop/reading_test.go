@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rcounter"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // lease is long enough to be recognised.
@@ -174,7 +174,7 @@ func TestACounterIsOneNumberForBothSides(t *testing.T) {
 		bounded := r.counters.Counter(name, rcounter.CounterOptions{Max: rcounter.Bound(10)})
 		java.do(t, "long.add", name, 5)
 		_, err = bounded.Incr(within(t))
-		require.ErrorIs(t, err, rcounter.ErrOutOfRange)
+		require.ErrorIs(t, err, errs.ErrOutOfRange)
 		same(14)
 
 		// and none is lost
@@ -183,21 +183,21 @@ func TestACounterIsOneNumberForBothSides(t *testing.T) {
 		for range 4 {
 			lanes = append(lanes, many(w.lane(t), each, name))
 		}
-		errs := make(chan error, 4)
+		results := make(chan error, 4)
 		for range 4 {
 			go func() {
 				for range each {
 					if _, err := k.Incr(within(t)); err != nil {
-						errs <- err
+						results <- err
 						return
 					}
 				}
-				errs <- nil
+				results <- nil
 			}()
 		}
 		for _, l := range lanes {
 			require.NoError(t, (<-l).err)
-			require.NoError(t, <-errs)
+			require.NoError(t, <-results)
 		}
 		same(14 + 8*each)
 	})
@@ -239,7 +239,7 @@ func TestAReentryOfJavasKeepsUsOut(t *testing.T) {
 		w.listening(t, name)
 		java.do(t, "unlock", "lock", name)
 		_, err := r.locks.Reentrant(name).TryLock(within(t), 100*time.Millisecond, 0)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.Empty(t, waiter)
 		java.do(t, "unlock", "lock", name)
 		g := <-waiter

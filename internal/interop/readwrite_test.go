@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -154,10 +155,10 @@ func TestAReaderOfOneLanguageKeepsItsLeaseBesideTheOthers(t *testing.T) {
 	})
 }
 
-// TestAReaderOfOursThatWasHandedTheLockIsSeenByAJavaReadersUnlock: Redisson's unlock of a reader deletes the lock unless it finds
-// a living timeout key of another reader. Whoever hands the lock to a reader of ours cannot write that reader's timeout key,
-// which is no key of its script. So the reader has made it when it queued. Otherwise Java's unlock would delete the lock under
-// our reader, and a writer would get in beside it.
+// TestAReaderOfOursThatWasHandedTheLockIsSeenByAJavaReadersUnlock: Redisson's unlock of a reader deletes the lock
+// unless it finds a living timeout key of another reader. Whoever hands the lock to a reader of ours cannot write that
+// reader's timeout key, which is no key of its script. So the reader has made it when it queued. Otherwise Java's
+// unlock would delete the lock under our reader, and a writer would get in beside it.
 func TestAReaderOfOursThatWasHandedTheLockIsSeenByAJavaReadersUnlock(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		a, b := w.rig(t), w.rig(t)
@@ -192,8 +193,8 @@ func TestAReaderOfOursThatWasHandedTheLockIsSeenByAJavaReadersUnlock(t *testing.
 	})
 }
 
-// TestJavaGetsOnBesideOurReadersAndWriters: it stands in no queue of ours, but is told when a phase of reading begins, and is left the
-// lock from time to time.
+// TestJavaGetsOnBesideOurReadersAndWriters: it stands in no queue of ours, but is told when a phase of reading begins,
+// and is left the lock from time to time.
 func TestJavaGetsOnBesideOurReadersAndWriters(t *testing.T) {
 	each(t, []place{newestAlone}, func(t *testing.T, w *world) {
 		for _, c := range []struct {
@@ -235,15 +236,17 @@ func TestJavaGetsOnBesideOurReadersAndWriters(t *testing.T) {
 				java.do(t, "lock", c.java, name, -1)
 				java.do(t, "unlock", c.java, name)
 			}
-			t.Logf("java: %d times %s in %v, beside %d of ours", rounds, c.java, time.Since(began).Round(time.Millisecond), ours.Load()-before)
+			t.Logf("java: %d times %s in %v, beside %d of ours", rounds, c.java, time.Since(began).Round(time.Millisecond),
+				ours.Load()-before)
 			cancel()
 			wg.Wait()
 		}
 	})
 }
 
-// TestOurReadersMakeRoomForJavaOnlyWhileItWaits: a reader of ours listens where Java publishes while Java writes, and its process does
-// for a while afterwards. That is no Java that waits. A Java that does is given its turn, also beside it.
+// TestOurReadersMakeRoomForJavaOnlyWhileItWaits: a reader of ours listens where Java publishes while Java writes, and
+// its process does for a while afterwards. That is no Java that waits. A Java that does is given its turn, also beside
+// it.
 func TestOurReadersMakeRoomForJavaOnlyWhileItWaits(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		name, java, writer := unique(t, "rw"), w.lane(t), w.lane(t)
@@ -265,7 +268,7 @@ func TestOurReadersMakeRoomForJavaOnlyWhileItWaits(t *testing.T) {
 			if err == nil {
 				release(t, h)
 			}
-			return errors.Is(err, rlock.ErrNotAcquired)
+			return errors.Is(err, errs.ErrNotAcquired)
 		})
 		release(t, g.hold)
 		java.do(t, "unlock", "read", name)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rlock"
@@ -45,9 +46,11 @@ func connect(o rueidis.ClientOption, poll, watchdog time.Duration) (*rig, func()
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	r := &rig{redis: hub.Client()}
-	r.locks, err = rlock.New(hub, rlock.Options{PollCap: poll, WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: quiet})
+	r.locks, err = rlock.New(hub,
+		rlock.Options{PollCap: poll, WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: quiet})
 	if err == nil {
-		r.sems, err = rsemaphore.New(hub, rsemaphore.Options{PollCap: poll, WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: quiet})
+		r.sems, err = rsemaphore.New(hub,
+			rsemaphore.Options{PollCap: poll, WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: quiet})
 	}
 	if err == nil {
 		r.counters, err = rcounter.New(hub, rcounter.Options{CallTimeout: 5 * time.Second})
@@ -113,7 +116,7 @@ func release(t testing.TB, h *rlock.Hold) {
 func refused(t testing.TB, l *rlock.Lock) {
 	t.Helper()
 	_, err := l.TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
 }
 
 // free is a lock that nobody holds.

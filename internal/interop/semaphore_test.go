@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -34,7 +35,7 @@ func TestACountingSemaphoreIsOneNumberForBothSides(t *testing.T) {
 		require.NoError(t, s.Acquire(within(t), 2))
 		same(1)
 		require.Equal(t, "false", java.do(t, "sem.try", name, 2, 0))
-		require.ErrorIs(t, s.TryAcquire(within(t), 2, 0), rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, s.TryAcquire(within(t), 2, 0), errs.ErrNotAcquired)
 
 		// Java waits for two: one is not enough
 		waiter := java.send("sem.acquire", name, 3)
@@ -116,7 +117,7 @@ func TestLeasedPermitsAreSharedWithJava(t *testing.T) {
 		}
 		require.Equal(t, "null", java.do(t, "permit.try", name, 50, 1000))
 		_, err = s.TryAcquire(within(t), 1, 0, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 
 		// each waits for the other
 		waiter := java.send("permit.acquire", name, lease.Milliseconds())
@@ -149,10 +150,10 @@ func TestLeasedPermitsAreSharedWithJava(t *testing.T) {
 
 		// ids are understood on the other side
 		require.Equal(t, "true", java.do(t, "permit.tryrelease", name, g.p.IDs()[0]))
-		require.ErrorIs(t, g.p.Release(within(t)), rsemaphore.ErrLost)
+		require.ErrorIs(t, g.p.Release(within(t)), errs.ErrLost)
 		require.NoError(t, s.ReleaseIDs(within(t), id))
 		require.Equal(t, "false", java.do(t, "permit.tryrelease", name, id))
-		require.ErrorIs(t, s.ReleaseIDs(within(t), id), rsemaphore.ErrLost)
+		require.ErrorIs(t, s.ReleaseIDs(within(t), id), errs.ErrLost)
 		same(2)
 
 		// Java's lease ends: ours gets the permit without a message; and the other way round
@@ -161,7 +162,8 @@ func TestLeasedPermitsAreSharedWithJava(t *testing.T) {
 		c = waits()
 		require.Equal(t, "true", java.do(t, "permit.lease", name, id, 300))
 		require.Empty(t, c)
-		x := w.rigOf(t, 200*time.Millisecond, 0) // who looked before the lease was shortened does not know, and is first in line
+		// who looked before the lease was shortened does not know, and is first in line
+		x := w.rigOf(t, 200*time.Millisecond, 0)
 		behind := make(chan error, 1)
 		ctx := within(t)
 		go func() {
@@ -225,7 +227,7 @@ func TestOfASemaphoreThatJavaMadeASharedOneTakesTheCapacity(t *testing.T) {
 		p, err := s.TryAcquire(within(t), 2, 0, 0)
 		require.NoError(t, err)
 		_, err = s.TryAcquire(within(t), 1, 0, 0)
-		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NoError(t, p.Release(within(t)))
 		_, err = r.sems.Semaphore(name, 5).TryAcquire(within(t), 1, 0, 0)
 		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch, "one that is not shared has its own")

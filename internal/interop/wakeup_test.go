@@ -31,7 +31,8 @@ var wakeups = []struct{ holder, waiter string }{
 func TestAJavaWaiterIsWokenByOurRelease(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
-		kinds := append(wakeups, struct{ holder, waiter string }{"spin", "lock"}, struct{ holder, waiter string }{"once", "lock"})
+		kinds := append(wakeups, struct{ holder, waiter string }{"spin", "lock"},
+			struct{ holder, waiter string }{"once", "lock"})
 		for _, k := range kinds {
 			t.Run(k.holder+" "+k.waiter, func(t *testing.T) {
 				name := unique(t, "wake")
@@ -97,8 +98,8 @@ func TestAJavaSpinLocksReleaseIsFoundByLooking(t *testing.T) {
 	})
 }
 
-// TestJavaIsServedInACrowdOfOurs: while many of ours want the lock all the time, in two processes, each end of a tenure is open to a
-// Redisson that waits, so it is served within a few of them.
+// TestJavaIsServedInACrowdOfOurs: while many of ours want the lock all the time, in two processes, each end of a tenure
+// is open to a Redisson that waits, so it is served within a few of them.
 func TestJavaIsServedInACrowdOfOurs(t *testing.T) {
 	each(t, []place{newestAlone}, func(t *testing.T, w *world) {
 		name, java := unique(t, "crowd"), w.lane(t)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Derived are the prefixes of the keys and channels that objects have beside their main key, ours and Redisson's: Prefix puts one
-// before the name of the object. TestEveryPrefixIsListed finds those that are missing here.
+// Derived are the prefixes of the keys and channels that objects have besides their main key, ours and Redisson's:
+// Prefix puts one before the name of the object. TestEveryPrefixIsListed finds those that are missing here.
 var Derived = []string{
 	// of locks and elections
 	"redlatch_queue", // also of permits
@@ -17,6 +17,8 @@ var Derived = []string{
 	"redlatch_kept",
 	"redlatch_alive",
 	"redlatch_grant",
+	"redlatch_token",
+	"redlatch_fence", // of contrib/fence
 	"redlatch_leader",
 	"redisson_lock__channel",
 	"redisson_lock_queue",
@@ -33,8 +35,8 @@ var Derived = []string{
 	"redlatch_stock",
 }
 
-// Endings are what other keys of that sort end with: Suffix puts one behind the name of the object. TestEverySuffixIsListed finds those
-// that are missing here.
+// Endings are what other keys of that sort end with: Suffix puts one behind the name of the object.
+// TestEverySuffixIsListed finds those that are missing here.
 var Endings = []string{
 	"timeout", "notes", // of permits
 	"weights", "weighted",
@@ -45,8 +47,9 @@ var Endings = []string{
 // reader is what the keys of the holds of Redisson's readers have behind the name and the owner.
 const reader = ":rwlock_timeout:"
 
-// Mark returns the channel to which a process of this library subscribes together with a channel of Redisson's, so that a script can tell
-// its listening from a Java process's (lua/listeners.lua of package script). It is in the same slot. For all other channels it is "".
+// Mark returns the channel to which a process of this library subscribes together with a channel of Redisson's, so that
+// a script can tell its listening from a Java process's (lua/listeners.lua of package script). It is in the same slot.
+// For all other channels it is "".
 func Mark(channel string) string {
 	switch prefix, _, _ := strings.Cut(channel, ":"); prefix {
 	case "redisson_lock__channel", "redisson_rwlock", "redisson_sc":
@@ -55,8 +58,9 @@ func Mark(channel string) string {
 	return ""
 }
 
-// derived says by what key is one that another object has beside its own; "": it is none. The name of that object is in braces, or has
-// braces, but for heartbeats: "order:7:timeout" is no key of a semaphore's, and "{order:7}:timeout" is one.
+// derived says by what key is one that another object has besides its own; "": it is none. The name of that object is
+// in braces, or has braces, but for heartbeats: "order:7:timeout" is no key of a semaphore's, and "{order:7}:timeout"
+// is one.
 func derived(key string) string {
 	for _, p := range Derived {
 		rest, ok := strings.CutPrefix(key, p)
@@ -64,7 +68,8 @@ func derived(key string) string {
 			continue
 		}
 		name, colon := strings.CutPrefix(rest, ":")
-		if colon && (strings.IndexByte(name, '{') >= 0 || p == "redlatch_alive") || !colon && p == "redisson_countdownlatch__channel__" && strings.HasPrefix(rest, "{") {
+		if colon && (strings.IndexByte(name, '{') >= 0 || p == "redlatch_alive") ||
+			!colon && p == "redisson_countdownlatch__channel__" && strings.HasPrefix(rest, "{") {
 			return "begins with " + p
 		}
 	}

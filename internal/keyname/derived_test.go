@@ -33,10 +33,12 @@ func TestAKeyThatAnotherObjectHasBesideItsOwnIsRefused(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"redlatch_alive:2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d", "redisson_countdownlatch__channel__{x}", "rc:{s}:e"} {
+	for _, bad := range []string{"redlatch_alive:2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d",
+		"redisson_countdownlatch__channel__{x}", "rc:{s}:e"} {
 		require.ErrorIs(t, keyname.Check(bad), errs.ErrInvalidName, bad)
 	}
-	for _, good := range []string{"redlatch_queue", "redlatch_queues:{x}", "my:redlatch_queue:{x}", "rc:7", "rc", "redlatch_check:abc"} {
+	for _, good := range []string{"redlatch_queue", "redlatch_queues:{x}", "my:redlatch_queue:{x}", "rc:7", "rc",
+		"redlatch_check:abc"} {
 		require.NoError(t, keyname.Check(good), good)
 	}
 }
@@ -63,7 +65,7 @@ func TestEverySuffixIsListed(t *testing.T) {
 func derivations(t *testing.T, call string) map[string]string {
 	calls := regexp.MustCompile(call)
 	found := map[string]string{}
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}

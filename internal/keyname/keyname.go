@@ -1,5 +1,5 @@
-// Package keyname builds and checks the names of keys and channels by Redisson's rules, so that Java and Go processes use the same
-// ones.
+// Package keyname builds and checks the names of keys and channels by Redisson's rules, so that Java and Go processes
+// use the same ones.
 package keyname
 
 import (
@@ -13,20 +13,22 @@ import (
 // MaxLen is the longest key accepted, in bytes. Redis takes far more; a name this long is a bug at the caller.
 const MaxLen = 64 << 10
 
-// Check returns nil if key can be the main key of an object, and otherwise an error that wraps errs.ErrInvalidName and says why not.
+// Check returns nil if key can be the main key of an object, and otherwise an error that wraps errs.ErrInvalidName and
+// says why not.
 //
-// A name is text that other programs can keep, too: logs, labels of metrics, columns of a database. Those of PostgreSQL take no
-// NUL byte.
+// A name is text that other programs can keep, too: logs, labels of metrics, columns of a database. Those of PostgreSQL
+// take no NUL byte.
 //
-// Redisson wraps a name in braces only if it contains no '{'. So three shapes put the derived keys of one object into another
-// Cluster slot than its main key, where every script on both fails: an opening brace that is never closed, an empty pair that
-// comes first, and a closing brace in a name without an opening one (the derived {a}b} hashes as "a").
+// Redisson wraps a name in braces only if it contains no '{'. So three shapes put the derived keys of one object into
+// another Cluster slot than its main key, where every script on both fails: an opening brace that is never closed, an
+// empty pair that comes first, and a closing brace in a name without an opening one (the derived {a}b} hashes as "a").
 //
-// A key that another object has beside its own ([Derived], [Endings]) belongs to that object: while a lock named "redlatch_queue:{x}" is
-// held, the queue of the lock "x" would be of another type.
+// A key that another object has besides its own ([Derived], [Endings]) belongs to that object: while a lock named
+// "redlatch_queue:{x}" is held, the queue of the lock "x" would be of another type.
 func Check(key string) error {
 	if why := derived(key); why != "" {
-		return fmt.Errorf("%w: %.64q %s, so it is a key that another object has beside its own", errs.ErrInvalidName, key, why)
+		return fmt.Errorf("%w: %.64q %s, so it is a key that another object has besides its own", errs.ErrInvalidName, key,
+			why)
 	}
 	return Shape(key)
 }
@@ -52,7 +54,8 @@ func Shape(key string) error {
 	}
 	switch strings.IndexByte(key[open:], '}') {
 	case -1:
-		return fmt.Errorf("%w: %.64q has a '{' that is never closed, which splits it over Cluster slots", errs.ErrInvalidName, key)
+		return fmt.Errorf("%w: %.64q has a '{' that is never closed, which splits it over Cluster slots",
+			errs.ErrInvalidName, key)
 	case 1:
 		return fmt.Errorf("%w: %.64q starts with an empty {}, which splits it over Cluster slots", errs.ErrInvalidName, key)
 	}
@@ -75,8 +78,8 @@ func Suffix(n, s string) string {
 	return "{" + n + "}:" + s
 }
 
-// Slot returns the Cluster hash slot of key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384 (Redis Cluster
-// specification, "Hash tags").
+// Slot returns the Cluster hash slot of key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384 (Redis
+// Cluster specification, "Hash tags").
 func Slot(key string) uint16 {
 	if i := strings.IndexByte(key, '{'); i >= 0 {
 		if j := strings.IndexByte(key[i+1:], '}'); j > 0 {

@@ -10,7 +10,8 @@ import (
 )
 
 func TestNamesThatSplitOverSlotsAreRefused(t *testing.T) {
-	for _, bad := range []string{"", "foo{bar", "{}x", "x{}y{z}", "foo}bar", "a}b", "\xff", "a\x00b", strings.Repeat("n", keyname.MaxLen+1)} {
+	for _, bad := range []string{"", "foo{bar", "{}x", "x{}y{z}", "foo}bar", "a}b", "\xff", "a\x00b",
+		strings.Repeat("n", keyname.MaxLen+1)} {
 		require.ErrorIs(t, keyname.Check(bad), errs.ErrInvalidName, "%.20q", bad)
 	}
 	for _, good := range []string{"foo", "foo{bar}", "{a}", "a}b{c}", "ü", " ", strings.Repeat("n", keyname.MaxLen)} {
@@ -34,7 +35,8 @@ func TestPrefixAndSuffixFollowRedisson(t *testing.T) {
 }
 
 func TestSlotAgreesWithTheSpecification(t *testing.T) {
-	for key, slot := range map[string]uint16{"123456789": 0x31C3, "foo": 12182, "{user1000}.following": 3443, "foo{}{bar}": 8363, "bar": 5061} {
+	for key, slot := range map[string]uint16{"123456789": 0x31C3, "foo": 12182, "{user1000}.following": 3443,
+		"foo{}{bar}": 8363, "bar": 5061} {
 		require.Equal(t, slot, keyname.Slot(key), key)
 	}
 }
@@ -45,7 +47,8 @@ func FuzzAcceptedNamesKeepOneSlot(f *testing.F) {
 		if keyname.Check(name) != nil {
 			return
 		}
-		if s := keyname.Slot(name); s != keyname.Slot(keyname.Prefix("p", name)) || s != keyname.Slot(keyname.Suffix(name, "s")) {
+		if s := keyname.Slot(name); s != keyname.Slot(keyname.Prefix("p", name)) ||
+			s != keyname.Slot(keyname.Suffix(name, "s")) {
 			t.Fatalf("%q is spread over slots", name)
 		}
 	})

@@ -8,7 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// MaxText is the longest text accepted that names something within an object, in bytes: a claimant, an id, the key of a limit.
+// MaxText is the longest text accepted that names something within an object, in bytes: a claimant, an id, the key of a
+// limit.
 const MaxText = 1024
 
 // Required is Text for a text that must not be empty.
@@ -19,8 +20,8 @@ func Required(what, text string) error {
 	return Text(what, text)
 }
 
-// Text checks a text that becomes part of a key or a record. A text that a database or JSON cannot hold as it is, is refused:
-// PostgreSQL takes no NUL byte, so one such entry would block a ledger for good.
+// Text checks a text that becomes part of a key or a record. A text that a database or JSON cannot hold as it is, is
+// refused: PostgreSQL takes no NUL byte, so one such entry would block a ledger for good.
 func Text(what, text string) error {
 	switch {
 	case len(text) > MaxText:
@@ -33,15 +34,16 @@ func Text(what, text string) error {
 	return nil
 }
 
-// Braced returns the prefix of the keys of an object that has several: rc:{full}, where full is prefix and name. what is the kind of
-// object, for the error, which says why the name cannot be used. Names have no braces of their own: the keys are held together
-// by those of the prefix.
+// Braced returns the prefix of the keys of an object that has several: rc:{full}, where full is prefix and name. what
+// is the kind of object, for the error, which says why the name cannot be used. Names have no braces of their own: the
+// keys are held together by those of the prefix.
 func Braced(prefix, name, what string) (key string, err error) {
 	switch full := prefix + name; {
 	case name == "":
 		return "", Check(name)
 	case strings.ContainsAny(full, "{}"):
-		return "", fmt.Errorf("%w: %.64q has braces; the keys of %s are held together by braces of their own", errs.ErrInvalidName, full, what)
+		return "", fmt.Errorf("%w: %.64q has braces; the keys of %s are held together by braces of their own",
+			errs.ErrInvalidName, full, what)
 	default:
 		return Prefix("rc", full), Check(full)
 	}

@@ -6,13 +6,13 @@
 //
 //	(monotonic time before the request that confirmed it was sent) + lease - Margin(lease)
 //
-// It moves only when the server confirms a renewal, and counts from before the send, because the server may have started
-// counting at any time between the send and the reply. A renewal under way moves nothing. If it did:
+// It moves only when the server confirms a renewal, and counts from before the send, because the server may have
+// started counting at any time between the send and the reply. A renewal under way moves nothing. If it did:
 //
 //	holder                                  network      server
 //	sends a renewal, trusts send + lease    goes silent
 //	                                                     the lease, counted from the last renewal that
-//	                                                     arrived, is over: somebody else acquires
+//	                                                     arrived, is over: another acquires
 //	acts until send + lease
 //
 // there would be two holders for as long as the renewal was late (TestTheDeadlineCountsFromBeforeTheSend,
@@ -29,28 +29,30 @@
 //
 // The rules are:
 //
-//  1. One goroutine keeps a heap of all leases of a client by their next event: a renewal, the deadline, the end of MaxHold, or
-//     a look (a question that renews nothing).
-//  2. Every third of its length a lease is renewed, on an absolute schedule. What is due at about the same time goes out in
-//     batches of at most batchSize, of at most batchRecords records, and of at most trackedKeys keys that are tracked; in a Cluster for each slot. At most
-//     maxFlights calls are under way, and what ends first goes first. A call that fails says nothing about the leases in it,
-//     and one lease's failure never touches another's.
-//  3. Confirmed: the deadline moves. "Not held": ErrLost. An error: the renewal is repeated after a sixtieth of the lease, 250
-//     ms at most; the deadline stays where it is. No answer: the call counts among those under way for half of what is left
-//     of the lease, and is then sent again. So a slow server is not sent the same again and again: see patience. A
-//     reply that comes after that is taken in too: see late.
+//  1. One goroutine keeps a heap of all leases of a client by their next event: a renewal, the deadline, the end of
+//     MaxHold, or a look (a question that renews nothing).
+//  2. Every third of its length a lease is renewed, on an absolute schedule. What is due at about the same time goes
+//     out in batches of at most batchSize, of at most batchRecords records, and of at most trackedKeys keys that are
+//     tracked; in a Cluster for each slot. At most maxFlights calls are under way, and what ends first goes first. A
+//     call that fails says nothing about the leases in it, and one lease's failure never touches another's.
+//  3. Confirmed: the deadline moves. "Not held": ErrLost. An error: the renewal is repeated after a sixtieth of the
+//     lease, 250 ms at most; the deadline stays where it is. No answer: the call counts among those under way for half
+//     of what is left of the lease, and is then sent again. So a slow server is not sent the same again and again: see
+//     patience. A reply that comes after that is taken in too: see late.
 //  4. At the deadline the lease is over, whatever is under way.
-//  5. Keys are tracked by the server, so that a holder hears within milliseconds of a key that was deleted, flushed or evicted:
-//     see tracker. An invalidation has the leases of that key looked at; a lost connection has all of them looked at.
-//  6. While a slot is being migrated its keys may be on two nodes, and the server refuses what uses both (TRYAGAIN; also if one
-//     of the keys does not exist). Then each lease of the batch is renewed alone, and one of several keys key by key: see
-//     askByKey. Extend is not taken apart like that.
-//  7. The wall clock running 500 ms ahead of the monotonic one between two looks has everything renewed at once: see Sleep.
+//  5. Keys are tracked by the server, so that a holder hears within milliseconds of a key that was deleted, flushed or
+//     evicted: see tracker. An invalidation has the leases of that key looked at; a lost connection has all of them
+//     looked at.
+//  6. While a slot is being migrated its keys may be on two nodes, and the server refuses what uses both (TRYAGAIN;
+//     also if one of the keys does not exist). Then each lease of the batch is renewed alone, and one of several keys
+//     key by key: see askByKey. Extend is not taken apart like that.
+//  7. The wall clock running 500 ms ahead of the monotonic one between two looks has everything renewed at once: see
+//     Sleep.
 //
 // # Renewal scripts
 //
-// A renewal script has KEYS = the leases' keys (Key and More of each) and ARGV = owner, lease in ms for each. It replies with
-// one integer for each:
+// A renewal script has KEYS = the leases' keys (Key and More of each) and ARGV = owner, lease in ms for each. It
+// replies with one integer for each:
 //
 //	 1      renewed; to a look, 1 + the ms left, or 1 if the lease has no end
 //	 0      the owner holds nothing there
@@ -58,32 +60,34 @@
 //	-2      the key holds another type: the lease is over, and was not released
 //	-3      the user may not read that key
 //
-// Lease -1 asks only whether it is held, and for how long. (0 asks only whether it is held; nothing in this package does.) Asked
-// key by key, KEYS is one of the keys and ARGV = owner, lease, which key it is (from 1). The script does what is to be done
-// there, and replies the same.
+// Lease -1 asks only whether it is held, and for how long. (0 asks only whether it is held; nothing in this package
+// does.) Asked key by key, KEYS is one of the keys and ARGV = owner, lease, which key it is (from 1). The script does
+// what is to be done there, and replies the same.
 //
 // # Sleep
 //
-// The monotonic clock of most systems stands still while the machine is suspended, or its virtual machine stopped. The server's
-// clock goes on. A deadline is then later than the server's end of the lease, by the length of the sleep:
+// The monotonic clock of most systems stands still while the machine is suspended, or its virtual machine stopped. The
+// server's clock goes on. A deadline is then later than the server's end of the lease, by the length of the sleep:
 //
 //	holder                                    server
 //	granted for 60 s, trusted until 60 s
 //	10 s later it falls asleep for 20 s
 //	wakes at 10 s of its clock                30 s left
-//	                                          lets somebody else in when the holder's clock says 40 s
+//	                                          lets another in when the holder's clock says 40 s
 //	stops at 60 s
 //
-// Only the wall clock shows the sleep: it has run ahead. But it may also have been set. So a jump ends nothing, and is not
-// believed either: everything is renewed or asked about at once, and until the answer Until is earlier by the jump. A renewal
-// that is confirmed counts from its own send. "Held" alone would be no answer: the lease is held, and will not be for as long
-// as its holder thinks. So what is not renewed is asked how long it has left; that, counted from before the question was sent,
-// less the margin, is its deadline from then on. If the clock was only set, this is what the deadline was. An answer to what
-// was sent before the jump was noticed is no answer (TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger,
-// TestAStepOfTheWallClockEndsNoHoldAndIsForgottenWhenTheServerHasAnswered, TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt).
+// Only the wall clock shows the sleep: it has run ahead. But it may also have been set. So a jump ends nothing, and is
+// not believed either: everything is renewed or asked about at once, and until the answer Until is earlier by the jump.
+// A renewal that is confirmed counts from its own send. "Held" alone would be no answer: the lease is held, and will
+// not be for as long as its holder thinks. So what is not renewed is asked how long it has left; that, counted from
+// before the question was sent, less the margin, is its deadline from then on. If the clock was only set, this is what
+// the deadline was. An answer to what was sent before the jump was noticed is no answer
+// (TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger,
+// TestAStepOfTheWallClockEndsNoHoldAndIsForgottenWhenTheServerHasAnswered,
+// TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt).
 //
-// A jump is noticed within a tick, and by Until at once. While the server does not answer, the hold's contexts last until the
-// deadline as it was: code that acts then has to ask Until.
+// A jump is noticed within a tick, and by Until at once. While the server does not answer, the hold's contexts last
+// until the deadline as it was: code that acts then has to ask Until.
 //
 // # Heartbeats
 //
@@ -92,8 +96,8 @@
 //
 // # The race with release
 //
-// A lease is removed before its release is sent, and the answer of a renewal that was under way then is dropped. Otherwise the
-// release runs, the renewal of the same instant finds nothing, and a hold that was released in order is reported lost. The
-// renewal itself may still reach the server after the release: it names an owner that is never used again, finds nothing, and
-// changes nothing (TestAReplyThatComesAfterRemoveChangesNothing).
+// A lease is removed before its release is sent, and the answer of a renewal that was under way then is dropped.
+// Otherwise the release runs, the renewal of the same instant finds nothing, and a hold that was released in order is
+// reported lost. The renewal itself may still reach the server after the release: it names an owner that is never used
+// again, finds nothing, and changes nothing (TestAReplyThatComesAfterRemoveChangesNothing).
 package lease

@@ -21,8 +21,8 @@ const (
 	batchSize = 128
 	// batchRecords bounds the records of one call, unless one lease has more: 1,000 take some 0.8 ms.
 	batchRecords = 1000
-	// trackedKeys bounds the keys of a renewal call that has them tracked. Redis 7.0 enters all keys of a script at each read in it,
-	// which grows with their square: 384 keys take it 12 ms, and 0.28 ms where nothing is tracked.
+	// trackedKeys bounds the keys of a renewal call that has them tracked. Redis 7.0 enters all keys of a script at each
+	// read in it, which grows with their square: 384 keys take it 12 ms, and 0.28 ms where nothing is tracked.
 	trackedKeys = 64
 	// maxFlights bounds the renewal calls under way, and so the engine's goroutines.
 	maxFlights = 32
@@ -36,9 +36,10 @@ const (
 	earliest = 100 * time.Millisecond
 	// tick is how often the wall clock is looked at while anything is held.
 	tick = time.Second
-	// wallJump is how far the wall clock may run ahead of the monotonic one between two looks before the machine is taken to
-	// have been suspended: its leases ran on while its monotonic clock stood still. A wallSlew-th of the time between the looks
-	// is added: a clock that is corrected gently runs up to 500 ppm fast, and while nothing is held there are no looks.
+	// wallJump is how far the wall clock may run ahead of the monotonic one between two looks before the machine is taken
+	// to have been suspended: its leases ran on while its monotonic clock stood still. A wallSlew-th of the time between
+	// the looks is added: a clock that is corrected gently runs up to 500 ppm fast, and while nothing is held there are no
+	// looks.
 	wallJump = 500 * time.Millisecond
 	wallSlew = 1000
 )
@@ -94,9 +95,9 @@ type sleep struct {
 	slept    time.Duration
 }
 
-// entry is the key of the watchdog map: connectionID:key. There is one entry for each process and name, with the leases of all
-// owners there. The id is a handle of one word, because a held lock must cost less than 1 KiB; TestManyHeldLocksCostLittle in
-// rlock shows what it costs.
+// entry is the key of the watchdog map: connectionID:key. There is one entry for each process and name, with the leases
+// of all owners there. The id is a handle of one word, because a held lock must cost less than 1 KiB;
+// TestManyHeldLocksCostLittle in rlock shows what it costs.
 type entry struct {
 	connection unique.Handle[string]
 	key        string
@@ -113,8 +114,8 @@ type Config struct {
 	Log          *slog.Logger
 	// Watch, if set, observes the invalidations of Client: used in a Cluster, see tracker.
 	Watch func(fn func(keys []string)) (stop func(), observed bool)
-	// Replicas > 0: a renewal counts as confirmed only if so many replicas have it within ReplicasWait. Otherwise a failover could
-	// bring back the shorter lease of before.
+	// Replicas > 0: a renewal counts as confirmed only if so many replicas have it within ReplicasWait. Otherwise a
+	// failover could bring back the shorter lease of before.
 	Replicas     int
 	ReplicasWait time.Duration
 	Heartbeats   Heartbeats
@@ -128,9 +129,11 @@ func New(o Config) *Engine {
 		connection: unique.Make(o.ConnectionID),
 		base:       time.Now().Add(-time.Hour), // no instant is zero
 		log:        o.Log, renewed: o.Renewed, entries: map[entry]*Lease{},
-		server: server{client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, replicas: o.Replicas, replicasWait: o.ReplicasWait},
-		loop:   loop{kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), aside: make(chan struct{}, maxAside)},
-		sleep:  sleep{wall: time.Now},
+		server: server{client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster,
+			replicas: o.Replicas, replicasWait: o.ReplicasWait},
+		loop: loop{kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights),
+			aside: make(chan struct{}, maxAside)},
+		sleep: sleep{wall: time.Now},
 	}
 	if e.renewed == nil {
 		e.renewed = func(context.Context, string, error) {}
@@ -165,7 +168,7 @@ func (e *Engine) Stop() {
 	if e.unwatch != nil {
 		e.unwatch()
 	}
-	e.mu.Lock() // start adds to wg, which must not happen beside Wait
+	e.mu.Lock() // start adds to wg, which must not happen during Wait
 	e.cancel()
 	e.mu.Unlock()
 	e.wg.Wait()
@@ -190,7 +193,7 @@ func (e *Engine) now() instant { return instant(time.Since(e.base)) }
 func (e *Engine) Find(key, owner string) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for l := e.entries[e.entry(key)]; l != nil; l = l.beside {
+	for l := e.entries[e.entry(key)]; l != nil; l = l.sibling {
 		if l.Owner == owner {
 			return l
 		}
@@ -198,12 +201,12 @@ func (e *Engine) Find(key, owner string) *Lease {
 	return nil
 }
 
-// First returns the lease of key that was registered last, of those of which match is true, and when it began; nil: there is none.
-// match must not block.
+// First returns the lease of key that was registered last, of those of which match is true, and when it began; nil:
+// there is none. match must not block.
 func (e *Engine) First(key string, match func(*Lease) bool) (*Lease, time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for l := e.entries[e.entry(key)]; l != nil; l = l.beside {
+	for l := e.entries[e.entry(key)]; l != nil; l = l.sibling {
 		if match(l) {
 			return l, e.time(l.start)
 		}
@@ -236,7 +239,7 @@ func (e *Engine) Count() int {
 	return len(e.due)
 }
 
-// Unrenewed reports whether a lease is registered that nobody wants renewed.
+// Unrenewed reports whether a lease is registered that is not to be renewed.
 func (e *Engine) Unrenewed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -252,9 +255,10 @@ func (e *Engine) All() []*Lease {
 
 // wakeBy has the goroutine look again by t. Called with mu held.
 //
-// The wake-up outlives the lease for which it was set, also if the lease is removed before the goroutine looks. Otherwise lock and
-// unlock in a loop would wake the goroutine every time: it finds nothing, goes to sleep for an hour, and the next lease has to
-// wake it again. So they disturb it every trackAfter or so (TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep).
+// The wake-up outlives the lease for which it was set, also if the lease is removed before the goroutine looks.
+// Otherwise lock and unlock in a loop would wake the goroutine every time: it finds nothing, goes to sleep for an hour,
+// and the next lease has to wake it again. So they disturb it every trackAfter or so
+// (TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep).
 func (e *Engine) wakeBy(t instant) {
 	if !e.wakeAt.IsZero() && t.Before(e.wakeAt) {
 		e.wakeAt, e.asked = 0, t
@@ -313,8 +317,8 @@ func (e *Engine) pass() time.Duration {
 	return next.Sub(now)
 }
 
-// jump has every lease renewed or asked about now, because the machine may have slept for so long: see the package comment.
-// Called with mu held.
+// jump has every lease renewed or asked about now, because the machine may have slept for so long: see the package
+// comment. Called with mu held.
 func (e *Engine) jump(now instant, slept time.Duration) {
 	e.woke, e.slept = now, slept
 	if e.heart != nil {

@@ -214,7 +214,8 @@ func inFreshShop(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *
 		require.NoError(t, err)
 		s.tap = &tap{Client: c, gone: make(chan struct{})}
 		s.Engine = lease.New(lease.Config{
-			Client: s.tap, Runner: script.NewRunner(s.tap, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler), Heartbeats: beats,
+			Client: s.tap, Runner: script.NewRunner(s.tap, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler),
+			Heartbeats: beats,
 			Renewed: func(_ context.Context, name string, err error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -312,7 +313,8 @@ func TestTheMarginIsSmallAndGrowsWithTheLease(t *testing.T) {
 
 func TestALeaseThatAllowsForDriftIsTrustedForLess(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		for length, off := range map[time.Duration]time.Duration{term: 302 * time.Millisecond, time.Second: 15 * time.Millisecond} {
+		for length, off := range map[time.Duration]time.Duration{term: 302 * time.Millisecond,
+			time.Second: 15 * time.Millisecond} {
 			h := newLease("l" + length.String())
 			h.Drift = true
 			s.grant(t, h, length)
@@ -834,14 +836,16 @@ func (s *shop) asleep(ahead *atomic.Int64, d time.Duration) {
 	}
 }
 
-// A fixed lease that is not over yet when the machine wakes, and the long one of an Extend, end when the server ends them.
+// A fixed lease that is not over yet when the machine wakes, and the long one of an Extend, end when the server ends
+// them.
 func TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger(t *testing.T) {
 	const nap = 10 * time.Second
 	for _, x := range []struct {
 		name    string
 		auto    bool
 		extends bool
-	}{{name: "fixed"}, {name: "fixed, then extended", extends: true}, {name: "renewed, and extended beyond that", auto: true, extends: true}} {
+	}{{name: "fixed"}, {name: "fixed, then extended", extends: true},
+		{name: "renewed, and extended beyond that", auto: true, extends: true}} {
 		t.Run(x.name, func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
 				var ahead atomic.Int64
@@ -973,8 +977,8 @@ func TestStopDoesNotWaitForAServerThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// late is a client whose dedicated connections, or the first answers on them, come when a gate is opened, whatever becomes
-// of the context, as rueidis' do of a server that is silent.
+// late is a client whose dedicated connections, or the first answers on them, come when a gate is opened, whatever
+// becomes of the context, as rueidis' do of a server that is silent.
 type late struct {
 	rueidis.Client
 	gate    chan struct{}
@@ -1013,43 +1017,45 @@ func (x *lateConn) Close() {
 func TestStopWaitsForNoConnectionThatIsNotThereYet(t *testing.T) {
 	for _, connect := range []bool{true, false} {
 		for _, closed := range []bool{true, false} {
-			t.Run(fmt.Sprintf("the connection, not its first answer: %v, the client is closed first: %v", connect, closed), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					server := redistest.Bubble(t)
-					inner, err := rueidis.NewClient(server.Option())
-					require.NoError(t, err)
-					c := &late{Client: inner, gate: make(chan struct{}), connect: connect}
-					e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
-					h := newLease("l")
-					require.NoError(t, server.Embedded.Set(h.Key, h.Owner))
-					require.True(t, e.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
-					time.Sleep(time.Second)
-					require.EqualValues(t, 1, c.asked.Load())
-					stopped := make(chan struct{})
-					go func() {
-						e.Stop()
-						close(stopped)
-					}()
-					synctest.Wait()
-					select {
-					case <-stopped:
-					default:
-						t.Error("Stop waits")
-					}
-					if closed {
-						c.Close()
-					}
-					close(c.gate)
-					time.Sleep(time.Minute)
-					require.EqualValues(t, 1, c.closed.Load())
-					if !closed {
-						require.NoError(t, c.Do(t.Context(), c.B().Ping().Build()).Error())
-						c.Close()
-					}
-					<-stopped
-					server.Embedded.Close()
+			t.Run(fmt.Sprintf("the connection, not its first answer: %v, the client is closed first: %v", connect, closed),
+				func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						server := redistest.Bubble(t)
+						inner, err := rueidis.NewClient(server.Option())
+						require.NoError(t, err)
+						c := &late{Client: inner, gate: make(chan struct{}), connect: connect}
+						e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second),
+							Log: slog.New(slog.DiscardHandler)})
+						h := newLease("l")
+						require.NoError(t, server.Embedded.Set(h.Key, h.Owner))
+						require.True(t, e.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
+						time.Sleep(time.Second)
+						require.EqualValues(t, 1, c.asked.Load())
+						stopped := make(chan struct{})
+						go func() {
+							e.Stop()
+							close(stopped)
+						}()
+						synctest.Wait()
+						select {
+						case <-stopped:
+						default:
+							t.Error("Stop waits")
+						}
+						if closed {
+							c.Close()
+						}
+						close(c.gate)
+						time.Sleep(time.Minute)
+						require.EqualValues(t, 1, c.closed.Load())
+						if !closed {
+							require.NoError(t, c.Do(t.Context(), c.B().Ping().Build()).Error())
+							c.Close()
+						}
+						<-stopped
+						server.Embedded.Close()
+					})
 				})
-			})
 		}
 	}
 }
@@ -1074,7 +1080,9 @@ func TestNothingRunsOnceASilentServerHasBeenGivenUp(t *testing.T) {
 			}
 			require.True(t, e.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
 			if there {
-				redistest.Eventually(t, 20*time.Second, "tracked", func() bool { return redistest.CommandCalls(t, c)["client|caching"] > 0 })
+				redistest.Eventually(t, 20*time.Second, "tracked", func() bool {
+					return redistest.CommandCalls(t, c)["client|caching"] > 0
+				})
 				p.BlackHole(redistest.Up)
 			} else {
 				time.Sleep(100 * time.Millisecond) // it is asked about after 50 ms, which is what the connection is for
@@ -1125,7 +1133,8 @@ func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 						t.Error("not added")
 					}
 				}
-				if e.Remove(a.Lease) != nil || e.Find(a.Key, a.Owner) != nil || e.Find(b.Key, b.Owner) != b.Lease || e.Remove(b.Lease) != nil {
+				if e.Remove(a.Lease) != nil || e.Find(a.Key, a.Owner) != nil || e.Find(b.Key, b.Owner) != b.Lease ||
+					e.Remove(b.Lease) != nil {
 					t.Errorf("name %d", i)
 				}
 			}
@@ -1155,8 +1164,9 @@ func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		s.tap.delay(0)
 		require.Greater(t, s.tap.most(), before)
-		// A call is a flight of the engine's and one of the runner's, and the client has some of its own. What has ended counts until
-		// the scheduler gives it its last turn, so that a busy machine may see several generations of them at once.
+		// A call is a flight of the engine's and one of the runner's, and the client has some of its own. What has ended
+		// counts until the scheduler gives it its last turn, so that a busy machine may see several generations of them at
+		// once.
 		require.LessOrEqual(t, s.tap.most(), before+5*2*lease.MaxFlights, "and not with the leases")
 		require.Len(t, s.Names(anyLease), leases+1)
 		renewed := map[string]int{}
@@ -1192,7 +1202,8 @@ func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 				}
 				h := newLease(strconv.Itoa(rand.IntN(20)))
 				s.Embedded.Set(h.Key, h.Owner) // may take it from another worker, whose next renewal says so
-				if !e.Add(h.Lease, time.Now(), time.Now(), 20*time.Millisecond, rand.IntN(2) == 0, time.Duration(rand.IntN(2))*30*time.Millisecond) {
+				if !e.Add(h.Lease, time.Now(), time.Now(), 20*time.Millisecond, rand.IntN(2) == 0,
+					time.Duration(rand.IntN(2))*30*time.Millisecond) {
 					continue
 				}
 				for range rand.IntN(20) {

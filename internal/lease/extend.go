@@ -9,9 +9,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Extend asks at once for a lease of at least d, until it is answered or ctx or l ends. errs.ErrLost or errs.ErrOverwritten: the
-// server says that l is not held, which ends it. Neither confirmed nor an error: l was over before the answer could be noted;
-// Ended has been or is being called.
+// Extend asks at once for a lease of at least d, until it is answered or ctx or l ends. errs.ErrLost or
+// errs.ErrOverwritten: the server says that l is not held, which ends it. Neither confirmed nor an error: l was over
+// before the answer could be noted; Ended has been or is being called.
 func (e *Engine) Extend(ctx context.Context, l *Lease, d time.Duration) (confirmed bool, err error) {
 	ctx, cancel := context.WithDeadline(ctx, e.Until(l)) // no answer is worth waiting for once it is over
 	defer cancel()
@@ -27,7 +27,7 @@ func (e *Engine) Extend(ctx context.Context, l *Lease, d time.Duration) (confirm
 	v, err := m.AsIntSlice()
 	switch {
 	case err != nil || len(v) != 1:
-		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", l.Key, v, err)
+		return false, script.Unexpected(fmt.Sprintf("renew on %q", l.Key), v, err)
 	case v[0] == notKnown:
 		return false, fmt.Errorf("%w: renew on %q: the server could not (memory is full)", errs.ErrUnavailable, l.Key)
 	case v[0] == denied:

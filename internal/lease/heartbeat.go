@@ -26,14 +26,14 @@ var (
 	announcing = script.Plain("set")
 )
 
-// Heartbeats let others take over from a process that is gone before its leases are over, and take nothing from a process that is
-// there. While anything is held a key's expiry is moved on every Interval, and a hold is trusted until
+// Heartbeats let others take over from a process that is gone before its leases are over, and take nothing from a
+// process that is there. While anything is held a key's expiry is moved on every Interval, and a hold is trusted until
 //
 //	(monotonic time before the last confirmed beat was sent, or since when it may have existed) + Trust - Margin(Trust)
 //
-// unless its lease ends before. It ends for good: a beat that is confirmed after that does not bring it back. A process that wants
-// to take over has to see the hold, and the key unchanged or missing, for Trust by its own clock, and then has to find the hold
-// still there:
+// unless its lease ends before. It ends for good: a beat that is confirmed after that does not bring it back. A process
+// that wants to take over has to see the hold, and the key unchanged or missing, for Trust by its own clock, and then
+// has to find the hold still there:
 //
 //	holder                              the other
 //	beat sent at s, confirmed
@@ -42,14 +42,15 @@ var (
 //	s + Trust - Margin: the hold is over
 //	                                    sees that beat at r + Trust or later: removes the hold
 //
-// The change counts, not whether the key exists: a key that expired early, because the server's clock stepped or because it was
-// deleted, is there again with the next beat. It counts for each hold from when the hold was first seen, because a process that
-// holds nothing does not beat. A hold may have been seen since the server may first have granted it; if requests were sent
-// before the one that was answered, that is before that one. Neither side compares its clock with the other's, or with the
-// server's.
+// The change counts, not whether the key exists: a key that expired early, because the server's clock stepped or
+// because it was deleted, is there again with the next beat. It counts for each hold from when the hold was first seen,
+// because a process that holds nothing does not beat. A hold may have been seen since the server may first have granted
+// it; if requests were sent before the one that was answered, that is before that one. Neither side compares its clock
+// with the other's, or with the server's.
 //
-// Where others find out only by a beat that a process has heartbeats (Renewed), one has to be there before anything can be taken over.
-// So one is sent beside the first request, unless the last one's key is there for so long yet that it outlasts the lease that is asked for:
+// Where others find out only by a beat that a process has heartbeats (Renewed), one has to be there before anything can
+// be taken over. So one is sent with the first request, unless the last one's key is there for so long yet that it
+// outlasts the lease that is asked for:
 //
 //	holder                                  the other
 //	beat sent, permit asked for
@@ -58,14 +59,14 @@ var (
 //	                                        sees the permit, and the beat: takes the permit over
 //
 // An interval later would be too late: who is killed in its first second would keep its permits for their lease
-// (TestWhoIsKilledAtOnceIsFollowed in rsemaphore). The very first one is awaited before the permit is used: who is killed earlier had none.
-// What is held for a shorter time than an interval sends one in Renewed and Trust.
+// (TestWhoIsKilledAtOnceIsFollowed in rsemaphore). The very first one is awaited before the permit is used: who is
+// killed earlier had none. What is held for a shorter time than an interval sends one in Renewed and Trust.
 //
 // The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
 //
-// Beats without Trust say who the process is and no more: no hold ends for want of them, nobody takes anything over, and none is
-// logged that fails. The first is sent a second after the first hold, in the background, for holds of any length; so nothing waits for
-// it, and a program that holds something once, for less, sends none.
+// Beats without Trust say who the process is and no more: no hold ends for want of them, nothing is taken over,
+// and none is logged that fails. The first is sent a second after the first hold, in the background, for holds of any
+// length; so nothing waits for it, and a program that holds something once, for less, sends none.
 type Heartbeats struct {
 	Interval time.Duration // 0: none
 	Trust    time.Duration // 0: they tell who it is
@@ -73,13 +74,14 @@ type Heartbeats struct {
 	Key func(group int) string
 	// Value tells people something about the process.
 	Value string
-	// Renewed, if it is not 0, is the lease of what is renewed, and the beats are for that alone: a lease that is not renewed, or is
-	// shorter, ends by itself whatever becomes of the process, and others know it by its owner. A beat's key is then there for as
-	// long as any such lease.
+	// Renewed, if it is not 0, is the lease of what is renewed, and the beats are for that alone: a lease that is not
+	// renewed, or is shorter, ends by itself whatever becomes of the process, and others know it by its owner. A beat's
+	// key is then there for as long as any such lease.
 	Renewed time.Duration
 }
 
-// TrustFor returns for how long a process with that interval is trusted after a beat: for three of them, as a connection id says it.
+// TrustFor returns for how long a process with that interval is trusted after a beat: for three of them, as a
+// connection id says it.
 func TrustFor(interval time.Duration) time.Duration {
 	return (3*interval + trustUnit - 1).Truncate(trustUnit)
 }
@@ -92,8 +94,8 @@ func (h *Heartbeats) carries(length time.Duration, auto bool) bool {
 	return h.Renewed == 0 || auto && length >= h.Renewed
 }
 
-// BeatKey is where a client of that connection id has its beats for the keys of a slot group. Groups are fixed sixteenths of the slots, not
-// nodes: all processes agree on them, though they see slots move at different times.
+// BeatKey is where a client of that connection id has its beats for the keys of a slot group. Groups are fixed
+// sixteenths of the slots, not nodes: all processes agree on them, though they see slots move at different times.
 func BeatKey(cluster bool, group int, id string) string {
 	if !cluster {
 		return "redlatch_alive:" + id
@@ -123,10 +125,10 @@ const (
 // forever is later than everything.
 const forever = instant(1<<63 - 1)
 
-// SlotGroups is the number of parts into which a Cluster's slots are divided for heartbeats. Each part has a key of its own, so that
-// a node that is down takes little more with it than its own locks, wherever slots move. The parts are fixed, not the nodes':
-// all processes agree on them though they see slots move at different times. A part's key may be on another node than a lock of
-// the part; that costs independence, not safety.
+// SlotGroups is the number of parts into which a Cluster's slots are divided for heartbeats. Each part has a key of its
+// own, so that a node that is down takes little more with it than its own locks, wherever slots move. The parts are
+// fixed, not the nodes': all processes agree on them though they see slots move at different times. A part's key may be
+// on another node than a lock of the part; that costs independence, not safety.
 const SlotGroups = 16
 
 const slots = 16384
@@ -164,15 +166,15 @@ type pulse struct {
 	began  instant // and when it was confirmed
 	next   instant // when one is to be sent
 	flying bool
-	landed chan struct{} // closed when the one under way was answered or given up; nil: nobody awaits that
+	landed chan struct{} // closed when the one under way was answered or given up; nil: no one awaits that
 	owed   bool          // one is to be sent also if nothing is held any more
 	failed bool          // the last beat failed, and that was logged
 	ends   instant       // no lease ends before this for want of beats
 	slept  time.Duration // how much of the time since the beat the machine may have slept
 }
 
-// trusted returns until when l may be relied on as far as beats go. A row of beats that began when l's time was over does not help
-// l (TestAHeartbeatAfterAGapBringsNothingBack).
+// trusted returns until when l may be relied on as far as beats go. A row of beats that began when l's time was over
+// does not help l (TestAHeartbeatAfterAGapBringsNothingBack).
 func (h *heart) trusted(l *Lease) instant {
 	if h.Trust == 0 || l.group == beatless {
 		return forever
@@ -234,14 +236,14 @@ func (h *heart) wake(now instant, slept time.Duration) {
 	}
 }
 
-// stale reports whether a beat is to be sent that shows that there are any: none is under way, and the last one's key may end before a
-// lease of now.
+// stale reports whether a beat is to be sent that shows that there are any: none is under way, and the last one's key
+// may end before a lease of now.
 func (h *heart) stale(p *pulse, now instant) bool {
 	return h.Renewed > 0 && !p.flying && (p.beat.IsZero() || !now.Before(p.beat.Add(h.lasts()/2)))
 }
 
-// Announce sends a beat, unless there is one: a lease of key that is to be renewed is about to be asked for. Where others know of none
-// yet it returns what is closed when that one was answered, or given up; otherwise nil.
+// Announce sends a beat, unless there is one: a lease of key that is to be renewed is about to be asked for. Where
+// others know of none yet it returns what is closed when that one was answered, or given up; otherwise nil.
 func (e *Engine) Announce(key string) (landed <-chan struct{}) {
 	if e.heart == nil || e.heart.Renewed == 0 {
 		return nil
@@ -283,8 +285,8 @@ func (h *heart) count(l *Lease, now instant) instant {
 	return min(p.ends, p.next)
 }
 
-// listen ends the leases that were without a beat for too long, and returns which beats are to be sent, and when to look again.
-// Called with mu held.
+// listen ends the leases that were without a beat for too long, and returns which beats are to be sent, and when to
+// look again. Called with mu held.
 func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant) {
 	h := e.heart
 	next = now.Add(time.Hour)
@@ -344,9 +346,10 @@ func (e *Engine) pulsate(group int) {
 			},
 		}
 		if h.Trust == 0 { // others look at the value alone
-			call = script.Call{Script: announcing, Keys: call.Keys, Patient: true, Command: func(b rueidis.Builder) rueidis.Completed {
-				return b.Set().Key(key).Value(h.Value).Px(announceFor).Build()
-			}}
+			call = script.Call{Script: announcing, Keys: call.Keys, Patient: true,
+				Command: func(b rueidis.Builder) rueidis.Completed {
+					return b.Set().Key(key).Value(h.Value).Px(announceFor).Build()
+				}}
 		}
 		_, err := e.runner.Attempt(ctx, call)
 		now := e.now()
@@ -376,13 +379,14 @@ func (e *Engine) pulsate(group int) {
 		e.wakeBy(min(p.next, max(p.ends, now)))
 		e.mu.Unlock()
 		if say {
-			e.log.Warn("redlatch: a heartbeat was not confirmed; what is held is lost unless one is in time", "trust", h.Trust, "error", err)
+			e.log.Warn("redlatch: a heartbeat was not confirmed; what is held is lost unless one is in time", "trust", h.Trust,
+				"error", err)
 		}
 	}()
 }
 
-// heard takes in a beat that was confirmed after it had been given up. It counts from its own send, so one that is older than what
-// was confirmed since says nothing (TestAServerThatIsSlowerThanTheBeatsEndsNoHold).
+// heard takes in a beat that was confirmed after it had been given up. It counts from its own send, so one that is
+// older than what was confirmed since says nothing (TestAServerThatIsSlowerThanTheBeatsEndsNoHold).
 func (e *Engine) heard(group int, sent instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -407,8 +411,8 @@ type Beat struct {
 	Value  string
 }
 
-// Same reports whether there was no beat between seeing b and seeing a. On servers that do not stop their clock during a script the
-// expiry is 1 ms off now and then.
+// Same reports whether there was no beat between seeing b and seeing a. On servers that do not stop their clock during
+// a script the expiry is 1 ms off now and then.
 func (a Beat) Same(b Beat) bool {
 	return a.expiry == 0 || b.expiry != 0 && max(a.expiry-b.expiry, b.expiry-a.expiry) <= 2
 }
@@ -421,7 +425,7 @@ func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
 	}
 	v, err := m.ToArray()
 	if err != nil || len(v) != 2 {
-		return Beat{}, fmt.Errorf("heartbeat: unexpected reply of %d values, error %v", len(v), err)
+		return Beat{}, script.Unexpected("heartbeat", fmt.Sprintf("of %d values", len(v)), err)
 	}
 	var b Beat
 	b.expiry, _ = v[0].AsInt64()
@@ -432,8 +436,8 @@ func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
 // mostAsked is how many processes Processes asks about.
 const mostAsked = 100
 
-// Processes returns the values of the last beats of these keys: who the processes are, for people. What cannot be read is left out, and what
-// is more than a hundred.
+// Processes returns the values of the last beats of these keys: who the processes are, for people. What cannot be read
+// is left out, and what is more than a hundred.
 func Processes(ctx context.Context, r *script.Runner, keys []string) map[string]string {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
@@ -448,7 +452,7 @@ func Processes(ctx context.Context, r *script.Runner, keys []string) map[string]
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	found := make(map[string]string, len(keys))
 	for i, key := range keys {
 		found[key] = who[i]

@@ -63,12 +63,14 @@ func TestAServerThatIsSlowerThanTheBeatsEndsNoHold(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", hour)
 		time.Sleep(beats.Interval + between)
-		for _, slow := range []time.Duration{600 * time.Millisecond, 1400 * time.Millisecond} { // the second: than the time in which a beat is given up
+		// the second: than the time in which a beat is given up
+		for _, slow := range []time.Duration{600 * time.Millisecond, 1400 * time.Millisecond} {
 			s.tap.delay(slow)
 			time.Sleep(time.Minute)
 			require.NoError(t, h.why(t))
 			for range 10 { // also in the instant of an answer: a beat counts from before it was sent
-				require.WithinRange(t, s.Until(h.Lease), time.Now().Add(trusted-slow-beats.Interval*11/10), time.Now().Add(trusted-slow))
+				require.WithinRange(t, s.Until(h.Lease), time.Now().Add(trusted-slow-beats.Interval*11/10),
+					time.Now().Add(trusted-slow))
 				time.Sleep(beats.Interval / 10)
 			}
 		}
@@ -143,7 +145,8 @@ func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
 	})
 }
 
-// While another hold keeps the beats going, one that was asked for long ago is trusted like all: a process that saw it saw the beats.
+// While another hold keeps the beats going, one that was asked for long ago is trusted like all: a process that saw it
+// saw the beats.
 func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		asked := time.Now()
@@ -304,7 +307,8 @@ func TestTheFirstBeatIsSentBesideTheFirstHold(t *testing.T) {
 		s.take(t, "l", 30*time.Second)
 		synctest.Wait()
 		require.True(t, s.server.Embedded.Exists(beats.Key(0)))
-		require.Equal(t, 2*(30*time.Second+beats.Trust), s.server.Embedded.TTL(beats.Key(0)), "as long as the lease of whoever comes before the next one")
+		require.Equal(t, 2*(30*time.Second+beats.Trust), s.server.Embedded.TTL(beats.Key(0)),
+			"as long as the lease of whoever comes before the next one")
 	})
 	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
 		for range 3 {
@@ -384,16 +388,18 @@ func TestAHoldIsTakenOverWhenItsBeatHasNotChangedForTheTrust(t *testing.T) {
 		var running sync.WaitGroup
 		defer running.Wait()
 		defer cancel()
-		m := lease.NewMonitor(script.NewRunner(s.tap.Client, time.Second), beats.Interval, time.Second, func(fn func(context.Context)) bool {
-			running.Go(func() { fn(ctx) })
-			return true
-		})
+		m := lease.NewMonitor(script.NewRunner(s.tap.Client, time.Second), beats.Interval, time.Second,
+			func(fn func(context.Context)) bool {
+				running.Go(func() { fn(ctx) })
+				return true
+			})
 		beat := func(key string) {
 			require.NoError(t, s.server.Embedded.Set(key, "here"))
 			s.server.Embedded.SetTTL(key, hour)
 		}
 		hold := func(owner string, proven bool) []lease.Hold {
-			return []lease.Hold{{Owner: owner, Beat: "alive:" + strings.TrimRight(owner, "1"), Trust: beats.Trust, Proven: proven}}
+			return []lease.Hold{{Owner: owner, Beat: "alive:" + strings.TrimRight(owner, "1"), Trust: beats.Trust,
+				Proven: proven}}
 		}
 		beat("alive:dead")
 		owner := "many"

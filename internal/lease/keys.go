@@ -16,9 +16,9 @@ func (l *Lease) keys() []string {
 	return append([]string{l.Key}, *l.More...)
 }
 
-// deliverEach renews each lease of a batch alone, because the server refused the batch as a whole (TRYAGAIN). Put off to the same
-// instant, all of it would be the same batch again: of two holds in a slot that is being migrated, on two nodes, neither would
-// be renewed until both were lost (TestLeasesThatAreApartAreRenewedEachAlone).
+// deliverEach renews each lease of a batch alone, because the server refused the batch as a whole (TRYAGAIN). Put off
+// to the same instant, all of it would be the same batch again: of two holds in a slot that is being migrated, on two
+// nodes, neither would be renewed until both were lost (TestLeasesThatAreApartAreRenewedEachAlone).
 func (e *Engine) deliverEach(ctx context.Context, conn script.Conn, batch []asked) {
 	// All at the same time: one may be at a node that does not answer. Their number is bounded with the batch's.
 	var wg sync.WaitGroup
@@ -28,19 +28,19 @@ func (e *Engine) deliverEach(ctx context.Context, conn script.Conn, batch []aske
 	wg.Wait()
 }
 
-// askByKey renews a lease whose keys are on two nodes: each key alone, and all of them twice. The server refuses several keys also
-// if one of them does not exist, as the ends of most writers and the notes of a semaphore, so this goes on from the first
-// moment of a migration to the last.
+// askByKey renews a lease whose keys are on two nodes: each key alone, and all of them twice. The server refuses
+// several keys also if one of them does not exist, as the ends of most writers and the notes of a semaphore, so this
+// goes on from the first moment of a migration to the last.
 //
-// Once would not do, because between two calls others may act on what the first call has not seen to yet. A write hold with an
-// end of its own, in the second key, that has just passed:
+// Once would not do, because between two calls others may act on what the first call has not seen to yet. A write hold
+// with an end of its own, in the second key, that has just passed:
 //
 //	ours      raises the first key: it is held
 //	another   finds the end passed, and takes the hold out of both keys
 //	ours      finds no end in the second key, as most write holds have none
 //
-// The second time the first key says that nothing is held. What it says then is true from the first time on, and what is
-// made from the keys since then lasts as long as they were raised to (TestALeaseWhoseKeysAreApartIsRenewedKeyByKey).
+// The second time the first key says that nothing is held. What it says then is true from the first time on, and what
+// is made from the keys since then lasts as long as they were raised to (TestALeaseWhoseKeysAreApartIsRenewedKeyByKey).
 func (e *Engine) askByKey(ctx context.Context, conn script.Conn, a asked, keys []string) (verdicts []int64, err error) {
 	least := int64(1)
 	for i := range 2 * len(keys) {

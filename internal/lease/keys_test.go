@@ -40,8 +40,8 @@ for i = 1, #KEYS / 2 do
 end
 return replies`)
 
-// While a slot is being migrated two leases in it may lie on two nodes, for as long as that takes. What is true of one of
-// them must not be waited for by the others: its node may be the one that is gone.
+// While a slot is being migrated two leases in it may lie on two nodes, for as long as that takes. What is true of one
+// of them must not be waited for by the others: its node may be the one that is gone.
 func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
 	redistest.SkipShort(t)
 	inShop(t, func(t *testing.T, s *shop) {
@@ -106,8 +106,8 @@ func TestALeaseWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
 	})
 }
 
-// renewTaken renews a lease of two keys, of which the second is often missing. Whenever that one is asked about, somebody has just taken
-// the hold out of both keys.
+// renewTaken renews a lease of two keys, of which the second is often missing. Whenever that one is asked about,
+// somebody has just taken the hold out of both keys.
 var renewTaken = script.New("renew what is taken", `
 if ARGV[3] == '1' then
   return {redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0}
@@ -162,7 +162,8 @@ func TestKeysThatChangeAllTheTimeAreNotTracked(t *testing.T) {
 	s := redistest.Start(t)
 	c := s.Client(t)
 	tapped := &tap{Client: c, gone: make(chan struct{})}
-	e := lease.New(lease.Config{Client: tapped, Runner: script.NewRunner(tapped, time.Second), Log: slog.New(slog.DiscardHandler)})
+	e := lease.New(lease.Config{Client: tapped, Runner: script.NewRunner(tapped, time.Second),
+		Log: slog.New(slog.DiscardHandler)})
 	defer e.Stop()
 	take := func(name string, untracked bool) *held {
 		h := newLease(name)
@@ -201,7 +202,8 @@ func TestLogsCallAnOwnerThatIsNoTextByAnotherName(t *testing.T) {
 	var log strings.Builder
 	s := redistest.Embedded(t)
 	c := s.Client(t)
-	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second),
+		Log: slog.New(slog.NewTextHandler(&log, nil))})
 	h := newLease("l")
 	h.Owner, h.Of = "\xff\xfe", shownAs("fffe")
 	require.True(t, e.Add(h.Lease, time.Now(), time.Now(), 20*time.Millisecond, false, 0))

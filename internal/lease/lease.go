@@ -13,21 +13,21 @@ import (
 type Lease struct {
 	Name string // as the user knows it
 	Key  string // on the server
-	// More are further keys of the lease, in Key's slot, for its renewal script: as many for every lease of one script; nil: none.
-	// It is a pointer because few leases have any, and a held lock must cost little.
+	// More are further keys of the lease, in Key's slot, for its renewal script: as many for every lease of one script;
+	// nil: none. It is a pointer because few leases have any, and a held lock must cost little.
 	More  *[]string
 	Owner string // never used for another lease, so a lease's identity is its generation
 
 	// Renew extends the lease on the server; see the package comment for its form.
 	Renew *script.Script
-	// Untracked: others write the lease's keys all the time, so that a change there says nothing about the lease. The lease is
-	// renewed, and never looked at in between.
+	// Untracked: others write the lease's keys all the time, so that a change there says nothing about the lease. The
+	// lease is renewed, and never looked at in between.
 	Untracked bool
 	// Drift: the lease's deadline leaves room for what Redlock takes off for the drift of clocks, where Margin is less.
 	Drift bool
 	// Soon: a lease that was handed over short is raised at once (see raiseSoon), and not only when a third of it is over.
-	Soon bool
-	told atomic.Bool // here, where it takes no room: a held lock must cost little
+	Soon     bool
+	reported atomic.Bool // here, where it takes no room: a held lock must cost little
 	// Ended is called when the lease is over without having been removed: once with errs.ErrLost, errs.ErrOverwritten or
 	// errs.ErrMaxHold; and with errs.ErrClosed by Stop, and by EndAll, which may come before. It must not block.
 	Ended func(why error)
@@ -35,12 +35,12 @@ type Lease struct {
 	// Ctx is that of the acquisition, for Engine.Values; nil: none. Guarded by Engine.mu from Add on: see Engine.Under.
 	Ctx context.Context
 
-	// Of is what the lease belongs to, for callers that look it up. Where an owner is not text, Of has a method Shown() string, by
-	// which logs call it.
+	// Of is what the lease belongs to, for callers that look it up. Where an owner is not text, Of has a method Shown()
+	// string, by which logs call it.
 	Of any
 
-	// Longest is the longest length that was asked for: the server may keep the lease for so long from now, whatever is done.
-	// Once the lease is in use, only Engine.Longest reads and changes it.
+	// Longest is the longest length that was asked for: the server may keep the lease for so long from now, whatever is
+	// done. Once the lease is in use, only Engine.Longest reads and changes it.
 	Longest time.Duration
 
 	keeping
@@ -65,30 +65,31 @@ type trusted struct {
 
 // renewals are when the lease is renewed and looked at, and whether it is.
 type renewals struct {
-	length   time.Duration // of the renewals
-	start    instant       // the renewals are due at start + n*length/3
-	renewAt  instant
-	checkAt  instant       // when to look whether it is still held; zero: there is no reason to
-	short    time.Duration // the lease that the server has, if a hand-over wrote a shorter one: one renewal is due in any case
-	next     instant       // next event: renewal, deadline or MaxHold
-	auto     int32         // how many handles want it renewed
-	retrying bool          // the last renewal failed; renewAt is the end of a pause, not a point of the schedule
-	inFlight bool          // a renewal is under way; the next event is its answer, or the deadline
+	length  time.Duration // of the renewals
+	start   instant       // the renewals are due at start + n*length/3
+	renewAt instant
+	checkAt instant // when to look whether it is still held; zero: there is no reason to
+	// the lease that the server has, if a hand-over wrote a shorter one: one renewal is due in any case
+	short    time.Duration
+	next     instant // next event: renewal, deadline or MaxHold
+	auto     int32   // how many handles want it renewed
+	retrying bool    // the last renewal failed; renewAt is the end of a pause, not a point of the schedule
+	inFlight bool    // a renewal is under way; the next event is its answer, or the deadline
 	state    state
 	group    uint8 // see Heartbeats
 }
 
 // registration is its place in the engine.
 type registration struct {
-	beside *Lease // the next lease of the same key
-	index  int32  // in the heap
-	// Records is how many records a renewal reads and writes besides one of each key, as of a permit that is for many. It is set before
-	// Add, as the fields of Lease are.
+	sibling *Lease // the next lease of the same key
+	index   int32  // in the heap
+	// Records is how many records a renewal reads and writes besides one of each key, as of a permit that is for many. It
+	// is set before Add, as the fields of Lease are.
 	Records int32
 }
 
-// instant is a time on the monotonic clock, after an engine's base: a third of a time.Time in size, and a lease has many. The zero
-// value is none.
+// instant is a time on the monotonic clock, after an engine's base: a third of a time.Time in size, and a lease has
+// many. The zero value is none.
 type instant time.Duration
 
 func (i instant) Before(j instant) bool       { return i < j }
@@ -106,8 +107,9 @@ const (
 	exceeded // ended by MaxHold: the server may still have it
 )
 
-// Margin returns what is taken off a lease before it is trusted locally: half a percent for clocks that run at different rates (a
-// poor quartz is a hundred times better), and up to 10 ms for what passes between looking at the clock and acting on it.
+// Margin returns what is taken off a lease before it is trusted locally: half a percent for clocks that run at
+// different rates (a poor quartz is a hundred times better), and up to 10 ms for what passes between looking at the
+// clock and acting on it.
 func Margin(length time.Duration) time.Duration {
 	return length/200 + min(length/10, 10*time.Millisecond)
 }
@@ -121,8 +123,8 @@ func (l *Lease) margin(length time.Duration) time.Duration {
 	return m
 }
 
-// Values returns a context with the values of the acquisition and without its end, for what happens to the lease outside of any
-// call.
+// Values returns a context with the values of the acquisition and without its end, for what happens to the lease
+// outside of any call.
 func (e *Engine) Values(l *Lease) context.Context {
 	e.mu.Lock()
 	ctx := l.Ctx
@@ -134,7 +136,7 @@ func (e *Engine) Values(l *Lease) context.Context {
 }
 
 // Under has Values be those of another context from now on: another caller has what is held.
-func (e *Engine) Under(l *Lease, ctx context.Context) {
+func (e *Engine) Under(ctx context.Context, l *Lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l.Ctx = ctx
@@ -165,8 +167,8 @@ func (l *Lease) schedule() {
 	}
 }
 
-// Tell reports whether this is the first call: Ended may be called twice, and an observer is told once.
-func (l *Lease) Tell() bool { return l.told.CompareAndSwap(false, true) }
+// Tell reports whether this is the first call: Ended may be called twice, and an observer hears of it once.
+func (l *Lease) Tell() bool { return l.reported.CompareAndSwap(false, true) }
 
 // doubted reports whether the lease may end before the deadline, because the machine may have been asleep.
 func (l *Lease) doubted() bool { return l.sure.Before(l.deadline) }
@@ -179,17 +181,18 @@ func (l *Lease) term() time.Duration {
 	return l.length
 }
 
-// howLong is the length that a look asks for. The answer is how long the lease has left. A look writes nothing, and so causes no
-// invalidation of its own.
+// howLong is the length that a look asks for. The answer is how long the lease has left. A look writes nothing, and so
+// causes no invalidation of its own.
 const howLong = -time.Millisecond
 
-// wanted reports whether a call about l should be sent at now, and the length that it should ask for: howLong for a look.
+// wanted reports whether a call about l should be sent at now, and the length that it should ask for: howLong for a
+// look.
 func (l *Lease) wanted(now instant) (length time.Duration, ok bool) {
 	if l.inFlight {
 		return 0, false
 	}
-	// What is due soon goes with the rest: otherwise every lease would be a batch of its own. Not so a retry, whose pause may be
-	// shorter than that: it would be due at once, and a server that refuses quickly would be asked in a busy loop.
+	// What is due soon goes with the rest: otherwise every lease would be a batch of its own. Not so a retry, whose pause
+	// may be shorter than that: it would be due at once, and a server that refuses quickly would be asked in a busy loop.
 	renewBy, checkBy := now, now
 	if !l.retrying && !(l.Soon && l.short > 0) { // a raise is due at the same instant as those that go with it
 		renewBy, checkBy = now.Add(min(l.length/100, earliest)), now.Add(earliest/10)
@@ -215,9 +218,9 @@ func (l *Lease) retry(at instant, length time.Duration) {
 	}
 }
 
-// plan sets the next renewal to the first point of the absolute schedule after now, and after the one that was planned, which may
-// just have been made a little early. A late renewal does not push the later ones back: delays of a few milliseconds each would
-// add up until a short lease runs out (TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre).
+// plan sets the next renewal to the first point of the absolute schedule after now, and after the one that was planned,
+// which may just have been made a little early. A late renewal does not push the later ones back: delays of a few
+// milliseconds each would add up until a short lease runs out (TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre).
 func (l *Lease) plan(now instant) {
 	after := now
 	if l.renewAt.After(after) {

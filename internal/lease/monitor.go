@@ -10,11 +10,12 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Monitor takes what the callers of a process wait for from processes that are gone: see [Heartbeats] for why that is safe.
+// Monitor takes what the callers of a process wait for from processes that are gone: see [Heartbeats] for why that is
+// safe.
 //
-// While anything is watched it looks every half interval at what is held, and at the heartbeats of its holders. A hold that it has seen
-// for as long as its process is trusted, by its own clock, with the key unchanged or missing all the time, it takes over. Owners are never
-// used again, so that hits nobody else.
+// While anything is watched it looks every half interval at what is held, and at the heartbeats of its holders. A hold
+// that it has seen for as long as its process is trusted, by its own clock, with the key unchanged or missing all the
+// time, it takes over. Owners are never used again, so that hits no other.
 //
 //	holder                                monitor of a waiter
 //	heartbeat sent  <- trusted from here
@@ -23,8 +24,8 @@ import (
 //	trust - margin over: the hold ends
 //	                                      trust over without a change: takes the hold over
 //
-// It watches for a change of the key, not for its expiry. By expiry, a server's clock that steps forward, an eviction or a DEL would
-// take everything from living holders.
+// It watches for a change of the key, not for its expiry. By expiry, a server's clock that steps forward, an eviction
+// or a DEL would take everything from living holders.
 type Monitor struct {
 	interval   time.Duration // of looks
 	timeout    time.Duration // of one round
@@ -79,16 +80,18 @@ type beatSeen struct {
 // lookers is how many looks are under way at a time.
 const lookers = 16
 
-// NewMonitor makes the monitor of a client with that interval of heartbeats. background runs a goroutine until the client is closed, and
-// reports whether it does.
-func NewMonitor(r *script.Runner, interval, callTimeout time.Duration, background func(fn func(ctx context.Context)) bool) *Monitor {
+// NewMonitor makes the monitor of a client with that interval of heartbeats. background runs a goroutine until the
+// client is closed, and reports whether it does.
+func NewMonitor(r *script.Runner, interval, callTimeout time.Duration,
+	background func(fn func(ctx context.Context)) bool) *Monitor {
 	return &Monitor{interval: interval / 2, // so that a process is followed after three heartbeats on average
-		timeout: max(interval, callTimeout), runner: r, background: background, watched: map[any]*watch{}, beats: map[string]*beatSeen{}}
+		timeout: max(interval, callTimeout), runner: r, background: background, watched: map[any]*watch{},
+		beats: map[string]*beatSeen{}}
 }
 
-// Watch has w watched until Unwatch, under a key that is the same for all that wait for the same. What nobody waits for any more is watched
-// for a trust longer: where each caller waits for less than that, and others come, none of them would see a hold for long enough
-// (TestCallersOfLittlePatienceFollowACrashedHolder).
+// Watch has w watched until Unwatch, under a key that is the same for all that wait for the same. What is not waited
+// for any more is watched for a trust longer: where each caller waits for less than that, and others come, none of them
+// would see a hold for long enough (TestCallersOfLittlePatienceFollowACrashedHolder).
 func (m *Monitor) Watch(key any, w Watched) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +115,7 @@ func (m *Monitor) Unwatch(key any) {
 	x.left = time.Now()
 }
 
-// lingers is for how many looks something is watched for which nobody waits any more.
+// lingers is for how many looks something is watched after its last waiter has left.
 const lingers = 6
 
 func (m *Monitor) run(ctx context.Context) {
@@ -159,7 +162,7 @@ func (m *Monitor) round(ctx context.Context, watches []*watch) {
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	for _, x := range watches {
 		for _, h := range x.holds {
 			if m.beats[h.Beat] == nil {
@@ -182,7 +185,7 @@ func (m *Monitor) round(ctx context.Context, watches []*watch) {
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	for _, x := range watches {
 		if gone := m.gone(x); len(gone) > 0 {
 			x.of.TakeOver(ctx, gone)

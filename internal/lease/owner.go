@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// NewConnectionID makes the first half of every owner of a client: a UUID of version 8 (RFC 9562), as text and in binary. Redisson's
-// are of version 4, so a script can tell which holders are of this library. 12 bits say for how long the client is trusted
-// without a heartbeat (see Heartbeats; 0: it has none); the other 110 are random.
+// NewConnectionID makes the first half of every owner of a client: a UUID of version 8 (RFC 9562), as text and in
+// binary. Redisson's are of version 4, so a script can tell which holders are of this library. 12 bits say for how long
+// the client is trusted without a heartbeat (see Heartbeats; 0: it has none); the other 110 are random.
 func NewConnectionID(trust time.Duration) (text string, id [16]byte) {
 	rand.Read(id[:]) // never fails
 	units := uint16(trust / trustUnit)
@@ -26,8 +26,8 @@ const (
 	MaxTrust = 0xfff * trustUnit
 )
 
-// ours is the whole shape of an owner. Less would not do: on some keys other programs have locks whose holders are any text, and a
-// lock is taken from an owner of this shape when its heartbeat is not found.
+// ours is the whole shape of an owner. Less would not do: on some keys other programs have locks whose holders are any
+// text, and a lock is taken from an owner of this shape when its heartbeat is not found.
 var ours = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[0-9]+(:[^!{}]*)?$`)
 })
@@ -35,8 +35,8 @@ var ours = sync.OnceValue(func() *regexp.Regexp {
 // Ours reports whether owner is of this library: "<connectionID>:<n>", with a label or without.
 func Ours(owner string) bool { return ours().MatchString(owner) }
 
-// TrustIn returns for how long an owner is trusted without a heartbeat, as its connection id says: 0 if it has none, or is not of
-// this library.
+// TrustIn returns for how long an owner is trusted without a heartbeat, as its connection id says: 0 if it has none, or
+// is not of this library.
 func TrustIn(owner string) time.Duration {
 	if !Ours(owner) {
 		return 0

@@ -47,15 +47,15 @@ func (q *queue) Pop() any {
 
 // line has leases wait for their calls. Called with mu held.
 //
-// They wait here, once, for a place among maxFlights. If each were put back to be due again a moment later, a hundred thousand
-// leases on a silent server would keep a processor busy (TestLeasesThatWaitForTheirCallCostNothing).
+// They wait here, once, for a place among maxFlights. If each were put back to be due again a moment later, a hundred
+// thousand leases on a silent server would keep a processor busy (TestLeasesThatWaitForTheirCallCostNothing).
 func (e *Engine) line(k batchKey, leases []asked) {
 	slices.SortFunc(leases, func(a, b asked) int { return cmp.Compare(a.deadline, b.deadline) })
 	heap.Push(&e.queue, &list{k, leases, leases[0].deadline})
 }
 
-// launch sends what is in line while there is a free place, the most urgent first: a short lease does not wait behind a hundred
-// thousand long ones (TestAShortLeaseDoesNotWaitBehindManyLongOnes).
+// launch sends what is in line while there is a free place, the most urgent first: a short lease does not wait behind a
+// hundred thousand long ones (TestAShortLeaseDoesNotWaitBehindManyLongOnes).
 func (e *Engine) launch() {
 	for {
 		conn, batch, awaited := e.take()
@@ -66,8 +66,8 @@ func (e *Engine) launch() {
 	}
 }
 
-// take takes the next batch out of line, and a place for it, and says how long its reply is to be awaited; none: nothing is in
-// line, or there is no place.
+// take takes the next batch out of line, and a place for it, and says how long its reply is to be awaited; none:
+// nothing is in line, or there is no place.
 func (e *Engine) take() (conn script.Conn, batch []asked, awaited time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -112,23 +112,24 @@ func (e *Engine) take() (conn script.Conn, batch []asked, awaited time.Duration)
 	return nil, nil, 0
 }
 
-// patience is how long the reply to a call about l is waited for before l is asked about anew: half of what is left of it. So a
-// call that is lost without a trace is repeated while there is time, sooner and sooner, and a server that is slow is
-// asked once or twice.
+// patience is how long the reply to a call about l is waited for before l is asked about anew: half of what is left of
+// it. So a call that is lost without a trace is repeated while there is time, sooner and sooner, and a server that is
+// slow is asked once or twice.
 //
 //	engine                                  server, which takes 170 ms for each of 36 calls
 //	10.0 s  sends the calls 1 to 32
 //	10.5 s                                  has run 3; the others are in its line
 //
-// Sent anew now, the 29 others would stand in the line a second time, and 500 ms later a third time: the server would run 1 call
-// in 10 for the first time, and all holds would be lost though it could do all that is needed in 0.6 of the time
-// (TestACallThatIsNotAnsweredYetIsNotSentAnew). A connection that breaks ends its calls at once. A reply that comes later
-// than this is taken in too: see late.
+// Sent anew now, the 29 others would stand in the line a second time, and 500 ms later a third time: the server would
+// run 1 call in 10 for the first time, and all holds would be lost though it could do all that is needed in 0.6 of the
+// time (TestACallThatIsNotAnsweredYetIsNotSentAnew). A connection that breaks ends its calls at once. A reply that
+// comes later than this is taken in too: see late.
 func patience(l *Lease, now instant) time.Duration {
 	return min(longest, max(l.deadline.Sub(now)/2, min(l.term()/6, shortest)))
 }
 
-// send renews one batch, for which a place was taken, on a goroutine of its own, so that the network never holds up the clock.
+// send renews one batch, for which a place was taken, on a goroutine of its own, so that the network never holds up the
+// clock.
 func (e *Engine) send(conn script.Conn, batch []asked, awaited time.Duration) {
 	e.wg.Add(1)
 	go func() {
@@ -141,9 +142,9 @@ func (e *Engine) send(conn script.Conn, batch []asked, awaited time.Duration) {
 	}()
 }
 
-// place returns what gives a call's place among maxFlights back. In a Cluster a call that has no reply after a while is set aside, so
-// that a node that is silent takes no places from the others: the calls to it last for as long as they may, and there
-// may be one for each slot (TestASilentNodeOfAClusterTakesNoOtherLease).
+// place returns what gives a call's place among maxFlights back. In a Cluster a call that has no reply after a while is
+// set aside, so that a node that is silent takes no places from the others: the calls to it last for as long as they
+// may, and there may be one for each slot (TestASilentNodeOfAClusterTakesNoOtherLease).
 func (e *Engine) place() (giveBack func()) {
 	if !e.cluster {
 		return func() { <-e.flight }

@@ -8,22 +8,24 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Add registers l, which was granted by a request sent at sent, or by an earlier one, not before asked, whose answer was not seen.
-// maxHold 0: there is no limit. It reports false, and registers nothing, if l is over already. It is called before the
-// acquisition returns, so that no hold is ever without its watchdog.
+// Add registers l, which was granted by a request sent at sent, or by an earlier one, not before asked, whose answer
+// was not seen. maxHold 0: there is no limit. It reports false, and registers nothing, if l is over already. It is
+// called before the acquisition returns, so that no hold is ever without its watchdog.
 func (e *Engine) Add(l *Lease, asked, sent time.Time, length time.Duration, auto bool, maxHold time.Duration) bool {
 	l.start, l.asked = e.at(sent), e.at(asked)
 	return e.add(l, sent, length, length, auto, maxHold)
 }
 
-// raiseSoon is the time between the raises of leases with Soon: each is raised in the second from its grant on, so that what was handed
-// over at about the same time is raised in one call. A hold that lasts for less than raiseSoon costs no call, one that lasts for twice as
-// long a part in one.
+// raiseSoon is the time between the raises of leases with Soon: each is raised in the second from its grant on, so that
+// what was handed over at about the same time is raised in one call. A hold that lasts for less than raiseSoon costs no
+// call, one that lasts for twice as long a part in one.
 const raiseSoon = 5 * time.Millisecond
 
-// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written on the server.
-// After a third of that, or at once with Soon, it is renewed once, to its full length, also if it is not auto.
-func (e *Engine) AddHanded(l *Lease, sent time.Time, written, length time.Duration, auto bool, maxHold time.Duration) bool {
+// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written on
+// the server. After a third of that, or at once with Soon, it is renewed once, to its full length, also if it is not
+// auto.
+func (e *Engine) AddHanded(l *Lease, sent time.Time, written, length time.Duration, auto bool,
+	maxHold time.Duration) bool {
 	// The deadline counts from sent, which may be long ago; everything else counts from now.
 	l.start, l.asked = e.now(), e.at(sent)
 	if written < length {
@@ -66,7 +68,7 @@ func (e *Engine) add(l *Lease, sent time.Time, written, length time.Duration, au
 	}
 	l.state = registered
 	l.schedule()
-	l.beside = e.entries[at]
+	l.sibling = e.entries[at]
 	e.entries[at] = l
 	heap.Push(&e.due, l)
 	next := l.next
@@ -84,8 +86,8 @@ func (e *Engine) Auto(l *Lease, length time.Duration) bool {
 	if l.state != registered {
 		return false
 	}
-	// While the renewal after a hand-over is due, only l.length says to what the lease is raised, and renewAt when: a re-entry
-	// neither puts it off nor changes the length, unless its own lease is longer
+	// While the renewal after a hand-over is due, only l.length says to what the lease is raised, and renewAt when: a
+	// re-entry neither puts it off nor changes the length, unless its own lease is longer
 	// (TestAReentryBeforeTheRaiseDoesNotForgetTheLeaseOfTheHoldItEnters).
 	if length > l.length || l.auto == 0 && l.short == 0 {
 		l.length = length
@@ -122,10 +124,11 @@ func (e *Engine) Remove(l *Lease) (why error) {
 	return why
 }
 
-// Over returns why l is over, and nil while it is registered and may be relied on. errs.ErrMaxHold: the lease on the server may
-// last, so that a release can still be confirmed. errs.ErrLost: l may be somebody else's, or was removed before.
+// Over returns why l is over, and nil while it is registered and may be relied on. errs.ErrMaxHold: the lease on the
+// server may last, so that a release can still be confirmed. errs.ErrLost: l may be another's, or was removed
+// before.
 //
-// The handle may not have been told yet:
+// The handle may not know of it yet:
 //
 //	watchdog: takes l out, because MaxHold is over
 //	                                                  release: asks here, and has to go on as for a hold that MaxHold ended
@@ -152,7 +155,8 @@ func (e *Engine) why(l *Lease) error {
 	return nil
 }
 
-// Lost ends l with why, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if l was over before.
+// Lost ends l with why, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if l was over
+// before.
 func (e *Engine) Lost(l *Lease, why error) bool {
 	e.mu.Lock()
 	live := l.state == registered
@@ -175,16 +179,16 @@ func (e *Engine) remove(l *Lease) {
 	at := e.entry(l.Key)
 	switch first := e.entries[at]; {
 	case first != l:
-		for first.beside != l {
-			first = first.beside
+		for first.sibling != l {
+			first = first.sibling
 		}
-		first.beside = l.beside
-	case l.beside != nil:
-		e.entries[at] = l.beside
+		first.sibling = l.sibling
+	case l.sibling != nil:
+		e.entries[at] = l.sibling
 	default:
 		delete(e.entries, at) // a name that is not held costs nothing
 	}
-	l.beside = nil
+	l.sibling = nil
 }
 
 // Longest raises l.Longest to d, and returns it.
@@ -195,8 +199,8 @@ func (e *Engine) Longest(l *Lease, d time.Duration) time.Duration {
 	return l.Longest
 }
 
-// EndAll tells the holders of all registered leases that they are over, and goes on renewing each lease until it is removed or
-// the engine stops.
+// EndAll tells the holders of all registered leases that they are over, and goes on renewing each lease until it is
+// removed or the engine stops.
 func (e *Engine) EndAll(why error) {
 	e.mu.Lock()
 	all := slices.Clone(e.due)

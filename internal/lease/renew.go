@@ -21,7 +21,9 @@ func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
 		args = append(args, a.Owner, script.Millis(a.length))
 	}
 	sent := time.Now()
-	verdicts, err := e.ask(ctx, conn, batch[0].Renew, keys, args, len(batch), func(verdicts []int64) { e.late(batch, verdicts, sent) })
+	verdicts, err := e.ask(ctx, conn, batch[0].Renew, keys, args, len(batch), func(verdicts []int64) {
+		e.late(batch, verdicts, sent)
+	})
 	var re *rueidis.RedisError
 	apart := errors.As(err, &re) && re.IsTryAgain() // their slot is being migrated: see keys.go
 	switch {
@@ -51,8 +53,8 @@ func lossOf(verdict int64) error {
 	return errs.ErrLost
 }
 
-// ask makes one call of a renewal script, on n leases, and waits for its reply until ctx ends. late, if not nil, gets what comes
-// after that.
+// ask makes one call of a renewal script, on n leases, and waits for its reply until ctx ends. late, if not nil, gets
+// what comes after that.
 func (e *Engine) ask(
 	ctx context.Context, conn script.Conn, s *script.Script, keys, args []string, n int, late func([]int64),
 ) (verdicts []int64, err error) {
@@ -89,8 +91,8 @@ func (e *Engine) ask(
 
 // answer takes in what a call said of each lease. err: nothing is known of any of them.
 //
-// Errors inside the renewal script are caught key by key: an error on one key, as of another type, costs the other leases of the
-// batch nothing (TestNotHeldEndsThatLeaseAtOnceAndNoOther).
+// Errors inside the renewal script are caught key by key: an error on one key, as of another type, costs the other
+// leases of the batch nothing (TestNotHeldEndsThatLeaseAtOnceAndNoOther).
 func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err error) {
 	var lost, events []event
 	now := e.now()
@@ -134,8 +136,8 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 	}
 }
 
-// late takes in what a call said that had been given up: its leases may be under way again, or answered since. What is true then
-// is true all the same: a renewal counts from its own send, and what is not held will not be held again.
+// late takes in what a call said that had been given up: its leases may be under way again, or answered since. What is
+// true then is true all the same: a renewal counts from its own send, and what is not held will not be held again.
 //
 //	engine                                  server
 //	renews a, at s                          is slow
@@ -145,8 +147,8 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 //	  s + lease - margin
 //	the second reply: a is safe until later
 //
-// (TestALateReplyCountsFromItsOwnSend) It may come before answer has been told that the call was given up: then the lease is
-// renewed once more than it had to be.
+// (TestALateReplyCountsFromItsOwnSend) It may come before answer knows that the call was given up: then the
+// lease is renewed once more than it had to be.
 func (e *Engine) late(batch []asked, verdicts []int64, sent time.Time) {
 	var lost, events []event
 	now := e.now()
@@ -199,8 +201,8 @@ func (e *Engine) renewedOrSeen(a asked, verdict int64, sent time.Time, now insta
 	}
 }
 
-// retryPause is short, because a third of the lease is all there is before the next scheduled try, and long enough not to flood
-// a server that refuses at once.
+// retryPause is short, because a third of the lease is all there is before the next scheduled try, and long enough not
+// to flood a server that refuses at once.
 func retryPause(length time.Duration) time.Duration {
 	return min(max(length/60, time.Millisecond), 250*time.Millisecond)
 }

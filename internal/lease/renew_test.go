@@ -22,8 +22,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// A server that could renew everything in 0.6 of the time there is answers most calls later than the call timeout. Were they sent
-// anew meanwhile, it would run everything several times, and answer nothing in time.
+// A server that could renew everything in 0.6 of the time there is answers most calls later than the call timeout. Were
+// they sent anew meanwhile, it would run everything several times, and answer nothing in time.
 func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
 	redistest.SkipShort(t)
 	const batches, rounds = 36, 4
@@ -90,7 +90,8 @@ func TestALateReplyCountsFromItsOwnSend(t *testing.T) {
 	}
 }
 
-// The call is given up after half of what was left, and sent anew a quarter of a second later: the reply comes in between.
+// The call is given up after half of what was left, and sent anew a quarter of a second later: the reply comes in
+// between.
 func TestALateReplyCountsFromItsOwnSendThoughNothingWasSentSince(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
@@ -137,7 +138,8 @@ func TestASilentNodeOfAClusterTakesNoOtherLease(t *testing.T) {
 		c, err := rueidis.NewClient(server.Option())
 		require.NoError(t, err)
 		node := &tap{Client: c, gone: make(chan struct{})}
-		e := lease.New(lease.Config{Client: ofCluster{node}, Runner: script.NewRunner(ofCluster{node}, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler)})
+		e := lease.New(lease.Config{Client: ofCluster{node}, Runner: script.NewRunner(ofCluster{node}, 500*time.Millisecond),
+			Log: slog.New(slog.DiscardHandler)})
 		defer func() {
 			close(node.gone)
 			e.Stop()
@@ -237,7 +239,8 @@ func TestACallThatHasItsKeysTrackedHasFewOfThem(t *testing.T) {
 	}
 }
 
-// A permit for many is many records: what bounds a call is those. One that has more than a call may have is renewed by itself.
+// A permit for many is many records: what bounds a call is those. One that has more than a call may have is renewed by
+// itself.
 func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
 	const leases, each = 100, 400
 	inShop(t, func(t *testing.T, s *shop) {

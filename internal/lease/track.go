@@ -12,21 +12,21 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// tracker keeps one connection on which the server remembers which keys the renewals read, and says so when one of them is changed
-// or removed (server-assisted client-side caching: CLIENT TRACKING OPTIN NOLOOP). It is a connection of its own for two
-// reasons. Its own writes must not count (NOLOOP); on the user's connection that would make cached reads stale. And a client
-// that observes invalidations pipelines on every connection, which makes each single call slower.
+// tracker keeps one connection on which the server remembers which keys the renewals read, and says so when one of them
+// is changed or removed (server-assisted client-side caching: CLIENT TRACKING OPTIN NOLOOP). It is a connection of its
+// own for two reasons. Its own writes must not count (NOLOOP); on the user's connection that would make cached reads
+// stale. And a client that observes invalidations pipelines on every connection, which makes each single call slower.
 //
-// A key is tracked by renewing its lease here: CLIENT CACHING YES, then the script. The script ends with a read of the key, because
-// with NOLOOP the connection's own write drops the key from tracking. So keeping a key tracked costs nothing beyond the
-// renewals that are needed anyway; a hold older than trackAfter is looked at once for it.
+// A key is tracked by renewing its lease here: CLIENT CACHING YES, then the script. The script ends with a read of the
+// key, because with NOLOOP the connection's own write drops the key from tracking. So keeping a key tracked costs
+// nothing beyond the renewals that are needed anyway; a hold older than trackAfter is looked at once for it.
 //
-// In a Cluster every node would need such a connection, and the tracker a way to follow moving slots. So there the keys are tracked
-// on the client's own connections, if its invalidations are observed. The client's own renewals count
+// In a Cluster every node would need such a connection, and the tracker a way to follow moving slots. So there the keys
+// are tracked on the client's own connections, if its invalidations are observed. The client's own renewals count
 // there: each causes one look, which writes nothing and so causes no other.
 //
-// An invalidation is a hint, never proof: it has the leases of that key looked at, which also finds out that a lease was shortened
-// (see settle). A lost connection has all leases looked at, which has their keys tracked on the next one.
+// An invalidation is a hint, never proof: it has the leases of that key looked at, which also finds out that a lease
+// was shortened (see settle). A lost connection has all leases looked at, which has their keys tracked on the next one.
 type tracker struct {
 	e      *Engine
 	client rueidis.Client
@@ -52,9 +52,9 @@ func (t *tracker) current() rueidis.DedicatedClient {
 	return t.conn
 }
 
-// run keeps the connection until the engine stops. Stop does not wait for it: in rueidis neither dialling nor closing heeds a
-// context, and a silent server holds both up for seconds, which would be added to those of Close. run ends by itself when they
-// do, and closes what it has (TestStopWaitsForNoConnectionThatIsNotThereYet).
+// run keeps the connection until the engine stops. Stop does not wait for it: in rueidis neither dialling nor closing
+// heeds a context, and a silent server holds both up for seconds, which would be added to those of Close. run ends by
+// itself when they do, and closes what it has (TestStopWaitsForNoConnectionThatIsNotThereYet).
 func (t *tracker) run() {
 	for failures := 0; t.e.ctx.Err() == nil; failures++ {
 		up, supported := t.serve()
@@ -100,7 +100,7 @@ func (t *tracker) serve() (up, supported bool) {
 	t.mu.Unlock()
 	t.e.CheckAll() // what is held already is not tracked here yet, and may have gone unnoticed
 	select {
-	case <-lost:
+	case <-lost: //nolint:errcheck // it is lost, whatever the error
 	case <-t.e.ctx.Done():
 	}
 	t.mu.Lock()
@@ -125,7 +125,7 @@ func (e *Engine) tracked() script.Conn {
 	return nil
 }
 
-// invalidated is told that something has happened to these keys or, if nil, to any.
+// invalidated is called when something has happened to these keys or, if nil, to any.
 func (e *Engine) invalidated(keys []string) {
 	if keys == nil {
 		e.CheckAll()
@@ -140,7 +140,7 @@ func (e *Engine) Check(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
-	for l := e.entries[e.entry(key)]; l != nil; l = l.beside {
+	for l := e.entries[e.entry(key)]; l != nil; l = l.sibling {
 		if l.Untracked {
 			continue
 		}
@@ -153,9 +153,9 @@ func (e *Engine) Check(key string) {
 
 // CheckAll has all leases asked about, but for those that are too young to have been asked about yet.
 //
-// Age alone would not tell which those are: a lease may be asked about a little before it is trackAfter old, together with others.
-// If that was before the connection was there, or the key was flushed in the rest of that time, it is not tracked now
-// (TestAHintAboutEverythingIsAlsoOneAboutALeaseThatWasAskedAboutEarly).
+// Age alone would not tell which those are: a lease may be asked about a little before it is trackAfter old, together
+// with others. If that was before the connection was there, or the key was flushed in the rest of that time, it is not
+// tracked now (TestAHintAboutEverythingIsAlsoOneAboutALeaseThatWasAskedAboutEarly).
 func (e *Engine) CheckAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

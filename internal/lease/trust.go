@@ -40,8 +40,8 @@ func (e *Engine) trust(l *Lease, sent time.Time, length time.Duration) {
 
 // settle takes in how long l has left by the server, to less than a millisecond; 0: it has no end.
 //
-// That may be less than what was confirmed, because another program has shortened the lease (PEXPIRE). Then the deadline is
-// earlier, and a lease that is renewed is renewed now. But it may also be from before a confirmation:
+// That may be less than what was confirmed, because another program has shortened the lease (PEXPIRE). Then the
+// deadline is earlier, and a lease that is renewed is renewed now. But it may also be from before a confirmation:
 //
 //	look: sent, reads 5 s left      Extend or re-entry: raises to 30 s, confirmed
 //	look: answered
@@ -81,19 +81,20 @@ func (e *Engine) Trusted(key string, asked time.Time) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.now().Before(e.heart.trusted(&Lease{keeping: keeping{trusted: trusted{asked: e.at(asked)}, renewals: renewals{group: uint8(SlotGroup(e.cluster, key))}}}))
+	return e.now().Before(e.heart.trusted(&Lease{keeping: keeping{trusted: trusted{asked: e.at(asked)},
+		renewals: renewals{group: uint8(SlotGroup(e.cluster, key))}}}))
 }
 
-// Lasting reports whether l is registered, and a quarter at least of the lease that the server has is yet to come, as far as it may be
-// trusted: enough for another caller to begin.
+// Lasting reports whether l is registered, and a quarter at least of the lease that the server has is yet to come, as
+// far as it may be trusted: enough for another caller to begin.
 func (e *Engine) Lasting(l *Lease) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return l.state == registered && time.Until(e.until(l)) >= l.term()/4
 }
 
-// Until returns the earliest of l's deadline, the end of MaxHold and the end of its trust in heartbeats, each earlier by what the
-// machine may have slept since the server last answered.
+// Until returns the earliest of l's deadline, the end of MaxHold and the end of its trust in heartbeats, each earlier
+// by what the machine may have slept since the server last answered.
 func (e *Engine) Until(l *Lease) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,9 +115,9 @@ func (e *Engine) until(l *Lease) time.Time {
 	return e.time(until)
 }
 
-// clocks reads both clocks, and returns how much further the wall clock has run than the other since the last note, 0 if that is
-// too little to mean a sleep. The wall clock is never used as a time here: it only shows that more time has passed than the
-// monotonic clock saw. Called with mu held.
+// clocks reads both clocks, and returns how much further the wall clock has run than the other since the last note, 0
+// if that is too little to mean a sleep. The wall clock is never used as a time here: it only shows that more time has
+// passed than the monotonic clock saw. Called with mu held.
 func (e *Engine) clocks() (wall, mono time.Time, ahead time.Duration) {
 	wall, mono = e.wall(), time.Now()
 	passed := mono.Sub(e.lastMono)

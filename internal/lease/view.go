@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What follows is for people who look at a client. Where it goes through all leases it does so a few at a time, so that it keeps
-// no lease from being renewed.
+// What follows is for people who look at a client. Where it goes through all leases it does so a few at a time, so that
+// it keeps no lease from being renewed.
 
 // viewed is how many leases are looked at before others may take the mutex.
 const viewed = 1024
@@ -29,8 +29,9 @@ type View struct {
 func (e *Engine) View(leases []*Lease) []View {
 	views := make([]View, 0, len(leases))
 	e.inParts(leases, func(l *Lease) {
-		v := View{Held: l.state == registered, Since: e.time(l.start), Until: e.until(l), Renewed: e.time(l.heard), Length: l.length,
-			Auto: l.auto > 0, Failing: l.retrying}
+		v := View{Held: l.state == registered, Since: e.time(l.start), Until: e.until(l), Renewed: e.time(l.heard),
+			Length: l.length,
+			Auto:   l.auto > 0, Failing: l.retrying}
 		if e.heart != nil && l.group != beatless {
 			v.Trust = e.heart.trust()
 		}
@@ -68,8 +69,8 @@ type State struct {
 	Calls   int // renewal calls under way
 	// Tracking says whether the server tells of keys that were deleted or overwritten: "on", "off", or "connecting".
 	Tracking string
-	// Heartbeat is the interval of heartbeats; 0: there are none. Beaten is when the last one was sent that was confirmed; zero: none
-	// was. Missed: the last one was not confirmed.
+	// Heartbeat is the interval of heartbeats; 0: there are none. Beaten is when the last one was sent that was confirmed;
+	// zero: none was. Missed: the last one was not confirmed.
 	Heartbeat time.Duration
 	Beaten    time.Time
 	Missed    bool

@@ -1,5 +1,5 @@
-// Package ledger reads the ledgers that stocks and red packets keep on the server, hands the entries out, and removes what was taken. Their
-// scripts write them: see ledger.lua in internal/script/lua.
+// Package ledger reads the ledgers that stocks and red packets keep on the server, hands the entries out, and removes
+// what was taken. Their scripts write them: see ledger.lua in internal/script/lua.
 package ledger
 
 import (
@@ -26,12 +26,13 @@ type Book[E any] struct {
 	Key     string   // the stream
 	Fields  []string // of an entry, in their order
 	Call    func(sc *script.Script, args ...string) script.Call
-	Read    *script.Script // of max and Session.Mark: {{0, 0, 0}, entries}, or {{…}, {}} with what Verdict understands
+	Read    *script.Script // of n and Session.Mark: {{0, 0, 0}, entries}, or {{…}, {}} with what Verdict understands
 	Moved   *script.Script // {0, n, 0}: n entries were removed
 	Verdict func(v []int64) error
 	Entry   func(*Line) (E, error)
-	Bears   func(ctx context.Context, err error, failing *bool) // hears of every error after which Keep goes on, and of nil
-	Edge    func(error) error                                   // gives an error the name of the package
+	// hears of every error after which Keep goes on, and of nil
+	Bears func(ctx context.Context, err error, failing *bool)
+	Edge  func(error) error // gives an error the name of the package
 }
 
 // Line is an entry as the server has it.
@@ -65,9 +66,10 @@ func Decode[E any](x rueidis.XRangeEntry, entry func(*Line) (E, error)) (e E, se
 	return e, l.Serial, errors.Join(l.wrong, err)
 }
 
-// Move hands the first entries, at most max, to fn, and removes them once fn has returned nil. The error is fn's, unchanged, or one of
-// its own.
-func (b *Book[E]) Move(ctx context.Context, max int, fn func(ctx context.Context, entries []E) error) (moved int, err error) {
+// Move hands the first entries, at most n, to fn, and removes them once fn has returned nil. The error is fn's,
+// unchanged, or one of its own.
+func (b *Book[E]) Move(ctx context.Context, n int,
+	fn func(ctx context.Context, entries []E) error) (moved int, err error) {
 	var theirs error
 	defer func() {
 		if theirs == nil {
@@ -77,13 +79,13 @@ func (b *Book[E]) Move(ctx context.Context, max int, fn func(ctx context.Context
 	if err := b.Calls.Usable(b.Refused); err != nil {
 		return 0, err
 	}
-	if max < 1 || max > MaxBatch {
-		return 0, errs.InvalidOption("max", max, fmt.Sprintf("between 1 and %d", MaxBatch))
+	if n < 1 || n > MaxBatch {
+		return 0, errs.InvalidOption("n", n, fmt.Sprintf("between 1 and %d", MaxBatch))
 	}
 	if fn == nil {
 		return 0, errs.InvalidOption("fn", "nil", "a function")
 	}
-	list, err := b.read(ctx, max)
+	list, err := b.read(ctx, n)
 	if err != nil || len(list) == 0 {
 		return 0, err
 	}
@@ -100,9 +102,10 @@ func (b *Book[E]) Move(ctx context.Context, max int, fn func(ctx context.Context
 	return len(entries), nil
 }
 
-// Keep runs Move until ctx ends: at once again while there are entries, and at the interval every while there are none. It returns
-// ctx's error, fn's, or an error that asking again does not cure.
-func (b *Book[E]) Keep(ctx context.Context, every time.Duration, max int, fn func(ctx context.Context, entries []E) error) error {
+// Keep runs Move until ctx ends: at once again while there are entries, and at the interval every while there are none.
+// It returns ctx's error, fn's, or an error that asking again does not cure.
+func (b *Book[E]) Keep(ctx context.Context, every time.Duration, n int,
+	fn func(ctx context.Context, entries []E) error) error {
 	if every < time.Millisecond {
 		return b.Edge(errs.InvalidOption("every", every, "at least 1ms"))
 	}
@@ -112,7 +115,7 @@ func (b *Book[E]) Keep(ctx context.Context, every time.Duration, max int, fn fun
 	var refused error
 	failing := false
 	for {
-		n, err := b.Move(ctx, max, func(ctx context.Context, entries []E) error {
+		moved, err := b.Move(ctx, n, func(ctx context.Context, entries []E) error {
 			refused = fn(ctx, entries)
 			return refused
 		})
@@ -125,7 +128,7 @@ func (b *Book[E]) Keep(ctx context.Context, every time.Duration, max int, fn fun
 			return err
 		}
 		b.Bears(ctx, err, &failing)
-		if n > 0 {
+		if moved > 0 {
 			continue
 		}
 		if !script.Pause(ctx, every) {
@@ -153,10 +156,10 @@ func (b *Book[E]) decode(list []rueidis.XRangeEntry) ([]E, error) {
 // malformed is the error of a reply that no script of ours gives.
 func (b *Book[E]) malformed() error { return fmt.Errorf("unexpected reply to ledger on %q", b.Key) }
 
-// read reads the first entries. If replicas are to confirm what happens, they have these entries: a failover would forget the others, and
-// give their numbers to other entries, when a database has them already.
-func (b *Book[E]) read(ctx context.Context, max int) ([]rueidis.XRangeEntry, error) {
-	m, unconfirmed := b.Calls.Do(ctx, b.Calls.Confirmed(b.Call(b.Read, strconv.Itoa(max), b.Calls.Mark())))
+// read reads the first entries. If replicas are to confirm what happens, they have these entries: a failover would
+// forget the others, and give their numbers to other entries, when a database has them already.
+func (b *Book[E]) read(ctx context.Context, n int) ([]rueidis.XRangeEntry, error) {
+	m, unconfirmed := b.Calls.Do(ctx, b.Calls.Confirmed(b.Call(b.Read, strconv.Itoa(n), b.Calls.Mark())))
 	if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
 		return nil, unconfirmed
 	}

@@ -15,8 +15,9 @@ type Classes struct {
 	known map[string]map[string]struct{} // by kind
 }
 
-// NewClasses returns classes that of makes of names; nil: one class, "all". At most most of each kind are told apart, beside other; 50
-// if that is not positive. fresh is called once for each, before it is used; it may be nil.
+// NewClasses returns classes that of makes of names; nil: one class, "all". At most most of each kind are counted
+// separately, besides other; 50 if that is not positive. fresh is called once for each, before it is used; it may be
+// nil.
 func NewClasses(of func(kind, name string) string, most int, fresh func(kind, class string)) *Classes {
 	if most <= 0 {
 		most = 50
@@ -53,7 +54,7 @@ func (c *Classes) Get(kind, name string) string {
 	if _, ok := of[class]; ok {
 		return class
 	}
-	if len(of)-1 >= c.most { // beside other
+	if len(of)-1 >= c.most { // besides other
 		return other
 	}
 	of[class] = struct{}{}

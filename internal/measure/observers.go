@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -28,7 +29,7 @@ const (
 	Limiter   = "limiter"
 )
 
-// Observers are told by the clients, and tell a Sink.
+// Observers get events from the clients, and give them to a Sink.
 type Observers struct {
 	sink  Sink
 	class *Classes
@@ -199,7 +200,8 @@ func (o *Observers) gaveUp(ctx context.Context, kind, name string) {
 	o.sink.Add(ctx, BackgroundFailures, 1, kind, o.Class(kind, name))
 }
 
-func (o *Observers) claimed(ctx context.Context, kind, name, outcome string, n int64, granted bool, took time.Duration, err error) {
+func (o *Observers) claimed(ctx context.Context, kind, name, outcome string, n int64, granted bool, took time.Duration,
+	err error) {
 	class := o.Class(kind, name)
 	o.sink.Add(ctx, Claims, 1, kind, class, Result(err, word(outcome)))
 	o.sink.Record(ctx, ClaimTime, took.Seconds(), kind, class)
@@ -258,7 +260,7 @@ func Result(err error, success string) string {
 
 // Cause is why a hold has ended: a reason, or "overwritten" for a loss by another type of value.
 func Cause(why error) string {
-	if errors.Is(why, rlock.ErrWrongType) {
+	if errors.Is(why, errs.ErrWrongType) {
 		return "overwritten"
 	}
 	return redlatch.Reason(why)

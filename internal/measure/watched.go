@@ -87,7 +87,8 @@ func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 	var hubs pubsub.Stats
 	for _, h := range w.hubs {
 		n := h.Stats()
-		hubs.Channels, hubs.Confirmed, hubs.Connections = hubs.Channels+n.Channels, hubs.Confirmed+n.Confirmed, hubs.Connections+n.Connections
+		hubs.Channels, hubs.Confirmed, hubs.Connections = hubs.Channels+n.Channels, hubs.Confirmed+n.Confirmed,
+			hubs.Connections+n.Connections
 	}
 	f(Subscriptions, int64(hubs.Confirmed), "confirmed")
 	f(Subscriptions, int64(hubs.Channels-hubs.Confirmed), "pending")

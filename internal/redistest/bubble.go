@@ -14,9 +14,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// InBubble runs fn in a synctest bubble with a server and n processes on it; hours there are moments here. open makes a process on its
-// own connections to the server, and says how to end it. All ends with fn, the server last.
-func InBubble[P any](t *testing.T, n int, open func(t *testing.T, s *Server, c rueidis.Client) (p P, end func()), fn func(t *testing.T, s *Server, all []P)) {
+// InBubble runs fn in a synctest bubble with a server and n processes on it; hours there are moments here. open makes a
+// process on its own connections to the server, and says how to end it. All ends with fn, the server last.
+func InBubble[P any](t *testing.T, n int, open func(t *testing.T, s *Server, c rueidis.Client) (p P, end func()),
+	fn func(t *testing.T, s *Server, all []P)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := Bubble(t)
@@ -37,8 +38,9 @@ func InBubble[P any](t *testing.T, n int, open func(t *testing.T, s *Server, c r
 	})
 }
 
-// Simulated runs fn in a synctest bubble with n servers, which have been up for a day: hours there are moments here. What fn opens by
-// Server.Client and NewProxy is closed with fn, and so is what it closes by t.Cleanup. fn can have no subtests and no processes.
+// Simulated runs fn in a synctest bubble with n servers, which have been up for a day: hours there are moments here.
+// What fn opens by Server.Client and NewProxy is closed with fn, and so is what it closes by t.Cleanup. fn can have no
+// subtests and no processes.
 func Simulated(t *testing.T, n int, fn func(t *testing.T, servers []*Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,7 +63,7 @@ func (s *Server) boot(t testing.TB, up time.Duration) {
 	if err != nil {
 		t.Fatalf("redistest: start miniredis: %v", err)
 	}
-	c.Close()
+	_ = c.Close() // it was for the start only
 	Describe(s.Embedded, up)
 }
 

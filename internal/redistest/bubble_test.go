@@ -71,7 +71,9 @@ func TestAProxyInABubbleKeepsBackLosesAndCuts(t *testing.T) {
 		p.Hold(redistest.Down)
 		got := make(chan string, 1)
 		go func() { got <- said(far, time.Minute, "SET", "k", "held") }()
-		redistest.Eventually(t, 10*time.Second, "the server has it", func() bool { return said(near, time.Second, "GET", "k") == "held" })
+		redistest.Eventually(t, 10*time.Second, "the server has it", func() bool {
+			return said(near, time.Second, "GET", "k") == "held"
+		})
 		time.Sleep(5 * time.Second)
 		select {
 		case text := <-got:
@@ -93,6 +95,8 @@ func TestAProxyInABubbleKeepsBackLosesAndCuts(t *testing.T) {
 			t.Fatal("it is connected")
 		}
 		p.Heal()
-		redistest.Eventually(t, 10*time.Second, "connected again", func() bool { return said(far, time.Second, "PING") == "PONG" })
+		redistest.Eventually(t, 10*time.Second, "connected again", func() bool {
+			return said(far, time.Second, "PING") == "PONG"
+		})
 	})
 }

@@ -77,7 +77,8 @@ func SentinelWith(t testing.TB, args ...string) *Replicated {
 		s := start(t, func(own, ownPort, dir string) []string {
 			// of its own to write to: a sentinel keeps what it learns in its configuration
 			conf := filepath.Join(dir, "sentinel.conf")
-			text := "port " + ownPort + "\nbind " + own + "\nsentinel announce-ip " + own + "\ndir " + dir + "\nlogfile " + filepath.Join(dir, "log") + `
+			text := "port " + ownPort + "\nbind " + own + "\nsentinel announce-ip " + own + "\ndir " + dir + "\nlogfile " +
+				filepath.Join(dir, "log") + `
 sentinel monitor main ` + host + " " + port + ` 2
 sentinel down-after-milliseconds main 1000
 sentinel failover-timeout main 2000
@@ -103,8 +104,8 @@ sentinel failover-timeout main 2000
 	return r
 }
 
-// Cluster is a Cluster of three masters without replicas, of which every node serves every slot. It may have been of another test before;
-// it is empty.
+// Cluster is a Cluster of three masters without replicas, of which every node serves every slot. It may have been of
+// another test before; it is empty.
 func Cluster(t testing.TB) *Server {
 	t.Helper()
 	SkipShort(t)
@@ -123,7 +124,8 @@ func Cluster(t testing.TB) *Server {
 			}
 		}()
 		for range 3 {
-			n, _ := begin(t, clusterNode())
+			// none fails over, so none need be taken for dead soon: a busy machine starves one for seconds
+			n, _ := begin(t, clusterNode("--cluster-node-timeout", "5000"))
 			nodes = append(nodes, n)
 		}
 		cluster(t, nodes...)
@@ -144,8 +146,10 @@ func ReplicatedClusterWith(t testing.TB, args ...string) *Replicated {
 	SkipShort(t)
 	var nodes []*Server
 	for range 6 {
-		nodes = append(nodes, start(t, clusterNode(append([]string{"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
-			"--repl-ping-replica-period", "1"}, args...)...))) // a replica is not shown before its first ping
+		nodes = append(nodes,
+			start(t, clusterNode(append([]string{"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration",
+				"no",
+				"--repl-ping-replica-period", "1"}, args...)...))) // a replica is not shown before its first ping
 	}
 	r := &Replicated{Server: cluster(t, nodes...)}
 	for i, n := range nodes[:3] {
@@ -178,8 +182,8 @@ func clusterNode(args ...string) func(host, port, dir string) []string {
 	}
 }
 
-// cluster makes a Cluster of nodes, the slots being shared by the first three. Nodes that do not find each other, because the machine
-// stood still for longer than their node timeout, begin anew.
+// cluster makes a Cluster of nodes, the slots being shared by the first three. Nodes that do not find each other,
+// because the machine stood still for longer than their node timeout, begin anew.
 func cluster(t testing.TB, nodes ...*Server) *Server {
 	t.Helper()
 	var s Server
@@ -210,11 +214,19 @@ func join(t testing.TB, nodes []*Server) bool {
 		}
 		ask(t, n.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 	}
+	var buses []string
 	for _, n := range nodes[1:] {
 		info := ask(t, n.Addr(), "CLUSTER", "NODES") // "id host:port@busport …"
-		bus := strings.Split(strings.Fields(info)[1], "@")[1]
-		ask(t, nodes[0].Addr(), "CLUSTER", "MEET", Host(), portOf(n), strings.Split(bus, ",")[0])
+		bus, _, _ := strings.Cut(strings.Split(strings.Fields(info)[1], "@")[1], ",")
+		buses = append(buses, bus)
 	}
+	meet := func() {
+		for i, n := range nodes[1:] {
+			ask(t, nodes[0].Addr(), "CLUSTER", "MEET", Host(), portOf(n), buses[i])
+		}
+	}
+	meet()
+	met := time.Now()
 	known := "cluster_known_nodes:" + strconv.Itoa(len(nodes))
 	end := time.Now().Add(20 * time.Second)
 	for _, n := range nodes {
@@ -225,6 +237,10 @@ func join(t testing.TB, nodes []*Server) bool {
 			}
 			if time.Now().After(end) {
 				return false
+			}
+			if time.Since(met) > 5*time.Second { // one that did not answer within a node timeout has been forgotten
+				meet()
+				met = time.Now()
 			}
 			time.Sleep(20 * time.Millisecond) // it takes two seconds
 		}
@@ -302,6 +318,7 @@ func answer(addr string, args ...string) (m rueidis.RedisMessage, err error) {
 	defer cancel()
 	conn, release := c.Dedicate()
 	defer release()
-	conn.Do(ctx, conn.B().Readonly().Build()) // without READONLY a replica in a Cluster redirects the client; outside a Cluster it is an error
+	// without READONLY a replica in a Cluster redirects the client; outside a Cluster it is an error
+	conn.Do(ctx, conn.B().Readonly().Build())
 	return conn.Do(ctx, conn.B().Arbitrary(args...).Build()).ToMessage()
 }

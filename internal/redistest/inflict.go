@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Inflict plays the network and the server until ctx ends, heals everything, and returns how many faults there were. Most
-// last some milliseconds; long is how long some do.
-func Inflict(t testing.TB, ctx context.Context, s *Server, proxies []*Proxy, rnd *rand.Rand, long time.Duration) (n int) {
+// Inflict plays the network and the server until ctx ends, heals everything, and returns how many faults there were.
+// Most last some milliseconds; long is how long some do.
+func Inflict(t testing.TB, ctx context.Context, s *Server, proxies []*Proxy, rnd *rand.Rand,
+	long time.Duration) (n int) {
 	direct := s.Client(t)
 	for rest := (time.Duration)(0); ; rest = time.Duration(5+rnd.IntN(60)) * time.Millisecond {
 		if !Pause(ctx, rest) {
@@ -39,7 +40,7 @@ func Inflict(t testing.TB, ctx context.Context, s *Server, proxies []*Proxy, rnd
 		case 7:
 			p.SwallowPushes()
 		case 8:
-			direct.Do(context.Background(), direct.B().ScriptFlush().Build())
+			direct.Do(ctx, direct.B().ScriptFlush().Build())
 			lasts = 0
 		case 9:
 			s.Stop(t)

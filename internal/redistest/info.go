@@ -11,8 +11,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// Describe has miniredis answer two questions that it does not know. To INFO server it says a run_id, and that it has been up for up; to
-// INFO commandstats how often it was sent each command since, without those that scripts call.
+// Describe has miniredis answer two questions that it does not know. To INFO server it says a run_id, and that it has
+// been up for up; to INFO commandstats how often it was sent each command since, without those that scripts call.
 func Describe(m *miniredis.Miniredis, up time.Duration) {
 	id := make([]byte, 20)
 	rand.Read(id)

@@ -26,8 +26,8 @@ func Sized[T any](brief, usual, full T) T {
 	return usual
 }
 
-// InFull skips a test that shows at length what another test of its package, shownBy, shows in little, unless tests run in full: models and
-// histories of many steps, migrations that go on for seconds, large numbers. CI runs it in full.
+// InFull skips a test that shows at length what another test of its package, shownBy, shows in little, unless tests run
+// in full: models and histories of many steps, migrations that go on for seconds, large numbers. CI runs it in full.
 func InFull(t testing.TB, shownBy string) {
 	t.Helper()
 	if !Long() {

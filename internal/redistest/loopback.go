@@ -62,11 +62,11 @@ func Listen() (net.Listener, error) {
 	}
 }
 
-// FreeAddr returns an address of Host that was not given out before. Another program may have it in two cases: it listens on all
-// addresses, or Host is shared by processes. The caller finds that out when it listens.
+// FreeAddr returns an address of Host that was not given out before. Another program may have it in two cases: it
+// listens on all addresses, or Host is shared by processes. The caller finds that out when it listens.
 //
-// FreeAddr does not listen itself, as a try: a process that another goroutine is just starting would inherit the listener, and
-// would keep the port until it runs its own program.
+// FreeAddr does not listen itself, as a try: a process that another goroutine is just starting would inherit the
+// listener, and would keep the port until it runs its own program.
 func FreeAddr() (string, error) {
 	if o := own(); o.claim != nil {
 		return o.next(), nil

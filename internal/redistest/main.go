@@ -17,8 +17,8 @@ const RoleEnv = "REDLATCH_ROLE"
 // leases, polls and servers most of their time, so that one for each core, go test's default, leaves the cores idle.
 const waiters = 8
 
-// SideBySide runs fn as a test of each case, all at the same time, and in the one place that t has among those that -parallel allows. It
-// is for cases that wait nearly all the time; fn must not call t.Parallel.
+// SideBySide runs fn as a test of each case, all at the same time, and in the one place that t has among those that
+// -parallel allows. It is for cases that wait nearly all the time; fn must not call t.Parallel.
 func SideBySide[C any](t *testing.T, cases map[string]C, fn func(t *testing.T, name string, c C)) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -42,7 +42,7 @@ func Main(m *testing.M, roles map[string]func() error) {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		flag.Set("test.parallel", strconv.Itoa(waiters))
+		_ = flag.Set("test.parallel", strconv.Itoa(waiters)) // there is one in every test program, and it is a number
 	}
 	debug.SetGCPercent(400) // a test lives shortly, and has little
 	reusing = true

@@ -12,28 +12,29 @@ type Last struct {
 	Take func(t *testing.T) time.Duration
 	// Kept is called until the last microsecond of the promise: whoever took it still has it.
 	Kept func(t *testing.T)
-	// Gone gives it away: it reports whether another has it now. One that could be tried again is called at several instants of the
-	// promise, one that cannot (Once) at the last.
+	// Gone gives it away: it reports whether another has it now. One that could be tried again is called at several
+	// instants of the promise, one that cannot (Once) at the last.
 	Gone func(t *testing.T) bool
 	Once bool
 	// By is how long after the promise it is gone. Defaults to a millisecond.
 	By time.Duration
 }
 
-// LastsWholly checks, by a clock of an embedded server that counts microseconds, that nothing is given away before the instant that its
-// holder was promised. The clock stands while it is taken, so the promise counts from that very instant: as for a client that is
-// infinitely near. A server that compares whole milliseconds gives it away up to one too soon, unless that is allowed for, and how
-// much too soon depends on where in its millisecond it was taken.
-func LastsWholly(t *testing.T, s *Server, make func(t *testing.T) Last) {
+// LastsWholly checks, by a clock of an embedded server that counts microseconds, that nothing is given away before the
+// instant that its holder was promised. The clock stands while it is taken, so the promise counts from that very
+// instant: as for a client that is infinitely near. A server that compares whole milliseconds gives it away up to one
+// too soon, unless that is allowed for, and how much too soon depends on where in its millisecond it was taken.
+func LastsWholly(t *testing.T, s *Server, start func(t *testing.T) Last) {
 	t.Helper()
-	at, once := time.Now().Truncate(time.Second), make(t).Once
+	at, once := time.Now().Truncate(time.Second), start(t).Once
 	for _, phase := range []time.Duration{0, time.Microsecond, 400 * time.Microsecond, 999 * time.Microsecond} {
-		early := []time.Duration{time.Millisecond, time.Millisecond - time.Microsecond, 500 * time.Microsecond, time.Microsecond}
+		early := []time.Duration{time.Millisecond, time.Millisecond - time.Microsecond, 500 * time.Microsecond,
+			time.Microsecond}
 		try := func(befores []time.Duration, finally bool) {
 			at = at.Add(24 * time.Hour) // nothing is left of the last one
 			taken := at.Add(phase)
 			s.Embedded.SetTime(taken)
-			x := make(t)
+			x := start(t)
 			promise := x.Take(t)
 			for _, before := range befores {
 				s.Embedded.SetTime(taken.Add(promise - before))
@@ -41,14 +42,16 @@ func LastsWholly(t *testing.T, s *Server, make func(t *testing.T) Last) {
 					x.Kept(t)
 				}
 				if x.Gone(t) {
-					t.Fatalf("taken %v after a millisecond began, promised for %v, and given away %v before the end of that", phase, promise, before)
+					t.Fatalf("taken %v after a millisecond began, promised for %v, and given away %v before the end of that", phase,
+						promise, before)
 				}
 			}
 			if finally {
 				by := cmp.Or(x.By, time.Millisecond)
 				s.Embedded.SetTime(taken.Add(promise + by))
 				if !x.Gone(t) {
-					t.Fatalf("taken %v after a millisecond began, promised for %v, and still not given away %v after that", phase, promise, by)
+					t.Fatalf("taken %v after a millisecond began, promised for %v, and still not given away %v after that", phase,
+						promise, by)
 				}
 			}
 		}

@@ -44,9 +44,9 @@ func (p *pipes) Close() error {
 // Addr is the address of the server in the bubble.
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "bubble:0", Net: "pipe"} }
 
-// eager reads from a pipe whatever is written to it, at once. What is written to a pipe waits for its reader, and the server may hold a
-// mutex meanwhile. While a proxy keeps something back, for a time of the bubble, others would wait for that mutex, and as long as one does
-// the time of the bubble stands still.
+// eager reads from a pipe whatever is written to it, at once. What is written to a pipe waits for its reader, and the
+// server may hold a mutex meanwhile. While a proxy keeps something back, for a time of the bubble, others would wait
+// for that mutex, and as long as one does the time of the bubble stands still.
 type eager struct {
 	net.Conn
 	mu   sync.Mutex

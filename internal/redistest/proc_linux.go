@@ -13,8 +13,8 @@ func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// stopped reports whether every thread of a process stands still. SIGSTOP is delivered to one of them, and on a busy machine the others
-// go on until that one has its turn.
+// stopped reports whether every thread of a process stands still. SIGSTOP is delivered to one of them, and on a busy
+// machine the others go on until that one has its turn.
 func stopped(pid int) bool {
 	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, name := range stats {

@@ -56,8 +56,8 @@ func (s *Server) Kill(t testing.TB) {
 	s.run.end()
 }
 
-// Revive starts a killed server again, on the same address and with the same arguments: with what it had written to its directory, or
-// with nothing of that.
+// Revive starts a killed server again, on the same address and with the same arguments: with what it had written to its
+// directory, or with nothing of that.
 func (s *Server) Revive(t testing.TB, empty bool) {
 	t.Helper()
 	if empty {
@@ -90,7 +90,7 @@ func (s *Server) Restart(t testing.TB) {
 		t.Fatalf("redistest: restart: %v", err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 	fmt.Fprint(c, "DEBUG CRASH-AND-RECOVER 0\r\n")
 	if answer, _ := io.ReadAll(c); len(answer) > 0 { // the process is replaced, which ends the connection
 		t.Fatalf("redistest: restart: %s", answer)

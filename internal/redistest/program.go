@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// ServerEnv names the program that tests start as their server: a path, or a name to look for in PATH. Without it, redis-server.
+// ServerEnv names the program that tests start as their server: a path, or a name to look for in PATH. Without it,
+// redis-server.
 const ServerEnv = "REDLATCH_SERVER"
 
 // Program is the path of the program that tests start as their server.

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Proxy stands between clients and a server, on TCP or in a bubble, and makes the network between them fail on demand. It reads RESP,
-// so that it can lose the reply of one call and nothing before it, or push messages and nothing else. A fault lasts
-// until Heal. It is safe for concurrent use and ends with the test.
+// Proxy stands between clients and a server, on TCP or in a bubble, and makes the network between them fail on demand.
+// It reads RESP, so that it can lose the reply of one call and nothing before it, or push messages and nothing else. A
+// fault lasts until Heal. It is safe for concurrent use and ends with the test.
 type Proxy struct {
 	target *Server
 	listen net.Listener
@@ -95,7 +95,9 @@ func (t *Trap) Wait(tb testing.TB) {
 // With matches calls that have the given word, such as a key, and all of more.
 func With(word string, more ...string) func([]string) bool {
 	return func(words []string) bool {
-		return slices.Contains(words, word) && !slices.ContainsFunc(more, func(w string) bool { return !slices.Contains(words, w) })
+		return slices.Contains(words, word) && !slices.ContainsFunc(more, func(w string) bool {
+			return !slices.Contains(words, w)
+		})
 	}
 }
 
@@ -113,8 +115,8 @@ func NewProxy(t testing.TB, target *Server) *Proxy {
 // Addr is where clients connect.
 func (p *Proxy) Addr() string { return p.listen.Addr().String() }
 
-// Away is a server that is also a millisecond away, so that the calls of many goroutines are under way at the same time however busy
-// the machine is; and the proxy in between.
+// Away is a server that is also a millisecond away, so that the calls of many goroutines are under way at the same time
+// however busy the machine is; and the proxy in between.
 func Away(t testing.TB) (near, far *Server, p *Proxy) {
 	t.Helper()
 	near = Start(t)
@@ -303,7 +305,7 @@ func (p *Proxy) serve(client net.Conn) {
 
 func abort(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		tcp.SetLinger(0)
+		_ = tcp.SetLinger(0) // it fails on a connection that is cut already
 	}
 	c.Close()
 }
@@ -352,11 +354,11 @@ func (pr *pair) pump(src, dst net.Conn, d Direction, judge func(frame []byte) ve
 			return
 		}
 		if errors.Is(err, io.EOF) {
-			dst.Write(in)
+			_, _ = dst.Write(in) // if it fails, the reader of dst ends the pair
 			// A FIN stays a FIN: a reset would throw away what a stopped server has not read yet, and with it the calls
 			// that run after their callers gave up.
 			if tcp, ok := dst.(*net.TCPConn); ok {
-				tcp.CloseWrite()
+				_ = tcp.CloseWrite() // it fails on a connection that is cut already
 			} else {
 				dst.Close() // a pipe has no half, and nothing in it that was not read
 			}

@@ -21,7 +21,8 @@ import (
 )
 
 // through is a client behind a proxy on a private server, and one beside it.
-func through(t *testing.T, change ...func(*rueidis.ClientOption)) (p *redistest.Proxy, behind, beside rueidis.Client, s *redistest.Server) {
+func through(t *testing.T,
+	change ...func(*rueidis.ClientOption)) (p *redistest.Proxy, behind, beside rueidis.Client, s *redistest.Server) {
 	t.Helper()
 	s = redistest.Start(t)
 	p = redistest.NewProxy(t, s)
@@ -36,7 +37,8 @@ func through(t *testing.T, change ...func(*rueidis.ClientOption)) (p *redistest.
 	return p, behind, s.Client(t), s
 }
 
-// oneConnection, once used, is there for the next call: a call that must dial first is not sent to a server that is away.
+// oneConnection, once used, is there for the next call: a call that must dial first is not sent to a server that is
+// away.
 func oneConnection(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 }
 
 func short(t testing.TB, d time.Duration) context.Context {
@@ -49,8 +51,8 @@ func incr(ctx context.Context, c rueidis.Client, key string) error {
 	return c.Do(ctx, c.B().Incr().Key(key).Build()).Error()
 }
 
-// begun is a call that is under way. No clock of its own ends it soon: a call whose time was over before it was sent would
-// meet none of the proxy's faults.
+// begun is a call that is under way. No clock of its own ends it soon: a call whose time was over before it was sent
+// would meet none of the proxy's faults.
 func begun(t *testing.T, c rueidis.Client, key string) (done chan error) {
 	done = make(chan error, 1)
 	go func() { done <- incr(short(t, 20*time.Second), c, key) }()
@@ -175,12 +177,16 @@ func TestABlackHoleUpLosesCallsAndOneDownTheirReplies(t *testing.T) {
 		require.NoError(t, incr(short(t, 20*time.Second), behind, "k"))
 		p.BlackHole(d)
 		done := begun(t, behind, "k")
-		redistest.Eventually(t, 10*time.Second, "the server ran what reached it", func() bool { return value(t, beside, "k") == ran })
+		redistest.Eventually(t, 10*time.Second, "the server ran what reached it", func() bool {
+			return value(t, beside, "k") == ran
+		})
 		time.Sleep(20 * time.Millisecond)
 		require.Empty(t, done)
 		p.Heal()
 		require.Error(t, <-done)
-		redistest.Eventually(t, 20*time.Second, "healed", func() bool { return incr(short(t, time.Second), behind, "healed") == nil })
+		redistest.Eventually(t, 20*time.Second, "healed", func() bool {
+			return incr(short(t, time.Second), behind, "healed") == nil
+		})
 		require.Equal(t, ran, value(t, beside, "k"))
 	}
 }
@@ -296,9 +302,11 @@ func TestFramesAreKeptWholeWhateverTheChunks(t *testing.T) {
 	require.NoError(t, err)
 	defer server.Close()
 	p.SwallowPushes()
-	replies := "+OK\r\n" + ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\r\n\r\n" + "*2\r\n:1\r\n%1\r\n+k\r\n*1\r\n$-1\r\n" + ">2\r\n+invalidate\r\n_\r\n" +
+	replies := "+OK\r\n" + ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\r\n\r\n" + "*2\r\n:1\r\n%1\r\n+k\r\n*1\r\n$-1\r\n" +
+		">2\r\n+invalidate\r\n_\r\n" +
 		"|1\r\n+a\r\n,1.5\r\n$3\r\nabc\r\n" + ">3\r\n+subscribe\r\n+c\r\n:1\r\n" + "*-1\r\n" + "=7\r\ntxt:abc\r\n" + "#t\r\n"
-	want := "+OK\r\n" + "*2\r\n:1\r\n%1\r\n+k\r\n*1\r\n$-1\r\n" + "|1\r\n+a\r\n,1.5\r\n$3\r\nabc\r\n" + ">3\r\n+subscribe\r\n+c\r\n:1\r\n" + "*-1\r\n" + "=7\r\ntxt:abc\r\n" + "#t\r\n"
+	want := "+OK\r\n" + "*2\r\n:1\r\n%1\r\n+k\r\n*1\r\n$-1\r\n" + "|1\r\n+a\r\n,1.5\r\n$3\r\nabc\r\n" +
+		">3\r\n+subscribe\r\n+c\r\n:1\r\n" + "*-1\r\n" + "=7\r\ntxt:abc\r\n" + "#t\r\n"
 	go func() {
 		for i := range len(replies) {
 			server.Write([]byte{replies[i]})

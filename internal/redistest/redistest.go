@@ -91,7 +91,8 @@ func fresh(t testing.TB, args ...string) *Server {
 
 func settings(host, port, dir string) []string {
 	return []string{"--port", port, "--bind", host, "--replica-announce-ip", host, "--dir", dir, "--save", "",
-		"--appendonly", "no", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(dir, "log")}
+		"--appendonly", "no", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--logfile",
+		filepath.Join(dir, "log")}
 }
 
 // start is Launch for the length of a test.
@@ -119,8 +120,8 @@ func Each(t *testing.T, fn func(t *testing.T, s *Server)) {
 	t.Run("redis", func(t *testing.T) { fn(t, Start(t)) })
 }
 
-// NeedServer skips the test if no redis-server is installed, or fails it if RequireEnv is set; with -short it skips a test, not a
-// benchmark. Start calls it.
+// NeedServer skips the test if no redis-server is installed, or fails it if RequireEnv is set; with -short it skips a
+// test, not a benchmark. Start calls it.
 func NeedServer(t testing.TB) {
 	t.Helper()
 	if _, ok := t.(*testing.T); ok && testing.Short() {
@@ -130,14 +131,15 @@ func NeedServer(t testing.TB) {
 	switch {
 	case err == nil:
 	case os.Getenv(RequireEnv) == "1" || os.Getenv(ServerEnv) != "":
-		t.Fatalf("redistest: %s is %q, %s is %q, and there is no server: %v", RequireEnv, os.Getenv(RequireEnv), ServerEnv, os.Getenv(ServerEnv), err)
+		t.Fatalf("redistest: %s is %q, %s is %q, and there is no server: %v", RequireEnv, os.Getenv(RequireEnv), ServerEnv,
+			os.Getenv(ServerEnv), err)
 	default:
 		t.Skip("no redis-server in PATH; install one to run this test")
 	}
 }
 
-// Option is the client configuration that reaches s; change it before use where a test needs to. Its connections have less memory than
-// rueidis gives them, over a megabyte: a test makes many, and much of its time went into that.
+// Option is the client configuration that reaches s; change it before use where a test needs to. Its connections have
+// less memory than rueidis gives them, over a megabyte: a test makes many, and much of its time went into that.
 func (s *Server) Option() rueidis.ClientOption {
 	o := small(s.Addrs...)
 	o.DialCtxFn = s.dial
@@ -149,7 +151,8 @@ func (s *Server) Option() rueidis.ClientOption {
 }
 
 func small(addrs ...string) rueidis.ClientOption {
-	return rueidis.ClientOption{InitAddress: addrs, ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10, RingScaleEachConn: 8}
+	return rueidis.ClientOption{InitAddress: addrs, ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10,
+		RingScaleEachConn: 8}
 }
 
 // Client connects with s.Option and closes with the test.
@@ -194,8 +197,9 @@ func InABubble() bool { return time.Now().Year() < 2010 }
 // patience is how long a busy machine is given for what takes it seconds at most.
 const patience = 60 * time.Second
 
-// Eventually polls ok until it holds, and fails the test with what if it does not within limit. A limit of ten seconds or more is
-// no promise of the library's but patience with the machine, and is a minute at least, though not in a bubble.
+// Eventually polls ok until it holds, and fails the test with what if it does not within limit. A limit of ten seconds
+// or more is no promise of the library's but patience with the machine, and is a minute at least, though not in a
+// bubble.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	pause := 2 * time.Millisecond

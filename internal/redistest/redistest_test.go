@@ -120,7 +120,8 @@ func TestARevivedServerHasItsDataUnlessItIsToBeEmpty(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "no")
 	s.Ask(t, "SET", "k", "v")
-	s.Ask(t, "EVAL", "for i = 1, 30000 do redis.call('SET', 'filler:' .. i, i) end return 1", "0") // which takes a while to load
+	// which takes a while to load
+	s.Ask(t, "EVAL", "for i = 1, 30000 do redis.call('SET', 'filler:' .. i, i) end return 1", "0")
 	before := s.Process.Pid
 	s.Kill(t)
 	s.Revive(t, false)
@@ -133,7 +134,8 @@ func TestARevivedServerHasItsDataUnlessItIsToBeEmpty(t *testing.T) {
 
 func TestCommandCallsCountCommandsInsideScripts(t *testing.T) {
 	c := redistest.Start(t).Client(t)
-	require.NoError(t, c.Do(context.Background(), c.B().Eval().Script("redis.call('set',KEYS[1],1) return 1").Numkeys(1).Key("k").Build()).Error())
+	require.NoError(t, c.Do(context.Background(),
+		c.B().Eval().Script("redis.call('set',KEYS[1],1) return 1").Numkeys(1).Key("k").Build()).Error())
 	calls := redistest.CommandCalls(t, c)
 	require.Equal(t, 1, calls["eval"])
 	require.Equal(t, 1, calls["set"])
@@ -158,15 +160,21 @@ func TestAServerIsHandedOnAsIfItWereNew(t *testing.T) {
 		require.Equal(t, first, s.Addr())
 		require.Equal(t, "0", s.Ask(t, "DBSIZE"))
 		require.NotContains(t, s.Ask(t, "INFO", "commandstats"), "cmdstat_set:")
-		require.ErrorContains(t, s.Client(t).Do(ctx, s.Client(t).B().Evalsha().Sha1("e0e1f9fabfc9d4800c877a703b823ac0578ff8db").Numkeys(0).Build()).Error(), "NOSCRIPT")
+		require.ErrorContains(t,
+			s.Client(t).Do(ctx, s.Client(t).B().Evalsha().Sha1("e0e1f9fabfc9d4800c877a703b823ac0578ff8db").Numkeys(0).Build()).
+				Error(), "NOSCRIPT")
 	})
 	for name, disturb := range map[string]func(t *testing.T, s *redistest.Server){
-		"was killed":                    func(t *testing.T, s *redistest.Server) { require.NoError(t, s.Process.Kill()) },
-		"was stopped":                   func(t *testing.T, s *redistest.Server) { s.Stop(t) },
-		"is configured otherwise":       func(t *testing.T, s *redistest.Server) { s.Ask(t, "CONFIG", "SET", "maxmemory", "1gb") },
-		"has another user":              func(t *testing.T, s *redistest.Server) { s.Ask(t, "ACL", "SETUSER", "app", "on") },
-		"is a replica":                  func(t *testing.T, s *redistest.Server) { s.Ask(t, "REPLICAOF", "127.0.0.1", "1") },
-		"had arguments when it started": func(t *testing.T, s *redistest.Server) { first = redistest.Start(t, "--hz", "20").Addr() },
+		"was killed":  func(t *testing.T, s *redistest.Server) { require.NoError(t, s.Process.Kill()) },
+		"was stopped": func(t *testing.T, s *redistest.Server) { s.Stop(t) },
+		"is configured otherwise": func(t *testing.T, s *redistest.Server) {
+			s.Ask(t, "CONFIG", "SET", "maxmemory", "1gb")
+		},
+		"has another user": func(t *testing.T, s *redistest.Server) { s.Ask(t, "ACL", "SETUSER", "app", "on") },
+		"is a replica":     func(t *testing.T, s *redistest.Server) { s.Ask(t, "REPLICAOF", "127.0.0.1", "1") },
+		"had arguments when it started": func(t *testing.T, _ *redistest.Server) {
+			first = redistest.Start(t, "--hz", "20").Addr()
+		},
 	} {
 		t.Run("nobody has one that "+name, func(t *testing.T) {
 			t.Run("a test leaves it", func(t *testing.T) {

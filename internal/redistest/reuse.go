@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Servers go from test to test. A test has one to itself, and it is as one that has just started, but for its age. To start one takes
-// longer than many a test does, and a Cluster serves nothing in its first two seconds. One that was stopped or killed, or that is set
-// otherwise than when it was new, goes to nobody.
+// Servers go from test to test. A test has one to itself, and it is as one that has just started, but for its age. To
+// start one takes longer than many a test does, and a Cluster serves nothing in its first two seconds. One that was
+// stopped or killed, or that is set otherwise than when it was new, goes to nobody.
 var (
 	reuseMu sync.Mutex
 	reusing bool               // Main ends those that no test has
@@ -82,7 +82,8 @@ func (c crew) renewed() bool {
 			return false
 		}
 		// who is still connected is gone before there is something to keep out of an empty server
-		set, err := s.tell("CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub", "CLIENT UNPAUSE", "FLUSHALL", "SCRIPT FLUSH", "CONFIG RESETSTAT")
+		set, err := s.tell("CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub", "CLIENT UNPAUSE", "FLUSHALL",
+			"SCRIPT FLUSH", "CONFIG RESETSTAT")
 		if err != nil || set != c.set[i] {
 			return false
 		}
@@ -90,7 +91,8 @@ func (c crew) renewed() bool {
 	return true
 }
 
-// told is how a server is set: its configuration, its users, its replicas or primary, and whose slots are whose, or on their way.
+// told is how a server is set: its configuration, its users, its replicas or primary, and whose slots are whose, or on
+// their way.
 var told = []string{"CONFIG GET *", "ACL LIST", "ROLE", "CLUSTER NODES"}
 
 // tell sends commands to a server, and returns how it is set then. One that a test has left stopped does not answer.
@@ -100,7 +102,7 @@ func (s *Server) tell(commands ...string) (set string, err error) {
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(2 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
 	all := slices.Concat(commands, told)
 	if _, err := io.WriteString(c, strings.Join(all, "\r\n")+"\r\n"); err != nil {
 		return "", err

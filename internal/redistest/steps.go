@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// Steps is what an observer under test notes: each thing that begins has a number, which the context carries that goes on with it.
+// Steps is what an observer under test notes: each thing that begins has a number, which the context carries that goes
+// on with it.
 type Steps struct {
 	mu    sync.Mutex
 	last  int

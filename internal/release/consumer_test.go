@@ -51,8 +51,8 @@ func main() {
 }
 `
 
-// A consumer has an empty module cache, and nothing of the checkout. Modules of others come from the downloads of this machine's cache, if
-// they are there, so that this needs no network where other tests have run.
+// A consumer has an empty module cache, and nothing of the checkout. Modules of others come from the downloads of this
+// machine's cache, if they are there, so that this needs no network where other tests have run.
 type consumer struct {
 	t   *testing.T
 	env []string
@@ -134,7 +134,8 @@ func TestAConsumerGetsAndInstallsARelease(t *testing.T) {
 			c := consumer{t, c.env, c.bin}
 			if name, ok := strings.CutPrefix(d, "cmd/"); ok {
 				c.run(t.TempDir(), "go", "install", r.path(d)+"@"+version)
-				require.Equal(t, name+" "+version+", "+runtime.Version()+"\n", c.run(t.TempDir(), filepath.Join(c.bin, name), "--version"))
+				require.Equal(t, name+" "+version+", "+runtime.Version()+"\n",
+					c.run(t.TempDir(), filepath.Join(c.bin, name), "--version"))
 			} else {
 				c.program("package main\n\nimport _ \""+r.path(d)+"\"\n\nfunc main() {}\n", r.path(d)+"@"+version)
 			}

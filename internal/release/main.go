@@ -4,8 +4,9 @@
 //	go -C internal/release run . -tag v0.1.0         # prints the tags that it would make
 //	go -C internal/release run . -tag -write v0.1.0  # makes them; it never pushes
 //
-// In the checkout a nested module requires version v0.0.0 of the root, and replaces it by the directory, so that a change of both is one
-// commit. A release drops the replace directives, and requires the version of the release. RELEASING.md has the steps around it.
+// In the checkout a nested module requires version v0.0.0 of the root, and replaces it by the directory, so that a
+// change of both is one commit. A release drops the replace directives, and requires the version of the release.
+// RELEASING.md has the steps around it.
 package main
 
 import (

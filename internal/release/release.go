@@ -21,8 +21,8 @@ import (
 // develop is the version of the root that nested modules require in the checkout. It is never released.
 const develop = "v0.0.0"
 
-// A release is the published modules of a checkout at one version. Nothing of it is in the work tree: it is a tree in the object store of
-// git, made with an index of its own.
+// A release is the published modules of a checkout at one version. Nothing of it is in the work tree: it is a tree in
+// the object store of git, made with an index of its own.
 type release struct {
 	repo    string   // the top directory of the checkout
 	scratch string   // a temporary directory, with the index
@@ -33,7 +33,8 @@ type release struct {
 	tree    string   // the files of the release, as git names the tree
 }
 
-// prepare makes the tree of a release from all files of the checkout that git does not ignore, committed or not. The caller closes it.
+// prepare makes the tree of a release from all files of the checkout that git does not ignore, committed or not. The
+// caller closes it.
 func prepare(dir, version string) (_ *release, err error) {
 	if semver.Canonical(version) != version || version == "" {
 		return nil, fmt.Errorf("version %q: it must be as v0.1.0 or v0.1.0-rc.1 is", version)
@@ -84,7 +85,8 @@ func prepare(dir, version string) (_ *release, err error) {
 
 func (r *release) close() { os.RemoveAll(r.scratch) }
 
-// git runs git at the top of the checkout, on the index of the release, and returns what it prints, but for white space around it.
+// git runs git at the top of the checkout, on the index of the release, and returns what it prints, but for white space
+// around it.
 func (r *release) git(in io.Reader, args ...string) (string, error) {
 	out, err := r.raw(in, args...)
 	return strings.TrimSpace(out), err
@@ -149,7 +151,8 @@ func (r *release) mod(dir string) (*modfile.File, error) {
 	return f, nil
 }
 
-// pin has the module in dir require the root at the version of the release, and drops the replace directives that name modules of ours.
+// pin has the module in dir require the root at the version of the release, and drops the replace directives that name
+// modules of ours.
 func (r *release) pin(dir, sums string) error {
 	f, err := r.mod(dir)
 	if err != nil {
@@ -191,7 +194,10 @@ func (r *release) pin(dir, sums string) error {
 		return err
 	}
 	lines := slices.Collect(strings.Lines(old))
-	at, _ := slices.BinarySearchFunc(lines, r.root, func(line, root string) int { p, _, _ := strings.Cut(line, " "); return strings.Compare(p, root) })
+	at, _ := slices.BinarySearchFunc(lines, r.root, func(line, root string) int {
+		p, _, _ := strings.Cut(line, " ")
+		return strings.Compare(p, root)
+	})
 	return r.put(name, strings.Join(slices.Insert(lines, at, sums), ""))
 }
 
@@ -219,7 +225,9 @@ func (r *release) sums() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mod, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil })
+	mod, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(text)), nil
+	})
 	if err != nil {
 		return "", err
 	}
@@ -232,7 +240,8 @@ func (r *release) zip(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := zip.CreateFromVCS(f, module.Version{Path: r.path(dir), Version: r.version}, r.repo, r.tree, dir); err != nil {
+	if err := zip.CreateFromVCS(f, module.Version{Path: r.path(dir), Version: r.version}, r.repo, r.tree,
+		dir); err != nil {
 		f.Close()
 		return err
 	}

@@ -26,7 +26,8 @@ func committed(t *testing.T, files map[string]string) (dir string) {
 	dir = t.TempDir()
 	git(t, dir, "init", "-q")
 	put(t, dir, map[string]string{
-		"go.mod": root, "m.go": "package m\n", "LICENSE": "do as you like\n", "CHANGELOG.md": "# Changelog\n\n## 1.2.3\n\nAll.\n",
+		"go.mod": root, "m.go": "package m\n", "LICENSE": "do as you like\n",
+		"CHANGELOG.md":     "# Changelog\n\n## 1.2.3\n\nAll.\n",
 		"contrib/a/go.mod": nested("contrib/a", replace), "contrib/a/a.go": "package a\n",
 		"contrib/a/go.sum":         "example.com/a v1.0.0 h1:x\nexample.com/z v1.0.0 h1:x\n",
 		"contrib/a/example/go.mod": nested("contrib/a/example", "\nreplace example.com/m => ../../..\n"),
@@ -73,14 +74,20 @@ func TestWhatCannotBeReleasedIsRefusedAndNamed(t *testing.T) {
 		"the checkout's":     {args: []string{"-tag", "v0.0.0"}, says: `version "v0.0.0"`},
 		"needs another path": {args: []string{"-tag", "v2.0.0"}, says: "should be v0 or v1, not v2"},
 		"dirty":              {later: map[string]string{"m.go": "package n\n"}, says: "not committed:\nM\tm.go"},
-		"dirty go.mod":       {later: map[string]string{"cmd/c/go.mod": nested("cmd/c", "\n"+replace)}, says: "not committed:\nM\tcmd/c/go.mod"},
-		"untracked":          {later: map[string]string{"n.go": "package m\n"}, says: "not committed:\nA\tn.go"},
-		"not in changelog":   {files: map[string]string{"CHANGELOG.md": "## Unreleased\n\n## 1.2.30\n"}, says: `no heading "## 1.2.3"`},
-		"root replaces":      {files: map[string]string{"go.mod": root + "replace example.com/x => ./x\n"}, says: "go.mod replaces example.com/x"},
-		"nested replaces":    {files: map[string]string{"cmd/c/go.mod": nested("cmd/c", "replace example.com/x => ./x\n")}, says: "cmd/c/go.mod replaces example.com/x"},
-		"misnamed":           {files: map[string]string{"cmd/c/go.mod": nested("cmd/d", "")}, says: "it must be example.com/m/cmd/c"},
-		"requires another":   {files: map[string]string{"cmd/c/go.mod": nested("cmd/c", "require example.com/m/bench v0.0.0\n")}, says: "requires example.com/m/bench"},
-		"no module":          {files: map[string]string{"go.mod": "go 1.25.0\n"}, says: "go.mod names no module"},
+		"dirty go.mod": {later: map[string]string{"cmd/c/go.mod": nested("cmd/c", "\n"+replace)},
+			says: "not committed:\nM\tcmd/c/go.mod"},
+		"untracked": {later: map[string]string{"n.go": "package m\n"}, says: "not committed:\nA\tn.go"},
+		"not in changelog": {files: map[string]string{"CHANGELOG.md": "## Unreleased\n\n## 1.2.30\n"},
+			says: `no heading "## 1.2.3"`},
+		"root replaces": {files: map[string]string{"go.mod": root + "replace example.com/x => ./x\n"},
+			says: "go.mod replaces example.com/x"},
+		"nested replaces": {files: map[string]string{"cmd/c/go.mod": nested("cmd/c", "replace example.com/x => ./x\n")},
+			says: "cmd/c/go.mod replaces example.com/x"},
+		"misnamed": {files: map[string]string{"cmd/c/go.mod": nested("cmd/d", "")},
+			says: "it must be example.com/m/cmd/c"},
+		"requires another": {files: map[string]string{"cmd/c/go.mod": nested("cmd/c",
+			"require example.com/m/bench v0.0.0\n")}, says: "requires example.com/m/bench"},
+		"no module": {files: map[string]string{"go.mod": "go 1.25.0\n"}, says: "go.mod names no module"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := committed(t, c.files)
@@ -158,7 +165,8 @@ func TestAProxyHasEachPublishedModuleWithItsLicense(t *testing.T) {
 	mods, err := filepath.Glob(filepath.Join(proxy, "example.com/m", "*", "*", "*", "v0.9.0.mod"))
 	require.NoError(t, err)
 	require.Len(t, mods, 2)
-	sums := extract(t, filepath.Join(proxy, "example.com/m/contrib/a/@v/v0.9.0.zip"), "example.com/m/contrib/a@v0.9.0/go.sum")
+	sums := extract(t, filepath.Join(proxy, "example.com/m/contrib/a/@v/v0.9.0.zip"),
+		"example.com/m/contrib/a@v0.9.0/go.sum")
 	lines := strings.Split(sums, "\n")
 	require.Len(t, lines, 5)
 	require.Regexp(t, `^example.com/m v0.9.0 h1:.{44}$`, lines[1])

@@ -10,7 +10,8 @@ import (
 // tag makes the tags of the release, all or none, or prints them only.
 //
 // The root is the same in the release and in HEAD, so its tag is on HEAD: the branch has it, and the pseudo-versions of
-// later commits are higher. The nested modules differ in go.mod and go.sum, so theirs are on a commit after HEAD that is on no branch.
+// later commits are higher. The nested modules differ in go.mod and go.sum, so theirs are on a commit after HEAD that
+// is on no branch.
 func (r *release) tag(write bool, out io.Writer) error {
 	if err := r.ready(); err != nil {
 		return err
@@ -19,15 +20,15 @@ func (r *release) tag(write bool, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	beside := "a commit after it"
+	onto := "a commit after it"
 	if write {
-		if beside, err = r.git(nil, "commit-tree", r.tree, "-p", head, "-m", "release: "+r.version); err != nil {
+		if onto, err = r.git(nil, "commit-tree", r.tree, "-p", head, "-m", "release: "+r.version); err != nil {
 			return err
 		}
 	}
 	var names, refs strings.Builder
 	for _, d := range r.dirs {
-		name, commit := path.Join(d, r.version), beside
+		name, commit := path.Join(d, r.version), onto
 		if d == "" {
 			commit = head
 		}

@@ -52,7 +52,9 @@ func useOfLimits(ctx context.Context, limiters *ratelimit.Client, must func(what
 			must("cancel", e)
 		}
 	}
-	_, e = limiters.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "ann", N: 1}, ratelimit.Take{Limiter: limiters.Limiter("a day", ratelimit.LimiterOptions{Rate: 5, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}), Key: "ann", N: 1})
+	_, e = limiters.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "ann", N: 1},
+		ratelimit.Take{Limiter: limiters.Limiter("a day",
+			ratelimit.LimiterOptions{Rate: 5, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}), Key: "ann", N: 1})
 	must("allow all", e)
 	must("set", l.Set(ctx, "ann"))
 	_, e = l.Inspect(ctx)
@@ -75,7 +77,8 @@ func useOfCounters(ctx context.Context, counters *rcounter.Client, must func(wha
 		must("add once", e)
 		_, e = k.Cached(ctx, time.Minute)
 		must("cached", e)
-		bounded := counters.Counter(name+":bounded", rcounter.CounterOptions{Initial: 5, Max: rcounter.Bound(9), TTL: time.Minute})
+		bounded := counters.Counter(name+":bounded",
+			rcounter.CounterOptions{Initial: 5, Max: rcounter.Bound(9), TTL: time.Minute})
 		_, e = bounded.Incr(ctx)
 		must("bounded add", e)
 		must("set", bounded.Set(ctx, 3))

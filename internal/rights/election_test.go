@@ -12,7 +12,9 @@ import (
 // elections elects a leader that is observed, and a second one after it.
 func elections(ctx context.Context, hub *pubsub.Hub, prefix string, must func(what string, e error)) {
 	// messages alone tell an observer: without rights on the channel it would be late
-	c, e := election.New(hub, election.Options{KeyPrefix: prefix, PollCap: time.Hour, Heartbeat: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	c, e := election.New(hub,
+		election.Options{KeyPrefix: prefix, PollCap: time.Hour, Heartbeat: 10 * time.Second,
+			Logger: slog.New(slog.DiscardHandler)})
 	must("elections", e)
 	if e != nil {
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/acl"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
@@ -71,8 +72,8 @@ func one(o rueidis.ClientOption, prefix, feature string) (err error) {
 	return err
 }
 
-// What redlatch acl --only says is enough for each feature alone. That its commands are no more than its scripts call, and no less, is
-// tested in internal/acl.
+// What redlatch acl --only says is enough for each feature alone. That its commands are no more than its scripts call,
+// and no less, is tested in internal/acl.
 func TestTheRightsOfEachFeatureAreEnoughForIt(t *testing.T) {
 	t.Parallel()
 	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
@@ -81,7 +82,9 @@ func TestTheRightsOfEachFeatureAreEnoughForIt(t *testing.T) {
 				continue // of the command, which tries it
 			}
 			prefix := []string{"shop:", ""}[i%2]
-			enoughFor(t, s, admins, strings.Fields(acl.Line("redlatch", prefix, feature)), func(o rueidis.ClientOption) error { return one(o, prefix, feature) })
+			enoughFor(t, s, admins, strings.Fields(acl.Line("redlatch", prefix, feature)), func(o rueidis.ClientOption) error {
+				return one(o, prefix, feature)
+			})
 		}
 	})
 }
@@ -91,6 +94,7 @@ func TestTheRightsOfOneFeatureAreNotThoseOfAnother(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	admin := s.Client(t)
-	require.NoError(t, admin.Do(t.Context(), admin.B().Arbitrary(strings.Fields(acl.Line("redlatch", "", "limits"))...).Build()).Error())
-	require.ErrorIs(t, one(s.Option(), "", "locks"), rlock.ErrDenied)
+	require.NoError(t, admin.Do(t.Context(),
+		admin.B().Arbitrary(strings.Fields(acl.Line("redlatch", "", "limits"))...).Build()).Error())
+	require.ErrorIs(t, one(s.Option(), "", "locks"), errs.ErrDenied)
 }

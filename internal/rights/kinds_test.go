@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -41,7 +42,8 @@ func kinds(ctx context.Context, locks *rlock.Client, must func(what string, e er
 	for _, name := range []string{"k", "m{1}"} {
 		rw := locks.ReadWrite(name + ":rw")
 		for kind, l := range map[string]*rlock.Lock{
-			"non-reentrant": locks.NonReentrant(name + ":n"), "fenced": locks.Fenced(name + ":f"), "spin": locks.Spin(name+":s", 0, 0),
+			"non-reentrant": locks.NonReentrant(name + ":n"), "fenced": locks.Fenced(name + ":f"),
+			"spin": locks.Spin(name+":s", 0, 0),
 			"fair": locks.Fair(name + ":q"), "plain": locks.Plain(name + ":p"), "read": rw.Read(), "write": rw.Write(),
 		} {
 			hold, e := l.Lock(ctx)
@@ -64,7 +66,7 @@ func kinds(ctx context.Context, locks *rlock.Client, must func(what string, e er
 				}()
 			}
 			if kind == "fair" { // one that gives up leaves the line
-				if _, e = l.TryLock(ctx, 20*time.Millisecond, 0); !errors.Is(e, rlock.ErrNotAcquired) {
+				if _, e = l.TryLock(ctx, 20*time.Millisecond, 0); !errors.Is(e, errs.ErrNotAcquired) {
 					must(kind+": giving up", e)
 				}
 			}

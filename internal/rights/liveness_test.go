@@ -13,7 +13,8 @@ import (
 // liveness takes a lock over from a client that is gone, and leaves one that is kept.
 func liveness(ctx context.Context, hub *pubsub.Hub, prefix string, must func(what string, e error)) {
 	o := rlock.Options{
-		KeyPrefix: prefix, Liveness: true, Heartbeat: 50 * time.Millisecond, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		KeyPrefix: prefix, Liveness: true, Heartbeat: 50 * time.Millisecond, WatchdogTimeout: time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, name := range []string{"alive", "alive{1}"} {
 		gone, e := rlock.New(hub, o)
@@ -44,7 +45,8 @@ func liveness(ctx context.Context, hub *pubsub.Hub, prefix string, must func(wha
 // livePermits takes permits and weights over from a client that is gone.
 func livePermits(ctx context.Context, hub *pubsub.Hub, prefix string, must func(what string, e error)) {
 	o := rsemaphore.Options{
-		KeyPrefix: prefix, Liveness: true, Heartbeat: 50 * time.Millisecond, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		KeyPrefix: prefix, Liveness: true, Heartbeat: 50 * time.Millisecond, WatchdogTimeout: time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, name := range []string{"live permits", "live permits{1}"} {
 		gone, e := rsemaphore.New(hub, o)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -32,7 +33,8 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 				hub, err := pubsub.Dial(o, pubsub.Options{})
 				require.NoError(t, err)
 				t.Cleanup(func() { hub.Close(context.Background()) })
-				c, err := rlock.New(hub, rlock.Options{KeyPrefix: prefix, WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+				c, err := rlock.New(hub,
+					rlock.Options{KeyPrefix: prefix, WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
 				t.Cleanup(func() { c.Close(context.Background()) })
 				return c
@@ -57,7 +59,9 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 				waited <- err
 			}()
 			until := hold.Until()
-			redistest.Eventually(t, 20*time.Second, "a renewal; the waiter subscribes meanwhile", func() bool { return hold.Until().After(until) })
+			redistest.Eventually(t, 20*time.Second, "a renewal; the waiter subscribes meanwhile", func() bool {
+				return hold.Until().After(until)
+			})
 			require.NoError(t, hold.Unlock(ctx))
 			require.NoError(t, <-waited)
 			for _, admin := range admins {
@@ -73,7 +77,7 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 			redistest.Eventually(t, 10*time.Second, "refused by name", func() bool {
 				_, err = q.TryLock(ctx, 0, 0)
 				// the change of users has cut connections
-				return err != nil && !errors.Is(err, rlock.ErrUnavailable) && !errors.Is(err, rlock.ErrUnknownOutcome)
+				return err != nil && !errors.Is(err, errs.ErrUnavailable) && !errors.Is(err, errs.ErrUnknownOutcome)
 			})
 			require.ErrorContains(t, err, "no vote without INFO server")
 		})

@@ -1,4 +1,5 @@
-// Package rights_test uses all of the library with the rights that docs/operations.md asks for, and with each of them taken away.
+// Package rights_test uses all of the library with the rights that docs/operations.md asks for, and with each of them
+// taken away.
 package rights_test
 
 import (
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
@@ -23,7 +25,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// aclLines are the two ACL SETUSER lines of operations.md, for all keys and for one prefix, each as the words of its command.
+// aclLines are the two ACL SETUSER lines of operations.md, for all keys and for one prefix, each as the words of its
+// command.
 func aclLines(t *testing.T) (lines [][]string) {
 	t.Helper()
 	document, err := os.ReadFile("../../docs/operations.md")
@@ -171,7 +174,8 @@ func bothTopologies(t *testing.T, fn func(t *testing.T, s *redistest.Server, adm
 			s := start(t)
 			var admins []rueidis.Client
 			for _, addr := range s.Addrs {
-				c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+				c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+					DisableCache: true})
 				require.NoError(t, err)
 				t.Cleanup(c.Close)
 				admins = append(admins, c)
@@ -182,7 +186,8 @@ func bothTopologies(t *testing.T, fn func(t *testing.T, s *redistest.Server, adm
 }
 
 // run gives the user these rights, uses what use does, and returns what was refused. The keys go afterwards.
-func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string, use func(rueidis.ClientOption) error) (refused []string, err error) {
+func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string,
+	use func(rueidis.ClientOption) error) (refused []string, err error) {
 	t.Helper()
 	ctx := context.Background()
 	for _, c := range admins {
@@ -200,21 +205,22 @@ func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []stri
 	return slices.Compact(refused), err
 }
 
-// enough checks that everything works with these rights. Nothing is refused, ever; what fails because a hold of fractions of a second
-// was lost while the machine stood still is tried again.
+// enough checks that everything works with these rights. Nothing is refused, ever; what fails because a hold of
+// fractions of a second was lost while the machine stood still is tried again.
 func enough(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string, prefix string) {
 	t.Helper()
 	enoughFor(t, s, admins, line, func(o rueidis.ClientOption) error { return everything(o, prefix, false) })
 }
 
-func enoughFor(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string, use func(rueidis.ClientOption) error) {
+func enoughFor(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string,
+	use func(rueidis.ClientOption) error) {
 	t.Helper()
 	var err error
 	for range 10 {
 		var refused []string
 		refused, err = run(t, s, admins, line, use)
 		require.Empty(t, refused)
-		require.NotErrorIs(t, err, rlock.ErrDenied)
+		require.NotErrorIs(t, err, errs.ErrDenied)
 		if err == nil {
 			return
 		}
@@ -263,7 +269,9 @@ func TestTheACLLineHasNothingToSpare(t *testing.T) {
 						continue
 					}
 					less := slices.Delete(slices.Clone(line), i, i+1)
-					if refused, err := run(t, s, admins, less, func(o rueidis.ClientOption) error { return everything(o, "", true) }); err == nil && len(refused) == 0 {
+					if refused, err := run(t, s, admins, less, func(o rueidis.ClientOption) error {
+						return everything(o, "", true)
+					}); err == nil && len(refused) == 0 {
 						mu.Lock()
 						unused[right]++
 						mu.Unlock()

@@ -11,7 +11,8 @@ import (
 
 // semaphores uses all of a semaphore.
 func semaphores(ctx context.Context, hub *pubsub.Hub, prefix string, must func(what string, e error)) {
-	c, e := rsemaphore.New(hub, rsemaphore.Options{KeyPrefix: prefix, Logger: slog.New(slog.DiscardHandler), WatchdogTimeout: 210 * time.Millisecond})
+	c, e := rsemaphore.New(hub,
+		rsemaphore.Options{KeyPrefix: prefix, Logger: slog.New(slog.DiscardHandler), WatchdogTimeout: 210 * time.Millisecond})
 	must("semaphores", e)
 	if e != nil {
 		return

@@ -21,14 +21,15 @@ const (
 	unknown              // it may have run, or may run yet
 )
 
-// refusals are the error replies by which a server says that it did not begin, or that nothing was written: the first write of a
-// script is refused before it happens, and our scripts decide before they write.
+// refusals are the error replies by which a server says that it did not begin, or that nothing was written: the first
+// write of a script is refused before it happens, and our scripts decide before they write.
 var refusals = []string{
-	"LOADING ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "NOREPLICAS ", "MOVED ", "ASK ", "BUSY ", "OOM ", "MISCONF ", "NOSCRIPT ",
+	"LOADING ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "NOREPLICAS ", "MOVED ", "ASK ", "BUSY ", "OOM ",
+	"MISCONF ", "NOSCRIPT ",
 }
 
-// passing reports whether err is one of the refusals. ErrNoCache is rueidis' error for any refusal of CLIENT TRACKING at a
-// connection's start, with the server's text in front: also for that of a busy server, which answers HELLO.
+// passing reports whether err is one of the refusals. ErrNoCache is rueidis' error for any refusal of CLIENT TRACKING
+// at a connection's start, with the server's text in front: also for that of a busy server, which answers HELLO.
 func passing(err error) bool {
 	text := err.Error()
 	return slices.ContainsFunc(refusals, func(p string) bool { return strings.HasPrefix(text, p) })
@@ -65,8 +66,9 @@ func classify(err error) fate {
 	if errors.As(err, &dns) {
 		return notRun
 	}
-	// rueidis.ErrClosing, EOF, resets, time-outs: the bytes may have left. A deadline error here may be rueidis' own, because a
-	// new connection's HELLO has a timeout even if the caller has none; it cannot be told from that of a call under way.
+	// rueidis.ErrClosing, EOF, resets, time-outs: the bytes may have left. A deadline error here may be rueidis' own,
+	// because a new connection's HELLO has a timeout even if the caller has none; it cannot be distinguished from that of
+	// a call under way.
 	return unknown
 }
 
@@ -100,12 +102,13 @@ func answeredError(s *Script, key string, err error) error {
 	return fmt.Errorf("%s on %q: %w", s.name, key, err)
 }
 
-// raised is an error that a script ended with. Its text is without the name and the line of the script, which the server adds, and says
-// nothing of Lua; the server's own is what it wraps.
+// raised is an error that a script ended with. Its text is without the name and the line of the script, which the
+// server adds, and says nothing of Lua; the server's own is what it wraps.
 type raised struct {
 	err  error
 	text string
-	lua  bool // of Lua, not of a command: the script read what it takes for nothing that it or any other program of ours has written
+	// of Lua, not of a command: the script read what it takes for nothing that it or any other program of ours has written
+	lua bool
 }
 
 func (r *raised) Error() string { return r.text }
@@ -127,34 +130,38 @@ func plainly(err error) error {
 	return &raised{err, said, false}
 }
 
-// notTaken are the texts by which a command of a script says that it cannot count with a value that is there. Scripts check what they
-// are given, so it is none of theirs.
-var notTaken = []string{"is not an integer", "is not a valid float", "is not a float", "would overflow", "invalid expire time", "not a number (NaN)"}
+// notTaken are the texts by which a command of a script says that it cannot count with a value that is there. Scripts
+// check what they are given, so it is none of theirs.
+var notTaken = []string{"is not an integer", "is not a valid float", "is not a float", "would overflow",
+	"invalid expire time", "not a number (NaN)"}
 
-// unreadable reports whether err says that a key has something else in it: it is of another type, or a value is that no program of ours
-// writes. A script looks at what it needs before it writes.
+// unreadable reports whether err says that a key has something else in it: it is of another type, or a value is that no
+// program of ours writes. A script looks at what it needs before it writes.
 func unreadable(err error) bool {
 	text := err.Error()
 	if strings.Contains(text, "WRONGTYPE") {
 		return true
 	}
 	var r *raised
-	return errors.As(err, &r) && (r.lua || slices.ContainsFunc(notTaken, func(s string) bool { return strings.Contains(text, s) }))
+	return errors.As(err, &r) && (r.lua || slices.ContainsFunc(notTaken, func(s string) bool {
+		return strings.Contains(text, s)
+	}))
 }
 
-// NotAnswered reports whether err says that the server could not be asked, so that asking again may help: it wraps ErrUnavailable
-// or ErrUnknownOutcome.
+// NotAnswered reports whether err says that the server could not be asked, so that asking again may help: it wraps
+// ErrUnavailable or ErrUnknownOutcome.
 func NotAnswered(err error) bool {
 	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)
 }
 
-// Unsure is for a call of which an earlier try may have run. err says that the last try surely did not run; what it returns says
-// ErrUnknownOutcome, and no longer ErrUnavailable.
+// Unsure is for a call of which an earlier try may have run. err says that the last try surely did not run; what it
+// returns says ErrUnknownOutcome, and no longer ErrUnavailable.
 func Unsure(err error) error {
 	if !errors.Is(err, errs.ErrUnavailable) {
 		return err
 	}
-	u := unsureError{text: errs.ErrUnknownOutcome.Error() + ": an earlier request may have run: " + err.Error(), is: []error{errs.ErrUnknownOutcome}}
+	u := unsureError{text: errs.ErrUnknownOutcome.Error() + ": an earlier request may have run: " + err.Error(),
+		is: []error{errs.ErrUnknownOutcome}}
 	if list, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range list.Unwrap() {
 			if !errors.Is(e, errs.ErrUnavailable) {
@@ -172,3 +179,12 @@ type unsureError struct {
 
 func (e unsureError) Error() string   { return e.text }
 func (e unsureError) Unwrap() []error { return e.is }
+
+// Unexpected is the error of a reply that a script does not return. err is what reading it said; nil: it was read, and
+// has other values.
+func Unexpected(what string, reply any, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: unexpected reply: %w", what, err)
+	}
+	return fmt.Errorf("%s: unexpected reply %v", what, reply)
+}

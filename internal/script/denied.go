@@ -14,8 +14,9 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Refused returns err as an ErrDenied, if it says that the server does not know the user or that the user lacks a right, or as an
-// ErrInvalidOption, if it says that the server does not take an option of the client. It returns nil if err says neither.
+// Refused returns err as an ErrDenied, if it says that the server does not know the user or that the user lacks a
+// right, or as an ErrInvalidOption, if it says that the server does not take an option of the client. It returns nil if
+// err says neither.
 func Refused(err error) error {
 	if why, kind := refusal("", err); kind != nil {
 		return fmt.Errorf("%w: %s: %w", kind, why, err)
@@ -36,7 +37,8 @@ func refusal(src string, err error) (why string, kind error) {
 		return "the server asks for a password: see Username and Password", errs.ErrDenied
 	case strings.Contains(text, "called without any password configured"):
 		return "Password is set, and the server has none", errs.ErrInvalidOption
-	case strings.Contains(text, "DB index is out of range"), strings.Contains(text, "SELECT is not allowed in cluster mode"):
+	case strings.Contains(text, "DB index is out of range"),
+		strings.Contains(text, "SELECT is not allowed in cluster mode"):
 		return "the server has no such database: see SelectDB", errs.ErrInvalidOption
 	}
 	if right, denied := missing(src, text); denied {
@@ -45,15 +47,15 @@ func refusal(src string, err error) (why string, kind error) {
 	return "", nil
 }
 
-// BrokenOff reports whether err denies a command inside a script. The script had begun then, and what it wrote before stands. A
-// call that was denied as a whole has done nothing.
+// BrokenOff reports whether err denies a command inside a script. The script had begun then, and what it wrote before
+// stands. A call that was denied as a whole has done nothing.
 func BrokenOff(err error) bool {
 	var r *raised
 	return errors.Is(err, errs.ErrDenied) && errors.As(err, &r)
 }
 
-// noRight are the texts by which a server says that a right is missing, for a command or for one inside a script. Those about
-// scripts are of Redis before 7.2; later versions, and Valkey, use the same text as for other commands.
+// noRight are the texts by which a server says that a right is missing, for a command or for one inside a script. Those
+// about scripts are of Redis before 7.2; later versions, and Valkey, use the same text as for other commands.
 var noRight = []string{
 	"NOPERM ",
 	"The user executing the script can't ",
@@ -72,8 +74,8 @@ func lazily(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// missing returns the right that is missing, in the words of ACL SETUSER, as far as the error tells. Old servers name the line of
-// the script, not the command that it may not run.
+// missing returns the right that is missing, in the words of ACL SETUSER, as far as the error tells. Old servers name
+// the line of the script, not the command that it may not run.
 func missing(src, text string) (right string, denied bool) {
 	if !slices.ContainsFunc(noRight, func(s string) bool { return strings.Contains(text, s) }) {
 		return "", false

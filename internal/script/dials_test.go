@@ -16,7 +16,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// rueidis has all callers wait for the one that connects, for five seconds at a server that takes connections and is silent.
+// rueidis has all callers wait for the one that connects, for five seconds at a server that takes connections and is
+// silent.
 func TestNoCallInPlaceWaitsForAConnectionThatAnotherMakes(t *testing.T) {
 	t.Parallel()
 	const callTimeout = 300 * time.Millisecond

@@ -1,6 +1,6 @@
 // Package script runs Lua scripts on the server and says what is known of each run.
 //
-// A call ends in one of three ways. Callers are told which, because they must act differently:
+// A call ends in one of three ways. Callers learn which, because they must act differently:
 //
 //	answered   the server replied, with a result or with an error of the script's own
 //	not run    nothing happened on the server (errs.ErrUnavailable): anything may be sent again
@@ -9,15 +9,15 @@
 //
 // # A request
 //
-//  1. An attempt gets a goroutine of its own, which calls rueidis with a deadline of 15 s. The caller waits beside it for the
-//     reply, for the call timeout or for the end of its ctx. If the server answered within the last 25 ms, no connection was
-//     begun since, and ctx leaves the call its whole call timeout, the call is made in place: a cancellation may then go unnoticed until that timeout, if the
-//     server falls silent in that very call.
+//  1. An attempt gets a goroutine of its own, which calls rueidis with a deadline of 15 s. The caller waits for it
+//     for the reply, for the call timeout or for the end of its ctx. If the server answered within the last 25 ms, no
+//     connection was begun since, and ctx leaves the call its whole call timeout, the call is made in place: a
+//     cancellation may then go unnoticed until that timeout, if the server falls silent in that very call.
 //  2. EVALSHA is sent; after NOSCRIPT, and after nothing else, EVAL.
-//  3. An error is classified by what it proves: answered; not run (refused before the first write, connection refused, never
-//     sent); unknown.
-//  4. Attempt returns that. Do repeats what did not run, and what is unknown unless Call.Once is set, until its context ends,
-//     with pauses of 2 ms doubled to 256 ms, half of each random.
+//  3. An error is classified by what it proves: answered; not run (refused before the first write, connection refused,
+//     never sent); unknown.
+//  4. Attempt returns that. Do repeats what did not run, and what is unknown unless Call.Once is set, until its context
+//     ends, with pauses of 2 ms doubled to 256 ms, half of each random.
 //
 // A caller that has left hears of a grant that comes late by Call.Late, and gives it back:
 //
@@ -30,10 +30,10 @@
 //
 // # Not after
 //
-// A script that grants something gets an instant in the server's own time, after which it does nothing and answers LATE: see
-// [Timed]. The server's clock is estimated ([Clock]) as the time that its last reply carried plus the monotonic time since. The
-// better of two samples is kept, for 30 s at most; in a Cluster for each slot. Before the first reply nothing is known, and
-// the request carries no limit. No wall-clock time is ever sent to a server.
+// A script that grants something gets an instant in the server's own time, after which it does nothing and answers
+// LATE: see [Timed]. The server's clock is estimated ([Clock]) as the time that its last reply carried plus the
+// monotonic time since. The better of two samples is kept, for 30 s at most; in a Cluster for each slot. Before the
+// first reply nothing is known, and the request carries no limit. No wall-clock time is ever sent to a server.
 //
 // # Lua
 //

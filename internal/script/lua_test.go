@@ -30,14 +30,17 @@ func lua(files map[string]string) fs.FS {
 
 func TestAScriptIsSentWithWhatItUsesOfItsLibraries(t *testing.T) {
 	files := lua(map[string]string{
-		"lib/b": "-- uses: a\n-- B.\n\n-- why\nlocal function two()\n  return one() + LOW\nend\nlocal function four() return 4 end\n",
-		"lib/a": "-- A.\n\nlocal LOW, HIGH = 1,\n  2\nlocal function one() -- four()\n  return 'three()'\nend\nlocal function three()\n  return 3\nend\n",
+		"lib/b": "-- uses: a\n-- B.\n\n-- why\nlocal function two()\n  return one() + LOW\nend\nlocal function four() " +
+			"return 4 end\n",
+		"lib/a": "-- A.\n\nlocal LOW, HIGH = 1,\n  2\nlocal function one() -- four()\n  return 'three()'\nend\nlocal " +
+			"function three()\n  return 3\nend\n",
 		"plain": "-- Header.\nreturn x.four()\n",
 		"uses":  "-- Header.\n-- uses: b\n-- More.\nreturn 1 ..two()\n",
 		"fast":  "-- uses: b\n\nif KEYS[1] then\n  return four\nend\n-- libraries\nreturn two()\n",
 		"time":  "-- uses: clock\nreturn clock()",
 		"bare":  "-- uses: a\n-- libraries\nreturn one()\n",
-		"lib/c": "-- uses: b\nlocal function five() return one() end\nlocal function rare(x)\n  if x then return one() end\n-- libraries\n  return two() + five()\nend\n" +
+		"lib/c": "-- uses: b\nlocal function five() return one() end\nlocal function rare(x)\n  if x then return one() " +
+			"end\n-- libraries\n  return two() + five()\nend\n" +
 			"local function often() return one() end\n",
 		"needs": "-- uses: c\nreturn often() + rare()\n",
 		"often": "-- uses: c\nreturn five() + rare()\n",
@@ -50,9 +53,12 @@ func TestAScriptIsSentWithWhatItUsesOfItsLibraries(t *testing.T) {
 		"uses":  "-- Header.\n-- uses: b\n-- More.\n" + a + b + "return 1 ..two()\n",
 		"fast":  "-- uses: b\n\nif KEYS[1] then\n  return four\nend\n" + a + b + "return two()\n",
 		"bare":  "-- uses: a\n" + strings.TrimPrefix(a, low) + "return one()\n",
-		"needs": "-- uses: c\n" + strings.TrimPrefix(a, low) + "local function rare(x)\n  if x then return one() end\n" + low + b +
-			"local function five() return one() end\n  return two() + five()\nend\nlocal function often() return one() end\nreturn often() + rare()\n",
-		"often": "-- uses: c\n" + strings.TrimPrefix(a, low) + "local function five() return one() end\nlocal function rare(x)\n  if x then return one() end\n" +
+		"needs": "-- uses: c\n" + strings.TrimPrefix(a, low) + "local function rare(x)\n  if x then return one() end\n" +
+			low + b +
+			"local function five() return one() end\n  return two() + five()\nend\nlocal function often() return one() " +
+			"end\nreturn often() + rare()\n",
+		"often": "-- uses: c\n" + strings.TrimPrefix(a, low) +
+			"local function five() return one() end\nlocal function rare(x)\n  if x then return one() end\n" +
 			low + b + "  return two() + five()\nend\nreturn five() + rare()\n",
 	} {
 		got, err := script.Compose(files, name)
@@ -126,7 +132,8 @@ var (
 	bound     = regexp.MustCompile(`\b(?:local )?function \w*\(([^)]*)\)|\blocal (\w+(?:, \w+)*)|\bfor (\w+(?:, \w+)*)`)
 	called    = regexp.MustCompile(`(?:^|[^\w.:'])([a-z_]\w*)\(|\b([A-Z][A-Z_]{2,})\b`)
 	quoted    = regexp.MustCompile(`--.*|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"`)
-	builtin   = strings.Fields("tonumber tostring type ipairs pairs unpack error pcall function if and or not return while until elseif in KEYS ARGV")
+	builtin   = strings.Fields("tonumber tostring type ipairs pairs unpack error pcall function if and or not return " +
+		"while until elseif in KEYS ARGV")
 )
 
 func code(text string) string { return quoted.ReplaceAllString(text, "''") }
@@ -189,11 +196,14 @@ func checkUses(f luaFile, libs map[string]luaFile) (wrong []string) {
 		}
 	}
 	for _, lib := range f.uses {
-		if !slices.ContainsFunc(libs[lib].defines, func(name string) bool { return regexp.MustCompile(`\b` + name + `\b`).MatchString(text) }) {
+		if !slices.ContainsFunc(libs[lib].defines, func(name string) bool {
+			return regexp.MustCompile(`\b` + name + `\b`).MatchString(text)
+		}) {
 			wrong = append(wrong, f.file+" declares "+lib+" and uses nothing of it")
 		}
 	}
-	if before, _, ok := strings.Cut(f.text, "\n-- libraries\n"); ok && path.Base(path.Dir(f.file)) != "lib" && len(strangers(before)) > 0 {
+	if before, _, ok := strings.Cut(f.text, "\n-- libraries\n"); ok && path.Base(path.Dir(f.file)) != "lib" &&
+		len(strangers(before)) > 0 {
 		wrong = append(wrong, f.file+" uses a library above the line where libraries stand")
 	}
 	return wrong
@@ -316,8 +326,8 @@ func TestADeclarationThatIsWrongIsFound(t *testing.T) {
 	}
 }
 
-// byThemselves are scripts that compare an instant without the functions of clock.lua, and how often: because their common case makes no
-// function; or because it is a pace of the script's own (rwqueue.lua).
+// byThemselves are scripts that compare an instant without the functions of clock.lua, and how often: because their
+// common case makes no function; or because it is a pace of the script's own (rwqueue.lua).
 var byThemselves = map[string]int{
 	"rlock/lua/acquire.lua":        1,
 	"rlock/lua/plain_acquire.lua":  1,
@@ -335,8 +345,8 @@ var (
 	endless    = regexp.MustCompile(`'-inf', (?:digits\()?(?:q\.)?now\b|'(?:ZRANGEBYSCORE|ZREMRANGEBYSCORE|ZCOUNT)', \w+, 0, now\b`)
 )
 
-// compared returns the lines of a script that compare the server's time with an instant in their own way. A new end that is compared with
-// an old one ("till < now + lease") gives nothing away.
+// compared returns the lines of a script that compare the server's time with an instant in their own way. A new end
+// that is compared with an old one ("till < now + lease") gives nothing away.
 func compared(text string) (lines []string) {
 	for _, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "--")
@@ -351,8 +361,8 @@ func compared(text string) (lines []string) {
 	return lines
 }
 
-// Whether the millisecond of an instant belongs to what was before it is decided once. A script that decides it for itself takes a lease
-// from its holder up to a millisecond before the end that the holder was told.
+// Whether the millisecond of an instant belongs to what was before it is decided once. A script that decides it for
+// itself takes a lease from its holder up to a millisecond before the end that the holder was told.
 func TestNoScriptComparesAnInstantInItsOwnWay(t *testing.T) {
 	require.NoError(t, filepath.WalkDir("../..", func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(at, ".lua") {

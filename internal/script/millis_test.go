@@ -19,7 +19,8 @@ func asked(t *testing.T, s *redistest.Server, at time.Time, expression string) s
 	if strings.Contains(expression, "verdict") {
 		libraries = "clock, renewal"
 	}
-	text, err := script.Compose(lua(map[string]string{"ask": "-- uses: " + libraries + "\nlocal now = clock()\nreturn tostring(" + expression + ")\n"}), "ask")
+	text, err := script.Compose(lua(map[string]string{"ask": "-- uses: " + libraries +
+		"\nlocal now = clock()\nreturn tostring(" + expression + ")\n"}), "ask")
 	require.NoError(t, err)
 	s.Embedded.SetTime(at)
 	c := s.Client(t)
@@ -49,12 +50,14 @@ func TestAnInstantHasItsMillisecondWholly(t *testing.T) {
 		require.Equal(t, fmt.Sprint(c.late), asked(t, s, at, fmt.Sprintf("late('%d', now)", ms)), "%v", c.after)
 		require.Equal(t, "false", asked(t, s, at, "late('0', now)"), "it waits for any time")
 		require.Equal(t, c.ttl, asked(t, s, at, fmt.Sprintf("lasting(%d, now)", ms)), "%v", c.after)
-		in := asked(t, s, at, fmt.Sprintf("redis.call('ZADD', 'z', %d, 'x') and redis.call('ZCOUNT', 'z', '-inf', elapsed(now))", ms))
+		in := asked(t, s, at,
+			fmt.Sprintf("redis.call('ZADD', 'z', %d, 'x') and redis.call('ZCOUNT', 'z', '-inf', elapsed(now))", ms))
 		require.Equal(t, map[bool]string{false: "0", true: "1"}[c.expired], in, "%v", c.after)
 	}
 }
 
-// What lasts by a key's own end lasts as long as what lasts by an instant that is written down: to the end of its millisecond.
+// What lasts by a key's own end lasts as long as what lasts by an instant that is written down: to the end of its
+// millisecond.
 func TestAServerEndsAKeyOnlyWhenItsWholeMillisecondIsOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -64,8 +67,10 @@ func TestAServerEndsAKeyOnlyWhenItsWholeMillisecondIsOver(t *testing.T) {
 		require.NoError(t, err)
 		return v[0], v[1]*1_000_000 + v[2]
 	}
-	const set = "local t = redis.call('TIME') redis.call('SET', KEYS[1], 'x', 'PX', 2) return {1, tonumber(t[1]), tonumber(t[2])}"
-	look := "local there, t = redis.call('EXISTS', KEYS[1]), redis.call('TIME') return {there, tonumber(t[1]), tonumber(t[2])}"
+	const set = "local t = redis.call('TIME') redis.call('SET', KEYS[1], 'x', 'PX', 2) return {1, tonumber(t[1]), " +
+		"tonumber(t[2])}"
+	look := "local there, t = redis.call('EXISTS', KEYS[1]), redis.call('TIME') return {there, tonumber(t[1]), " +
+		"tonumber(t[2])}"
 	for range redistest.Sized(200, 200, 2000) {
 		_, began := micros(set)
 		for there := int64(1); there == 1; {
@@ -90,14 +95,15 @@ func TestAHoldIsNotSaidToLastLongerThanItDoes(t *testing.T) {
 			require.Equal(t, want, asked(t, s, now, fmt.Sprintf("verdict(-1, %d, %d, now)", left, till+1)))
 			require.Equal(t, "1", asked(t, s, now, fmt.Sprintf("verdict(0, -1, %d, now)", till)), "it was not asked how long")
 			if want != "0" {
-				require.Equal(t, "false", asked(t, s, now.Add(time.Duration(left)*time.Millisecond-time.Microsecond), fmt.Sprintf("expired(%d, now)", till)))
+				require.Equal(t, "false",
+					asked(t, s, now.Add(time.Duration(left)*time.Millisecond-time.Microsecond), fmt.Sprintf("expired(%d, now)", till)))
 			}
 		}
 	}
 }
 
-// A waiter is told the ms that are left, and asks when those have passed since the reply: then it has expired, wherever in its
-// millisecond the server was.
+// A waiter is told the ms that are left, and asks when those have passed since the reply: then it has expired, wherever
+// in its millisecond the server was.
 func TestAWaiterThatAsksAtTheExpiryFindsItExpired(t *testing.T) {
 	s := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
@@ -105,6 +111,7 @@ func TestAWaiterThatAsksAtTheExpiryFindsItExpired(t *testing.T) {
 	for _, phase := range []time.Duration{0, time.Microsecond, 999 * time.Microsecond} {
 		answered := at.Add(phase)
 		left := time.Duration(till-answered.UnixMilli()) * time.Millisecond
-		require.Equal(t, "true", asked(t, s, answered.Add(script.Expiry(left)), fmt.Sprintf("expired(%d, now)", till)), "%v", phase)
+		require.Equal(t, "true", asked(t, s, answered.Add(script.Expiry(left)), fmt.Sprintf("expired(%d, now)", till)), "%v",
+			phase)
 	}
 }

@@ -25,9 +25,9 @@ func (h *hooked) Do(ctx context.Context, c rueidis.Completed) rueidis.RedisResul
 	return h.Client.Do(ctx, c)
 }
 
-// A hook may hand its call's context to something that goes on for a while, such as an exporter, and that derives its own. It must
-// end once, with its own call: not with a later call that another user cancels. Package context panics at a context that has ended
-// without an error, on a goroutine of its own, which nobody recovers.
+// A hook may hand its call's context to something that goes on for a while, such as an exporter, and that derives its
+// own. It must end once, with its own call: not with a later call that another user cancels. Package context panics at
+// a context that has ended without an error, on a goroutine of its own, which nobody recovers.
 func TestAHookMayDeriveContextsThatOutlastItsCall(t *testing.T) {
 	h := &hooked{Client: redistest.Embedded(t).Client(t)}
 	r := script.NewRunner(h, 10*time.Second)

@@ -18,8 +18,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// stuck is a connection whose writes stop at the given word until the test lets them go on, however dead the connection is by then:
-// a writer that the scheduler has passed over.
+// stuck is a connection whose writes stop at the given word until the test lets them go on, however dead the connection
+// is by then: a writer that the scheduler has passed over.
 type stuck struct {
 	net.Conn
 	at      string
@@ -68,14 +68,15 @@ func (c *stuck) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rueidis sends a command that only reads again, unasked, if its connection ends before the reply, and recycles it when it is answered.
-// The writer of the connection that has ended may still be at it, and would read the words of the next command while that is built: a
-// data race, and half a string in the worst case.
+// rueidis sends a command that only reads again, unasked, if its connection ends before the reply, and recycles it when
+// it is answered. The writer of the connection that has ended may still be at it, and would read the words of the next
+// command while that is built: a data race, and half a string in the worst case.
 func TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter(t *testing.T) {
 	srv := redistest.Start(t)
 	long := strings.Repeat("k", 4096)
 	for round := range 8 { // a pool need not hand out what was put in last
-		conn := &stuck{at: long[:100], reached: make(chan struct{}), broken: make(chan struct{}), proceed: make(chan struct{}), done: make(chan struct{})}
+		conn := &stuck{at: long[:100], reached: make(chan struct{}), broken: make(chan struct{}),
+			proceed: make(chan struct{}), done: make(chan struct{})}
 		var dialed atomic.Int32
 		o := srv.Option()
 		o.AlwaysPipelining, o.PipelineMultiplex, o.WriteBufferEachConn, o.DisableCache = true, -1, 1024, true
@@ -92,9 +93,11 @@ func TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter(t *testing.T) {
 		r := script.NewRunner(client, time.Minute)
 		got := make(chan error, 1)
 		go func() {
-			_, err := r.Attempt(within(t), script.Call{Script: script.Plain("EXISTS"), Keys: []string{long}, Command: func(b rueidis.Builder) rueidis.Completed {
-				return b.Exists().Key(long, "first", "last").Build()
-			}})
+			_, err := r.Attempt(within(t),
+				script.Call{Script: script.Plain("EXISTS"), Keys: []string{long},
+					Command: func(b rueidis.Builder) rueidis.Completed {
+						return b.Exists().Key(long, "first", "last").Build()
+					}})
 			got <- err
 		}()
 		<-conn.reached

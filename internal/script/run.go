@@ -15,8 +15,8 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// Conn sends several commands in a row over one connection. It is a dedicated client, or a client if the commands are of one
-// slot.
+// Conn sends several commands in a row over one connection. It is a dedicated client, or a client if the commands are
+// of one slot.
 type Conn interface {
 	B() rueidis.Builder
 	DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult
@@ -38,56 +38,61 @@ type Runner struct {
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return &Runner{
-		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
-		timers: sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }}, last: make([]lastAnswer, spans(client)),
+		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64),
+		Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
+		timers: sync.Pool{New: func() any {
+			t := time.NewTimer(time.Hour)
+			t.Stop()
+			return t
+		}}, last: make([]lastAnswer, spans(client)),
 	}
 }
 
-// HeedDials tells the runner of dials, a count that grows when the client begins to make a connection. It is called before the first
-// call. Without it a connection that is lost and cannot be made anew may keep calls for rueidis' Dialer.Timeout that were made within
-// freshFor of the last answer.
+// HeedDials tells the runner of dials, a count that grows when the client begins to make a connection. It is called
+// before the first call. Without it a connection that is lost and cannot be made anew may keep calls for rueidis'
+// Dialer.Timeout that were made within freshFor of the last answer.
 func (r *Runner) HeedDials(dials *atomic.Int64) { r.dials = dials }
 
 // Dials is that count. What was known of a connection is out of date when it has grown.
 func (r *Runner) Dials() int64 { return r.dials.Load() }
 
-// Call is one request: a script, its keys and its arguments. There is at least one key, which routes the call. Neither slice may
-// be changed afterwards, because an attempt that was given up may still read them.
+// Call is one request: a script, its keys and its arguments. There is at least one key, which routes the call. Neither
+// slice may be changed afterwards, because an attempt that was given up may still read them.
 type Call struct {
 	Script     *Script
 	Keys, Args []string
-	// Command, if set, makes a command that only reads, which is sent in place of the script; the script's name still stands in errors
-	// (see Plain). It is called anew for every attempt, and what it makes is never recycled (see exec). rueidis repeats such a command by
-	// itself when its connection is lost, so it is not made in place.
+	// Command, if set, makes a command that only reads, which is sent in place of the script; the script's name still
+	// stands in errors (see Plain). It is called anew for every attempt, and what it makes is never recycled (see exec).
+	// rueidis repeats such a command by itself when its connection is lost, so it is not made in place.
 	Command func(b rueidis.Builder) rueidis.Completed
-	// Cached, if CachedFor is set, is a command that is read through the client's cache in place of the script, and kept there
-	// for so long. It is pinned.
+	// Cached, if CachedFor is set, is a command that is read through the client's cache in place of the script, and kept
+	// there for so long. It is pinned.
 	Cached    rueidis.Cacheable
 	CachedFor time.Duration
 	// Tracked, if set, is a connection on which the server is to remember the keys that the script reads.
 	Tracked Conn
-	// Replicas > 0: WAIT follows the call on the same connection, for so many replicas and at most ReplicasWait. If they do not
-	// confirm in time the attempt's error is errs.ErrNotReplicated, and its reply is returned beside it.
+	// Replicas > 0: WAIT follows the call on the same connection, for so many replicas and at most ReplicasWait. If they
+	// do not confirm in time the attempt's error is errs.ErrNotReplicated, and its reply is returned with it.
 	Replicas     int
 	ReplicasWait time.Duration
 	// Once: the script must not run twice, so an attempt of unknown outcome ends the call.
 	Once bool
-	// Patient: the reply is awaited until ctx ends, however much later than the call timeout that is. Such a call is never made in
-	// place, where a reply that comes after its caller has left is dropped.
+	// Patient: the reply is awaited until ctx ends, however much later than the call timeout that is. Such a call is never
+	// made in place, where a reply that comes after its caller has left is dropped.
 	Patient bool
 	// Late, if set, gets the reply of an attempt that was given up and answered after all. It runs on a goroutine of the
 	// runner.
 	Late func(rueidis.RedisResult)
 }
 
-// Attempt sends the call once and waits for its reply until ctx ends, and for no longer than the call timeout unless it is Patient.
-// It outlasts neither, whatever rueidis and the server do.
+// Attempt sends the call once and waits for its reply until ctx ends, and for no longer than the call timeout unless it
+// is Patient. It outlasts neither, whatever rueidis and the server do.
 func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
 	return r.attemptAt(ctx, c, time.Since(r.base))
 }
 
-// attemptAt is Attempt at the time now, after base. The clock is read seldom, because that costs as much as the rest of a call that
-// is made in place.
+// attemptAt is Attempt at the time now, after base. The clock is read seldom, because that costs as much as the rest of
+// a call that is made in place.
 func (r *Runner) attemptAt(ctx context.Context, c Call, now time.Duration) (rueidis.RedisMessage, error) {
 	res, err := r.attempt(ctx, c, now)
 	if err = wrap(c.Script, c.Keys[0], err); c.Once {
@@ -102,8 +107,8 @@ func (r *Runner) Do(ctx context.Context, c Call) (m rueidis.RedisMessage, err er
 	return r.DoWithin(ctx, c, 0, nil)
 }
 
-// DoWithin is Do that ends after bound, with cause why, if bound is not 0. bound is no shorter than the call timeout. So the first
-// attempt, which is the only one of nearly every call, needs no context of its own.
+// DoWithin is Do that ends after bound, with cause why, if bound is not 0. bound is no shorter than the call timeout.
+// So the first attempt, which is the only one of nearly every call, needs no context of its own.
 func (r *Runner) DoWithin(ctx context.Context, c Call, bound time.Duration, why error) (rueidis.RedisMessage, error) {
 	now := time.Since(r.base)
 	m, err := r.attemptAt(ctx, c, now)
@@ -130,8 +135,8 @@ func (r *Runner) repeat(ctx context.Context, c Call, first error) (m rueidis.Red
 }
 
 // Repeat calls try until it is answered, which may be by an error, with growing pauses while ctx lasts; once: not after
-// an ErrUnknownOutcome. unsure: a try of unknown outcome came before the answer, so what the answer speaks of may be that
-// try's work. Without an answer the error is ErrUnknownOutcome if any try may have run.
+// an ErrUnknownOutcome. unsure: a try of unknown outcome came before the answer, so what the answer speaks of may be
+// that try's work. Without an answer the error is ErrUnknownOutcome if any try may have run.
 func Repeat(ctx context.Context, once bool, try func() error) (unsure bool, err error) {
 	for n := 0; ; n++ {
 		if err = try(); err == nil || !NotAnswered(err) {
@@ -169,21 +174,22 @@ func Pause(ctx context.Context, d time.Duration) bool {
 
 // attempt sends the call once.
 //
-// In general the call gets a goroutine of its own (a flight), and the caller waits beside it. rueidis does not heed the caller's
-// ctx everywhere: it ignores ctx while its ring is full (its issue 858), and on a connection that is not pipelining it looks
-// at the deadline and never at cancellation. The caller would wait too long. rueidis also drops a reply that comes late, so
-// that a grant which arrives after the caller has left would never be released. So the flight gets a deadline far away, and
-// the caller leaves when its own patience ends (TestCallersLeaveInTimeThoughTheRingIsFull,
-// TestAttemptObeysCancellationOnAConnectionThatIsNotPipelining).
+// In general the call gets a goroutine of its own (a flight), and the caller waits for it. rueidis does not heed the
+// caller's ctx everywhere: it ignores ctx while its ring is full (its issue 858), and on a connection that is not
+// pipelining it looks at the deadline and never at cancellation. The caller would wait too long. rueidis also drops a
+// reply that comes late, so that a grant which arrives after the caller has left would never be released. So the flight
+// gets a deadline far away, and the caller leaves when its own patience ends
+// (TestCallersLeaveInTimeThoughTheRingIsFull, TestAttemptObeysCancellationOnAConnectionThatIsNotPipelining).
 //
-// That costs two switches of goroutines, more than all else that is added to a call. A server that answered a moment ago has no
-// full ring, so then the call is made in place if ctx allows it (see patient).
+// That costs two switches of goroutines, more than all else that is added to a call. A server that answered a moment
+// ago has no full ring, so then the call is made in place if ctx allows it (see patient).
 func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
 		return rueidis.RedisMessage{}, errNotSent{errs.Cut(errs.Ended(ctx))}
 	}
 	last, dials := r.lastOf(c.Keys[0]), r.dials.Load()
-	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && c.Command == nil && last.fresh(now, dials) {
+	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && c.Command == nil &&
+		last.fresh(now, dials) {
 		if limit := r.base.Add(now + r.timeout); patient(ctx, limit) {
 			return r.inPlace(ctx, c, limit, last, dials)
 		}
@@ -241,8 +247,8 @@ const (
 	abandoned
 )
 
-// flight is one attempt on its own goroutine. One whose caller has left by the time that goroutine runs is not sent any more: it would
-// run on the server after what that caller sends to take it back, and on a busy machine many would
+// flight is one attempt on its own goroutine. One whose caller has left by the time that goroutine runs is not sent any
+// more: it would run on the server after what that caller sends to take it back, and on a busy machine many would
 // (TestACallThatSaysThatItWasNotSentIsNeverSent).
 type flight struct {
 	r      *Runner
@@ -274,8 +280,9 @@ func (f *flight) run() {
 // default) within it, the program would have to send 160,000 calls a second into a server that has just stopped.
 const freshFor = 25 * time.Millisecond
 
-// fresh reports whether the server was answering a moment ago, over a connection that is there. While rueidis makes one, which takes it
-// Dialer.Timeout, 5 s, if nothing answers there, all other callers wait for that whatever their contexts say:
+// fresh reports whether the server was answering a moment ago, over a connection that is there. While rueidis makes
+// one, which takes it Dialer.Timeout, 5 s, if nothing answers there, all other callers wait for that whatever their
+// contexts say:
 //
 //	a flight                         a call in place                 connection
 //	                                                                 lost within freshFor of the last answer
@@ -289,7 +296,8 @@ func (l *lastAnswer) fresh(now time.Duration, dials int64) bool {
 	return at != 0 && now-time.Duration(at) < freshFor && dials == l.dials.Load()
 }
 
-// lastAnswer is when a server last answered a call, after the runner's base, and what dials was when that call was made.
+// lastAnswer is when a server last answered a call, after the runner's base, and what dials was when that call was
+// made.
 type lastAnswer struct{ at, dials atomic.Int64 }
 
 // answered notes an answer to a call that was made when dials was so.
@@ -328,14 +336,15 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 		return r.client.DoCache(ctx, c.Cached, c.CachedFor), nil
 	}
 	if c.Command != nil {
-		// A command that only reads is pinned, so that rueidis (1.0.79) does not recycle it: it is sent again by rueidis itself, on another
-		// connection, when its own ends. It is recycled when that one answers, while the writer of the connection that has ended may
-		// still be reading its words: they would be those of the next command that is built, in part
-		// (TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter). Other commands and scripts are never sent again so.
+		// A command that only reads is pinned, so that rueidis (1.0.79) does not recycle it: it is sent again by rueidis
+		// itself, on another connection, when its own ends. It is recycled when that one answers, while the writer of the
+		// connection that has ended may still be reading its words: they would be those of the next command that is built, in
+		// part (TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter). Other commands and scripts are never sent again
+		// so.
 		return r.client.Do(ctx, c.Command(r.client.B()).Pin()), nil
 	}
-	// EVALSHA, and the text itself only after the one error that proves that nothing ran: an EVAL after any other would be a
-	// second run (TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript).
+	// EVALSHA, and the text itself only after the one error that proves that nothing ran: an EVAL after any other would be
+	// a second run (TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript).
 	res, unmet := r.send(ctx, c, false)
 	if re, ok := rueidis.IsRedisErr(res.Error()); ok && re.IsNoScript() {
 		res, unmet = r.send(ctx, c, true)
@@ -373,9 +382,9 @@ func (r *Runner) send(ctx context.Context, c Call, text bool) (res rueidis.Redis
 // redirects is how many redirections of a Cluster's nodes are followed.
 const redirects = 3
 
-// sendConfirmed is send for a call that replicas are to confirm, in a Cluster. There rueidis follows MOVED and ASK with the script
-// alone: the WAIT is answered by the node where nothing was written. (At an ASK rueidis panics.) So the redirections are
-// followed here, each time with both.
+// sendConfirmed is send for a call that replicas are to confirm, in a Cluster. There rueidis follows MOVED and ASK with
+// the script alone: the WAIT is answered by the node where nothing was written. (At an ASK rueidis panics.) So the
+// redirections are followed here, each time with both.
 func (r *Runner) sendConfirmed(ctx context.Context, c Call, text bool) (res rueidis.RedisResult, unmet error) {
 	conn, release := r.client.Dedicate() // which follows none
 	busy := false
@@ -416,7 +425,8 @@ func (r *Runner) sendConfirmed(ctx context.Context, c Call, text bool) (res ruei
 
 // send sends the script on one connection, after a command on which it depends, if there is one, and before WAIT, if
 // replicas are to confirm it: WAIT counts what its own connection wrote.
-func (c *Call) send(ctx context.Context, conn Conn, text bool, before interface{ Build() rueidis.Completed }) (res rueidis.RedisResult, unmet error) {
+func (c *Call) send(ctx context.Context, conn Conn, text bool,
+	before interface{ Build() rueidis.Completed }) (res rueidis.RedisResult, unmet error) {
 	cmds := make([]rueidis.Completed, 0, 3)
 	if before != nil {
 		cmds = append(cmds, before.Build())

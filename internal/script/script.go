@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Script is one Lua script. Its text is an embedded .lua file, so that the text and its SHA never depend on arguments. It is safe
-// for concurrent use.
+// Script is one Lua script. Its text is an embedded .lua file, so that the text and its SHA never depend on arguments.
+// It is safe for concurrent use.
 type Script struct {
 	name  string
 	plain string      // the command, of one that is sent as it is
@@ -23,11 +23,12 @@ func New(name, src string) *Script {
 	return lazy(name, func() string { return src })
 }
 
-// Plain returns a command that is sent as it is, with the keys and then the arguments of the call. One that only reads is a name for
-// errors: see Call.Command.
+// Plain returns a command that is sent as it is, with the keys and then the arguments of the call. One that only reads
+// is a name for errors: see Call.Command.
 func Plain(name string) *Script { return &Script{name: name, plain: strings.ToUpper(name)} }
 
-// lazy makes a script whose text is put together when it is first needed, once. Programs have most scripts, and use few of them.
+// lazy makes a script whose text is put together when it is first needed, once. Programs have most scripts, and use few
+// of them.
 func lazy(name string, text func() string) *Script {
 	return &Script{name: name, sent: sync.OnceValue(func() sent {
 		src := text()

@@ -262,8 +262,10 @@ func TestRefusalsOfARealServerAreRetriedAndDoNotRun(t *testing.T) {
 		spoil, fix [][]string
 	}{
 		{"READONLY", [][]string{{"REPLICAOF", "127.0.0.1", "1"}}, [][]string{{"REPLICAOF", "NO", "ONE"}}},
-		{"MASTERDOWN", [][]string{{"CONFIG", "SET", "replica-serve-stale-data", "no"}, {"REPLICAOF", "127.0.0.1", "1"}}, [][]string{{"REPLICAOF", "NO", "ONE"}}},
-		{"NOREPLICAS", [][]string{{"CONFIG", "SET", "min-replicas-to-write", "1"}}, [][]string{{"CONFIG", "SET", "min-replicas-to-write", "0"}}},
+		{"MASTERDOWN", [][]string{{"CONFIG", "SET", "replica-serve-stale-data", "no"}, {"REPLICAOF", "127.0.0.1", "1"}},
+			[][]string{{"REPLICAOF", "NO", "ONE"}}},
+		{"NOREPLICAS", [][]string{{"CONFIG", "SET", "min-replicas-to-write", "1"}},
+			[][]string{{"CONFIG", "SET", "min-replicas-to-write", "0"}}},
 		{"OOM", [][]string{{"CONFIG", "SET", "maxmemory", "1"}}, [][]string{{"CONFIG", "SET", "maxmemory", "0"}}},
 	} {
 		t.Run(x.says, func(t *testing.T) {
@@ -603,7 +605,8 @@ func TestTheClockErrsToTheEarlySideOnly(t *testing.T) {
 				when := received.Add(us(1_000_000) - 100*time.Millisecond)
 				got := time.Duration(clock.At("k", when)) * time.Millisecond
 				require.LessOrEqual(t, got, truth(when), "seed %d, sample %d", seed, n)
-				require.LessOrEqual(t, got+time.Millisecond, truth(script.LastRun(when)), "seed %d, sample %d: until that millisecond is over it may run", seed, n)
+				require.LessOrEqual(t, got+time.Millisecond, truth(script.LastRun(when)),
+					"seed %d, sample %d: until that millisecond is over it may run", seed, n)
 				require.Greater(t, got, truth(when)-widest-2*time.Millisecond, "seed %d, sample %d", seed, n)
 			}
 		}
@@ -666,9 +669,10 @@ func TestARefusalAtAConnectionsStartIsWhatTheServerSays(t *testing.T) {
 		"NOPERM this user has no permissions to run the 'client|tracking' command":               errs.ErrDenied,
 		"ERR unknown subcommand 'TRACKING'. Try CLIENT HELP.":                                    errs.ErrInvalidOption,
 	} {
-		err := script.Explain("x", fmt.Errorf("%s: %v\n%w", text, []string{"CLIENT", "TRACKING", "ON", "OPTIN"}, rueidis.ErrNoCache))
+		err := script.Explain("x",
+			fmt.Errorf("%s: %v\n%w", text, []string{"CLIENT", "TRACKING", "ON", "OPTIN"}, rueidis.ErrNoCache))
 		for _, k := range []error{errs.ErrUnavailable, errs.ErrDenied, errs.ErrInvalidOption, errs.ErrUnknownOutcome} {
-			require.Equal(t, k == kind, errors.Is(err, k), "%v: %v", k, err)
+			require.Equal(t, errors.Is(k, kind), errors.Is(err, k), "%v: %v", k, err)
 		}
 	}
 }
@@ -680,9 +684,12 @@ func TestAScriptThatCannotReadAValueIsErrWrongTypeAndSaysNothingOfLua(t *testing
 	r := script.NewRunner(c, slack)
 	do(t, c, "SET", "text", "nan or so")
 	for _, lua := range []string{
-		"return 1 + tonumber(redis.call('GET', KEYS[1]))", "return redis.call('GET', KEYS[1]) .. nil", "return redis.call('GET', KEYS[1]) < 1", "return nothing()",
-		"return redis.call('INCRBY', KEYS[1], 1)", "return redis.call('LLEN', KEYS[1])", "error('WRONGTYPE it is something else', 0)",
-		"return redis.error_reply('WRONGTYPE it is something else')", "return redis.call('PEXPIRE', KEYS[1], '9223372036854775807')",
+		"return 1 + tonumber(redis.call('GET', KEYS[1]))", "return redis.call('GET', KEYS[1]) .. nil",
+		"return redis.call('GET', KEYS[1]) < 1", "return nothing()",
+		"return redis.call('INCRBY', KEYS[1], 1)", "return redis.call('LLEN', KEYS[1])",
+		"error('WRONGTYPE it is something else', 0)",
+		"return redis.error_reply('WRONGTYPE it is something else')",
+		"return redis.call('PEXPIRE', KEYS[1], '9223372036854775807')",
 		"redis.call('ZADD', KEYS[2], 'inf', 'm') return redis.call('ZINCRBY', KEYS[2], '-inf', 'm')",
 	} {
 		_, err := r.Attempt(within(t), script.Call{Script: script.New("reads", lua), Keys: []string{"text", "z"}})
@@ -693,36 +700,53 @@ func TestAScriptThatCannotReadAValueIsErrWrongTypeAndSaysNothingOfLua(t *testing
 		_, said := saidBy(err)
 		require.True(t, said, "the server's own error is wrapped")
 	}
-	_, err := r.Attempt(within(t), script.Call{Script: script.New("refuses", "return redis.error_reply('ERR for another reason')"), Keys: []string{"text"}})
+	_, err := r.Attempt(within(t),
+		script.Call{Script: script.New("refuses", "return redis.error_reply('ERR for another reason')"),
+			Keys: []string{"text"}})
 	require.NotErrorIs(t, err, errs.ErrWrongType)
 	require.ErrorContains(t, err, "for another reason")
 }
 
 func TestEveryServersWordOnAMissingRightIsDenied(t *testing.T) {
-	lacking := script.New("lacking", "local key = KEYS[1]\nredis.call('HSET', key, 'a', 1)\nreturn redis.call(publish, 'c', redis.call('HGET', key, 'a'))\n")
+	lacking := script.New("lacking",
+		"local key = KEYS[1]\nredis.call('HSET', key, 'a', 1)\nreturn redis.call(publish, 'c', redis.call('HGET', key, "+
+			"'a'))\n")
 	e := redistest.Embedded(t)
 	r := script.NewRunner(e.Client(t), time.Minute)
 	for text, right := range map[string]string{
-		"NOPERM this user has no permissions to run the 'hset' command or its subcommand":                                                              "lacks +hset:",
-		"NOPERM this user has no permissions to run the 'client|tracking' command":                                                                     "lacks +client|tracking:",
-		"NOPERM User app has no permissions to run the 'HSET' command":                                                                                 "lacks +hset:",
-		"NOPERM this user has no permissions to access one of the keys used as arguments":                                                              "lacks a key pattern (~...):",
-		"NOPERM No permissions to access a key":                                                                                                        "lacks a key pattern (~...):",
-		"NOPERM this user has no permissions to access one of the channels used as arguments":                                                          "lacks a channel pattern (&...):",
-		"NOPERM No permissions to access a channel":                                                                                                    "lacks a channel pattern (&...):",
-		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:2.":                                        "lacks +hset:",
-		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:3.":                                        "lacks +publish or +hget:",
-		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:9.":                                        "lacks the right to a command:",
-		"The user executing the script can't run this command or subcommand":                                                                           "lacks the right to a command:",
-		"Error running script (call to f_c0ffee): @user_script:2: @user_script: 2: The user executing the script can't run this command or subcommand": "lacks +hset:",
-		"The user executing the script can't access at least one of the keys mentioned in the command arguments script: c0ffee, on @user_script:2.":    "lacks a key pattern (~...), for +hset:",
-		"The user executing the script can't publish to the channel mentioned in the command script: c0ffee, on @user_script:3.":                       "lacks a channel pattern (&...):",
-		"NOPERM ACL failure in script: User app has no permissions to run the 'hset' command script: c0ffee, on @user_script:2.":                       "lacks +hset:",
-		"NOPERM ACL failure in script: No permissions to access a key script: c0ffee, on @user_script:2.":                                              "lacks a key pattern (~...), for +hset:",
-		"NOPERM something nobody has thought of yet":                                                                                                   "lacks the right to a command:",
-		"NOAUTH Authentication required.":                                       "asks for a password",
-		"WRONGPASS invalid username-password pair or user is disabled.":         "wrong user name or password",
-		"NOAUTH HELLO must be called with the client already authenticated ...": "asks for a password",
+		"NOPERM this user has no permissions to run the 'hset' command or its subcommand": "lacks +hset:",
+		"NOPERM this user has no permissions to run the 'client|tracking' command":        "lacks +client|tracking:",
+		"NOPERM User app has no permissions to run the 'HSET' command":                    "lacks +hset:",
+		"NOPERM this user has no permissions to access one of the keys used as arguments": "lacks a " +
+			"key pattern (~...):",
+		"NOPERM No permissions to access a key": "lacks a " +
+			"key pattern (~...):",
+		"NOPERM this user has no permissions to access one of the channels used as arguments": "lacks a " +
+			"channel pattern (&...):",
+		"NOPERM No permissions to access a channel": "lacks a " +
+			"channel pattern (&...):",
+		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:2.": "lacks +hset:",
+		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:3.": "lacks +publish or +hget:",
+		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:9.": "lacks the right to a command:",
+		"The user executing the script can't run this command or subcommand":                                    "lacks the right to a command:",
+		"Error running script (call to f_c0ffee): @user_script:2: @user_script: 2: The user executing the script can't run " +
+			"this command or subcommand": "lacks +hset:",
+		"The user executing the script can't access at least one of the keys mentioned in the command arguments script: " +
+			"c0ffee, on @user_script:2.": "lacks a key pattern (~...), for +hset:",
+		"The user executing the script can't publish to the channel mentioned in the command script: c0ffee, on " +
+			"@user_script:3.": "lacks a channel pattern (&...):",
+		"NOPERM ACL failure in script: User app has no permissions to run the 'hset' command script: c0ffee, on " +
+			"@user_script:2.": "lacks +hset:",
+		"NOPERM ACL failure in script: No permissions to access a key script: c0ffee, on @user_script:2.": "lacks a key " +
+			"pattern (~...), for +hset:",
+		"NOPERM something nobody has thought of yet": "lacks the " +
+			"right to a command:",
+		"NOAUTH Authentication required.": "asks for a " +
+			"password",
+		"WRONGPASS invalid username-password pair or user is disabled.": "wrong user " +
+			"name or password",
+		"NOAUTH HELLO must be called with the client already authenticated ...": "asks for a " +
+			"password",
 	} {
 		e.Embedded.SetError(text)
 		_, err := r.Attempt(within(t), script.Call{Script: lacking, Keys: []string{"k"}})

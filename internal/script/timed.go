@@ -33,12 +33,12 @@ type Reply interface {
 //	the next, sends once more
 //	                                            does it
 //
-// After a second LATE the estimate is not to blame: requests take too long to arrive. The caller is told that nothing was done,
-// and may try again later (TestATimedCallLearnsTheClockAnewFromALateReplyAndRepeatsOnce).
+// After a second LATE the estimate is not to blame: requests take too long to arrive. The caller learns that nothing
+// was done, and may try again later (TestATimedCallLearnsTheClockAnewFromALateReplyAndRepeatsOnce).
 type Timed[R Reply] struct {
 	Key string // whose server's clock counts
-	// GiveUp is how long after sending the caller gives up on the request. Zero: the runner's call timeout, as is right for one
-	// attempt. If the deadline of the caller's context is sooner, the caller gives up then.
+	// GiveUp is how long after sending the caller gives up on the request. Zero: the runner's call timeout, as is right
+	// for one attempt. If the deadline of the caller's context is sooner, the caller gives up then.
 	GiveUp time.Duration
 	// Beyond is how long after that deadline the caller still waits for the reply.
 	Beyond time.Duration
@@ -48,12 +48,13 @@ type Timed[R Reply] struct {
 	// Decode reads the reply.
 	Decode func(rueidis.RedisMessage) (R, error)
 
-	// Runs is set by Run: how long after its send the last request may run if it was not answered, which is until its not-after. Where
-	// the server's time is not known nothing refuses it; then it is when it has arrived in all likelihood. (A time would put t on the heap.)
+	// Runs is set by Run: how long after its send the last request may run if it was not answered, which is until its
+	// not-after. Where the server's time is not known nothing refuses it; then it is when it has arrived in all
+	// likelihood. (A time would put t on the heap.)
 	Runs time.Duration
 }
 
-// Run makes the call. A reply is returned if the error is nil, and beside an errs.ErrNotReplicated. ErrUnavailable: the
+// Run makes the call. A reply is returned if the error is nil, and with an errs.ErrNotReplicated. ErrUnavailable: the
 // request came too late, or Send said so. Other errors are those of Send and Decode.
 func (t *Timed[R]) Run(ctx context.Context, r *Runner) (reply R, err error) {
 	for again := false; ; again = true {
@@ -92,8 +93,8 @@ func (t *Timed[R]) Run(ctx context.Context, r *Runner) (reply R, err error) {
 var errTooLate = errors.New("the request reached the server too late")
 
 // notAfter is the instant at which the caller gives up on a request sent at sent. Clock.At turns it into the server's
-// time and rounds it down: a request is refused a moment too soon, never granted after its caller left, but for the rest of a
-// millisecond (see LastRun).
+// time and rounds it down: a request is refused a moment too soon, never granted after its caller left, but for the
+// rest of a millisecond (see LastRun).
 func (t *Timed[R]) notAfter(ctx context.Context, r *Runner, sent time.Time) time.Time {
 	end := sent.Add(t.giveUp(r))
 	if d, ok := ctx.Deadline(); ok && d.Add(t.Beyond).Before(end) {

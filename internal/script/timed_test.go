@@ -79,8 +79,10 @@ func TestATimedCallIsNotGrantedAfterItsCallersDeadline(t *testing.T) {
 		deadline, expect time.Duration // since began
 	}{
 		{"the deadline of its context", 0, 0, time.Minute, time.Minute},
-		{"the deadline in whole milliseconds, never later", 0, 0, time.Minute + 999*time.Microsecond, time.Minute + 999*time.Microsecond},
-		{"how long it sees a request through beyond that", 0, 40 * time.Millisecond, time.Minute, time.Minute + 40*time.Millisecond},
+		{"the deadline in whole milliseconds, never later", 0, 0, time.Minute + 999*time.Microsecond,
+			time.Minute + 999*time.Microsecond},
+		{"how long it sees a request through beyond that", 0, 40 * time.Millisecond, time.Minute,
+			time.Minute + 40*time.Millisecond},
 		{"what it was told", 90 * time.Minute, 0, 80 * time.Minute, 80 * time.Minute},
 	} {
 		ctx, cancel := context.WithDeadline(context.Background(), began.Add(tc.deadline))

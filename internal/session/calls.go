@@ -32,13 +32,15 @@ func (s *Session) Wanted(ctx context.Context) time.Duration {
 	return s.Bound()
 }
 
-// Now is the monotonic time since the client was made, in ns; At is the instant of such a time.
-func (s *Session) Now() int64             { return int64(time.Since(s.Base)) }
+// Now is the monotonic time since the client was made, in ns.
+func (s *Session) Now() int64 { return int64(time.Since(s.Base)) }
+
+// At is the instant of such a time.
 func (s *Session) At(now int64) time.Time { return s.Base.Add(time.Duration(now)) }
 
-// RemoveAfter removes what is left of an object shortly after its retention, which ends d from now: see ends.lua. call runs
-// a script that removes an object if it is over, and does no harm otherwise. If this process or its client is gone by then, the
-// next call of any process does it.
+// RemoveAfter removes what is left of an object shortly after its retention, which ends d from now: see ends.lua. call
+// runs a script that removes an object if it is over, and does no harm otherwise. If this process or its client is gone
+// by then, the next call of any process does it.
 func (s *Session) RemoveAfter(d time.Duration, call script.Call) {
 	session := weak.Make(s)
 	time.AfterFunc(d+d/1000+time.Second, func() { // two clocks may run apart
@@ -46,8 +48,11 @@ func (s *Session) RemoveAfter(d time.Duration, call script.Call) {
 		if s == nil || s.Closed() {
 			return
 		}
-		s.Finish(func() { // if that fails, they expire
-			s.GiveBack(context.Background(), func(ctx context.Context) error { _, err := s.Do(ctx, call); return err })
+		s.Finish(func() {
+			_ = s.GiveBack(context.Background(), func(ctx context.Context) error {
+				_, err := s.Do(ctx, call)
+				return err
+			}) // if that fails, they expire
 		})
 	})
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
-// closeTime is how long Close waits if its ctx has no end. Otherwise a hold that is never released, for example because a
-// function returned before its Unlock, would block a deferred Close(context.Background()) for ever.
+// closeTime is how long Close waits if its ctx has no end. Otherwise a hold that is never released, for example because
+// a function returned before its Unlock, would block a deferred Close(context.Background()) for ever.
 const closeTime = 10 * time.Second
 
-// Holder is the Of of a lease that may have been dropped. A dropped lease stays with the watchdog until it is over, but no call
-// will release it.
+// Holder is the Of of a lease that may have been dropped. A dropped lease stays with the watchdog until it is over, but
+// no call will release it.
 type Holder interface{ InUse() bool }
 
-// Close refuses new calls, and ends waiting calls with ErrClosed. It ends the contexts of all holds, with cause ErrClosed. Then it
-// waits until ctx ends (for closeTime if ctx has no end): for the releases of holds that are not lost, for calls under way, and
-// for the pending releases. Then it stops renewing the holds that are left, and names them in its error. Later calls wait for the
-// first until their own ctx ends, and return its result.
+// Close refuses new calls, and ends waiting calls with ErrClosed. It ends the contexts of all holds, with cause
+// ErrClosed. Then it waits until ctx ends (for closeTime if ctx has no end): for the releases of holds that are not
+// lost, for calls under way, and for the pending releases. Then it stops renewing the holds that are left, and names
+// them in its error. Later calls wait for the first until their own ctx ends, and return its result.
 //
-// The order matters. Waiters end first, because they would acquire what is released meanwhile. The engine renews until the last
-// moment, because Close must not cost a hold whose Unlock is still to come. A release that fails becomes a pending one, so the
-// retrier runs longer than the holds.
+// The order matters. Waiters end first, because they would acquire what is released meanwhile. The engine renews until
+// the last moment, because Close must not cost a hold whose Unlock is still to come. A release that fails becomes a
+// pending one, so the retrier runs longer than the holds.
 func (s *Session) Close(ctx context.Context) error {
 	return s.Error(s.closing.Close(ctx, s.end))
 }
@@ -46,8 +46,9 @@ func (s *Session) end(ctx context.Context) error {
 	s.cancel()
 	defer s.running.Wait()
 	if s.Engine != nil && s.Engine.Unrenewed() {
-		// What is never renewed may have been left to its lease on purpose, and is then in nobody's hands. Only the collector finds
-		// that out, which in a short or an idle process has not run since (TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime).
+		// What is never renewed may have been left to its lease on purpose, and then has no handle. Only the collector
+		// finds that out, which in a short or an idle process has not run since
+		// (TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime).
 		s.running.Go(runtime.GC)
 	}
 	if s.eviction != nil {
@@ -80,15 +81,16 @@ func (s *Session) end(ctx context.Context) error {
 	return leftovers(ctx, names, pending)
 }
 
-// leftovers is the error of a Close whose ctx ended first. It names what is left to its lease, and is nil if nothing is left.
-// pending are the names of releases that were not confirmed.
+// leftovers is the error of a Close whose ctx ended first. It names what is left to its lease, and is nil if nothing is
+// left. pending are the names of releases that were not confirmed.
 func leftovers(ctx context.Context, names, pending []string) error {
 	var problems []string
 	if len(names) > 0 {
 		problems = append(problems, fmt.Sprintf("%d still held, left to their leases: %s", len(names), shorten(names)))
 	}
 	if len(pending) > 0 {
-		problems = append(problems, fmt.Sprintf("%d unconfirmed releases given up, left to their leases: %s", len(pending), shorten(pending)))
+		problems = append(problems,
+			fmt.Sprintf("%d unconfirmed releases given up, left to their leases: %s", len(pending), shorten(pending)))
 	}
 	switch why := context.Cause(ctx); {
 	case len(problems) == 0:

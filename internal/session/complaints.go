@@ -19,8 +19,8 @@ type complaint struct {
 	skipped int // since then
 }
 
-// Complain logs something in the background that failed for good: what says what that means. Of one kind it logs at most one
-// line in 10 s. It is one of the Troubles.
+// Complain logs something in the background that failed for good: what says what that means. Of one kind it logs at
+// most one line in 10 s. It is one of the Troubles.
 func (s *Session) Complain(what, name string, err error) {
 	s.troubles.Add("background", name, err)
 	c := &s.complaints

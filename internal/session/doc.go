@@ -23,9 +23,10 @@
 // The steps are:
 //
 //  1. The hold's contexts end with ErrReleased: no work goes on under it while it is given away.
-//  2. The owner leaves the watchdog before anything is sent. If its deadline had passed, the answer is ErrLost, and what may be
-//     left of the key is released in the background.
-//  3. The release is sent with the count that remains. It is repeated until it is answered, ctx ends or the lease is over.
+//  2. The owner leaves the watchdog before anything is sent. If its deadline had passed, the answer is ErrLost, and
+//     what may be left of the key is released in the background.
+//  3. The release is sent with the count that remains. It is repeated until it is answered, ctx ends or the lease is
+//     over.
 //  4. A release that is not confirmed while ctx lasts becomes a pending one.
 //
 // What the release of the last handle returns, and what is left to do in the background:
@@ -41,11 +42,11 @@
 //	                                  ErrUnknownOutcome
 //	refused, as for want of a right   that error             until it is answered
 //
-// (1) One is left if a request of the acquisition was never answered and may still run. TestHoldsAndPermitsAreReleasedAlike runs
-// these and more over all kinds of locks and over permits.
+// (1) One is left if a request of the acquisition was never answered and may still run.
+// TestHoldsAndPermitsAreReleasedAlike runs these and more over all kinds of locks and over permits.
 //
-// A release with the hold's own context gets a second of its own: `defer hold.Unlock(ctx)` inside the work has the context that
-// the release itself ends first.
+// A release with the hold's own context gets a second of its own: `defer hold.Unlock(ctx)` inside the work has the
+// context that the release itself ends first.
 //
 // # Pending releases
 //
@@ -61,26 +62,27 @@
 //
 // The rules are:
 //
-//  1. An acquisition that ends without a grant, after a request of unknown outcome, leaves a pending release of its owner. So does
-//     a release that was not confirmed, and one of an acquisition of which an earlier request was never answered: that request,
-//     on another connection, could take the lock for an owner that has been released.
-//  2. The [Retrier] sends the release until it is answered after the last instant at which a request may still be granted, or
-//     until the lease would be over. It has up to 32 workers, however many releases are pending. What has been due for longest
-//     comes first. One worker waits for the next that will be due, and is woken for one that is due before.
+//  1. An acquisition that ends without a grant, after a request of unknown outcome, leaves a pending release of its
+//     owner. So does a release that was not confirmed, and one of an acquisition of which an earlier request was never
+//     answered: that request, on another connection, could take the lock for an owner that has been released.
+//  2. The [Retrier] sends the release until it is answered after the last instant at which a request may still be
+//     granted, or until the lease would be over. It has up to 32 workers, however many releases are pending. What has
+//     been due for longest comes first. One worker waits for the next that will be due, and is woken for one that is
+//     due before.
 //  3. A request whose reply comes after all, and grants, is released then ([Holding.Late]).
 //
-// An owner is never used again, not even for the same lock by the same goroutine. Otherwise a release of unknown outcome could
-// arrive late and remove the owner's second hold.
+// An owner is never used again, not even for the same lock by the same goroutine. Otherwise a release of unknown
+// outcome could arrive late and remove the owner's second hold.
 //
 // # Close
 //
-// [Session.Close] ends waiters first, then the contexts of what is held, and waits for releases, for calls under way and for
-// pending releases until its ctx ends. An acquisition that crosses it looks again after it was registered, and gives back what
-// it was granted:
+// [Session.Close] ends waiters first, then the contexts of what is held, and waits for releases, for calls under way
+// and for pending releases until its ctx ends. An acquisition that crosses it looks again after it was registered, and
+// gives back what it was granted:
 //
 //	acquire                          Close
 //	request: granted
 //	                                 ends all that is held
 //	registers with the watchdog
-//	closed? gives it back            (without this look: a hold that nobody ends)
+//	closed? gives it back            (without this look: a hold that is never ended)
 package session

@@ -1,7 +1,7 @@
 package session
 
-// Workers is how many goroutines work off what is pending. It is counted here, because runtime.NumGoroutine also counts those
-// that have ended but are not gone yet.
+// Workers is how many goroutines work off what is pending. It is counted here, because runtime.NumGoroutine also counts
+// those that have ended but are not gone yet.
 func (r *Retrier) Workers() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Tell tells an observer of an event. A nil one costs nothing; a panic is logged. It is called without a mutex held, because an
-// observer may call the client.
+// Tell tells an observer of an event. A nil one costs nothing; a panic is logged. It is called without a mutex held,
+// because an observer may call the client.
 func Tell[E any](ctx context.Context, s *Session, observer func(context.Context, E), e E) {
 	if observer == nil {
 		return
@@ -15,9 +15,10 @@ func Tell[E any](ctx context.Context, s *Session, observer func(context.Context,
 	observer(ctx, e)
 }
 
-// Follow is Tell for an observer that returns the context under which goes on what the event begins. It is ctx without an observer, and if
-// the observer returns nil or panics.
-func Follow[E any](ctx context.Context, s *Session, observer func(context.Context, E) context.Context, e E) (next context.Context) {
+// Follow is Tell for an observer that returns the context under which goes on what the event begins. It is ctx without
+// an observer, and if the observer returns nil or panics.
+func Follow[E any](ctx context.Context, s *Session, observer func(context.Context, E) context.Context,
+	e E) (next context.Context) {
 	if observer == nil {
 		return ctx
 	}

@@ -23,15 +23,15 @@ type Handles struct {
 	Ended    func(ctx context.Context, name string, why error)
 	Released func(ctx context.Context, o *Holding, lasted time.Duration, err error)
 	// Releasing returns the context of a release that begins; nil: it is the caller's. acquired is the acquisition's
-	// context, which may have ended. The user's handle keeps that, and no Handle does: the context of a re-entry refers to the hold that
-	// it re-enters, so the watchdog would refer to it.
+	// context, which may have ended. The user's handle keeps that, and no Handle does: the context of a re-entry refers to
+	// the hold that it re-enters, so the watchdog would refer to it.
 	Releasing func(ctx context.Context, o *Holding, acquired context.Context) context.Context
 }
 
 // Resource is what a primitive knows of a Holding of its own: it is the Of of the holding's lease.
 type Resource interface {
-	// Send sends the release once. again: it is not the first try, so an earlier one may have run, or may still. gone: the server did
-	// not have all that was to be released.
+	// Send sends the release once. again: it is not the first try, so an earlier one may have run, or may still. gone: the
+	// server did not have all that was to be released.
 	//
 	// It wakes the waiters of this process that can have what was released.
 	Send(ctx context.Context, again bool) (gone bool, err error)
@@ -39,11 +39,12 @@ type Resource interface {
 	Label() string
 }
 
-// Several is a Resource of which several can be released by one call, in the background: what callers have left behind that gave up.
+// Several is a Resource of which several can be released by one call, in the background: what callers have left behind
+// that gave up.
 type Several interface {
 	Resource
-	// Beside is the same for all that one call can release; nil: this one is released alone. It can be compared.
-	Beside() any
+	// BatchKey is the same for all that one call can release; nil: this one is released alone. It can be compared.
+	BatchKey() any
 	// SendAll sends the releases of all, as Send does of a try that is not the first.
 	SendAll(ctx context.Context, all []*Holding) error
 }
@@ -51,19 +52,19 @@ type Several interface {
 // Follower is a Resource whose holding may go on after its last handle: another caller of this process has it next.
 type Follower interface {
 	Resource
-	// Next is called when the last handle ends. It reports whether another caller has the holding from now on, for which that caller
-	// calls Holding.Take; nothing is sent then. The session holds no mutex.
+	// Next is called when the last handle ends. It reports whether another caller has the holding from now on, for which
+	// that caller calls Holding.Take; nothing is sent then. The session holds no mutex.
 	Next() bool
 	// Gone is called when no caller can have it next, because it is over: maybe more than once, and also after a Send.
 	Gone()
 }
 
-// Holding is what one owner holds: a lease that the watchdog keeps, and the handles of the acquisition and its re-entries,
-// whose last release gives it back. It must not refer to what its users have in hand: whether they can still reach that tells
-// whether a handle was dropped.
+// Holding is what one owner holds: a lease that the watchdog keeps, and the handles of the acquisition and its
+// re-entries, whose last release gives it back. It must not refer to what its users have in hand: whether they can
+// still reach that tells whether a handle was dropped.
 //
-// It begins before the first request, when nobody knows yet whether that is granted. So a grant whose caller has left is
-// given back.
+// It begins before the first request, when it is not known yet whether that is granted. So a grant whose caller has
+// left is given back.
 type Holding struct {
 	Lease lease.Lease
 
@@ -110,8 +111,8 @@ const (
 	dropped // it is left to its lease
 )
 
-// unanswered is what requests of an acquisition may leave behind on the server if they were never answered, also after the
-// release.
+// unanswered is what requests of an acquisition may leave behind on the server if they were never answered, also after
+// the release.
 type unanswered struct {
 	until time.Time // they do not run later than this
 	entry string    // their place in a queue on the server, "" if none was asked for
@@ -123,7 +124,8 @@ func (o *Holding) Begin(of *Handles, r Resource) {
 	o.Lease.Of, o.Lease.Ended = r, o.lost
 }
 
-// Follow says that the holding is a Follower's. once: no caller has it next all the same, because of what is known of it elsewhere.
+// Follow says that the holding is a Follower's. once: no caller has it next all the same, because of what is known of
+// it elsewhere.
 func (o *Holding) Follow(once bool) {
 	o.next = open
 	if once {
@@ -144,8 +146,8 @@ func (o *Holding) left() (left unanswered) {
 	return left
 }
 
-// leaves notes what requests may leave behind, before there is a handle. The watchdog may end the holding at the same time, and
-// Late look at it.
+// leaves notes what requests may leave behind, before there is a handle. The watchdog may end the holding at the same
+// time, and Late look at it.
 func (o *Holding) leaves(until time.Time, entry string) {
 	if until.IsZero() && entry == "" {
 		return
@@ -155,8 +157,8 @@ func (o *Holding) leaves(until time.Time, entry string) {
 	o.unanswered = &unanswered{until, entry}
 }
 
-// Handle makes the handle of an acquisition, or of a re-entry, that was counted in before, also at Inflight. auto: the lease
-// is renewed for it.
+// Handle makes the handle of an acquisition, or of a re-entry, that was counted in before, also at Inflight. auto: the
+// lease is renewed for it.
 func (o *Holding) Handle(auto bool) *Handle {
 	o.mu.Lock()
 	h := &o.first
@@ -164,7 +166,7 @@ func (o *Holding) Handle(auto bool) *Handle {
 		h = &Handle{}
 	}
 	h.Holding, h.auto, h.counted, h.turn, h.Began = o, auto, true, o.turn, time.Since(o.of.Base)
-	h.beside, o.handles = o.handles, h
+	h.next, o.handles = o.handles, h
 	ended := o.ended
 	o.mu.Unlock()
 	if ended != nil { // between the grant and here
@@ -173,9 +175,9 @@ func (o *Holding) Handle(auto bool) *Handle {
 	return h
 }
 
-// Start makes the first handle of what was granted. added: the watchdog has it; false if its lease was over by then. Requests
-// that were not answered may run until until, and entry is their place in a queue; both are zero if there are none. What
-// cannot be used is given back.
+// Start makes the first handle of what was granted. added: the watchdog has it; false if its lease was over by then.
+// Requests that were not answered may run until until, and entry is their place in a queue; both are zero if there are
+// none. What cannot be used is given back.
 func (o *Holding) Start(added, auto bool, until time.Time, entry string) (*Handle, error) {
 	if err := o.Keep(added, until, entry); err != nil {
 		return nil, err
@@ -190,10 +192,10 @@ func (o *Holding) Keep(added bool, until time.Time, entry string) error {
 		o.Abandon(time.Now(), entry)
 		return o.Expired()
 	} else if o.of.Closed() {
-		// Close and the grant have crossed: Close ended all that was registered, and only then this was. Nobody would end it.
+		// Close and the grant have crossed: Close ended all that was registered, and only then this was. It would never end.
 		// So it is looked for after registering (TestCloseWhilePermitsAreBeingGrantedLeavesNothing).
 		o.End(errs.ErrClosed)
-		o.of.Engine.Remove(&o.Lease)
+		_ = o.of.Engine.Remove(&o.Lease) // it has ended already, just above
 		o.Abandon(time.Now(), entry)
 		return errs.ErrClosed
 	}
@@ -201,8 +203,8 @@ func (o *Holding) Keep(added bool, until time.Time, entry string) error {
 	return nil
 }
 
-// Take makes the handle of a caller that has the holding next, or first after Keep. The error is why it is over; the caller then calls
-// Retreat.
+// Take makes the handle of a caller that has the holding next, or first after Keep. The error is why it is over; the
+// caller then calls Retreat.
 func (o *Holding) Take(auto bool) (*Handle, error) {
 	o.mu.Lock()
 	ended := o.ended
@@ -223,7 +225,7 @@ func (o *Holding) Decline() { o.Retreat(o.left().until) }
 //	pass: a new turn
 //	                                   the watchdog ends the holding: Take says so to the next caller, which releases it
 //
-// The count of the handle that ends becomes that of the next, so nobody else can be the last meanwhile.
+// The count of the handle that ends becomes that of the next, so no other can be the last meanwhile.
 func (o *Holding) pass(h *Handle) bool {
 	o.mu.Lock()
 	if o.count != 1 || o.next != open || o.ended != nil {
@@ -243,8 +245,8 @@ func (o *Holding) gone() {
 	}
 }
 
-// Bar has no other caller have the holding after h, of whose turn something is to be known elsewhere. It reports false if that turn is
-// over, and another may have begun.
+// Bar has no other caller have the holding after h, of whose turn something is to be known elsewhere. It reports false
+// if that turn is over, and another may have begun.
 func (h *Handle) Bar() bool { return h.Holding.Bar(h.turn) }
 
 // Bar is Handle.Bar for a handle of that turn.
@@ -298,7 +300,8 @@ func (o *Holding) Turn() int32 {
 
 // Expired is the error of what was granted and cannot be used any more.
 func (o *Holding) Expired() error {
-	return fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", errs.ErrUnavailable, o.Lease.Name)
+	return fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", errs.ErrUnavailable,
+		o.Lease.Name)
 }
 
 // First makes the first handle. until and entry are as of Start.
@@ -307,7 +310,8 @@ func (o *Holding) First(auto bool, until time.Time, entry string) *Handle {
 	return o.Handle(auto)
 }
 
-// Enter counts a re-entry in, in that turn, or says why there is nothing to re-enter. The caller calls Handle or Retreat next.
+// Enter counts a re-entry in, in that turn, or says why there is nothing to re-enter. The caller calls Handle or
+// Retreat next.
 func (o *Holding) Enter(turn int32) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -321,11 +325,11 @@ func (o *Holding) Enter(turn int32) error {
 	return nil
 }
 
-// Retreat counts out a failed re-entry, or one that has the holding and cannot use it; requests of its acquisition may run until until. If
-// every handle that was there has been released meanwhile, each left the lock to it:
+// Retreat counts out a failed re-entry, or one that has the holding and cannot use it; requests of its acquisition may
+// run until until. If every handle that was there has been released meanwhile, each left the lock to it:
 //
 //	re-entry: counted in                    Unlock of the outer hold: one is left, so the lock is kept
-//	re-entry: refused                       nobody is left to release it
+//	re-entry: refused                       no handle is left to release it
 func (o *Holding) Retreat(until time.Time) {
 	o.mu.Lock()
 	o.count--
@@ -335,14 +339,14 @@ func (o *Holding) Retreat(until time.Time) {
 	}
 	o.mu.Unlock()
 	if last {
-		o.of.Engine.Remove(&o.Lease)
+		_ = o.of.Engine.Remove(&o.Lease) // lost or not, it is released
 		o.releaseLater(until)
 		o.gone()
 	}
 }
 
-// Abandon ends the holding of an acquisition that failed. What its requests may still take, up to until, is released in the
-// background. A zero until means that they take nothing.
+// Abandon ends the holding of an acquisition that failed. What its requests may still take, up to until, is released in
+// the background. A zero until means that they take nothing.
 func (o *Holding) Abandon(until time.Time, entry string) {
 	o.leaves(until, entry)
 	o.End(errs.ErrNotAcquired)
@@ -354,10 +358,10 @@ func (o *Holding) Abandon(until time.Time, entry string) {
 	}
 }
 
-// Late is called when a request that its caller had given up was granted after all. The grant is given back unless the holding
-// is in use, which it is until its release also past MaxHold and in a closed client, or was left to its lease. While a release
-// is under way a second one could reach the server first; the other would find nothing and say that the holding was lost. So
-// it is made afterwards (TestALateReplyDoesNotTakePermitsFromUnderTheirRelease).
+// Late is called when a request that its caller had given up was granted after all. The grant is given back unless the
+// holding is in use, which it is until its release also past MaxHold and in a closed client, or was left to its lease.
+// While a release is under way a second one could reach the server first; the other would find nothing and say that the
+// holding was lost. So it is made afterwards (TestALateReplyDoesNotTakePermitsFromUnderTheirRelease).
 func (o *Holding) Late() {
 	o.mu.Lock()
 	if o.phase == releasing {
@@ -370,8 +374,8 @@ func (o *Holding) Late() {
 	}
 }
 
-// lost is called by the watchdog when the holding is over. It may be called again: what Close has ended stays with the watchdog
-// until its release, and can be lost before that.
+// lost is called by the watchdog when the holding is over. It may be called again: what Close has ended stays with the
+// watchdog until its release, and can be lost before that.
 func (o *Holding) lost(why error) {
 	o.End(why) // first: an Unlock at the same time must know why
 	if o.Lease.Tell() {
@@ -386,7 +390,7 @@ func (o *Holding) End(why error) {
 		o.ended = why
 	}
 	var handles []*Handle
-	for h := o.handles; h != nil; h = h.beside {
+	for h := o.handles; h != nil; h = h.next {
 		handles = append(handles, h)
 	}
 	o.mu.Unlock()
@@ -440,7 +444,7 @@ type Handle struct {
 	Holding *Holding
 	Began   time.Duration // after Session.Base
 
-	beside  *Handle // the holding's next; guarded by its mu
+	next    *Handle // the holding's next; guarded by its mu
 	hook    atomic.Pointer[func(*Handle)]
 	turn    int32 // of the holding, when it was made
 	auto    bool
@@ -485,14 +489,14 @@ func (h *Handle) Manual() {
 	}
 }
 
-// Dropped is called by a cleanup of the garbage collector, when nobody can reach what the user had of the handle any more,
-// nor one of its contexts, and it was not released. The handle still learns of its end: somebody may wait for its Done. A
-// line is logged only for a handle that was renewed and lasted (TestAPermitThatIsOverIsDroppedWithoutAWord): one that was
-// never renewed may be left to its lease on purpose.
+// Dropped is called by a cleanup of the garbage collector, when nothing can reach what the user had of the handle any
+// more, nor one of its contexts, and it was not released. The handle still learns of its end: a caller may wait for its
+// Done. A line is logged only for a handle that was renewed and lasted (TestAPermitThatIsOverIsDroppedWithoutAWord):
+// one that was never renewed may be left to its lease on purpose.
 //
 // Nothing here runs the garbage collector. An idle process finds forgotten handles within the runtime's two minutes. A
-// runtime.GC of ours for every handle that is a minute old would go through the whole heap of every idle leader each time,
-// for a mistake that most programs do not make, and that the log then names.
+// runtime.GC of ours for every handle that is a minute old would go through the whole heap of every idle leader each
+// time, for a mistake that most programs do not make, and that the log then names.
 func (h *Handle) Dropped() {
 	o := h.Holding
 	renewed := h.auto && h.Err() == nil
@@ -511,7 +515,8 @@ func (h *Handle) Dropped() {
 	if label := o.Lease.Of.(Resource).Label(); label != "" {
 		args = append(args, "label", label)
 	}
-	o.of.Logger.Warn(fmt.Sprintf("redlatch: a %s was dropped without %s; it is no longer renewed", o.of.Noun, o.of.Verb), args...)
+	o.of.Logger.Warn(fmt.Sprintf("redlatch: a %s was dropped without %s; it is no longer renewed", o.of.Noun, o.of.Verb),
+		args...)
 }
 
 // Extend makes the lease last for at least d from now. nil: confirmed by the server.

@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Inflight counts what a client's Close waits for: calls under way, and holds that are neither released nor lost. The zero
-// value is open and empty.
+// Inflight counts what a client's Close waits for: calls under way, and holds that are neither released nor lost. The
+// zero value is open and empty.
 type Inflight struct {
 	hub context.Context // the context of the client's hub: after its end Enter fails. Set before use; nil: none
 
@@ -37,8 +37,8 @@ func (f *Inflight) Leave() {
 	}
 }
 
-// IfOpen runs do and reports true. If Close has begun or the hub is closed, it reports false and does not run do. Close does not
-// begin while do runs, so do must not block.
+// IfOpen runs do and reports true. If Close has begun or the hub is closed, it reports false and does not run do. Close
+// does not begin while do runs, so do must not block.
 func (f *Inflight) IfOpen(do func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +67,7 @@ func (f *Inflight) Count() int {
 	return f.n
 }
 
-// close lets nobody in any more, and returns a channel that is closed when all have left. It is called once.
+// close lets no one in any more, and returns a channel that is closed when all have left. It is called once.
 func (f *Inflight) close() (drained <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -66,9 +66,9 @@ func (l *Life) Done() <-chan struct{} {
 
 // Context returns a child of parent that ends when the life ends. If the life is over, the child has ended.
 //
-// Nothing says when the caller has finished with the child, and a life may be long: a leader may make a context for each job.
-// So nothing is kept for each call. Parents with the same Done channel, such as a context and a child of it that only adds
-// values, end together. They share one cancelled child. Parents without an end share one, too.
+// Nothing says when the caller has finished with the child, and a life may be long: a leader may make a context for
+// each job. So nothing is kept for each call. Parents with the same Done channel, such as a context and a child of it
+// that only adds values, end together. They share one cancelled child. Parents without an end share one, too.
 func (l *Life) Context(parent context.Context) context.Context {
 	done := parent.Done()
 	l.mu.Lock()
@@ -118,9 +118,10 @@ type lasting struct {
 
 func (x *lasting) Deadline() (time.Time, bool) { return x.parent.Deadline() }
 
-// Value asks the shared context only for what package context itself keeps in a context, which leads to the children and to the
-// cause. The other values of the shared context are those of its first parent, so all other keys go to x's own parent. Value asks
-// only one of the two: lives nest, as re-entries do, and each level would otherwise double the cost of a look-up.
+// Value asks the shared context only for what package context itself keeps in a context, which leads to the children
+// and to the cause. The other values of the shared context are those of its first parent, so all other keys go to x's
+// own parent. Value asks only one of the two: lives nest, as re-entries do, and each level would otherwise double the
+// cost of a look-up.
 func (x *lasting) Value(key any) any {
 	if bare.Value(key) != nil {
 		return x.Context.Value(key)
@@ -131,7 +132,8 @@ func (x *lasting) Value(key any) any {
 	return x.parent.Value(key)
 }
 
-// bare is a cancelled context without values: what it finds under a key, package context keeps in every context that can end.
+// bare is a cancelled context without values: what it finds under a key, package context keeps in every context that
+// can end.
 var bare = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -50,11 +50,17 @@ func TestContextsOfALongLifeDoNotPileUp(t *testing.T) {
 	long, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel) // after the subtests
 	for name, parent := range map[string]func(context.Context) context.Context{
-		"of parents that cannot end":     context.WithoutCancel,
-		"of one that lives long":         func(ctx context.Context) context.Context { return ctx },
-		"of one with a value of its own": func(ctx context.Context) context.Context { return context.WithValue(ctx, lifeTestKey("k"), "v") },
+		"of parents that cannot end": context.WithoutCancel,
+		"of one that lives long":     func(ctx context.Context) context.Context { return ctx },
+		"of one with a value of its own": func(ctx context.Context) context.Context {
+			return context.WithValue(ctx, lifeTestKey("k"), "v")
+		},
 		"of a context of the life's own": nil,
-		"of parents that end one by one": func(ctx context.Context) context.Context { ctx, stop := context.WithCancel(ctx); stop(); return ctx },
+		"of parents that end one by one": func(ctx context.Context) context.Context {
+			ctx, stop := context.WithCancel(ctx)
+			stop()
+			return ctx
+		},
 		"of parents that end by their times": func(ctx context.Context) context.Context {
 			ctx, stop := context.WithTimeout(ctx, time.Millisecond)
 			context.AfterFunc(ctx, stop)

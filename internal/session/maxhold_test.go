@@ -15,8 +15,8 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// onEnd is a log handler that calls its function, once, at the moment at which the watchdog has let go of a lease and has
-// not told the handle yet: the line about it is logged in between.
+// onEnd is a log handler that calls its function, once, at the moment at which the watchdog has let go of a lease and
+// has not told the handle yet: the line about it is logged in between.
 type onEnd struct {
 	slog.Handler
 	once *sync.Once

@@ -22,8 +22,8 @@ const (
 	DefaultHeartbeat = time.Second
 )
 
-// Options are the fields that the Options of clients have in common. A package sets those that its own Options have. The
-// others keep their defaults, and are not used.
+// Options are the fields that the Options of clients have in common. A package sets those that its own Options have.
+// The others keep their defaults, and are not used.
 type Options struct {
 	KeyPrefix       string
 	WatchdogTimeout time.Duration
@@ -40,7 +40,8 @@ type Options struct {
 func (o *Options) check() error {
 	// Names with the prefix must be able to be valid: see keyname.Check for braces.
 	if err := keyname.Check(o.KeyPrefix + "x"); err != nil {
-		return errs.InvalidOption("KeyPrefix", fmt.Sprintf("%.64q", o.KeyPrefix), "such that names with it stay valid: "+err.Error())
+		return errs.InvalidOption("KeyPrefix", fmt.Sprintf("%.64q", o.KeyPrefix),
+			"such that names with it stay valid: "+err.Error())
 	}
 	err := Check(
 		Duration{"WatchdogTimeout", &o.WatchdogTimeout, 100 * time.Millisecond, MaxDuration, 30 * time.Second},
@@ -60,8 +61,10 @@ func (o *Options) check() error {
 	if o.ReplicaTimeout == 0 {
 		o.ReplicaTimeout = o.CallTimeout / 2
 	}
-	if o.ReplicaTimeout < MinCallTimeout && o.MinReplicas > 0 || o.ReplicaTimeout < 0 || o.ReplicaTimeout >= o.CallTimeout {
-		return errs.InvalidOption("ReplicaTimeout", o.ReplicaTimeout, fmt.Sprintf("%v or more, and less than CallTimeout (%v)", MinCallTimeout, o.CallTimeout))
+	if o.ReplicaTimeout < MinCallTimeout && o.MinReplicas > 0 || o.ReplicaTimeout < 0 ||
+		o.ReplicaTimeout >= o.CallTimeout {
+		return errs.InvalidOption("ReplicaTimeout", o.ReplicaTimeout,
+			fmt.Sprintf("%v or more, and less than CallTimeout (%v)", MinCallTimeout, o.CallTimeout))
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

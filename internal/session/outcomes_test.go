@@ -89,8 +89,10 @@ func word(err error) string {
 		err  error
 		word string
 	}{
-		{errs.ErrLost, "lost"}, {errs.ErrWrongType, "wrong type"}, {errs.ErrMaxHold, "max hold"}, {errs.ErrReleased, "released"}, {errs.ErrUnavailable, "unavailable"},
-		{errs.ErrUnknownOutcome, "unknown"}, {errs.ErrDenied, "denied"}, {errs.ErrClosed, "closed"}, {errs.ErrNotAcquired, "not acquired"},
+		{errs.ErrLost, "lost"}, {errs.ErrWrongType, "wrong type"}, {errs.ErrMaxHold, "max hold"},
+		{errs.ErrReleased, "released"}, {errs.ErrUnavailable, "unavailable"},
+		{errs.ErrUnknownOutcome, "unknown"}, {errs.ErrDenied, "denied"}, {errs.ErrClosed, "closed"},
+		{errs.ErrNotAcquired, "not acquired"},
 	} {
 		if errors.Is(err, s.err) {
 			all = append(all, s.word)
@@ -106,7 +108,8 @@ func locking(name string, reenter bool, make func(c *rlock.Client, name string) 
 	return lockingOf(name, 1, reenter, make, make)
 }
 
-func lockingOf(name string, members int, reenter bool, make, probe func(c *rlock.Client, name string) *rlock.Lock) primitive {
+func lockingOf(name string, members int, reenter bool,
+	make, probe func(c *rlock.Client, name string) *rlock.Lock) primitive {
 	return primitive{name, reenter, members, func(hub *pubsub.Hub, o settings) (client, error) {
 		c, err := rlock.New(hub, rlock.Options{
 			WatchdogTimeout: o.watchdog, CallTimeout: o.call, MaxHold: o.maxHold, Logger: o.logger(),
@@ -186,8 +189,12 @@ var primitives = []primitive{
 	locking("Fair", true, (*rlock.Client).Fair),
 	locking("Plain", false, func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) }),
 	// The readers of a process share a hold, so a re-entry and its release ask nobody; with a label each has its own.
-	lockingOf("Read", 1, false, func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read() }, writeSide),
-	lockingOf("labelled Read", 1, true, func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read().WithLabel("r") }, writeSide),
+	lockingOf("Read", 1, false, func(c *rlock.Client, name string) *rlock.Lock {
+		return c.ReadWrite(name).Read()
+	}, writeSide),
+	lockingOf("labelled Read", 1, true, func(c *rlock.Client, name string) *rlock.Lock {
+		return c.ReadWrite(name).Read().WithLabel("r")
+	}, writeSide),
 	locking("Write", true, writeSide),
 	lockingOf("Multi", 2, true, both, both),
 	permitting("one permit", 1),
@@ -233,7 +240,8 @@ func (s *scene) within() context.Context {
 	return ctx
 }
 
-func newScene(t *testing.T, server *redistest.Server, p primitive, name string, o settings, lease time.Duration) *scene {
+func newScene(t *testing.T, server *redistest.Server, p primitive, name string, o settings,
+	lease time.Duration) *scene {
 	s := &scene{T: t, of: p, name: name, proxy: redistest.NewProxy(t, server), root: server.Client(t)}
 	if server.Process != nil {
 		s.rights("on", "nopass", "~*", "&*", "+@all")
@@ -269,7 +277,8 @@ func newScene(t *testing.T, server *redistest.Server, p primitive, name string, 
 		s.close(ended)
 		s.direct.close(ended)
 	})
-	warm, err := s.direct.acquire(s.within(), "warm "+name, 0) // the server has the scripts: else it is the answer that it has not which gets lost
+	// the server has the scripts: else it is the answer that it has not which gets lost
+	warm, err := s.direct.acquire(s.within(), "warm "+name, 0)
 	require.NoError(t, err)
 	require.NoError(t, warm.release(s.within()))
 	require.Eventually(t, func() bool { // a short lease may be over before its grant is known
@@ -309,7 +318,8 @@ func (s *scene) delete() {
 func (s *scene) overwrite() {
 	for n := range s.of.members {
 		key := member(s.name, n)
-		require.NoError(s, s.do("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')", "1", key).Error())
+		require.NoError(s, s.do("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')", "1",
+			key).Error())
 	}
 }
 
@@ -373,7 +383,9 @@ func TestHoldsAndPermitsAreReleasedAlike(t *testing.T) {
 		want     outcome
 	}{
 		{name: "held", want: done},
-		{name: "with its own context", want: done, release: func(s *scene) error { return s.release(s.held.Context(s.within())) }},
+		{name: "with its own context", want: done, release: func(s *scene) error {
+			return s.release(s.held.Context(s.within()))
+		}},
 		{name: "with a context that has ended", want: done, release: func(s *scene) error {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -384,24 +396,33 @@ func TestHoldsAndPermitsAreReleasedAlike(t *testing.T) {
 			require.Equal(s, err, s.release(s.within()))
 			return err
 		}},
-		{name: "lost before", settings: settings{watchdog: short, call: 100 * time.Millisecond}, want: lost, before: func(s *scene) {
-			s.blackHole()
-			s.ended()
-			s.proxy.Heal()
+		{name: "lost before", settings: settings{watchdog: short, call: 100 * time.Millisecond}, want: lost,
+			before: func(s *scene) {
+				s.blackHole()
+				s.ended()
+				s.proxy.Heal()
+			}},
+		{name: "lost before, with a lease of its own, twice", lease: short, want: lost, before: (*scene).ended,
+			release: func(s *scene) error {
+				err := s.release(s.within())
+				require.Equal(s, err, s.release(s.within()))
+				return err
+			}},
+		{name: "lost while releasing", want: outcome{"lost", "released", "released lost", "free", "ok", "free"},
+			release: func(s *scene) error {
+				return s.during(func() { s.delete() })
+			}},
+		{name: "overwritten while releasing",
+			want: outcome{"lost+wrong type", "released", "released lost+wrong type", "", "ok", ""},
+			release: func(s *scene) error {
+				return s.during(func() { s.overwrite() })
+			}},
+		{name: "a reply is lost", want: done, before: func(s *scene) {
+			s.proxy.Trap(&redistest.Trap{Match: s.calls, Fate: redistest.LoseReply})
 		}},
-		{name: "lost before, with a lease of its own, twice", lease: short, want: lost, before: (*scene).ended, release: func(s *scene) error {
-			err := s.release(s.within())
-			require.Equal(s, err, s.release(s.within()))
-			return err
+		{name: "a request is lost", want: done, before: func(s *scene) {
+			s.proxy.Trap(&redistest.Trap{Match: s.calls, Fate: redistest.LoseRequest})
 		}},
-		{name: "lost while releasing", want: outcome{"lost", "released", "released lost", "free", "ok", "free"}, release: func(s *scene) error {
-			return s.during(func() { s.delete() })
-		}},
-		{name: "overwritten while releasing", want: outcome{"lost+wrong type", "released", "released lost+wrong type", "", "ok", ""}, release: func(s *scene) error {
-			return s.during(func() { s.overwrite() })
-		}},
-		{name: "a reply is lost", want: done, before: func(s *scene) { s.proxy.Trap(&redistest.Trap{Match: s.calls, Fate: redistest.LoseReply}) }},
-		{name: "a request is lost", want: done, before: func(s *scene) { s.proxy.Trap(&redistest.Trap{Match: s.calls, Fate: redistest.LoseRequest}) }},
 		{name: "a reply is lost in silence", settings: quick, want: done, before: func(s *scene) {
 			s.proxy.Trap(&redistest.Trap{Match: s.calls, Fate: redistest.LoseReplySilently})
 		}, release: func(s *scene) error {
@@ -409,35 +430,45 @@ func TestHoldsAndPermitsAreReleasedAlike(t *testing.T) {
 			defer heal.Stop()
 			return s.release(s.within())
 		}},
-		{name: "unanswered while ctx lasts", settings: quick, before: (*scene).blackHole, release: (*scene).releaseBriefly, after: func(s *scene) { s.proxy.Heal() },
-			want: outcome{"unknown", "released", "released unknown", "taken", "ok", "free"}},
+		{name: "unanswered while ctx lasts", settings: quick, before: (*scene).blackHole, release: (*scene).releaseBriefly,
+			after: func(s *scene) { s.proxy.Heal() },
+			want:  outcome{"unknown", "released", "released unknown", "taken", "ok", "free"}},
 		{name: "unanswered until the lease is over", settings: quick, lease: short, before: (*scene).blackHole,
 			want: outcome{"unknown", "released", "released unknown", "", "ok", "free"}},
-		{name: "unanswered, and nobody waits", settings: quick, before: (*scene).blackHole, release: (*scene).releaseBriefly, close: briefly,
-			want: outcome{"unknown", "released", "released unknown", "taken", "unconfirmed", "taken"}},
+		{name: "unanswered, and nobody waits", settings: quick, before: (*scene).blackHole, release: (*scene).releaseBriefly,
+			close: briefly,
+			want:  outcome{"unknown", "released", "released unknown", "taken", "unconfirmed", "taken"}},
 		{name: "denied", before: func(s *scene) { s.rights("-evalsha") }, after: func(s *scene) { s.rights("+evalsha") },
 			want: outcome{"denied", "released", "released denied", "taken", "ok", "free"}},
 		{name: "denied, and nobody waits", before: func(s *scene) { s.rights("-evalsha") }, close: briefly,
 			want: outcome{"denied", "released", "released denied", "taken", "unconfirmed", "taken"}},
 		{name: "past MaxHold", settings: settings{maxHold: short}, before: (*scene).ended,
 			want: outcome{"ok", "max hold", "ended max hold, released ok", "free", "ok", "free"}},
-		{name: "past MaxHold, then lost", settings: settings{maxHold: short}, before: func(s *scene) { s.ended(); s.delete() },
+		{name: "past MaxHold, then lost", settings: settings{maxHold: short}, before: func(s *scene) {
+			s.ended()
+			s.delete()
+		},
 			want: outcome{"lost+max hold", "max hold", "ended max hold, released lost+max hold", "free", "ok", "free"}},
-		{name: "past MaxHold, and unanswered", settings: settings{maxHold: short, call: 100 * time.Millisecond}, before: func(s *scene) { s.ended(); s.blackHole() },
+		{name: "past MaxHold, and unanswered", settings: settings{maxHold: short, call: 100 * time.Millisecond},
+			before:  func(s *scene) { s.ended(); s.blackHole() },
 			release: (*scene).releaseBriefly, after: func(s *scene) { s.proxy.Heal() },
 			want: outcome{"unknown", "max hold", "ended max hold, released unknown", "taken", "ok", "free"}},
 		{name: "client closed", before: func(s *scene) { s.beginClose(); s.ended() },
 			want: outcome{"ok", "closed", "ended closed, released ok", "free", "ok", "free"}},
-		{name: "client closed, then lost", settings: settings{watchdog: short, call: 100 * time.Millisecond}, before: func(s *scene) {
-			s.beginClose()
-			s.ended()
-			s.blackHole()
-			require.NoError(s, <-s.closing, "it does not wait for what is lost")
-			s.closing <- nil
-			s.proxy.Heal()
-		}, want: outcome{"lost", "closed", "ended closed, released lost", "", "ok", ""}},
+		{name: "client closed, then lost", settings: settings{watchdog: short, call: 100 * time.Millisecond},
+			before: func(s *scene) {
+				s.beginClose()
+				s.ended()
+				s.blackHole()
+				require.NoError(s, <-s.closing, "it does not wait for what is lost")
+				s.closing <- nil
+				s.proxy.Heal()
+			}, want: outcome{"lost", "closed", "ended closed, released lost", "", "ok", ""}},
 		{name: "hub closed", before: func(s *scene) { require.NoError(s, s.hub.Close(context.Background())) }, want: done},
-		{name: "hub closed, and unanswered", settings: quick, before: func(s *scene) { require.NoError(s, s.hub.Close(context.Background())); s.blackHole() }, after: func(s *scene) { s.proxy.Heal() },
+		{name: "hub closed, and unanswered", settings: quick, before: func(s *scene) {
+			require.NoError(s, s.hub.Close(context.Background()))
+			s.blackHole()
+		}, after: func(s *scene) { s.proxy.Heal() },
 			want: outcome{"unknown+closed", "released", "released unknown+closed", "taken", "ok", "free"}},
 	}
 	for i, p := range primitives {
@@ -499,7 +530,8 @@ func (s *scene) left(matters string) string {
 }
 
 func closed(err error) string {
-	if err != nil && strings.Contains(err.Error(), "unconfirmed releases given up") && !strings.Contains(err.Error(), "still held") {
+	if err != nil && strings.Contains(err.Error(), "unconfirmed releases given up") &&
+		!strings.Contains(err.Error(), "still held") {
 		return "unconfirmed"
 	}
 	return word(err)
@@ -586,7 +618,9 @@ func TestTheReleaseOfAReentryLeavesTheOuterHold(t *testing.T) {
 		}{
 			{"held", nil, nil, "ok", "ok", "ok", "released ok, released ok"},
 			{"unanswered", (*scene).blackHole, func(s *scene) { s.proxy.Heal() }, "ok", "ok", "ok", "released ok, released ok"},
-			{"denied", func(s *scene) { s.rights("-evalsha") }, func(s *scene) { s.rights("+evalsha") }, "ok", "ok", "ok", "released ok, released ok"},
+			{"denied", func(s *scene) {
+				s.rights("-evalsha")
+			}, func(s *scene) { s.rights("+evalsha") }, "ok", "ok", "ok", "released ok, released ok"},
 		} {
 			t.Run(p.name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()

@@ -8,8 +8,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Rechecks gathers the questions of waiters for which most probably nothing has changed (wait.Rechecker), and asks them in one call. It is
-// full with mostRechecks, which take the server some 100 us, or goes when the first has waited for recheckWindow.
+// Rechecks gathers the questions of waiters for which most probably nothing has changed (wait.Rechecker), and asks them
+// in one call. It is full with mostRechecks, which take the server some 100 us, or goes when the first has waited for
+// recheckWindow.
 type Rechecks struct {
 	Session *Session
 	Script  *script.Script // its keys and arguments are those of all questions; its reply is an integer for each
@@ -55,7 +56,7 @@ func (r *Rechecks) send() {
 	}
 	r.timer.Stop()
 	r.open, r.timer = nil, nil
-	if s.Context().Err() != nil { // whoever waited has left
+	if s.Context().Err() != nil { // the waiter has left
 		return
 	}
 	s.Finish(func() {
@@ -63,7 +64,8 @@ func (r *Rechecks) send() {
 		for _, q := range all {
 			keys, args = append(keys, q.Keys...), append(args, q.Args...)
 		}
-		m, err := s.Runner.Attempt(context.Background(), script.Call{Script: r.Script, Keys: keys, Args: args}) // for a CallTimeout at most
+		// for a CallTimeout at most
+		m, err := s.Runner.Attempt(context.Background(), script.Call{Script: r.Script, Keys: keys, Args: args})
 		replies, bad := m.AsIntSlice()
 		for i, q := range all {
 			if err != nil || bad != nil || len(replies) != len(all) {

@@ -16,7 +16,7 @@ import (
 type Once struct {
 	mu             sync.Mutex
 	result         error
-	done           chan struct{} // closed when there is a result; made when somebody waits for it
+	done           chan struct{} // closed when there is a result; made when a caller waits for it
 	begun, settled bool
 }
 
@@ -29,9 +29,9 @@ func (o *Once) Unless(f func()) {
 	}
 }
 
-// Do runs f if it is the first call; otherwise it waits until ctx ends for the result of the first. ok is false if ctx ended
-// before that; err is then its cause.
-func (o *Once) Do(ctx context.Context, f func(context.Context) error) (err error, ok bool) {
+// Do runs f if it is the first call; otherwise it waits until ctx ends for the result of the first. ok is false if ctx
+// ended before that; err is then its cause.
+func (o *Once) Do(ctx context.Context, f func(context.Context) error) (ok bool, err error) {
 	o.mu.Lock()
 	first, settled := !o.begun, o.settled
 	o.begun = true
@@ -42,7 +42,7 @@ func (o *Once) Do(ctx context.Context, f func(context.Context) error) (err error
 	o.mu.Unlock()
 	switch {
 	case settled:
-		return o.result, true
+		return true, o.result
 	case first:
 		err := f(ctx)
 		o.mu.Lock()
@@ -51,50 +51,52 @@ func (o *Once) Do(ctx context.Context, f func(context.Context) error) (err error
 		if o.done != nil {
 			close(o.done)
 		}
-		return err, true
+		return true, err
 	}
 	select {
 	case <-done:
-		return o.result, true
+		return true, o.result
 	case <-ctx.Done():
-		return context.Cause(ctx), false
+		return false, context.Cause(ctx)
 	}
 }
 
 // Close is Do for a Close: a later call waits for the first until its own ctx ends, and returns the first's result.
 func (o *Once) Close(ctx context.Context, f func(context.Context) error) error {
-	err, ok := o.Do(ctx, f)
+	ok, err := o.Do(ctx, f)
 	if !ok {
 		return fmt.Errorf("close: an earlier call of Close is still under way: %w", err)
 	}
 	return err
 }
 
-// Release runs f, the release of a handle of that name with that life, for as long as ctx lasts. If ctx has ended, or ends with
-// this very handle, f has a second of its own. A caller whose context has ended releases last. And "defer hold.Unlock(ctx)"
-// inside the work has the context that Unlock ends first: it would never see its confirmation ("with its own context" in
-// TestHoldsAndPermitsAreReleasedAlike).
-func (c *Handles) Release(ctx context.Context, name string, life *Life, once *Once, f func(context.Context) error) error {
+// Release runs f, the release of a handle of that name with that life, for as long as ctx lasts. If ctx has ended, or
+// ends with this very handle, f has a second of its own. A caller whose context has ended releases last. And "defer
+// hold.Unlock(ctx)" inside the work has the context that Unlock ends first: it would never see its confirmation ("with
+// its own context" in TestHoldsAndPermitsAreReleasedAlike).
+func (c *Handles) Release(ctx context.Context, name string, life *Life, once *Once,
+	f func(context.Context) error) error {
 	if ctx.Err() != nil || life.ends(ctx) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 	}
-	err, ok := once.Do(ctx, f)
+	ok, err := once.Do(ctx, f)
 	if !ok {
-		err = c.failed(name, fmt.Errorf("%w: another %s of this %s is still under way: %w", errs.ErrUnknownOutcome, c.Verb, c.Noun, err))
+		err = c.failed(name, fmt.Errorf("%w: another %s of this %s is still under way: %w", errs.ErrUnknownOutcome, c.Verb,
+			c.Noun, err))
 	}
 	return err
 }
 
-// Release ends the handle and, if it is its holding's last, gives that back; otherwise nothing is sent, because the server counts a holding
-// once.
+// Release ends the handle and, if it is its holding's last, gives that back; otherwise nothing is sent, because the
+// server counts a holding once.
 //
-// nil: confirmed by the server, or others stay. ErrLost: it was over before, or this is how that was found out. ErrUnavailable and
-// ErrUnknownOutcome: not confirmed while ctx lasted, see Handles.Release; any other refusal of the server comes at once. After
-// these the release of the last handle goes on in the background until the lease is over. Later calls return the first
-// one's result. The caller first stops the cleanup that would call Dropped. acquired is the context of the handle's acquisition, for
-// Handles.Releasing; nil: not known.
+// nil: confirmed by the server, or others stay. ErrLost: it was over before, or this is how that was found out.
+// ErrUnavailable and ErrUnknownOutcome: not confirmed while ctx lasted, see Handles.Release; any other refusal of the
+// server comes at once. After these the release of the last handle goes on in the background until the lease is over.
+// Later calls return the first one's result. The caller first stops the cleanup that would call Dropped. acquired is
+// the context of the handle's acquisition, for Handles.Releasing; nil: not known.
 func (h *Handle) Release(ctx, acquired context.Context) error {
 	o := h.Holding
 	return o.of.Release(ctx, o.Lease.Name, &h.Life, &h.Once, func(ctx context.Context) error {
@@ -114,7 +116,7 @@ func (h *Handle) Release(ctx, acquired context.Context) error {
 func (h *Handle) release(ctx context.Context) error {
 	o, c := h.Holding, h.Holding.of
 	defer h.uncount()       // last: a Close that waits for it then waits for what is pending
-	h.end(errs.ErrReleased) // before anything is sent: nobody may work under it while it is being given away
+	h.end(errs.ErrReleased) // before anything is sent: no work may go on under it while it is being released
 	if o.pass(h) {
 		return nil
 	}
@@ -122,19 +124,19 @@ func (h *Handle) release(ctx context.Context) error {
 	if !o.leave(h) {
 		return r.stays(h)
 	}
-	over := c.Engine.Remove(&o.Lease) // before the release is sent: see package lease
-	if over == errs.ErrMaxHold {      // the server still has it, only renewal and trust have ended
+	over := c.Engine.Remove(&o.Lease)     // before the release is sent: see package lease
+	if errors.Is(over, errs.ErrMaxHold) { // the server still has it, only renewal and trust have ended
 		over, r.why, r.until = nil, errs.ErrMaxHold, time.Now().Add(o.Longest())
 	}
-	// A request of the acquisition may still be on its way, on another connection, and would acquire anew for an owner that
-	// has been released:
+	// A request of the acquisition may still be on its way, on another connection, and would acquire anew for an owner
+	// that has been released:
 	//
 	//	acquire, no reply ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ runs: takes it for an owner that is through
 	//	acquire again, granted … release, confirmed
 	//
 	// So this release, even if it is confirmed, is not the last
-	// (TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack), nor is there one that nobody sends, of what
-	// was lost (TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun).
+	// (TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack), nor is there one that is not sent, of
+	// what was lost (TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun).
 	after := o.left().until
 	final := after.IsZero() || !time.Now().Before(script.LastRun(after))
 	var confirmed bool
@@ -151,18 +153,19 @@ func (h *Handle) release(ctx context.Context) error {
 	return err
 }
 
-// stays is the release of a handle beside which others stay.
+// stays is the release of a handle when others stay.
 func (r *release) stays(h *Handle) error {
 	over := r.of.Engine.Over(&r.Lease)
 	h.Manual()
-	if over == nil || over == errs.ErrMaxHold || r.released() { // the release of the last handle says whether it was lost
-		return nil
+	if over == nil || errors.Is(over, errs.ErrMaxHold) || r.released() {
+		return nil // the release of the last handle says whether it was lost
 	}
 	_, err := r.lost()
 	return err
 }
 
-// leave counts out a handle whose release begins, and reports whether it is the last. Then the caller calls finish later.
+// leave counts out a handle whose release begins, and reports whether it is the last. Then the caller calls finish
+// later.
 func (o *Holding) leave(h *Handle) (last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -178,9 +181,9 @@ func (o *Holding) leave(h *Handle) (last bool) {
 
 // unlink is called with mu held.
 func (o *Holding) unlink(h *Handle) {
-	for at := &o.handles; *at != nil; at = &(*at).beside {
+	for at := &o.handles; *at != nil; at = &(*at).next {
 		if *at == h {
-			*at = h.beside
+			*at = h.next
 			return
 		}
 	}
@@ -190,10 +193,11 @@ func (o *Holding) unlink(h *Handle) {
 func (o *Holding) released() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.ended == errs.ErrReleased
+	return errors.Is(o.ended, errs.ErrReleased)
 }
 
-// finish ends the last release, and reports whether Late was told of a grant during it. Late gives later ones back itself.
+// finish ends the last release, and reports whether Late heard of a grant during it. Late gives later ones back
+// itself.
 func (o *Holding) finish() (again bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -202,23 +206,26 @@ func (o *Holding) finish() (again bool) {
 	return again
 }
 
-// releaseLater has it released in the background until its lease is over. The answer to what was sent before after is not final.
+// releaseLater has it released in the background until its lease is over. The answer to what was sent before after is
+// not final.
 func (o *Holding) releaseLater(after time.Time) {
-	p := Pending{Name: o.Lease.Name, Owner: cmp.Or(o.Granted, o.Lease.Owner), Of: o, Release: func(ctx context.Context) error {
-		_, err := o.Lease.Of.(Resource).Send(ctx, true)
-		return final(err)
-	}}
+	p := Pending{Name: o.Lease.Name, Owner: cmp.Or(o.Granted, o.Lease.Owner), Of: o,
+		Release: func(ctx context.Context) error {
+			_, err := o.Lease.Of.(Resource).Send(ctx, true)
+			return final(err)
+		}}
 	if several, ok := o.Lease.Of.(Several); ok {
-		if p.Beside = several.Beside(); p.Beside != nil {
+		if p.BatchKey = several.BatchKey(); p.BatchKey != nil {
 			p.ReleaseAll = func(ctx context.Context, all []*Holding) error { return final(several.SendAll(ctx, all)) }
 		}
 	}
 	o.of.releaseLater(p, after, o.Longest())
 }
 
-// Depart is Abandon for a caller that has waited. It returns when what is left behind has been asked back for the first time, or after
-// 10 ms. Callers that give up come back, and without that as soon as they like: a crowd of them would fill the queues on the server with
-// what nobody wants any more, and have the server answer callers that have left long ago. As it is each has one thing there at a time.
+// Depart is Abandon for a caller that has waited. It returns when what is left behind has been asked back for the first
+// time, or after 10 ms. Callers that give up come back, and without that as soon as they like: a crowd of them would
+// fill the queues on the server with what is not wanted any more, and have the server answer callers that have left
+// long ago. As it is each has one thing there at a time.
 func (o *Holding) Depart(until time.Time, entry string) {
 	o.Abandon(until, entry)
 	if !until.IsZero() {
@@ -226,13 +233,13 @@ func (o *Holding) Depart(until time.Time, entry string) {
 	}
 }
 
-// departure is how long after its patience a caller returns at most because of what it leaves behind. A server that is well answers
-// long before.
+// departure is how long after its patience a caller returns at most because of what it leaves behind. A server that is
+// well answers long before.
 const departure = 10 * time.Millisecond
 
-// ReleaseLater has send release, in the background, what the server has of a name, or until longest from now, when the lease there is
-// over. Requests that the server refuses after the instant after may still take it, so the first try that is sent when none of them
-// runs any more, and is answered, is the last.
+// ReleaseLater has send release, in the background, what the server has of a name, or until longest from now, when the
+// lease there is over. Requests that the server refuses after the instant after may still take it, so the first try
+// that is sent when none of them runs any more, and is answered, is the last.
 //
 //	waiter                            server
 //	names its end, 398.0
@@ -240,18 +247,21 @@ const departure = 10 * time.Millisecond
 //	                                  398.7, which is 398 in its clock: a request that named 398 takes it
 //	399.0: releases             --->  takes it back
 func (s *Session) ReleaseLater(name string, after time.Time, longest time.Duration, send func(context.Context) error) {
-	s.releaseLater(Pending{Name: name, Release: func(ctx context.Context) error { return final(send(ctx)) }}, after, longest)
+	s.releaseLater(Pending{Name: name, Release: func(ctx context.Context) error {
+		return final(send(ctx))
+	}}, after, longest)
 }
 
-// releaseLater is ReleaseLater of a release that has all but its times. What its owner has may turn out to be more: see Retrier.Kick.
+// releaseLater is ReleaseLater of a release that has all but its times. What its owner has may turn out to be more: see
+// Retrier.Kick.
 func (s *Session) releaseLater(p Pending, after time.Time, longest time.Duration) {
 	p.After = script.LastRun(after)
 	p.Until = time.Now().Add(max(longest, s.CallTimeout))
 	s.Retrier.Add(&p)
 }
 
-// final is the error of a release in the background after which it is to be sent again: also a refusal, because the right that is
-// missing may be given.
+// final is the error of a release in the background after which it is to be sent again: also a refusal, because the
+// right that is missing may be given.
 func final(err error) error {
 	if errors.Is(err, errs.ErrWrongType) {
 		return nil // nothing of the owner is left
@@ -263,12 +273,12 @@ func final(err error) error {
 type release struct {
 	*Holding
 	why    error     // the handle is over
-	until  time.Time // nobody else can have it before
+	until  time.Time // no one else can have it before
 	unsure bool      // a try was sent and not answered
 }
 
-// lost is the outcome of a release of what is over by the local clock. The caller does not wait for the server. The server may
-// still have it for as long as the margin, so it is released in the background.
+// lost is the outcome of a release of what is over by the local clock. The caller does not wait for the server. The
+// server may still have it for as long as the margin, so it is released in the background.
 func (r *release) lost() (confirmed bool, err error) {
 	why := r.why
 	if !errors.Is(why, errs.ErrLost) {
@@ -277,7 +287,8 @@ func (r *release) lost() (confirmed bool, err error) {
 	return false, r.of.failed(r.Lease.Name, why)
 }
 
-// run sends the release until it is answered, ctx ends or the lease is over. confirmed: nothing of it is left on the server.
+// run sends the release until it is answered, ctx ends or the lease is over. confirmed: nothing of it is left on the
+// server.
 func (r *release) run(ctx context.Context) (confirmed bool, err error) {
 	resource := r.Lease.Of.(Resource)
 	for n := 0; ; n++ {
@@ -309,13 +320,13 @@ func (r *release) run(ctx context.Context) (confirmed bool, err error) {
 	}
 }
 
-// answered is the result of a release that the server has answered. If it was gone after a try of unknown outcome, that try
-// has released it: nobody else could have it before until.
+// answered is the result of a release that the server has answered. If it was gone after a try of unknown outcome, that
+// try has released it: no one else could have it before until.
 func (r *release) answered(gone bool) error {
 	switch {
 	case !gone, r.unsure:
 		return nil
-	case r.why == errs.ErrMaxHold:
+	case errors.Is(r.why, errs.ErrMaxHold):
 		return r.of.failed(r.Lease.Name, fmt.Errorf("%w: %w", errs.ErrLost, r.why))
 	}
 	return r.of.failed(r.Lease.Name, errs.ErrLost)

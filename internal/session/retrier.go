@@ -11,16 +11,17 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Retrier finishes releases in the background: of what an acquisition that gave up may have taken, and of holds whose Unlock
-// was not confirmed in time. However many releases are pending, it uses at most retryWorkers goroutines, because most releases
-// are pending when the server is down. They are tried in the order in which they are due. Otherwise, under overload, one could
-// wait until its lease is over while newer ones are tried. Only what was kicked goes before all others: something is taken by nobody
-// until it has been sent.
+// Retrier finishes releases in the background: of what an acquisition that gave up may have taken, and of holds whose
+// Unlock was not confirmed in time. However many releases are pending, it uses at most retryWorkers goroutines, because
+// most releases are pending when the server is down. They are tried in the order in which they are due. Otherwise,
+// under overload, one could wait until its lease is over while newer ones are tried. Only what was kicked goes before
+// all others: something stays taken without an owner until it has been sent.
 //
-// Releases that can be made together are, by one call at a time: whatever comes while that is under way goes with the next. Callers
-// that give up come back at once, and nothing makes them wait for what they have left behind. With a call for each that leaves, a crowd
-// whose patience is shorter than the line leaves faster than the releases are made: what is left behind grows, stands in the queues
-// on the server before the living, and is handed what they wait for (TestReleasesThatCanBeMadeTogetherKeepUpWithThoseThatLeave).
+// Releases that can be made together are, by one call at a time: whatever comes while that is under way goes with the
+// next. Callers that give up come back at once, and nothing makes them wait for what they have left behind. With a call
+// for each that leaves, a crowd whose patience is shorter than the line leaves faster than the releases are made: what
+// is left behind grows, stands in the queues on the server before the living, and is handed what they wait for
+// (TestReleasesThatCanBeMadeTogetherKeepUpWithThoseThatLeave).
 type Retrier struct {
 	mu      sync.Mutex
 	pending pendings
@@ -40,17 +41,17 @@ type Retrier struct {
 type Pending struct {
 	// Name is the name of what is released, as the caller gave it.
 	Name string
-	// Owner is whose it is, for Kick; "": nobody's. Of each owner one release is pending.
+	// Owner is whose it is, for Kick; "": no one's. Of each owner one release is pending.
 	Owner string
 	// Release tries once. nil: answered.
 	Release func(ctx context.Context) error
-	// Beside, if it is not nil, is the same for all those that one call of any one's ReleaseAll can release; Of is what that is given
-	// of each.
-	Beside     any
+	// BatchKey, if it is not nil, is the same for all those that one call of any one's ReleaseAll can release; Of is what
+	// that is given of each.
+	BatchKey   any
 	Of         *Holding
 	ReleaseAll func(ctx context.Context, all []*Holding) error
-	// After: the answer to a try that was sent before this instant is not final, because an acquire that was sent earlier may still
-	// run, after the release has.
+	// After: the answer to a try that was sent before this instant is not final, because an acquire that was sent earlier
+	// may still run, after the release has.
 	After time.Time
 	// Until is when the lease is over in any case. Then nothing needs a release any more.
 	Until time.Time
@@ -66,7 +67,7 @@ type trying struct {
 	again   bool          // it is to be sent once more, though it is being tried
 	kicked  bool          // it goes before others, and does not wait for a call of those that it can be released with
 	parked  bool          // it waits for such a call
-	tried   chan struct{} // closed after a try; made when somebody waits for the first
+	tried   chan struct{} // closed after a try; made when a caller waits for the first
 	at      int           // in pendings
 }
 
@@ -107,20 +108,22 @@ const (
 	mostTogether = 256 // releases that are made together
 )
 
-// soonAgain is when a release whose answer is not final is sent again first. Each pause is four times as long as the one before, so what was
-// granted to a caller that had left is given back when it has been there for three times as long as its request was under way at most.
+// soonAgain is when a release whose answer is not final is sent again first. Each pause is four times as long as the
+// one before, so what was granted to a caller that had left is given back when it has been there for three times as
+// long as its request was under way at most.
 const soonAgain = 2 * time.Millisecond
 
 // NewRetrier returns an idle retrier.
 func NewRetrier() *Retrier {
-	r := &Retrier{busy: map[*Pending]struct{}{}, owners: map[string]*Pending{}, calls: map[any]*together{}, idle: make(chan struct{}), wake: make(chan struct{}, 1)}
+	r := &Retrier{busy: map[*Pending]struct{}{}, owners: map[string]*Pending{}, calls: map[any]*together{},
+		idle: make(chan struct{}), wake: make(chan struct{}, 1)}
 	close(r.idle)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-// Add adds a pending release, and has it tried at once. If one of that owner is pending, that goes on for as long as both would. After
-// Stop it does nothing.
+// Add adds a pending release, and has it tried at once. If one of that owner is pending, that goes on for as long as
+// both would. After Stop it does nothing.
 func (r *Retrier) Add(p *Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,9 +160,9 @@ func (r *Retrier) tryNow(p *Pending) {
 	}
 }
 
-// Kick has the pending release of an owner, if there is one, sent now: the owner was just granted something, or put into a queue.
-// Otherwise that would be found when the release is next tried. Whoever is about to add a release need not be kicked, because what is
-// added is sent after this.
+// Kick has the pending release of an owner, if there is one, sent now: the owner was just granted something, or put
+// into a queue. Otherwise that would be found when the release is next tried. A caller that is about to add a release
+// need not be kicked, because what is added is sent after this.
 func (r *Retrier) Kick(owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,7 +197,7 @@ func (r *Retrier) Await(owner string, d time.Duration) {
 func (r *Retrier) kick(p *Pending) {
 	p.kicked = true
 	if p.parked {
-		calls := r.calls[p.Beside]
+		calls := r.calls[p.BatchKey]
 		calls.parked = slices.DeleteFunc(calls.parked, func(other *Pending) bool { return other == p })
 		p.parked = false
 		r.tryNow(p)
@@ -213,12 +216,13 @@ func (r *Retrier) hasten(p *Pending) {
 	}
 }
 
-// park has a release wait for the call under way of those that it can be made with, if there is one. Called with mu held.
+// park has a release wait for the call under way of those that it can be made with, if there is one. Called with mu
+// held.
 func (r *Retrier) park(p *Pending) bool {
-	if p.Beside == nil || p.kicked {
+	if p.BatchKey == nil || p.kicked {
 		return false
 	}
-	calls := r.calls[p.Beside]
+	calls := r.calls[p.BatchKey]
 	if calls == nil {
 		return false
 	}
@@ -234,8 +238,8 @@ func (r *Retrier) forget(p *Pending) {
 	}
 }
 
-// push adds p, and reports whether it woke the sleeping worker. That worker sleeps until a release that is due later than p,
-// which may be long, and perhaps no other worker exists or is free. Called with mu held.
+// push adds p, and reports whether it woke the sleeping worker. That worker sleeps until a release that is due later
+// than p, which may be long, and perhaps no other worker exists or is free. Called with mu held.
 func (r *Retrier) push(p *Pending) (woke bool) {
 	heap.Push(&r.pending, p)
 	if r.sleeps.IsZero() || !p.next.Before(r.sleeps) {
@@ -329,7 +333,7 @@ func (r *Retrier) work() {
 		err := r.send(batch)
 		now := time.Now()
 		r.mu.Lock()
-		r.unpark(batch[0].Beside)
+		r.unpark(batch[0].BatchKey)
 		for _, p := range batch {
 			r.settle(p, sent, now, err)
 		}
@@ -338,7 +342,7 @@ func (r *Retrier) work() {
 }
 
 func (r *Retrier) send(batch []*Pending) error {
-	if batch[0].Beside == nil {
+	if batch[0].BatchKey == nil {
 		return batch[0].Release(r.ctx)
 	}
 	all := make([]*Holding, len(batch))
@@ -386,15 +390,15 @@ func (r *Retrier) settle(p *Pending, sent, now time.Time, err error) {
 }
 
 // unpark ends a call of releases that can be made together, of which the next may begin. Called with mu held.
-func (r *Retrier) unpark(beside any) {
-	if beside == nil {
+func (r *Retrier) unpark(key any) {
+	if key == nil {
 		return
 	}
-	calls := r.calls[beside]
+	calls := r.calls[key]
 	if calls.calls--; calls.calls > 0 {
 		return
 	}
-	delete(r.calls, beside)
+	delete(r.calls, key)
 	for _, p := range calls.parked {
 		p.parked = false
 		r.push(p)
@@ -415,8 +419,8 @@ func (r *Retrier) sleep(d time.Duration) {
 	r.mu.Unlock()
 }
 
-// take returns a release that is due, with others that can be made with it, or how long to wait for one. It returns neither if the
-// worker should end.
+// take returns a release that is due, with others that can be made with it, or how long to wait for one. It returns
+// neither if the worker should end.
 func (r *Retrier) take() ([]*Pending, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -457,16 +461,17 @@ func (r *Retrier) take() ([]*Pending, time.Duration) {
 
 func (p *Pending) due(now time.Time) bool { return p.kicked || !p.next.After(now) }
 
-// with begins a call for p and others that can be released with it: what waits for a call, and what is due. Called with mu held.
+// with begins a call for p and others that can be released with it: what waits for a call, and what is due. Called with
+// mu held.
 func (r *Retrier) with(p *Pending, now time.Time) []*Pending {
 	batch := []*Pending{p}
-	if p.Beside == nil {
+	if p.BatchKey == nil {
 		return batch
 	}
-	calls := r.calls[p.Beside]
+	calls := r.calls[p.BatchKey]
 	if calls == nil {
 		calls = &together{}
-		r.calls[p.Beside] = calls
+		r.calls[p.BatchKey] = calls
 	}
 	calls.calls++
 	n := min(len(calls.parked), mostTogether-1)
@@ -476,10 +481,11 @@ func (r *Retrier) with(p *Pending, now time.Time) []*Pending {
 	}
 	calls.parked = slices.Delete(calls.parked, 0, n)
 	var others []*Pending
-	for looked := 0; looked < mostTogether && len(batch) < mostTogether && len(r.pending) > 0 && r.pending[0].due(now); looked++ {
+	for looked := 0; looked < mostTogether && len(batch) < mostTogether && len(r.pending) > 0 &&
+		r.pending[0].due(now); looked++ {
 		other := heap.Pop(&r.pending).(*Pending)
 		switch {
-		case other.Beside != p.Beside:
+		case other.BatchKey != p.BatchKey:
 			others = append(others, other)
 		case !now.Before(other.Until):
 			r.forget(other)

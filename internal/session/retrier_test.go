@@ -120,7 +120,8 @@ func TestTheReleaseOfAnOwnerThatIsGrantedSomethingIsSentAtOnce(t *testing.T) {
 		start := time.Now()
 		r.Kick("a")
 		r.Add(&session.Pending{Owner: "a", Release: d.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
-		r.Add(&session.Pending{Owner: "b", Release: other.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
+		r.Add(&session.Pending{Owner: "b", Release: other.release, After: start.Add(time.Minute),
+			Until: start.Add(time.Hour)})
 		r.Kick("c")
 		time.Sleep(30*time.Second + time.Microsecond)
 		tries, others := d.tries(), len(other.tries())
@@ -168,8 +169,8 @@ func TestAnOwnerHasOnePendingReleaseThatGoesOnForAsLongAsAnyWould(t *testing.T) 
 	})
 }
 
-// A request that the server refuses after an instant may run for the rest of that instant's millisecond. A release that is sent in it,
-// and answered, may have come before such a request.
+// A request that the server refuses after an instant may run for the rest of that instant's millisecond. A release that
+// is sent in it, and answered, may have come before such a request.
 func TestAReleaseIsFinalOnceTheLastMillisecondOfWhatItIsForIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &session.Session{Keeper: session.Keeper{Retrier: session.NewRetrier()}}
@@ -180,13 +181,14 @@ func TestAReleaseIsFinalOnceTheLastMillisecondOfWhatItIsForIsOver(t *testing.T) 
 		require.Zero(t, s.Retrier.Settle(context.Background()))
 		tries := d.tries()
 		require.Equal(t, notAfter, tries[0], "the first try is made at once")
-		require.False(t, tries[len(tries)-1].Before(notAfter.Add(time.Millisecond)), "the last one when no such request can run any more")
+		require.False(t, tries[len(tries)-1].Before(notAfter.Add(time.Millisecond)),
+			"the last one when no such request can run any more")
 		s.Retrier.Stop()
 	})
 }
 
-// The release runs on the server, then the late acquire does, and only then is the release answered: the answer says nothing of the
-// acquire, though it came after After.
+// The release runs on the server, then the late acquire does, and only then is the release answered: the answer says
+// nothing of the acquire, though it came after After.
 func TestAnAnswerToAReleaseThatWasSentBeforeAfterIsNotFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := session.NewRetrier()
@@ -200,8 +202,8 @@ func TestAnAnswerToAReleaseThatWasSentBeforeAfterIsNotFinal(t *testing.T) {
 	})
 }
 
-// One worker sleeps until a release that is to be tried again in a minute. It is the only one that is left when the other has
-// failed with its first try.
+// One worker sleeps until a release that is to be tried again in a minute. It is the only one that is left when the
+// other has failed with its first try.
 func TestAPendingReleaseDoesNotWaitForOneThatIsDueLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := session.NewRetrier()
@@ -289,8 +291,8 @@ func TestSettleWaitsNoLongerThanItsContext(t *testing.T) {
 	})
 }
 
-// A leftover hold keeps others out for as long as its release is pending: with more of them than can be tried, the newest
-// must not be served before the first.
+// A leftover hold keeps others out for as long as its release is pending: with more of them than can be tried, the
+// newest must not be served before the first.
 func TestPendingReleasesAreTriedInTheirOrderHoweverManyThereAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := session.NewRetrier()
@@ -348,7 +350,7 @@ type crowd struct {
 
 func (d *crowd) pending(owner string) *session.Pending {
 	now := time.Now()
-	return &session.Pending{Name: owner, Owner: owner, Beside: "these", Until: now.Add(time.Hour), Release: d.release,
+	return &session.Pending{Name: owner, Owner: owner, BatchKey: "these", Until: now.Add(time.Hour), Release: d.release,
 		ReleaseAll: func(ctx context.Context, all []*session.Holding) error {
 			d.mu.Lock()
 			d.together = max(d.together, len(all))

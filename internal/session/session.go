@@ -51,21 +51,23 @@ type Keeper struct {
 	owners  atomic.Int64 // the second half of the last owner
 }
 
-// background is what runs beside the calls of a session, until it is closed.
+// background is what runs besides the calls of a session, until it is closed.
 type background struct {
-	closing  Once
-	ctx      context.Context // of what runs there; ends at Close
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	eviction chan struct{} // closed when the question about eviction has ended; nil until it is asked; guarded by Inflight.mu
+	closing Once
+	ctx     context.Context // of what runs there; ends at Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	// closed when the question about eviction has ended; nil until it is asked; guarded by Inflight.mu
+	eviction chan struct{}
 }
 
-// New makes a session on a hub, which stays the caller's. It sends nothing. pkg is the name of the public package, which
-// its errors begin with. keeps says what the package keeps in keys that the server may evict. The error is ErrInvalidOption
-// for a nil hub, a hub without a client, or options out of bounds, ErrClosed for a hub that is closed.
+// New makes a session on a hub, which stays the caller's. It sends nothing. pkg is the name of the public package,
+// which its errors begin with. keeps says what the package keeps in keys that the server may evict. The error is
+// ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds, ErrClosed for a hub that is closed.
 func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
 	if h == nil || h.Client() == nil {
-		return nil, errs.Edge(pkg, errs.InvalidOption("hub", "nil, or without a client", "a hub made by pubsub.Dial or pubsub.New"))
+		return nil, errs.Edge(pkg,
+			errs.InvalidOption("hub", "nil, or without a client", "a hub made by pubsub.Dial or pubsub.New"))
 	}
 	if err := o.check(); err != nil {
 		return nil, errs.Edge(pkg, err)
@@ -82,7 +84,8 @@ func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
 	return s, nil
 }
 
-// NewRunner makes a runner for calls of which one request lasts at most so long; those of the session's own last for CallTimeout.
+// NewRunner makes a runner for calls of which one request lasts at most so long; those of the session's own last for
+// CallTimeout.
 func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
 	r := script.NewRunner(s.Hub.Client(), callTimeout)
 	if dials := s.Inner.Dials(); dials != nil {
@@ -91,15 +94,17 @@ func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
 	return r
 }
 
-// Start gives the session what clients need that hold something for a time, or wait. It fills in what is missing in o. woken
-// is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewQueue.
-func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool), waits func(ctx context.Context, name string)) {
+// Start gives the session what clients need that hold something for a time, or wait. It fills in what is missing in o.
+// woken is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewQueue.
+func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool),
+	waits func(ctx context.Context, name string)) {
 	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust)
 	s.Retrier = NewRetrier()
 	s.Queue = wait.NewQueue(s.Hub, s.PollCap, woken, waits)
 	s.Queue.Unclaimed = s.Retrier.Kick
 	s.Queue.Silence = wait.NewSilence(s.Hub.Client(), s.CallTimeout, s.Logger)
-	o.ConnectionID, o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.ID, s.Hub.Client(), s.Runner, s.Logger, s.MinReplicas, s.ReplicaTimeout
+	o.ConnectionID, o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.ID, s.Hub.Client(), s.Runner, s.Logger,
+		s.MinReplicas, s.ReplicaTimeout
 	s.Engine = lease.New(o)
 }
 
@@ -132,11 +137,12 @@ func (s *Session) NewOwner(label string) string {
 	return id
 }
 
-// Enter counts in a call that Close waits for, or a hold; Leave counts it out. ErrClosed: the client is closed, or its hub.
+// Enter counts in a call that Close waits for, or a hold; Leave counts it out. ErrClosed: the client is closed, or its
+// hub.
 func (s *Session) Enter() error { return s.Error(s.Inflight.Enter()) }
 
-// Usable returns why nothing may be asked: bad, which is what is wrong with the object, or ErrClosed, or the first error of arguments,
-// which is what is wrong with the call's.
+// Usable returns why nothing may be asked: bad, which is what is wrong with the object, or ErrClosed, or the first
+// error of arguments, which is what is wrong with the call's.
 func (s *Session) Usable(bad error, arguments ...error) error {
 	if bad == nil && s.Closed() {
 		bad = errs.ErrClosed
@@ -154,8 +160,8 @@ func (s *Session) Background(fn func(ctx context.Context)) bool {
 	})
 }
 
-// Finish runs fn on a goroutine, also if Close has begun: a call leaves it behind, and it has to be done. Close waits for it
-// as for a call under way.
+// Finish runs fn on a goroutine, also if Close has begun: a call leaves it behind, and it has to be done. Close waits
+// for it as for a call under way.
 func (s *Session) Finish(fn func()) {
 	s.Join()
 	go func() {
@@ -167,8 +173,8 @@ func (s *Session) Finish(fn func()) {
 // ErrPatience is the cause of the end of a call that lasted for Bound.
 var ErrPatience = errors.New("no answer within the retry timeout")
 
-// Bound is how long a call lasts at most that does not wait for others, whatever its context allows. So the callers of a server that is
-// away, which often have a deadline for much more than this one call, learn of it soon.
+// Bound is how long a call lasts at most that does not wait for others, whatever its context allows. So the callers of
+// a server that is away, which often have a deadline for much more than this one call, learn of it soon.
 func (s *Session) Bound() time.Duration { return s.RetryTimeout }
 
 // Bounded is ctx, ended after Bound.
@@ -179,12 +185,14 @@ func (s *Session) Bounded(ctx context.Context) (context.Context, context.CancelF
 // giveBackFor is how many call timeouts what gives back is repeated for whose caller has set no end, or has left.
 const giveBackFor = 5
 
-// GiveBackBound is that time. It is longer than Bound by default: nobody makes the call again, and what was not given back stays taken.
+// GiveBackBound is that time. It is longer than Bound by default: the call is not made again, and what was not given
+// back stays taken.
 func (s *Session) GiveBackBound() time.Duration {
 	return giveBackFor * min(s.CallTimeout, math.MaxInt64/giveBackFor)
 }
 
-// GiveBack repeats f until it is answered, for GiveBackBound at most. ctx gives the values only, because its caller may have left.
+// GiveBack repeats f until it is answered, for GiveBackBound at most. ctx gives the values only, because its caller may
+// have left.
 func (s *Session) GiveBack(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.GiveBackBound())
 	defer cancel()
@@ -201,8 +209,8 @@ func (s *Session) Do(ctx context.Context, call script.Call) (rueidis.RedisMessag
 	return m, err
 }
 
-// Ask runs f, a question or an intervention, until ctx ends, for Bound at most: what is repeated there is remembered on the
-// server for twice that time. bad is what is wrong with the object.
+// Ask runs f, a question or an intervention, until ctx ends, for Bound at most: what is repeated there is remembered on
+// the server for twice that time. bad is what is wrong with the object.
 func Ask[T any](ctx context.Context, s *Session, bad error, f func(context.Context) (T, error)) (v T, err error) {
 	if err := s.Usable(bad); err != nil {
 		return v, err
@@ -217,11 +225,12 @@ func Ask[T any](ctx context.Context, s *Session, bad error, f func(context.Conte
 	return v, nil
 }
 
-// Answered is called after a success. Beside the first of a client's life it looks whether the server may evict what the
-// package keeps; to the others it costs the read of a bool.
+// Answered is called after a success. With the first of a client's life it looks whether the server may evict what
+// the package keeps; to the others it costs the read of a bool.
 //
-// The question has a connection of its own, and rueidis heeds no context while it makes one: a server that falls silent holds
-// the question up for 5 s. So it is not among what runs in the background, for which Close waits whatever its ctx says.
+// The question has a connection of its own, and rueidis heeds no context while it makes one: a server that falls silent
+// holds the question up for 5 s. So it is not among what runs in the background, for which Close waits whatever its ctx
+// says.
 func (s *Session) Answered() {
 	if s.Runner.EvictionAsked() {
 		return
@@ -232,7 +241,8 @@ func (s *Session) Answered() {
 		go func() {
 			defer close(ended)
 			if policy := s.EvictionPolicy(); policy != "" {
-				s.Logger.Warn("redlatch: the server evicts keys when its memory is full, "+s.keeps+" among them; set maxmemory-policy to noeviction", "maxmemory-policy", policy)
+				s.Logger.Warn("redlatch: the server evicts keys when its memory is full, "+s.keeps+
+					" among them; set maxmemory-policy to noeviction", "maxmemory-policy", policy)
 			}
 		}()
 	})
@@ -243,7 +253,7 @@ const evictionTimeout = 5 * time.Second
 
 // EvictionPolicy is that of the servers if it is another than noeviction; "" also if they do not say.
 func (s *Session) EvictionPolicy() string {
-	s.Runner.EvictionAsked() // a warning beside it would say the same
+	s.Runner.EvictionAsked() // a warning besides would say the same
 	ctx, cancel := context.WithTimeout(s.ctx, evictionTimeout)
 	defer cancel()
 	return s.Runner.EvictionPolicy(ctx)

@@ -56,15 +56,16 @@ func TestNewRefusesWhatNoClientCanWorkWith(t *testing.T) {
 		o    session.Options
 		says string
 	}{
-		"no hub":                    {nil, session.Options{}, "hub"},
-		"a hub that nobody made":    {new(pubsub.Hub), session.Options{}, "hub"},
-		"prefix of half a tag":      {hub, session.Options{KeyPrefix: "a{b"}, "KeyPrefix"},
-		"prefix of an empty tag":    {hub, session.Options{KeyPrefix: "{}"}, "KeyPrefix"},
-		"prefix with a NUL":         {hub, session.Options{KeyPrefix: "a\x00"}, "KeyPrefix"},
-		"watchdog too short":        {hub, session.Options{WatchdogTimeout: 99 * time.Millisecond}, "WatchdogTimeout"},
-		"poll cap below zero":       {hub, session.Options{PollCap: -1}, "PollCap"},
-		"call timeout too short":    {hub, session.Options{CallTimeout: time.Microsecond}, "CallTimeout"},
-		"retries shorter than one":  {hub, session.Options{RetryTimeout: 499 * time.Millisecond}, "RetryTimeout is 499ms, must be 0 (the default), or 500ms to"},
+		"no hub":                 {nil, session.Options{}, "hub"},
+		"a hub that nobody made": {new(pubsub.Hub), session.Options{}, "hub"},
+		"prefix of half a tag":   {hub, session.Options{KeyPrefix: "a{b"}, "KeyPrefix"},
+		"prefix of an empty tag": {hub, session.Options{KeyPrefix: "{}"}, "KeyPrefix"},
+		"prefix with a NUL":      {hub, session.Options{KeyPrefix: "a\x00"}, "KeyPrefix"},
+		"watchdog too short":     {hub, session.Options{WatchdogTimeout: 99 * time.Millisecond}, "WatchdogTimeout"},
+		"poll cap below zero":    {hub, session.Options{PollCap: -1}, "PollCap"},
+		"call timeout too short": {hub, session.Options{CallTimeout: time.Microsecond}, "CallTimeout"},
+		"retries shorter than one": {hub, session.Options{RetryTimeout: 499 * time.Millisecond},
+			"RetryTimeout is 499ms, must be 0 (the default), or 500ms to"},
 		"max hold too long":         {hub, session.Options{MaxHold: session.MaxDuration + 1}, "MaxHold"},
 		"replicas below zero":       {hub, session.Options{MinReplicas: -1}, "MinReplicas"},
 		"replicas given no time":    {hub, session.Options{MinReplicas: 1, ReplicaTimeout: 1}, "ReplicaTimeout"},
@@ -86,7 +87,8 @@ func TestNewRefusesWhatNoClientCanWorkWith(t *testing.T) {
 
 func TestOptionsThatAreNotGivenHaveTheirDefaults(t *testing.T) {
 	s := newSession(t, false, session.Options{KeyPrefix: "{t}:"})
-	require.Equal(t, session.Options{KeyPrefix: "{t}:", WatchdogTimeout: 30 * time.Second, PollCap: time.Second, CallTimeout: 500 * time.Millisecond,
+	require.Equal(t, session.Options{KeyPrefix: "{t}:", WatchdogTimeout: 30 * time.Second, PollCap: time.Second,
+		CallTimeout:  500 * time.Millisecond,
 		RetryTimeout: 500 * time.Millisecond, ReplicaTimeout: 250 * time.Millisecond, Logger: slog.Default()}, s.Options)
 	require.Equal(t, 500*time.Millisecond, s.Bound())
 	require.Equal(t, 2500*time.Millisecond, s.GiveBackBound())
@@ -183,9 +185,10 @@ func TestCloseEndsWaitersAndContextsFirstAndWaitsForReleasesThen(t *testing.T) {
 	require.NoError(t, s.Enter(), "the waiter")
 	go func() {
 		defer s.Leave()
-		waited <- s.Queue.Wait(context.Background(), wait.Request{Name: "a", Line: "a", Channel: "c", Try: func(context.Context) (wait.Answer, error) {
-			return wait.Answer{Left: time.Minute}, nil
-		}})
+		waited <- s.Queue.Wait(context.Background(),
+			wait.Request{Name: "a", Line: "a", Channel: "c", Try: func(context.Context) (wait.Answer, error) {
+				return wait.Answer{Left: time.Minute}, nil
+			}})
 	}()
 	redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return s.Queue.Members("a") == 1 })
 	closed := make(chan error, 1)
@@ -224,17 +227,20 @@ func TestCloseThatMayNotWaitNamesWhatIsLeft(t *testing.T) {
 	hold(s, "party", nil)
 	hold(s, "dropped", &holder{dropped: true}) // which the log has told of, and nobody will release
 	for range 21 {
-		s.Retrier.Add(&session.Pending{Name: "c", Until: time.Now().Add(time.Minute), Release: func(ctx context.Context) error {
-			<-ctx.Done()
-			return ctx.Err()
-		}})
+		s.Retrier.Add(&session.Pending{Name: "c", Until: time.Now().Add(time.Minute),
+			Release: func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}})
 	}
 	why := errors.New("going down")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(why)
 	err := s.Close(ctx)
 	require.ErrorIs(t, err, why)
-	require.ErrorContains(t, err, "shop: close: 3 still held, left to their leases: a, b, party; 21 unconfirmed releases given up, left to their leases: c, c,")
+	require.ErrorContains(t, err,
+		"shop: close: 3 still held, left to their leases: a, b, party; 21 unconfirmed releases given up, left to their "+
+			"leases: c, c,")
 	require.ErrorContains(t, err, "c and 1 more: going down")
 	require.Equal(t, err, s.Close(context.Background()), "the result of the first")
 }
@@ -270,8 +276,8 @@ func TestCloseEndsAndOutlastsWhatRunsInTheBackgroundWhateverItsContext(t *testin
 	require.True(t, over)
 }
 
-// rueidis heeds no context while it connects, so a question whose connection is being made when the server falls silent ends
-// seconds later.
+// rueidis heeds no context while it connects, so a question whose connection is being made when the server falls silent
+// ends seconds later.
 func TestCloseWaitsForNoConnection(t *testing.T) {
 	for name, started := range map[string]bool{"of a client that holds nothing": false, "of a client that holds": true} {
 		t.Run(name, func(t *testing.T) {
@@ -286,7 +292,9 @@ func TestCloseWaitsForNoConnection(t *testing.T) {
 				s.Start(lease.Config{}, nil, nil)
 			}
 			// Where a connection begins, nothing comes back from here on.
-			silence := proxy.Trap(&redistest.Trap{Match: func(words []string) bool { return words[0] == "HELLO" }, Fate: redistest.LoseReplySilently})
+			silence := proxy.Trap(&redistest.Trap{Match: func(words []string) bool {
+				return words[0] == "HELLO"
+			}, Fate: redistest.LoseReplySilently})
 			s.Answered()
 			silence.Wait(t)
 			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -324,7 +332,7 @@ func TestAQuestionEndsAfterTheRetryTimeoutWhateverItsContextAllows(t *testing.T)
 		return 1, context.Cause(ctx)
 	})
 	require.EqualError(t, err, "shop: no answer within the retry timeout")
-	n, err := session.Ask(long, s, nil, func(ctx context.Context) (int, error) { return 1, nil })
+	n, err := session.Ask(long, s, nil, func(_ context.Context) (int, error) { return 1, nil })
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 }
@@ -359,7 +367,8 @@ func TestAnObserverThatPanicsIsLogged(t *testing.T) {
 	require.Contains(t, log.String(), `msg="redlatch: observer panicked" panic=hook`)
 	count := func(_ context.Context, e int) { told += e }
 	require.Nil(t, session.Both[int](nil, nil))
-	for _, f := range []func(context.Context, int){session.Both(count, count), session.Both(session.Both(nil, count), session.Both(count, nil))} {
+	for _, f := range []func(context.Context, int){session.Both(count, count),
+		session.Both(session.Both(nil, count), session.Both(count, nil))} {
 		told = 0
 		session.Tell(ctx, s, f, 3)
 		require.Equal(t, 6, told)
@@ -381,7 +390,8 @@ func TestAnObserverReturnsTheContextOfWhatFollowsOrLeavesIt(t *testing.T) {
 	}
 	require.Contains(t, log.String(), `msg="redlatch: observer panicked" panic=hook`)
 	require.Nil(t, session.Chain[int](nil, nil))
-	for _, f := range []func(context.Context, int) context.Context{session.Chain(with("1"), with("2")), session.Chain(session.Chain(with("1"), with("2")), none),
+	for _, f := range []func(context.Context, int) context.Context{session.Chain(with("1"), with("2")),
+		session.Chain(session.Chain(with("1"), with("2")), none),
 		session.Chain(session.Chain(with("1"), none), session.Chain(nil, with("2")))} {
 		got := session.Follow(ctx, s, f, 7)
 		require.Equal(t, 7, got.Value(key("1")))

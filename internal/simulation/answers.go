@@ -58,8 +58,8 @@ func (e *entry) says() about {
 // pays reports whether e is a payment, whose answer is final.
 func (e *entry) pays() bool { return e.what == confirm || e.what == part }
 
-// auditAnswers: of two answers about one id, of which one was there before the other was asked for, the later one says what can have
-// become of the earlier.
+// auditAnswers: of two answers about one id, of which one was there before the other was asked for, the later one says
+// what can have become of the earlier.
 func (w *world) auditAnswers(o *object, list []*entry) {
 	of := map[string][]*entry{}
 	for _, e := range list {
@@ -113,19 +113,24 @@ func (w *world) auditPair(o *object, all []*entry, a, b *entry) {
 	right := true
 	switch before {
 	case isSold:
-		right = after == isSold && b.grant.Ordinal == a.grant.Ordinal && b.grant.N <= a.grant.N && (b.grant.N == a.grant.N || may(back)) ||
+		right = after == isSold && b.grant.Ordinal == a.grant.Ordinal && b.grant.N <= a.grant.N &&
+			(b.grant.N == a.grant.N || may(back)) ||
 			after == returned && may(back)
 	case isHeld:
-		inTime := after == expired && b.done.Before(a.grant.Until) && len(w.of(w.nodes[0])) == 0 // a clock that steps ends it sooner
-		right = after != none && (after != refused || b.pays()) && !inTime && !(after == cancelled && !may(cancel)) && b.grant.N <= a.grant.N
+		// a clock that steps ends it sooner
+		inTime := after == expired && b.done.Before(a.grant.Until) && len(w.of(w.nodes[0])) == 0
+		right = after != none && (after != refused || b.pays()) && !inTime && !(after == cancelled && !may(cancel)) &&
+			b.grant.N <= a.grant.N
 	case expired:
-		right = after == expired || !a.pays() && ((after == isSold || after == refused && b.pays()) && (may(confirm) || may(part)) ||
-			after == returned && (may(confirm) || may(part)) && may(back))
+		right = after == expired ||
+			!a.pays() && ((after == isSold || after == refused && b.pays()) && (may(confirm) || may(part)) ||
+				after == returned && (may(confirm) || may(part)) && may(back))
 	case cancelled, returned:
 		right = after == before
 	}
 	if !right {
-		w.violated("%s: %s was answered %v (%s, %d units from %d) at step %d, and %v (%s, %d units from %d) at step %d", o.name, b.key,
+		w.violated("%s: %s was answered %v (%s, %d units from %d) at step %d, and %v (%s, %d units from %d) at step %d",
+			o.name, b.key,
 			before, a.what, a.grant.N, a.grant.Ordinal, a.step, after, b.what, b.grant.N, b.grant.Ordinal, b.step)
 	}
 }
@@ -161,8 +166,10 @@ func (w *world) auditCounts(o *object, key string, all []*entry) {
 				sells++
 			}
 			all := e.grant.N + e.grant.Missing // of a payment, of those that were held or paid for
-			if e.what == part && all != max(e.n, e.grant.N) || asked > 0 && (all > asked || all < asked && !e.pays() && e.what != extend) {
-				w.violated("%s: step %d: %s of %s has %d units and misses %d of %d", o.name, e.step, e.what, key, e.grant.N, e.grant.Missing, asked)
+			if e.what == part && all != max(e.n, e.grant.N) ||
+				asked > 0 && (all > asked || all < asked && !e.pays() && e.what != extend) {
+				w.violated("%s: step %d: %s of %s has %d units and misses %d of %d", o.name, e.step, e.what, key, e.grant.N,
+					e.grant.Missing, asked)
 			}
 			if e.what == part && e.grant.Outcome == stock.Granted && e.grant.N > e.n {
 				w.violated("%s: step %d: %d units of %s are confirmed, and %d sold", o.name, e.step, e.n, key, e.grant.N)
@@ -170,7 +177,8 @@ func (w *world) auditCounts(o *object, key string, all []*entry) {
 		}
 	}
 	if cancels > 1 || sells > 1 || holds > 1 || had > 0 && gave > had {
-		w.violated("%s: %s was told %d times that it holds by that call, %d times that it is sold, %d times that it is cancelled; %d of %d units came back",
+		w.violated("%s: %s was told %d times that it holds by that call, %d times that it is sold, %d times that it is "+
+			"cancelled; %d of %d units came back",
 			o.name, key, holds, sells, cancels, gave, had)
 	}
 }

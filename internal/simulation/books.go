@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
@@ -86,8 +87,9 @@ func books() []*kind {
 			},
 		},
 		{
-			name: "barrier", crowds: true, make: func(*world, *object) {}, open: func(*world, *object) {}, act: actOnBarrier, verdict: auditBarrier,
-			plan: func(r *rand.Rand, s *Step) { s.What, s.Wait = await, upTo(r, 100*time.Millisecond, 8*time.Second) },
+			name: "barrier", crowds: true, make: func(*world, *object) {}, open: func(*world, *object) {}, act: actOnBarrier,
+			verdict: auditBarrier,
+			plan:    func(r *rand.Rand, s *Step) { s.What, s.Wait = await, upTo(r, 100*time.Millisecond, 8*time.Second) },
 		},
 		limits(),
 	}
@@ -116,7 +118,7 @@ func (w *world) told(o *object, c *client, s Step, e *entry, err error, fine ...
 	if err == nil || c.dead() || slices.ContainsFunc(fine, func(f error) bool { return errors.Is(err, f) }) {
 		return
 	}
-	w.failed(s, c, err)
+	w.failed(s, err)
 }
 
 const (
@@ -125,7 +127,8 @@ const (
 )
 
 func openStock(w *world, o *object) {
-	if _, err := w.clients[0].red.Stocks().Stock(o.name).Open(context.Background(), stock.Spec{Limit: stockLimit, PerUser: perUser, OpenFor: time.Hour, Retain: time.Hour}); err != nil {
+	if _, err := w.clients[0].red.Stocks().Stock(o.name).Open(context.Background(),
+		stock.Spec{Limit: stockLimit, PerUser: perUser, OpenFor: time.Hour, Retain: time.Hour}); err != nil {
 		w.violated("open: %v", err)
 	}
 }
@@ -138,7 +141,7 @@ func actOnStock(w *world, o *object, c *client, s Step) {
 	var err error
 	fine := []error{}
 	if w.forgot(o) {
-		fine = append(fine, stock.ErrCorrupt, stock.ErrNotFound)
+		fine = append(fine, errs.ErrCorrupt, stock.ErrNotFound)
 	}
 	switch s.What {
 	case claims:
@@ -224,8 +227,8 @@ func (o *oracle) of(n *node) (list []setback) {
 	return list
 }
 
-// auditStock: after a setback a stock may sell a unit again (failover), or nothing at all (empty). Otherwise every ordinal has one owner,
-// the same question has one answer, and no more is out than there is.
+// auditStock: after a setback a stock may sell a unit again (failover), or nothing at all (empty). Otherwise every
+// ordinal has one owner, the same question has one answer, and no more is out than there is.
 func auditStock(w *world, o *object) {
 	list := o.book.all()
 	setbacks := w.of(w.nodes[0])
@@ -275,12 +278,16 @@ func auditOrdinals(w *world, o *object, list []*entry) {
 			continue
 		}
 		was := answer[e.key]
-		returned := slices.ContainsFunc(list, func(x *entry) bool { return x.what == giving && x.key == e.key && x.began.Before(e.done) })
+		returned := slices.ContainsFunc(list, func(x *entry) bool {
+			return x.what == giving && x.key == e.key && x.began.Before(e.done)
+		})
 		back := slices.ContainsFunc(list, func(x *entry) bool { return x.what == giving || x.what == reserve })
 		switch {
 		case was != nil && !returned && e.grant.Won() && e.grant.Ordinal != was.grant.Ordinal:
-			w.violated("%s: %s was told ordinal %d at step %d and %d at step %d", o.name, e.key, was.grant.Ordinal, was.step, e.grant.Ordinal, e.step)
-		case was != nil && !returned && !e.grant.Won() && was.done.Before(e.began) && !(back && e.grant.Outcome == stock.SoldOut):
+			w.violated("%s: %s was told ordinal %d at step %d and %d at step %d", o.name, e.key, was.grant.Ordinal, was.step,
+				e.grant.Ordinal, e.step)
+		case was != nil && !returned && !e.grant.Won() && was.done.Before(e.began) &&
+			!(back && e.grant.Outcome == stock.SoldOut):
 			w.violated("%s: %s won at step %d and was told %v at step %d", o.name, e.key, was.step, e.grant.Outcome, e.step)
 		}
 		if e.grant.Won() {
@@ -289,7 +296,8 @@ func auditOrdinals(w *world, o *object, list []*entry) {
 	}
 }
 
-// auditSums counts what was surely out at each moment, and what may have been when somebody was told that nothing is left.
+// auditSums counts what was surely out at each moment, and what may have been when somebody was told that nothing is
+// left.
 func auditSums(w *world, o *object, list []*entry, stepped bool) {
 	type change struct {
 		at time.Time

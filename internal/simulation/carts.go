@@ -24,7 +24,7 @@ func carts() *kind {
 		},
 		open: func(w *world, o *object) {
 			for _, l := range linesOf(o, 3) {
-				w.openStock(o, open(o, w.clients[0]).Stock(l.Stock), l.Stock)
+				w.openStock(open(o, w.clients[0]).Stock(l.Stock), l.Stock)
 			}
 		},
 		plan: func(r *rand.Rand, s *Step) {
@@ -74,7 +74,8 @@ func actOnCart(w *world, o *object, c *client, s Step, x *stock.Group) {
 }
 
 // askCart makes one call about a cart, and notes its answer for each line as that of the line's stock.
-func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what, id string, lines []stock.Line) (g stock.Cart) {
+func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what, id string,
+	lines []stock.Line) (g stock.Cart) {
 	ctx, stop := context.WithTimeout(context.Background(), 8*calls)
 	defer stop()
 	var entries []*entry
@@ -104,7 +105,8 @@ func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what,
 	}
 	w.told(o, c, s, entries[0], err, w.fine(o)...)
 	if err == nil && g.Won() != (won == len(lines)) && verb != cancel {
-		w.violated("%s: step %d: %s of %s is answered %v, and %d of %d lines have units", o.name, s.Number, verb, id, g.Outcome, won, len(lines))
+		w.violated("%s: step %d: %s of %s is answered %v, and %d of %d lines have units", o.name, s.Number, verb, id,
+			g.Outcome, won, len(lines))
 	}
 	return g
 }
@@ -133,7 +135,8 @@ func auditCarts(w *world, o *object, x *stock.Group) {
 	}
 }
 
-// auditTogether: what was done to one line of a cart of a Group was done to all, in one moment, but for what was sold late.
+// auditTogether: what was done to one line of a cart of a Group was done to all, in one moment, but for what was sold
+// late.
 func (w *world) auditTogether(o *object, id string, lines []stock.Line) {
 	for _, kind := range []stock.Kind{stock.KindHeld, stock.KindGrant, stock.KindCancelled} {
 		first := o.bases[lines[0].Stock].moments(id, kind)

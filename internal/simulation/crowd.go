@@ -27,8 +27,9 @@ func named(which func(k *kind) bool) (names []string) {
 	return names
 }
 
-// NewCrowd makes the plan of a seed in which nothing goes wrong but that callers give up: callers of several clients, who ask again
-// and again, wait for a moment, and leave, each in its way. A few are patient. kinds, if any, are those of the objects.
+// NewCrowd makes the plan of a seed in which nothing goes wrong but that callers give up: callers of several clients,
+// who ask again and again, wait for a moment, and leave, each in its way. A few are patient. kinds, if any, are those
+// of the objects.
 func NewCrowd(seed uint64, kinds ...string) Plan { return crowd(seed, Plan{}, Crowds(), kinds) }
 
 // NewKeepingCrowd makes a crowd whose holders release by UnlockAfter, half of the time, of up to 20 ms.
@@ -45,7 +46,8 @@ func NewMuteCrowd(seed uint64, kinds ...string) Plan {
 func crowd(seed uint64, p Plan, of, kinds []string) Plan {
 	r := rand.New(rand.NewPCG(seed, 21))
 	p.Seed, p.Clients, p.Servers, p.Alone, p.Crowd, p.Kinds = seed, 2+r.IntN(3), 1, r.IntN(4) == 0, true, kinds
-	p.Shortest, p.Longest = upTo(r, 10*time.Microsecond, 100*time.Microsecond), upTo(r, 150*time.Microsecond, 1500*time.Microsecond)
+	p.Shortest, p.Longest = upTo(r, 10*time.Microsecond, 100*time.Microsecond), upTo(r, 150*time.Microsecond,
+		1500*time.Microsecond)
 	if len(kinds) == 0 {
 		p.Kinds = []string{of[r.IntN(len(of))]}
 	}
@@ -55,7 +57,8 @@ func crowd(seed uint64, p Plan, of, kinds []string) Plan {
 	for range p.Servers {
 		p.Drift = append(p.Drift, (r.Float64()-0.5)*0.0001)
 	}
-	longest := []time.Duration{time.Millisecond, 5 * time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}[r.IntN(4)]
+	longest := []time.Duration{time.Millisecond, 5 * time.Millisecond, 5 * time.Millisecond,
+		20 * time.Millisecond}[r.IntN(4)]
 	ways := [][]ends{{byWait}, {byDeadline}, {byCancel}, {byWait, byDeadline, byCancel, byAnother}}[r.IntN(4)]
 	work := []time.Duration{0, 200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond}[r.IntN(4)]
 	callers := 3 + r.IntN(12)

@@ -36,7 +36,8 @@ func (b *base) put(entries []stock.Entry) error {
 	return nil
 }
 
-// moveLedger is one move of a ledger into the database, of a mover that is slow before it writes, or after it, or then crashes.
+// moveLedger is one move of a ledger into the database, of a mover that is slow before it writes, or after it, or then
+// crashes.
 func (w *world) moveLedger(o *object, c *client, s Step, x *stock.Stock, name string) {
 	w.ask(o, c, s, move, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) {
 		n, err := x.Ledger(ctx, 1+s.N, func(_ context.Context, entries []stock.Entry) error {
@@ -65,8 +66,8 @@ type account struct {
 	ordinal, n    int64 // of what was sold
 }
 
-// auditLedger: the database has every serial once, its entries make sense one after the other, they never add up to more than the limit,
-// to what the stock says, and to what was told.
+// auditLedger: the database has every serial once, its entries make sense one after the other, they never add up to
+// more than the limit, to what the stock says, and to what was told.
 func (w *world) auditLedger(o *object, x *stock.Stock, name string, list []*entry) {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
@@ -101,11 +102,13 @@ func (w *world) auditLedger(o *object, x *stock.Stock, name string, list []*entr
 			seq = e.Ordinal + e.N - 1
 		}
 		if held+sold > stockLimit {
-			w.violated("%s: by entry %d of the ledger %d units are held and %d sold of %d", name, e.Serial, held, sold, stockLimit)
+			w.violated("%s: by entry %d of the ledger %d units are held and %d sold of %d", name, e.Serial, held, sold,
+				stockLimit)
 		}
 	}
 	if status.Held != held || status.Sold != sold || status.Seq != seq || held != 0 {
-		w.violated("%s: the database has %d units held and %d sold up to %d, and the stock says %+v", name, held, sold, seq, status)
+		w.violated("%s: the database has %d units held and %d sold up to %d, and the stock says %+v", name, held, sold, seq,
+			status)
 	}
 	for _, e := range list {
 		of, id, ok := strings.Cut(e.key, "/")
@@ -116,7 +119,8 @@ func (w *world) auditLedger(o *object, x *stock.Stock, name string, list []*entr
 			continue
 		}
 		if a := accounts[id]; a == nil || a.ordinal != e.grant.Ordinal || e.grant.N > a.n {
-			w.violated("%s: step %d was told that %s has %d units from %d, and the database says %+v", name, e.step, e.key, e.grant.N, e.grant.Ordinal, a)
+			w.violated("%s: step %d was told that %s has %d units from %d, and the database says %+v", name, e.step, e.key,
+				e.grant.N, e.grant.Ordinal, a)
 		}
 	}
 }

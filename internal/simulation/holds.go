@@ -15,7 +15,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// kind is one kind of object: what plans do with it, how it is done, and what is checked. What it shares out by claims the oracle judges.
+// kind is one kind of object: what plans do with it, how it is done, and what is checked. What it shares out by claims
+// the oracle judges.
 type kind struct {
 	name    string
 	plan    func(r *rand.Rand, s *Step)
@@ -77,11 +78,13 @@ type held struct {
 }
 
 // holding makes a kind whose objects are held. units are what an act takes of the object's resources.
-func holding(name string, capacity int, plan func(r *rand.Rand, s *Step), units func(o *object, s Step) map[*resource]int,
+func holding(name string, capacity int, plan func(r *rand.Rand, s *Step),
+	units func(o *object, s Step) map[*resource]int,
 	acquire func(ctx context.Context, c *client, name string, s Step) (held, error), parts ...string) *kind {
 	k := &kind{name: name, crowds: true, owners: fields, open: func(*world, *object) {}, verdict: func(*world, *object) {}}
 	k.plan = func(r *rand.Rand, s *Step) {
-		s.What, s.For, s.N = []what{take, take, take, again, longr}[r.IntN(5)], often(r, 200*time.Millisecond, 8*time.Second), 1
+		s.What, s.For, s.N = []what{take, take, take, again, longr}[r.IntN(5)], often(r, 200*time.Millisecond,
+			8*time.Second), 1
 		if r.IntN(8) > 0 {
 			s.Wait = upTo(r, 50*time.Millisecond, 5*time.Second)
 		}
@@ -113,15 +116,16 @@ func holding(name string, capacity int, plan func(r *rand.Rand, s *Step), units 
 		if units != nil {
 			u = units(o, s)
 		}
-		w.take(c, s, &claim{step: s.Number, who: c, units: u, renewed: s.Lease == 0}, func(ctx context.Context) (held, error) {
-			return acquire(ctx, c, o.name, s)
-		})
+		w.take(c, s, &claim{step: s.Number, who: c, units: u, renewed: s.Lease == 0},
+			func(ctx context.Context) (held, error) {
+				return acquire(ctx, c, o.name, s)
+			})
 	}
 	return k
 }
 
-// lock acquires l. several: a process may have several holds of it. Only those are asked for their owners: a hold that has shown its
-// owner could not be passed on within its process.
+// lock acquires l. several: a process may have several holds of it. Only those are asked for their owners: a hold that
+// has shown its owner could not be passed on within its process.
 func lock(l *rlock.Lock, several bool) func(context.Context, Step) (held, error) {
 	return func(ctx context.Context, s Step) (held, error) {
 		h, err := l.TryLock(ctx, s.patience(), s.Lease)
@@ -133,20 +137,22 @@ func lock(l *rlock.Lock, several bool) func(context.Context, Step) (held, error)
 		if several {
 			ids = []string{string(h.Owner())}
 		}
-		return held{ids: ids, lease: h, release: h.Unlock, keep: h.UnlockAfter, token: token, reenter: func(ctx context.Context) error {
-			inner, err := l.TryLock(h.Context(ctx), 0, s.Lease)
-			if err != nil {
-				return err
-			}
-			return inner.Unlock(ctx)
-		}}, nil
+		return held{ids: ids, lease: h, release: h.Unlock, keep: h.UnlockAfter, token: token,
+			reenter: func(ctx context.Context) error {
+				inner, err := l.TryLock(h.Context(ctx), 0, s.Lease)
+				if err != nil {
+					return err
+				}
+				return inner.Unlock(ctx)
+			}}, nil
 	}
 }
 
 func locks() (ks []*kind) {
 	single := map[string]func(c *rlock.Client, name string) *rlock.Lock{
-		"reentrant": (*rlock.Client).Reentrant, "nonreentrant": (*rlock.Client).NonReentrant, "fenced": (*rlock.Client).Fenced,
-		"fair": (*rlock.Client).Fair, "plain": (*rlock.Client).Plain,
+		"reentrant": (*rlock.Client).Reentrant, "nonreentrant": (*rlock.Client).NonReentrant,
+		"fenced": (*rlock.Client).Fenced,
+		"fair":   (*rlock.Client).Fair, "plain": (*rlock.Client).Plain,
 		"spin": func(c *rlock.Client, name string) *rlock.Lock {
 			return c.Spin(name, time.Millisecond, 100*time.Millisecond)
 		},
@@ -171,7 +177,9 @@ func locks() (ks []*kind) {
 		}
 		return lock(x.Write(), true)(ctx, s)
 	}))
-	ks = append(ks, holding("multi", 1, func(r *rand.Rand, s *Step) { s.ID = r.IntN(4) }, func(o *object, s Step) map[*resource]int {
+	ks = append(ks, holding("multi", 1, func(r *rand.Rand, s *Step) {
+		s.ID = r.IntN(4)
+	}, func(o *object, s Step) map[*resource]int {
 		switch s.ID {
 		case 0:
 			return map[*resource]int{o.parts[0]: 1}
@@ -199,7 +207,8 @@ func locks() (ks []*kind) {
 		k.keeps = true
 		switch k.name {
 		case "fair":
-			// Without Pub/Sub nobody says to the next in line that the first has left. It asks within a PollCap, or has left by then, too.
+			// Without Pub/Sub nobody says to the next in line that the first has left. It asks within a PollCap, or has left by
+			// then, too.
 			k.late = func(p Plan) time.Duration { return 2 * p.deaf() }
 		case "plain":
 			k.owners = text
@@ -297,12 +306,12 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 	}
 	w.enter(x, err == nil)
 	if err != nil {
-		w.failed(s, c, err)
+		w.failed(s, err)
 		return
 	}
 	w.note("client %d: step %d has %s, token %d", s.Who, s.Number, w.plan.Kinds[s.On], h.token)
 	if s.What != take {
-		w.more(c, s, x, h)
+		w.more(s, x, h)
 	}
 	t := time.NewTimer(time.Until(x.from.Add(s.For)))
 	defer t.Stop()
@@ -342,7 +351,7 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 }
 
 // more re-enters a hold, or makes it last longer.
-func (w *world) more(c *client, s Step, x *claim, h held) {
+func (w *world) more(s Step, x *claim, h held) {
 	ctx, cancel := context.WithTimeout(context.Background(), calls)
 	defer cancel()
 	var err error
@@ -364,12 +373,12 @@ func (w *world) abandon(h held) {
 	w.held = append(w.held, func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		h.release(ctx) // nothing of it gets out
+		_ = h.release(ctx) // nothing of it gets out
 	})
 }
 
 // failed judges an error: where nothing went wrong, only that somebody else was there first.
-func (w *world) failed(s Step, c *client, err error) {
+func (w *world) failed(s Step, err error) {
 	w.note("client %d: step %d: %v", s.Who, s.Number, err)
 	refused := errors.Is(err, errs.ErrNotAcquired)
 	w.outcome(s.Number, redlatch.Reason(err))
@@ -383,7 +392,8 @@ func (w *world) failed(s Step, c *client, err error) {
 	if (w.plan.Crowd || s.Wait < calls) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
 		return // the caller left while its call was under way
 	}
-	for _, ok := range []error{errs.ErrUnavailable, errs.ErrUnknownOutcome, errs.ErrNotReplicated, context.DeadlineExceeded, errs.ErrClosed} {
+	for _, ok := range []error{errs.ErrUnavailable, errs.ErrUnknownOutcome, errs.ErrNotReplicated,
+		context.DeadlineExceeded, errs.ErrClosed} {
 		if refused || errors.Is(err, ok) && !w.plan.calm() {
 			return
 		}

@@ -17,7 +17,8 @@ const (
 	turn     what = "reserve-turn"
 )
 
-// limited is a unit every two milliseconds, or five at once after a pause; beside it is another, which is taken from in the same step.
+// limited is a unit every two milliseconds, or five at once after a pause; beside it is another, which is taken from in
+// the same step.
 var (
 	limited = ratelimit.LimiterOptions{Rate: 500, Burst: 5, MaxWait: 50 * time.Millisecond}
 	beside  = ratelimit.LimiterOptions{Rate: 250, Burst: 3}
@@ -50,7 +51,8 @@ func actOnLimit(w *world, o *object, c *client, s Step) {
 		}
 	case allowAll:
 		var d ratelimit.Decision
-		d, err = c.red.Limiters().AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "k", N: e.n}, ratelimit.Take{Limiter: c.red.Limiters().Limiter(o.name+" beside", beside), Key: "k", N: 1})
+		d, err = c.red.Limiters().AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "k", N: e.n},
+			ratelimit.Take{Limiter: c.red.Limiters().Limiter(o.name+" beside", beside), Key: "k", N: 1})
 		a.Allowed = d.Allowed
 	case queue:
 		_, err = l.Wait(ctx, "k", e.n)
@@ -110,8 +112,8 @@ func auditLimit(w *world, o *object) {
 	}
 }
 
-// auditPassed is the plain model: whatever began and was answered within an interval passed in it, by the server's clock, which may run a
-// little faster than ours.
+// auditPassed is the plain model: whatever began and was answered within an interval passed in it, by the server's
+// clock, which may run a little faster than ours.
 func auditPassed(w *world, o *object, limit ratelimit.LimiterOptions, list []*entry) {
 	passed := slices.DeleteFunc(list, func(e *entry) bool { return e.err != nil || e.done.IsZero() })
 	for _, first := range passed {

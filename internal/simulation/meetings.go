@@ -22,7 +22,8 @@ func openLatch(w *world, o *object) {
 		}
 	}
 	for _, name := range names {
-		if set, err := w.clients[0].red.Semaphores().CountDownLatch(name).TrySetCount(context.Background(), latchCount, 10*time.Minute); err != nil || !set {
+		if set, err := w.clients[0].red.Semaphores().CountDownLatch(name).TrySetCount(context.Background(), latchCount,
+			10*time.Minute); err != nil || !set {
 			w.violated("set: %v", err)
 		}
 	}
@@ -129,8 +130,8 @@ func actOnBarrier(w *world, o *object, c *client, s Step) {
 	w.told(o, c, s, e, err, rsemaphore.ErrBrokenBarrier, errs.ErrNotAcquired)
 }
 
-// auditBarrier: of each generation that let somebody go, no more than all parties went, they had all come before the first one went, and
-// none of them was told that it broke.
+// auditBarrier: of each generation that let somebody go, no more than all parties went, they had all come before the
+// first one went, and none of them was told that it broke.
 func auditBarrier(w *world, o *object) {
 	if w.forgot(o) {
 		return
@@ -145,7 +146,8 @@ func auditBarrier(w *world, o *object) {
 		case e.done.IsZero() || e.generation == 0:
 		case e.err == nil:
 			tripped[e.generation] = append(tripped[e.generation], e)
-		case errors.Is(e.err, rsemaphore.ErrBrokenBarrier) && !errors.Is(e.err, errs.ErrLost): // who could not ask for a lease knows no better
+		case errors.Is(e.err, rsemaphore.ErrBrokenBarrier) && !errors.Is(e.err, errs.ErrLost):
+			// who could not ask for a lease knows no better
 			broken[e.generation] = e
 		}
 	}
@@ -164,7 +166,8 @@ func auditBarrier(w *world, o *object) {
 		}
 		came := 0
 		for _, e := range o.book.all() {
-			unsure := errors.Is(e.err, errs.ErrLost) || errors.Is(e.err, errs.ErrUnknownOutcome) || errors.Is(e.err, errs.ErrUnavailable) || errors.Is(e.err, errs.ErrClosed)
+			unsure := errors.Is(e.err, errs.ErrLost) || errors.Is(e.err, errs.ErrUnknownOutcome) ||
+				errors.Is(e.err, errs.ErrUnavailable) || errors.Is(e.err, errs.ErrClosed)
 			if e.began.Before(first) && (unsure || e.done.IsZero() || !e.done.Before(first)) {
 				came++
 			}
@@ -175,8 +178,8 @@ func auditBarrier(w *world, o *object) {
 	}
 }
 
-// auditMeetings: as many callers as a barrier has parties are not there together for longer than two round trips and 10 ms, and one
-// round trip for each that leaves meanwhile; they go, or it breaks.
+// auditMeetings: as many callers as a barrier has parties are not there together for longer than two round trips and 10
+// ms, and one round trip for each that leaves meanwhile; they go, or it breaks.
 func auditMeetings(w *world, o *object) {
 	list := o.book.all()
 	for _, last := range list {
@@ -201,7 +204,8 @@ func auditMeetings(w *world, o *object) {
 			}
 		}
 		if d := end.Sub(last.began); d > w.plan.soon()+left*2*w.plan.Longest {
-			w.violated("%s: %d parties were there for %v, step %d the last of them, while %d left", o.name, parties, d, last.step, left)
+			w.violated("%s: %d parties were there for %v, step %d the last of them, while %d left", o.name, parties, d,
+				last.step, left)
 		}
 	}
 }

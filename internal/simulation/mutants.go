@@ -19,9 +19,11 @@ type Mutant struct {
 var Mutants = []Mutant{
 	{"a release takes any owner's hold", []string{"reentrant", "nonreentrant", "spin"}, "-- Take an owner out of a lock,",
 		`redis.call('HDEL', key, owner, owner .. '!')`, `redis.call('DEL', key)`, false},
-	{"a hold that is handed over has a short lease", []string{"reentrant", "fenced", "nonreentrant"}, "local function hand_over(",
+	{"a hold that is handed over has a short lease", []string{"reentrant", "fenced", "nonreentrant"},
+		"local function hand_over(",
 		`redis.call('PEXPIRE', lock, lease)`, `redis.call('PEXPIRE', lock, 200)`, false},
-	{"a renewal does not ask whose the hold is", []string{"reentrant", "nonreentrant", "fenced"}, "-- Renew the leases of many holds",
+	{"a renewal does not ask whose the hold is", []string{"reentrant", "nonreentrant", "fenced"},
+		"-- Renew the leases of many holds",
 		"elseif not held[1] then", "elseif false then", false},
 	{"a renewal shortens a lease", []string{"reentrant", "nonreentrant", "fenced"}, "local function raise(",
 		`redis.call('PEXPIRE', key, math.max(left, lease))`, `redis.call('PEXPIRE', key, 100)`, false},
@@ -31,26 +33,33 @@ var Mutants = []Mutant{
 		"local token = us", "local token = 1", false},
 	{"who comes last is served first", []string{"fair", "fair", "reentrant"}, "local function line_up(queue, timeouts",
 		`redis.call('RPUSH', queue, owner)`, `redis.call('LPUSH', queue, owner)`, false},
-	{"readers are forgotten a second too early", []string{"readwrite", "readwrite", "reentrant"}, "local function forget(lock, ends, now)",
-		`redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))`, `redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now + 1500))`, false},
+	{"readers are forgotten a second too early", []string{"readwrite", "readwrite", "reentrant"},
+		"local function forget(lock, ends, now)",
+		`redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))`, `redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now + 1500))`,
+		false},
 	{"a server that has forgotten its votes votes", []string{"quorum"}, "-- One server's vote for an owner",
 		"if young > 0 then", "if false then", false},
-	{"a second run takes permits again", []string{"semaphore", "semaphore", "reentrant"}, "-- Take permits for several waiters",
+	{"a second run takes permits again", []string{"semaphore", "semaphore", "reentrant"},
+		"-- Take permits for several waiters",
 		`.. '\0\0\0') == 1 then`, `.. '\0\0\0') >= 0 then`, false},
-	{"a second release raises the count again", []string{"semaphore", "semaphore", "reentrant"}, "-- Give permits back, and hand them",
+	{"a second release raises the count again", []string{"semaphore", "semaphore", "reentrant"},
+		"-- Give permits back, and hand them",
 		`.. '\0\0\0') == 1 then`, `.. '\0\0\0') >= 0 then`, false},
-	{"permits whose lease is over come back twice", []string{"weighted", "weighted", "reentrant"}, "local function weighed(",
+	{"permits whose lease is over come back twice", []string{"weighted", "weighted", "reentrant"},
+		"local function weighed(",
 		"return capacity, used - freed, noted", "return capacity, used - 2 * freed, noted", false},
 	{"a claim does not look for its own answer", []string{"stock", "stock", "reentrant"}, "-- Claims one unit for each",
 		` and not redis.call('HGET', KEYS[2], ARGV[3]) then`, " then", false},
 	{"what is reserved is sold", []string{"stock", "stock", "reentrant"}, "-- Claims one unit for each",
 		"elseif s.sold + s.held >= s.limit then", "elseif s.sold >= s.limit then", false},
 	{"what was cancelled is confirmed late", []string{"sale", "sale"}, "local function confirm(",
-		"E = confirm, G = answered, R = answered, C = answered, V = answered,", "E = confirm, G = answered, R = answered, C = answered, V = confirm,", false},
+		"E = confirm, G = answered, R = answered, C = answered, V = answered,",
+		"E = confirm, G = answered, R = answered, C = answered, V = confirm,", false},
 	{"a part that is not confirmed does not come back", []string{"sale", "sale"}, "local function confirm(",
 		"enter('cancelled', '0', digits(n - k), claimant, id)", "", false},
 	{"an extension ends a hold", []string{"sale", "sale"}, "local function extend(",
-		"todo.hold[k + 1], todo.hold[k + 2] = q.deadline, id", "todo.hold[k + 1], todo.hold[k + 2] = digits(s.now), id", false},
+		"todo.hold[k + 1], todo.hold[k + 2] = q.deadline, id", "todo.hold[k + 1], todo.hold[k + 2] = digits(s.now), id",
+		false},
 	{"units come back again and again", []string{"sale", "sale"}, "local function restock(",
 		"(first or r.n), digits(keep)", "(first or r.n), r.n", false},
 	{"a sale that is paused goes on", []string{"sale", "sale"}, "local function refusal()",
@@ -63,13 +72,15 @@ var Mutants = []Mutant{
 		"for i, id in ipairs(due) do enter('expired', '0', ended[i].n, ended[i].claimant, id) end", "", false},
 	{"a mover removes what it has not read", []string{"sale", "sale"}, "local function shorten(",
 		"digits(ARGV[1]:match('^%d+') + 1)", "digits(ARGV[1]:match('^%d+') + 2)", false},
-	{"a line of a cart is held though another is refused", []string{"cart", "cart"}, "-- Reserves, confirms, extends, cancels or returns a cart",
+	{"a line of a cart is held though another is refused", []string{"cart", "cart"},
+		"-- Reserves, confirms, extends, cancels or returns a cart",
 		"if not (refused and left) or", "if not (refused and left and i > 1) or", false},
 	{"who has counted counts again", []string{"latch", "latch", "reentrant"}, "local function over()",
 		"if before then", "if false then", false},
 	{"a barrier lets go when one is missing", []string{"barrier", "barrier", "reentrant"}, "if verb == 'arrive' then",
 		"if n == parties then", "if n >= parties - 1 then", false},
-	{"a limit counts no units", []string{"limit"}, "-- Takes units from rate limits", "level, room, taken = level + units * per, room - units, taken + units", "taken = taken + units", true},
+	{"a limit counts no units", []string{"limit"}, "-- Takes units from rate limits",
+		"level, room, taken = level + units * per, room - units, taken + units", "taken = taken + units", true},
 	{"the level is lowered for who leaves", []string{"limit"}, "-- Gives the units of a reservation back",
 		"l.level = l.full + position_of(l, last[1], last[2])", "l.level = l.level - n * l.per", true},
 	{"a turn that is given back stays in line", []string{"limit"}, "-- Gives the units of a reservation back",
@@ -91,15 +102,16 @@ func MutantOf(name string) *Mutant {
 	return &Mutants[i]
 }
 
-// Kill runs seeds until one finds the mutant, so many at most. It returns the plan and the result of that one, and how many were tried.
+// Kill runs seeds until one finds the mutant, so many at most. It returns the plan and the result of that one, and how
+// many were tried.
 func Kill(t *testing.T, m *Mutant, seeds int) (Plan, Result, int) {
 	struck := false
 	for seed := range uint64(seeds) {
-		make := NewPlan
+		plan := NewPlan
 		if m.Crowd {
-			make = NewCrowd
+			plan = NewCrowd
 		}
-		p := make(seed+1, m.Kinds...)
+		p := plan(seed+1, m.Kinds...)
 		r := Run(t, p, m)
 		struck = struck || r.Struck
 		if len(r.Violations) > 0 {

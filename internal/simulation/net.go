@@ -19,10 +19,10 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// network is what lies between clients and servers: streams of bytes, as TCP has them. What is sent arrives later, in its order, or the
-// connection ends; one message alone is never lost. Connections are independent of each other, so that calls overtake each other on
-// different ones. Nothing in it blocks but Read and dial, and there no mutex is held: a bubble's clock stands still while a goroutine
-// waits for a mutex.
+// network is what lies between clients and servers: streams of bytes, as TCP has them. What is sent arrives later, in
+// its order, or the connection ends; one message alone is never lost. Connections are independent of each other, so
+// that calls overtake each other on different ones. Nothing in it blocks but Read and dial, and there no mutex is held:
+// a bubble's clock stands still while a goroutine waits for a mutex.
 type network struct {
 	mu       sync.Mutex
 	seed     uint64
@@ -149,8 +149,8 @@ func (h *host) dial(ctx context.Context, to *node) (net.Conn, error) {
 	return &ours{l}, nil
 }
 
-// travel is how long a parcel is under way: by the seed, the connection, and its number there, so that no other connection's traffic
-// changes it. Called with mu held.
+// travel is how long a parcel is under way: by the seed, the connection, and its number there, so that no other
+// connection's traffic changes it. Called with mu held.
 func (l *link) travel(d *lane, direction uint64) time.Duration {
 	d.sent++
 	x := mix(l.host.net.seed, hash(l.host.name), uint64(l.number)<<1|direction, d.sent)
@@ -193,8 +193,8 @@ func later(a, b time.Time) time.Time {
 // disturb notes that something is done to the host's traffic until then. Called with mu held.
 func (h *host) disturb(until time.Time) { h.rough = later(h.rough, until) }
 
-// reset ends a connection for the client at once. What it has sent still arrives, unless lost, and then the server finds the end. Called
-// with mu held.
+// reset ends a connection for the client at once. What it has sent still arrives, unless lost, and then the server
+// finds the end. Called with mu held.
 func (l *link) reset(lost bool) {
 	if l.closed == nil {
 		l.closed = syscall.ECONNRESET
@@ -264,7 +264,8 @@ func (l *link) request(frame []byte) {
 	}
 	t := h.traps[0]
 	if t.what == doubleFirst && strings.HasSuffix(words[3], ":barrier") {
-		// A copy that comes after the reply, and of which the client does not know, no TCP delivers. A barrier takes it for a party.
+		// A copy that comes after the reply, and of which the client does not know, no TCP delivers. A barrier takes it for a
+		// party.
 		l.send(&l.up, p, travel)
 		return
 	}
@@ -332,7 +333,7 @@ func (l *link) answer(frame []byte, message bool) {
 }
 
 func (c *ours) Read(b []byte) (int, error) {
-	return c.read(b, &c.down, func(now time.Time) time.Time { return c.host.paused })
+	return c.read(b, &c.down, func(time.Time) time.Time { return c.host.paused })
 }
 func (c *theirs) Read(b []byte) (int, error) { return c.read(b, &c.up, c.node.ready) }
 
@@ -448,8 +449,8 @@ type place string
 func (place) Network() string  { return "simulated" }
 func (a place) String() string { return string(a) }
 
-// note adds to the trace of the link: when something went which way, and which command it was. What is in it is not the same from run to
-// run, because owners are random.
+// note adds to the trace of the link: when something went which way, and which command it was. What is in it is not the
+// same from run to run, because owners are random.
 func (l *link) note(now time.Time, way string, words []string) {
 	what := way
 	if len(words) > 0 {

@@ -50,7 +50,7 @@ func newNode(name string, rate float64, durable bool, m *Mutant) *node {
 	n.up = n.began.Add(-24 * time.Hour)
 	n.m.ClockTTL(true)
 	if first, err := n.m.Dial(); err == nil { // which starts it
-		first.Close()
+		_ = first.Close() // it was for the start only
 	}
 	n.m.Server().SetPreHook(n.before)
 	n.tick()
@@ -64,7 +64,8 @@ func (n *node) ready(time.Time) time.Time { return n.stalled }
 
 func (n *node) traced(l *link) { n.traces[l] = l.trace }
 
-// tick sets its clock. mu is not held meanwhile: a script that asks for INFO has the embedded server's mutex, and takes it.
+// tick sets its clock. mu is not held meanwhile: a script that asks for INFO has the embedded server's mutex, and takes
+// it.
 func (n *node) tick() {
 	n.mu.Lock()
 	d := time.Since(n.began)
@@ -73,8 +74,8 @@ func (n *node) tick() {
 	n.m.SetTime(now)
 }
 
-// step moves its clock by d. Back, what has an end lasts longer by d, as on a real server, which keeps ends and not durations. Nothing else
-// runs meanwhile.
+// step moves its clock by d. Back, what has an end lasts longer by d, as on a real server, which keeps ends and not
+// durations. Nothing else runs meanwhile.
 func (n *node) step(d time.Duration) {
 	n.tick()
 	n.m.Keys() // ends what has ended
@@ -96,7 +97,8 @@ func (n *node) before(c *server.Peer, cmd string, args ...string) bool {
 		n.mu.Lock()
 		up, life := time.Since(n.up), n.life
 		n.mu.Unlock()
-		c.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%x\r\nuptime_in_seconds:%d\r\n", sha1.Sum(fmt.Append(nil, n.name, life)), int(up.Seconds())))
+		c.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%x\r\nuptime_in_seconds:%d\r\n", sha1.Sum(fmt.Append(nil, n.name, life)),
+			int(up.Seconds())))
 	case strings.HasSuffix(cmd, "SUBSCRIBE") && n.mute:
 		c.WriteError("NOPERM this user has no permissions to access one of the channels used as arguments")
 	case cmd == "WAIT":
@@ -118,8 +120,8 @@ func (n *node) before(c *server.Peer, cmd string, args ...string) bool {
 	return true
 }
 
-// rewrite puts the mutant's text in place of a script's, and reports whether a script will run: of an EVALSHA that the server does not
-// know, the text follows.
+// rewrite puts the mutant's text in place of a script's, and reports whether a script will run: of an EVALSHA that the
+// server does not know, the text follows.
 func (n *node) rewrite(words []string, frame []byte) ([]byte, bool) {
 	if len(words) < 3 {
 		return frame, false
@@ -230,6 +232,13 @@ func (n *node) copy() image {
 	return all
 }
 
+// mustCopy panics if a key of an image cannot be written, which an empty server does not refuse.
+func mustCopy(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("simulation: a replica cannot copy: %v", err))
+	}
+}
+
 // become takes the place of the server: with what was there at the image's time, and no scripts.
 func (n *node) become(i image) {
 	n.restart(true)
@@ -241,20 +250,23 @@ func (n *node) become(i image) {
 		}
 		switch c.kind {
 		case "string":
-			n.m.Set(k, c.text)
+			mustCopy(n.m.Set(k, c.text))
 		case "list":
-			n.m.Push(k, c.list...)
+			_, err := n.m.Push(k, c.list...)
+			mustCopy(err)
 		case "hash":
 			for f, v := range c.fields {
 				n.m.HSet(k, f, v)
 			}
 		case "zset":
 			for member, score := range c.scores {
-				n.m.ZAdd(k, score, member)
+				_, err := n.m.ZAdd(k, score, member)
+				mustCopy(err)
 			}
 		case "stream": // one that was emptied is as good as none
 			for _, e := range c.stream {
-				n.m.XAdd(k, e.ID, e.Values)
+				_, err := n.m.XAdd(k, e.ID, e.Values)
+				mustCopy(err)
 			}
 		default:
 			panic("simulation: a replica cannot copy a " + c.kind)

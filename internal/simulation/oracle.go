@@ -100,9 +100,12 @@ func (f *Figures) Add(g Figures) {
 }
 
 func (f Figures) String() string {
-	return fmt.Sprintf("%d runs, %v simulated, %d acts, %d faults: %d acquired, %d refused, %d lost, %d taken over, %d failed, %d answers; "+
-		"free with waiters and nobody disturbed for %v at most, taken by nobody for %v, calls that gave up %v late; %d holds in doubt after a setback, %d overlaps of such",
-		f.Runs, f.Simulated.Round(time.Second), f.Steps, f.Faults, f.Acquired, f.Refused, f.Lost, f.TakenOver, f.Failed, f.Answers, f.LongestFree.Round(time.Millisecond),
+	return fmt.Sprintf("%d runs, %v simulated, %d acts, %d faults: %d acquired, %d refused, %d lost, %d taken over, %d "+
+		"failed, %d answers; "+
+		"free with waiters and nobody disturbed for %v at most, taken by nobody for %v, calls that gave up %v late; %d "+
+		"holds in doubt after a setback, %d overlaps of such",
+		f.Runs, f.Simulated.Round(time.Second), f.Steps, f.Faults, f.Acquired, f.Refused, f.Lost, f.TakenOver, f.Failed,
+		f.Answers, f.LongestFree.Round(time.Millisecond),
 		f.LongestOrphan.Round(time.Millisecond), f.LongestStay.Round(time.Millisecond), f.Doubtful, f.Overlaps)
 }
 
@@ -248,15 +251,16 @@ func (o *oracle) look(calm bool) {
 		if d := now.Sub(since); d > 0 {
 			o.figures.LongestFree = max(o.figures.LongestFree, d)
 			if d > reaction {
-				o.violation("%s: there is room for each of the %d who wait, and nobody gets it for %v", r.name, len(r.waiting), now.Sub(r.free))
+				o.violation("%s: there is room for each of the %d who wait, and nobody gets it for %v", r.name, len(r.waiting),
+					now.Sub(r.free))
 				r.free = now
 			}
 		}
 	}
 }
 
-// lookAtExcess: after a setback more may be held than there is, until the holders' next renewals, a third of their lease later. Called
-// with mu held.
+// lookAtExcess: after a setback more may be held than there is, until the holders' next renewals, a third of their
+// lease later. Called with mu held.
 func (o *oracle) lookAtExcess(r *resource, now time.Time) {
 	renewed, since := 0, r.over
 	for c := range r.active {
@@ -308,8 +312,8 @@ func (o *oracle) verdict(calm bool) {
 	}
 }
 
-// judge looks for a moment at which more was held of r than there is, for tokens that did not grow, and, in calm, for an order that was
-// not kept. Called with mu held.
+// judge looks for a moment at which more was held of r than there is, for tokens that did not grow, and, in calm, for
+// an order that was not kept. Called with mu held.
 func (o *oracle) judge(r *resource, doubtful map[*claim]bool, calm bool) {
 	var of []*claim
 	for _, c := range o.claims {
@@ -334,7 +338,8 @@ func (o *oracle) judge(r *resource, doubtful map[*claim]bool, calm bool) {
 			with += fmt.Sprintf(" step %d until %s", other.step, o.at(other.to))
 		}
 		if held+c.units[r] > r.capacity && !doubtful[c] {
-			o.violation("%s: %d of %d are held by step %d from %s, beside%s", r.name, held+c.units[r], r.capacity, c.step, o.at(c.from), with)
+			o.violation("%s: %d of %d are held by step %d from %s, beside%s", r.name, held+c.units[r], r.capacity, c.step,
+				o.at(c.from), with)
 		}
 	}
 	if r.growing && !(o.back && len(o.setbacks) > 0) {
@@ -344,14 +349,16 @@ func (o *oracle) judge(r *resource, doubtful map[*claim]bool, calm bool) {
 		for _, b := range of {
 			for _, a := range of {
 				if a.began.Add(20*time.Millisecond).Before(b.began) && b.from.Add(10*time.Millisecond).Before(a.from) {
-					o.violation("%s: step %d asked at %s and was served before step %d, which had asked at %s", r.name, b.step, o.at(b.began), a.step, o.at(a.began))
+					o.violation("%s: step %d asked at %s and was served before step %d, which had asked at %s", r.name, b.step,
+						o.at(b.began), a.step, o.at(a.began))
 				}
 			}
 		}
 	}
 }
 
-// judgeTokens: of two grants of which one was there before the other was asked for, the later has the larger token; and no two are equal.
+// judgeTokens: of two grants of which one was there before the other was asked for, the later has the larger token; and
+// no two are equal.
 func (o *oracle) judgeTokens(r *resource, of []*claim) {
 	byToken := slices.Clone(of)
 	slices.SortFunc(byToken, func(a, b *claim) int { return cmp.Compare(a.token, b.token) })
@@ -361,7 +368,8 @@ func (o *oracle) judgeTokens(r *resource, of []*claim) {
 		}
 		for _, other := range byToken[i+1:] {
 			if other.from.Before(c.began) {
-				o.violation("%s: step %d had token %d at %s, and step %d, which asked at %s, has %d", r.name, other.step, other.token, o.at(other.from), c.step, o.at(c.began), c.token)
+				o.violation("%s: step %d had token %d at %s, and step %d, which asked at %s, has %d", r.name, other.step,
+					other.token, o.at(other.from), c.step, o.at(c.began), c.token)
 			}
 		}
 	}

@@ -31,7 +31,8 @@ const (
 	clock        what = "clock"         // the server's clock is stepped
 	restart      what = "restart"       // the server is away, and comes back with its data
 	empty        what = "empty"         // or without
-	failover     what = "failover"      // its replica takes its place, which has nothing of what was written in the time before
+	// its replica takes its place, which has nothing of what was written in the time before
+	failover     what = "failover"
 	flushScripts what = "flush-scripts"
 	flushAll     what = "flush-all"
 
@@ -239,7 +240,8 @@ func (p *Plan) faults(r *rand.Rand) {
 			x -= blows[i].weight
 		}
 		b := blows[i]
-		s := Step{What: b.what, At: upTo(r, 0, length), Who: r.IntN(p.Clients), For: upTo(r, b.shortest, b.longest), N: r.IntN(40)}
+		s := Step{What: b.what, At: upTo(r, 0, length), Who: r.IntN(p.Clients), For: upTo(r, b.shortest, b.longest),
+			N: r.IntN(40)}
 		if b.longest > time.Second && r.IntN(2) == 0 && b.what != clock {
 			s.For = upTo(r, b.shortest, b.longest/8)
 		}
@@ -255,7 +257,8 @@ func (p *Plan) forgetting(r *rand.Rand) {
 	for range 3 {
 		at, first := upTo(r, 0, length-2*time.Second), r.IntN(p.Servers)
 		for i := range (p.Servers + 1) / 2 {
-			p.Steps = append(p.Steps, Step{What: empty, At: at, On: (first + i) % p.Servers, For: upTo(r, 5*time.Millisecond, 100*time.Millisecond)})
+			p.Steps = append(p.Steps,
+				Step{What: empty, At: at, On: (first + i) % p.Servers, For: upTo(r, 5*time.Millisecond, 100*time.Millisecond)})
 			at += upTo(r, 100*time.Millisecond, 700*time.Millisecond)
 		}
 	}
@@ -294,7 +297,8 @@ func (p Plan) Numbers() (numbers []int) {
 // String is the plan in full, a line to a step.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d clients, %d servers, objects %s, a parcel takes %v to %v", p.Seed, p.Clients, p.Servers, strings.Join(p.Kinds, " "), p.Shortest, p.Longest)
+	fmt.Fprintf(&b, "seed %d: %d clients, %d servers, objects %s, a parcel takes %v to %v", p.Seed, p.Clients, p.Servers,
+		strings.Join(p.Kinds, " "), p.Shortest, p.Longest)
 	if p.Durable {
 		b.WriteString(", MinReplicas 1")
 	}
@@ -330,7 +334,8 @@ func (s Step) text(p Plan) string {
 			fmt.Fprintf(&b, " and server %d", s.On)
 		}
 	} else {
-		fmt.Fprintf(&b, "client %d: %s %s n=%d id=%d wait=%v lease=%v", s.Who, s.What, p.Kinds[s.On], s.N, s.ID, s.Wait.Round(time.Microsecond), s.Lease.Round(time.Microsecond))
+		fmt.Fprintf(&b, "client %d: %s %s n=%d id=%d wait=%v lease=%v", s.Who, s.What, p.Kinds[s.On], s.N, s.ID,
+			s.Wait.Round(time.Microsecond), s.Lease.Round(time.Microsecond))
 	}
 	if s.For != 0 {
 		fmt.Fprintf(&b, " for %v", s.For.Round(time.Microsecond))

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// The verbs of stocks beside those in books.go. Reservations and requests have ids that several clients use at the same time.
+// The verbs of stocks beside those in books.go. Reservations and requests have ids that several clients use at the same
+// time.
 const (
 	buy    what = "buy" // reserves, waits, and then pays, gives up, or forgets about it
 	order  what = "claim-up-to"
@@ -34,10 +36,13 @@ var afterwards = []what{confirm, confirm, part, extend, cancel, confirm, confirm
 func sales() []*kind {
 	return []*kind{
 		{
-			name: "sale", make: func(_ *world, o *object) { o.bases = map[string]*base{o.name: {}} }, open: openSale, act: actOnSale, verdict: auditSale,
+			name: "sale", make: func(_ *world, o *object) {
+				o.bases = map[string]*base{o.name: {}}
+			}, open: openSale, act: actOnSale, verdict: auditSale,
 			plan: func(r *rand.Rand, s *Step) {
 				s.What = []what{
-					buy, buy, buy, buy, buy, order, order, confirm, confirm, part, extend, cancel, back, back, look, look, halt, endIn, move, move,
+					buy, buy, buy, buy, buy, order, order, confirm, confirm, part, extend, cancel, back, back, look, look, halt,
+					endIn, move, move,
 				}[r.IntN(20)]
 				s.ID, s.N = r.IntN(6), r.IntN(40)
 				s.Lease, s.For = upTo(r, 200*time.Millisecond, 2500*time.Millisecond), often(r, 100*time.Millisecond, 3*time.Second)
@@ -48,19 +53,21 @@ func sales() []*kind {
 }
 
 func openSale(w *world, o *object) {
-	w.openStock(o, w.clients[0].red.Stocks().Stock(o.name), o.name)
+	w.openStock(w.clients[0].red.Stocks().Stock(o.name), o.name)
 }
 
 // openStock opens a stock that keeps a ledger.
-func (w *world) openStock(o *object, x *stock.Stock, name string) {
-	_, err := x.Open(context.Background(), stock.Spec{Limit: stockLimit, PerUser: saleClaimant, OpenFor: time.Hour, Retain: time.Hour, Ledger: true})
+func (w *world) openStock(x *stock.Stock, name string) {
+	_, err := x.Open(context.Background(),
+		stock.Spec{Limit: stockLimit, PerUser: saleClaimant, OpenFor: time.Hour, Retain: time.Hour, Ledger: true})
 	if err != nil {
 		w.violated("%s: open: %v", name, err)
 	}
 }
 
 // ask makes one call of a stock, and notes its answer as entry of the book. back is how many units came back by it.
-func (w *world) ask(o *object, c *client, s Step, verb what, key string, n int64, call func(ctx context.Context) (g stock.Grant, back int64, err error)) *entry {
+func (w *world) ask(o *object, c *client, s Step, verb what, key string, n int64,
+	call func(ctx context.Context) (g stock.Grant, back int64, err error)) *entry {
 	ctx, stop := context.WithTimeout(context.Background(), 8*calls)
 	defer stop()
 	e := o.book.begin(s, verb, key, n)
@@ -74,7 +81,7 @@ func (w *world) ask(o *object, c *client, s Step, verb what, key string, n int64
 func (w *world) fine(o *object) []error {
 	fine := []error{stock.ErrNotFound}
 	if w.forgot(o) {
-		fine = append(fine, stock.ErrCorrupt, stock.ErrNotOpen, stock.ErrMismatch, errNotOurs)
+		fine = append(fine, errs.ErrCorrupt, stock.ErrNotOpen, errs.ErrMismatch, errNotOurs)
 	}
 	return fine
 }
@@ -156,28 +163,29 @@ func actOnID(w *world, o *object, c *client, s Step, x *stock.Stock, verb what, 
 	if verb == back && s.N%3 == 0 {
 		keep = 0
 	}
-	w.ask(o, c, s, verb, id, map[what]int64{part: keep, back: keep}[verb], func(ctx context.Context) (g stock.Grant, units int64, err error) {
-		switch verb {
-		case confirm:
-			g, err = x.Confirm(ctx, id)
-		case part:
-			g, err = x.Confirm(ctx, id, stock.Paid(keep))
-		case extend:
-			g, err = x.Extend(ctx, id, s.Lease)
-		case cancel:
-			units, err = one(x.Cancel(ctx, id))
-		case look:
-			g, _, err = known(x.Lookup(ctx, stock.Units{Request: id}))
-		case back:
-			if keep > 0 {
-				units, err = x.Return(ctx, stock.Units{Request: id, Keep: keep})
-			} else {
-				units, err = x.Return(ctx, stock.Units{Request: id})
-				units = min(units, 1)
+	w.ask(o, c, s, verb, id, map[what]int64{part: keep, back: keep}[verb],
+		func(ctx context.Context) (g stock.Grant, units int64, err error) {
+			switch verb {
+			case confirm:
+				g, err = x.Confirm(ctx, id)
+			case part:
+				g, err = x.Confirm(ctx, id, stock.Paid(keep))
+			case extend:
+				g, err = x.Extend(ctx, id, s.Lease)
+			case cancel:
+				units, err = one(x.Cancel(ctx, id))
+			case look:
+				g, _, err = known(x.Lookup(ctx, stock.Units{Request: id}))
+			case back:
+				if keep > 0 {
+					units, err = x.Return(ctx, stock.Units{Request: id, Keep: keep})
+				} else {
+					units, err = x.Return(ctx, stock.Units{Request: id})
+					units = min(units, 1)
+				}
 			}
-		}
-		return g, units, err
-	})
+			return g, units, err
+		})
 }
 
 func one(did bool, err error) (int64, error) {
@@ -187,8 +195,8 @@ func one(did bool, err error) (int64, error) {
 	return 0, err
 }
 
-// auditSale: after a setback nothing is granted of a stock that is gone. Otherwise the answers about each id agree, no ordinal has two
-// ids, a sale that was stopped grants nothing, and the database has it all.
+// auditSale: after a setback nothing is granted of a stock that is gone. Otherwise the answers about each id agree, no
+// ordinal has two ids, a sale that was stopped grants nothing, and the database has it all.
 func auditSale(w *world, o *object) {
 	if w.auditGone(o) {
 		return
@@ -215,7 +223,8 @@ func keysOf(list []*entry) (keys []string) {
 	return keys
 }
 
-// auditGone judges what was granted after a stock's server was emptied, and reports whether its server has lost anything.
+// auditGone judges what was granted after a stock's server was emptied, and reports whether its server has lost
+// anything.
 func (w *world) auditGone(o *object) bool {
 	for _, s := range w.of(w.nodes[0]) {
 		if s.what != empty && s.what != flushAll || w.copiedBack() {
@@ -240,9 +249,10 @@ func (w *world) settle() {
 
 // find asks, when all is over, what an id has come to.
 func (w *world) find(o *object, x *stock.Stock, key, id string) *entry {
-	return w.ask(o, w.clients[0], Step{Number: -1, What: look}, look, key, 0, func(ctx context.Context) (stock.Grant, int64, error) {
-		return known(x.Lookup(ctx, stock.Units{Request: id}))
-	})
+	return w.ask(o, w.clients[0], Step{Number: -1, What: look}, look, key, 0,
+		func(ctx context.Context) (stock.Grant, int64, error) {
+			return known(x.Lookup(ctx, stock.Units{Request: id}))
+		})
 }
 
 // known is a Holding as an answer.
@@ -250,7 +260,8 @@ func known(h stock.Holding, err error) (stock.Grant, int64, error) {
 	return stock.Grant{Outcome: h.Outcome, Ordinal: h.Ordinal, N: h.N, Until: h.Until, Missing: h.Asked - h.N}, 0, err
 }
 
-// auditStops: while the sale is paused, or over, nobody gets what it did not have, and nobody hears of a pause or an end that was not.
+// auditStops: while the sale is paused, or over, nobody gets what it did not have, and nobody hears of a pause or an
+// end that was not.
 func (w *world) auditStops(o *object, list []*entry) {
 	during := func(e *entry, verb, other what, n int64) (surely, perhaps bool) {
 		for _, p := range list {
@@ -272,11 +283,13 @@ func (w *world) auditStops(o *object, list []*entry) {
 		fresh := e.grant.Outcome == stock.Granted && (e.what == reserve || e.what == order)
 		paused, maybe := during(e, halt, resume, 0)
 		if paused && fresh || e.grant.Outcome == stock.Paused && !maybe {
-			w.violated("%s: step %d: %s of %s was answered %v; the sale is paused: surely %v, perhaps %v", o.name, e.step, e.what, e.key, e.grant.Outcome, paused, maybe)
+			w.violated("%s: step %d: %s of %s was answered %v; the sale is paused: surely %v, perhaps %v", o.name, e.step,
+				e.what, e.key, e.grant.Outcome, paused, maybe)
 		}
 		over, maybe := during(e, endIn, endIn, 0)
 		if over && fresh || e.grant.Outcome == stock.Ended && !maybe {
-			w.violated("%s: step %d: %s of %s was answered %v; the sale is over: surely %v, perhaps %v", o.name, e.step, e.what, e.key, e.grant.Outcome, over, maybe)
+			w.violated("%s: step %d: %s of %s was answered %v; the sale is over: surely %v, perhaps %v", o.name, e.step, e.what,
+				e.key, e.grant.Outcome, over, maybe)
 		}
 	}
 }

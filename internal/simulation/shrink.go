@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// Shrink finds a short plan that still fails: it takes away parts, from halves to single steps, while what is left fails in one of so
-// many runs. A run is not the same each time, because owners and pauses are random; so a plan that fails seldom shrinks less.
+// Shrink finds a short plan that still fails: it takes away parts, from halves to single steps, while what is left
+// fails in one of so many runs. A run is not the same each time, because owners and pauses are random; so a plan that
+// fails seldom shrinks less.
 func Shrink(t *testing.T, p Plan, m *Mutant, runs int) (Plan, Result) {
 	fails := func(p Plan) (Result, bool) {
 		for range runs {

@@ -116,7 +116,8 @@ func (w *world) stepped(n *node, by time.Duration) {
 	w.stuck = later(w.stuck, time.Now().Add(longestLease)).Add(-by) // steps add up
 }
 
-// failover has the replica take the server's place, in a while. What is written until then it has not received, and it confirms nothing.
+// failover has the replica take the server's place, in a while. What is written until then it has not received, and it
+// confirms nothing.
 func (w *world) failover(n *node, in time.Duration) {
 	n.mu.Lock()
 	was := n.behind

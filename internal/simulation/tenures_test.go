@@ -14,11 +14,11 @@ import (
 	"github.com/redlatch/redlatch/internal/tenuremodel"
 )
 
-// What a process of the library does on the wire, the model of tenures can do, too: so what is found of the model counts for the
-// library. Callers of a crowd give up at any moment, and nothing else goes wrong.
+// What a process of the library does on the wire, the model of tenures can do, too: so what is found of the model
+// counts for the library. Callers of a crowd give up at any moment, and nothing else goes wrong.
 func TestWhatALockDoesOnTheWireTheModelOfTenuresCanDo(t *testing.T) {
 	total := 0
-	seeds := redistest.Sized([]uint64{4}, []uint64{4, 7}, nil) // in which releases name the next
+	seeds := redistest.Sized([]uint64{4}, []uint64{4}, nil) // in which releases name the next
 	switch {
 	case redistest.RaceEnabled: // the following, which takes most of the time, is done by one goroutine
 		seeds = []uint64{8}
@@ -38,16 +38,18 @@ func TestWhatALockDoesOnTheWireTheModelOfTenuresCanDo(t *testing.T) {
 					named++
 				}
 			}
-			t.Logf("seed %d, %s: %d of %d steps, %d releases that name the next, %d ways at most", seed, client, len(steps)-from, len(steps), named, ways)
+			t.Logf("seed %d, %s: %d of %d steps, %d releases that name the next, %d ways at most", seed, client,
+				len(steps)-from, len(steps), named, ways)
 		}
 	}
 	require.Positive(t, total)
 }
 
-// What the library does not do is refused: a release that names nobody though one waits, one that is made twice, a request that is not made.
+// What the library does not do is refused: a release that names nobody though one waits, one that is made twice, a
+// request that is not made.
 func TestAWireThatTheLibraryDoesNotHaveIsRefused(t *testing.T) {
 	p, all := seen(t, 4)
-	reach := 250
+	reach := redistest.Sized(60, 60, 250)
 	if redistest.RaceEnabled {
 		reach = 60
 	}
@@ -102,10 +104,12 @@ func seen(t *testing.T, seed uint64) (simulation.Plan, map[string][]tenuremodel.
 	return p, steps(t, r.Wire)
 }
 
-// callers is how many a client has at once: with each more the model can have come to a step in several times as many ways.
+// callers is how many a client has at once: with each more the model can have come to a step in several times as many
+// ways.
 const callers = 4
 
-// fewer are the steps of a crowd that leave each client so many callers, each of whom waits; one that asks once has no turn.
+// fewer are the steps of a crowd that leave each client so many callers, each of whom waits; one that asks once has no
+// turn.
 func fewer(p simulation.Plan) (steps []simulation.Step) {
 	busy := make([][callers]time.Duration, p.Clients)
 	for _, s := range p.Steps {

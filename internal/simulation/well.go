@@ -10,14 +10,14 @@ import (
 
 // While the network is well, and until a crowd has settled:
 //
-//   - what is free, with somebody waiting for it, is acquired within two round trips and 10 ms, plus one round trip for each grant
-//     whose caller has left meanwhile;
+//   - what is free, with somebody waiting for it, is acquired within two round trips and 10 ms, plus one round trip for
+//     each grant whose caller has left meanwhile;
 //   - what no caller holds is not taken for longer than two round trips and 10 ms;
 //   - a call that gives up returns that soon.
 //
-// Two kinds of crowds have bounds of their own. What is released by UnlockAfter is free from the server's end on, which is so long after the
-// acquisition, and not a moment sooner: these times count from there. Without Pub/Sub the first two may take a PollCap more; a fair
-// lock, of which each in line may leave before it asks, three of them.
+// Two kinds of crowds have bounds of their own. What is released by UnlockAfter is free from the server's end on, which
+// is so long after the acquisition, and not a moment sooner: these times count from there. Without Pub/Sub the first
+// two may take a PollCap more; a fair lock, of which each in line may leave before it asks, three of them.
 //
 // Times are exact: the clients, servers and goroutines of a simulation take none.
 
@@ -50,9 +50,9 @@ func (p Plan) deaf() time.Duration {
 // soon is how long the library may take for what takes it two round trips.
 func (p Plan) soon() time.Duration { return 4*p.Longest + slack }
 
-// kept: c is released by UnlockAfter of d, which counts from when c was acquired: a round trip before its caller knew, at most. It is
-// taken until the server's end then, whoever waits, and no longer than anything else. The server counts what is left of d from when
-// the call arrives, in whole milliseconds, and the last of them is the lock's.
+// kept: c is released by UnlockAfter of d, which counts from when c was acquired: a round trip before its caller knew,
+// at most. It is taken until the server's end then, whoever waits, and no longer than anything else. The server counts
+// what is left of d from when the call arrives, in whole milliseconds, and the last of them is the lock's.
 func (w *world) kept(c *claim, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +141,8 @@ func (w *world) lookAtOwners(r *resource, there []string, now time.Time, warm bo
 		}
 		if d > w.plan.soon()+w.plan.deaf() && warm && !r.well.told[owner] {
 			r.well.told[owner] = true
-			w.violation("%s: nobody has had it for %v, and it is taken for %s; %d wait", r.name, d.Round(time.Microsecond), printed(owner), len(r.waiting))
+			w.violation("%s: nobody has had it for %v, and it is taken for %s; %d wait", r.name, d.Round(time.Microsecond),
+				printed(owner), len(r.waiting))
 		}
 	}
 	r.well.owners = since
@@ -176,7 +177,8 @@ func (w *world) lookAtFree(r *resource, late time.Duration, now time.Time, warm 
 	w.figures.LongestFree = max(w.figures.LongestFree, d)
 	bound := w.plan.soon() + late + time.Duration(r.well.grants-r.well.before)*2*w.plan.Longest
 	if d > bound {
-		w.violation("%s: there is room for each of the %d who wait, and nobody gets it for %v, with %d grants to callers who had left", r.name, len(r.waiting), d, r.well.grants-r.well.before)
+		w.violation("%s: there is room for each of the %d who wait, and nobody gets it for %v, with %d grants to callers "+
+			"who had left", r.name, len(r.waiting), d, r.well.grants-r.well.before)
 		r.free = now
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Wire is one thing that was seen of a client on the wire, in the order in which it was: a script that a server ran, its reply that the
-// client read, or a message that it read. Plan.Wired has it kept.
+// Wire is one thing that was seen of a client on the wire, in the order in which it was: a script that a server ran,
+// its reply that the client read, or a message that it read. Plan.Wired has it kept.
 type Wire struct {
 	Client  string
 	At      time.Time

@@ -92,7 +92,7 @@ type Result struct {
 
 // Run runs a plan in a bubble of its own, with a fault planted if there is a mutant.
 func Run(t *testing.T, p Plan, m *Mutant) (r Result) {
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		w := &world{plan: p, came: map[int]string{}, oracle: &oracle{began: time.Now()}}
 		w.net = &network{seed: p.Seed, shortest: p.Shortest, longest: p.Longest, note: w.note, wired: p.Wired}
 		w.build(m)
@@ -116,7 +116,8 @@ func others() (stacks []string) {
 	b := make([]byte, 1<<20)
 	all := strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n")
 	for _, s := range all[1:] {
-		if strings.Contains(s, "synctest bubble") && !strings.Contains(s, "testingSynctestTest(") && !strings.Contains(s, "testing/synctest.Test(0x") {
+		if strings.Contains(s, "synctest bubble") && !strings.Contains(s, "testingSynctestTest(") &&
+			!strings.Contains(s, "testing/synctest.Test(0x") {
 			stacks = append(stacks, s)
 		}
 	}
@@ -159,7 +160,8 @@ func (w *world) build(m *Mutant) {
 
 // client connects one: in the background, because the network may not let it.
 func (w *world) client(place, life int) *client {
-	c := &client{place: place, life: life, host: w.net.host(fmt.Sprintf("client%d.%d", place, life)), ready: make(chan struct{}), gone: make(chan struct{}), tried: make(chan struct{})}
+	c := &client{place: place, life: life, host: w.net.host(fmt.Sprintf("client%d.%d", place, life)),
+		ready: make(chan struct{}), gone: make(chan struct{}), tried: make(chan struct{})}
 	w.aside.Go(func() {
 		defer close(c.tried)
 		for pause := 50 * time.Millisecond; !c.dead(); pause *= 2 {
@@ -184,9 +186,10 @@ func (c *client) connect(w *world) (err error) {
 		o.DisableAutoPipelining = w.plan.Alone
 		if c.red, err = redlatch.Open(o, redlatch.Options{
 			MinReplicas: replicas, Logger: log, Hub: pubsub.Options{Grace: time.Millisecond},
-			Locks:      rlock.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
-			Elections:  election.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
-			Semaphores: rsemaphore.Options{WatchdogTimeout: watchdog, PollCap: pollCap, Liveness: w.plan.Living, Heartbeat: heartbeat, Observer: w.takenOver},
+			Locks:     rlock.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
+			Elections: election.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
+			Semaphores: rsemaphore.Options{WatchdogTimeout: watchdog, PollCap: pollCap, Liveness: w.plan.Living,
+				Heartbeat: heartbeat, Observer: w.takenOver},
 		}); err != nil {
 			c.red = nil
 			return err
@@ -222,8 +225,8 @@ func (w *world) takenOver(_ context.Context, e rsemaphore.Event) context.Context
 	return nil
 }
 
-// warm has the client learn the servers' clocks. Before that its requests have no instant after which they are refused, as documented, and
-// one that comes seconds late may do what nobody asks for any more.
+// warm has the client learn the servers' clocks. Before that its requests have no instant after which they are refused,
+// as documented, and one that comes seconds late may do what nobody asks for any more.
 func (c *client) warm() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*calls)
 	defer cancel()
@@ -255,7 +258,7 @@ func (c *client) close(ctx context.Context) (err error) {
 		err = e
 	}
 	for _, h := range c.hubs {
-		h.Close(ctx)
+		_ = h.Close(ctx) // red.Close has said what is left
 		h.Client().Close()
 	}
 	return err
@@ -367,7 +370,7 @@ func (w *world) crash(c *client, again bool) {
 	w.aside.Go(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		c.close(ctx)
+		_ = c.close(ctx) // it was killed: what it leaves is part of the test
 	})
 	if again {
 		w.clients[c.place] = w.client(c.place, c.life+1)
@@ -415,8 +418,8 @@ func (w *world) end() {
 	w.verdict(w.plan.calm())
 }
 
-// lasting are parts of the keys that outlast their use, as documented: the last token of a fenced lock, stocks until their retention is
-// over, what is remembered of a latch, and a barrier's generations.
+// lasting are parts of the keys that outlast their use, as documented: the last token of a fenced lock, stocks until
+// their retention is over, what is remembered of a latch, and a barrier's generations.
 var lasting = []string{"redisson_lock_token:", "rc:{", ":latch", ":barrier"}
 
 func (w *world) result() Result {

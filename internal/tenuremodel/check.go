@@ -18,7 +18,8 @@ const (
 	UnlockToldLost
 	// PassedWhileOthersStarve is that a turn is passed on while another process has queued for longer than a tenure lasts.
 	PassedWhileOthersStarve
-	// PassedTooOften is that more turns follow than callers waited when the lock was granted, and another process was queued then.
+	// PassedTooOften is that more turns follow than callers waited when the lock was granted, and another process was
+	// queued then.
 	PassedTooOften
 	// Orphan is that the server has a holder that no tenure will release.
 	Orphan
@@ -28,10 +29,13 @@ const (
 )
 
 func (v Violation) String() string {
-	return [violations]string{"nothing", "two callers work at once, and both trust their lease", "a context of an ended turn enters",
+	return [violations]string{"nothing", "two callers work at once, and both trust their lease",
+		"a context of an ended turn enters",
 		"an owner that is known elsewhere is another caller's", "a turn begins later after a loss than the bound allows",
-		"an Unlock in time, without a fault, finds nothing", "a turn is passed on while another process has queued for longer than a tenure lasts",
-		"more turns follow than callers waited, and another process waits", "the server has a holder that nobody will release",
+		"an Unlock in time, without a fault, finds nothing",
+		"a turn is passed on while another process has queued for longer than a tenure lasts",
+		"more turns follow than callers waited, and another process waits",
+		"the server has a holder that nobody will release",
 		"nothing goes wrong any more, and somebody waits for ever, or the lock stays taken"}[v]
 }
 
@@ -73,8 +77,8 @@ func (t *tenure) acting() (n int) {
 	return n
 }
 
-// calm has everything go well from s on: nobody comes or gives up, nothing is lost or late, and whoever works unlocks. It reports whether all
-// have been served and the lock is free in the end.
+// calm has everything go well from s on: nobody comes or gives up, nothing is lost or late, and whoever works unlocks.
+// It reports whether all have been served and the lock is free in the end.
 func (w *world) calm(s state) bool {
 	s.left = Faults{}
 	for pi := range s.proc {

@@ -34,9 +34,12 @@ const (
 
 func (h happening) String() string {
 	return [happenings]string{
-		"a caller comes", "the caller that asks gives up", "a caller gives up", "a turn begins", "a caller leaves that was given its turn", "Unlock",
-		"a handle is dropped", "the owner is told to somebody", "a renewal is sent", "ForceUnlock", "a context of an earlier turn enters", "a timer:",
-		"is paused", "sleeps, and its clock stands still", "wakes", "is closed", "crashes", "the server runs", "arrives", "is lost", "is doubled", "FLUSHALL", "a tick",
+		"a caller comes", "the caller that asks gives up", "a caller gives up", "a turn begins",
+		"a caller leaves that was given its turn", "Unlock",
+		"a handle is dropped", "the owner is told to somebody", "a renewal is sent", "ForceUnlock",
+		"a context of an earlier turn enters", "a timer:",
+		"is paused", "sleeps, and its clock stands still", "wakes", "is closed", "crashes", "the server runs", "arrives",
+		"is lost", "is doubled", "FLUSHALL", "a tick",
 	}[h]
 }
 
@@ -90,7 +93,8 @@ const (
 )
 
 func (a alarm) String() string {
-	return [alarms]string{"nothing", "no reply, the request is given up", "it polls", "the deadline", "the release is sent again", "nothing is left of what was dropped"}[a]
+	return [alarms]string{"nothing", "no reply, the request is given up", "it polls", "the deadline",
+		"the release is sent again", "nothing is left of what was dropped"}[a]
 }
 
 // due is what a tenure of a process has to do before time goes on.
@@ -299,7 +303,9 @@ func (w *world) ofTenure(s *state, pi, ti int, do doing) {
 		at(oldContext, func(n *state, _ *tenure) { n.found = EndedContextEnters })
 	}
 	if a := w.due(s, p, t); a != quiet {
-		do(event{what: timer, process: pi, own: t.own, alarm: a}, func(n *state) { w.ring(n, pi, &n.proc[pi].tenures[ti], a) })
+		do(event{what: timer, process: pi, own: t.own, alarm: a}, func(n *state) {
+			w.ring(n, pi, &n.proc[pi].tenures[ti], a)
+		})
 	}
 }
 
@@ -346,7 +352,8 @@ func (w *world) ofNetwork(s *state, do doing) {
 
 func (k kind) request() bool { return k == ask || k == release || k == renew || k == force }
 
-// ofTime is the next tick, before which everything is done that is due, and what is under way arrives unless it may be late.
+// ofTime is the next tick, before which everything is done that is due, and what is under way arrives unless it may be
+// late.
 func (w *world) ofTime(s *state, do doing) {
 	late := false
 	for _, m := range s.net {

@@ -49,13 +49,16 @@ type follower struct {
 	fresh    int               // owners that are first seen soon
 }
 
-// Follow reports whether the model's process can do what was seen of one on the wire, whose requests, replies and grants are steps, in
-// their order. What its callers do is not seen: they come, leave, work and unlock whenever the model lets them; callers is how many
-// there are. What is sent is run within that time. It begins with steps[from]; of the owners before that it is known only that they were there. Turns may end at any time, and no other timer ends. The steps begin when the process has nothing, hears grants, and knows the
-// server's time. What is released in the background may be released at any time, and how often is not looked at. It returns in how many
-// ways at most the model can have come to a step.
+// Follow reports whether the model's process can do what was seen of one on the wire, whose requests, replies and
+// grants are steps, in their order. What its callers do is not seen: they come, leave, work and unlock whenever the
+// model lets them; callers is how many there are. What is sent is run within that time. It begins with steps[from]; of
+// the owners before that it is known only that they were there. Turns may end at any time, and no other timer ends. The
+// steps begin when the process has nothing, hears grants, and knows the server's time. What is released in the
+// background may be released at any time, and how often is not looked at. It returns in how many ways at most the model
+// can have come to a step.
 func Follow(callers int, within time.Duration, steps []Step, from int) (ways int, err error) {
-	f := &follower{callers: uint8(callers), branches: map[branch]struct{}{{}: {}}, names: map[string]uint16{}, tickets: map[string][]int64{}}
+	f := &follower{callers: uint8(callers), branches: map[branch]struct{}{{}: {}}, names: map[string]uint16{},
+		tickets: map[string][]int64{}}
 	for i, step := range steps {
 		if i < from {
 			f.name(step)
@@ -74,7 +77,8 @@ func Follow(callers int, within time.Duration, steps []Step, from int) (ways int
 		}
 		f.name(step)
 		if len(f.branches) == 0 {
-			return f.most, fmt.Errorf("the model cannot do step %d of %d: %+v; in all %d ways to the step before, such as %v", i, len(steps), step, len(before), f.any(before))
+			return f.most, fmt.Errorf("the model cannot do step %d of %d: %+v; in all %d ways to the step before, such as %v",
+				i, len(steps), step, len(before), f.any(before))
 		}
 	}
 	return f.most, nil
@@ -139,8 +143,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// expected reports whether what is under way in a branch will be run soon. The callers of the model do much that those of the process did
-// not, and what they do so is seen here.
+// expected reports whether what is under way in a branch will be run soon. The callers of the model do much that those
+// of the process did not, and what they do so is seen here.
 func (f *follower) expected(b *branch) bool {
 	var asks, releases [perOwner + 1]int
 	fresh := int(b.unseen)

@@ -179,7 +179,8 @@ func (w *world) refuse(s *state, t *tenure, ticket, age uint8) {
 	}
 }
 
-// look looks at a grant, while no request is under way: taken of internal/wait, and Taken. If it is not used the server is asked.
+// look looks at a grant, while no request is under way: taken of internal/wait, and Taken. If it is not used the server
+// is asked.
 func (w *world) look(s *state, t *tenure) {
 	since := t.since
 	if !w.on(lastWait) {
@@ -210,7 +211,8 @@ func (w *world) unlock(s *state, pi int, t *tenure) {
 	if !w.on(oneCallersTurn) {
 		t.mark(memory, true)
 	}
-	intime := t.caller == inside && t.trust > 0 && !t.has(forgiven|overdue) || t.is == ended && t.trust > 0 && !t.has(forgiven)
+	intime := t.caller == inside && t.trust > 0 && !t.has(forgiven|overdue) ||
+		t.is == ended && t.trust > 0 && !t.has(forgiven)
 	t.caller = nobody
 	if t.is == ended && t.trust == 0 {
 		w.giveBack(s, t)
@@ -257,7 +259,8 @@ func (w *world) sendRelease(s *state, t *tenure, must uint8, follows bool) {
 	w.send(s, m)
 }
 
-// giveBack has a tenure released in the background: Abandon, Retreat, and the Unlock of what is over by the local clock.
+// giveBack has a tenure released in the background: Abandon, Retreat, and the Unlock of what is over by the local
+// clock.
 func (w *world) giveBack(s *state, t *tenure) {
 	t.become(pending)
 	t.caller = nobody

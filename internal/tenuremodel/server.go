@@ -49,8 +49,8 @@ func (s *state) contended(o owner) bool {
 	return false
 }
 
-// handOver is hand_over of handover.lua: it makes the first in the queue the holder whose process is there. It reports false if nobody is
-// in line, or the first is me.
+// handOver is hand_over of handover.lua: it makes the first in the queue the holder whose process is there. It reports
+// false if nobody is in line, or the first is me.
 func (w *world) handOver(s *state, me owner) bool {
 	for {
 		o := s.queue[0]
@@ -158,7 +158,8 @@ func (w *world) runRelease(s *state, m message, r *message) {
 	s.take(m.next)
 }
 
-// Server is the model's server alone, to be compared with the scripts. An owner is its process and its number there, from 1 to 6.
+// Server is the model's server alone, to be compared with the scripts. An owner is its process and its number there,
+// from 1 to 6.
 type Server struct {
 	w world
 	s state
@@ -181,8 +182,8 @@ func (o owner) exported() Owner {
 	return Owner{o.process(), (int(o)-1)%perOwner + 1}
 }
 
-// Reply is that to a request: of an Ask, what has become of its owner, and of a Release, what has become of the next, and whether it found
-// its own.
+// Reply is that to a request: of an Ask, what has become of its owner, and of a Release, what has become of the next,
+// and whether it found its own.
 type Reply struct{ Found, Granted, Queued, TooLate, Others bool }
 
 func (x *Server) run(m message, tooLate bool) Reply {
@@ -191,7 +192,8 @@ func (x *Server) run(m message, tooLate bool) Reply {
 	}
 	found := x.s.holder == m.own
 	r := x.w.reply(&x.s, m)
-	return Reply{m.kind == release && found, r.outcome == granted, r.outcome == queued, r.outcome == late, r.outcome == granted && r.notes&others != 0}
+	return Reply{m.kind == release && found, r.outcome == granted, r.outcome == queued, r.outcome == late,
+		r.outcome == granted && r.notes&others != 0}
 }
 
 // Ask is acquire.lua.

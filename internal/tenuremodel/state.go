@@ -4,9 +4,10 @@ package tenuremodel
 const (
 	processes = 3
 	slots     = 3 // tenures of a process: one that asks or is held, and those that are being released
-	perOwner  = 6 // owners of a process that anything refers to; a number that nothing refers to stands for a new owner again
-	places    = 4 // in the server's queue
-	messages  = 7 // under way at once
+	// owners of a process that anything refers to; a number that nothing refers to stands for a new owner again
+	perOwner = 6
+	places   = 4 // in the server's queue
+	messages = 7 // under way at once
 )
 
 // Times, in ticks. Every instant is kept as a countdown, or as what has passed since.
@@ -163,7 +164,8 @@ const (
 )
 
 func (k kind) String() string {
-	return [kinds]string{"nothing", "ask", "reply to ask", "release", "reply to release", "grant", "renew", "reply to renew", "force", "reply to force"}[k]
+	return [kinds]string{"nothing", "ask", "reply to ask", "release", "reply to release", "grant", "renew",
+		"reply to renew", "force", "reply to force"}[k]
 }
 
 // outcome is what the server has done.
@@ -203,9 +205,10 @@ type message struct {
 
 // Faults are what may go wrong, and acts that are not part of every run, each so many times.
 type Faults struct {
-	Lost     uint8 // messages
-	Doubled  uint8 // requests that the server runs twice, the second time whenever it likes
-	Late     uint8 // ticks that pass while something is under way, or while a caller that was given its turn has yet to run
+	Lost    uint8 // messages
+	Doubled uint8 // requests that the server runs twice, the second time whenever it likes
+	// ticks that pass while something is under way, or while a caller that was given its turn has yet to run
+	Late     uint8
 	Pauses   uint8 // of a process, for any time
 	Sleeps   uint8 // the same, while its clock stands still
 	Flushes  uint8 // FLUSHALL
@@ -267,7 +270,8 @@ func (s *state) owners() (used [processes*perOwner + 1]bool) {
 	return used
 }
 
-// head is the tenure by which callers wait, or behind which those wait that come: what the library's tenancy has, or would attach to.
+// head is the tenure by which callers wait, or behind which those wait that come: what the library's tenancy has, or
+// would attach to.
 func (p *process) head() *tenure {
 	for i := range p.tenures {
 		if t := &p.tenures[i]; t.is == asking || t.is == held || t.is == dropped && t.has(behind) {

@@ -124,8 +124,10 @@ func (t *tenure) tidy() {
 
 // before is any order.
 func (m *message) before(o *message) bool {
-	x := [...]uint8{uint8(m.kind), uint8(m.own), uint8(m.next), uint8(m.outcome), m.ticket, m.runs, m.age, m.must, uint8(m.notes)}
-	y := [...]uint8{uint8(o.kind), uint8(o.own), uint8(o.next), uint8(o.outcome), o.ticket, o.runs, o.age, o.must, uint8(o.notes)}
+	x := [...]uint8{uint8(m.kind), uint8(m.own), uint8(m.next), uint8(m.outcome), m.ticket, m.runs, m.age, m.must,
+		uint8(m.notes)}
+	y := [...]uint8{uint8(o.kind), uint8(o.own), uint8(o.next), uint8(o.outcome), o.ticket, o.runs, o.age, o.must,
+		uint8(o.notes)}
 	for i := range x {
 		if x[i] != y[i] {
 			return x[i] < y[i]

@@ -8,18 +8,20 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Batcher is a Taker in whose line nobody stands behind another: what is waited for can be had by several at once, and every
-// waiter may have a place of its own in the server's queue. The package comment, under "Crowds", has the protocol.
+// Batcher is a Taker in whose line none stands behind another: what is waited for can be had by several at once, and
+// every waiter may have a place of its own in the server's queue. The package comment, under "Crowds", has the
+// protocol.
 type Batcher interface {
 	Taker
-	// AskAll asks for several waiters in one call, in their order; place: also for a place in the server's queue for each that
-	// cannot be served. Without places none is to be served after one that was not: no queue keeps their order. It returns a
-	// reply for each, which that waiter's Told reads, or an error for all. What the call says of others it tells Queue.Served.
+	// AskAll asks for several waiters in one call, in their order; place: also for a place in the server's queue for each
+	// that cannot be served. Without places none is to be served after one that was not: no queue keeps their order. It
+	// returns a reply for each, which that waiter's Reply reads, or an error for all. What the call says of others it
+	// tells Queue.Served.
 	//
 	// It is called on any Taker of the line, also while that waiter leaves: it uses nothing of a waiter but its Standing.
 	AskAll(ctx context.Context, all []Standing, place bool) (replies []any, err error)
-	// Told is what Ask would have returned, had it got the waiter's reply, or err.
-	Told(reply any, err error) (Answer, error)
+	// Reply is what Ask would have returned, had it got the waiter's reply, or err.
+	Reply(reply any, err error) (Answer, error)
 }
 
 const (
@@ -27,8 +29,8 @@ const (
 	mostAsked = 128
 	// hearing is how long a batch waits for the first subscription to grants before it goes without.
 	hearing = 50 * time.Millisecond
-	// lastMoment is how long a waiter that is out of patience awaits the answer to a call that is under way. A server that is well
-	// answers long before.
+	// lastMoment is how long a waiter that is out of patience awaits the answer to a call that is under way. A server that
+	// is well answers long before.
 	lastMoment    = 20 * time.Millisecond
 	closingMoment = 2 * time.Second // the same when the client closes
 )
@@ -59,14 +61,15 @@ type crowdHearing struct {
 	overheard context.CancelFunc // ends the subscription to releases; nil: there is none
 }
 
-// outcome is what a batch was told about one waiter.
+// outcome is what a batch learned about one waiter.
 type outcome struct {
 	reply any
 	err   error
 }
 
-// contendAmong is contend in a line of Batchers. While nobody of the line waits, every request goes out at once. From the first
-// that is refused until nobody waits any more, newcomers stand behind those that do, and one call at a time asks for many.
+// contendAmong is contend in a line of Batchers. While none of the line waits, every request goes out at once. From
+// the first that is refused until none waits any more, newcomers stand behind those that do, and one call at a time
+// asks for many.
 func (w *waiter) contendAmong(b Batcher) error {
 	q := w.q
 	w.stand(q.hearsGrants(w.r.Grants))
@@ -92,7 +95,7 @@ func (w *waiter) contendAmong(b Batcher) error {
 			q.woken(w.ctx, w.r.Name, true)
 		}
 		if o != nil {
-			answer, err := w.told(b, o)
+			answer, err := w.reply(b, o)
 			switch {
 			case err == nil && answer.Granted:
 				return nil
@@ -119,9 +122,10 @@ func (w *waiter) contendAmong(b Batcher) error {
 	}
 }
 
-// seeThrough has a waiter that is out of patience await the answer to the call that asks for it, for a moment. An answer that it does
-// not see would leave a release pending until the call can surely run no more, and a Close that waits for that
-// (TestCloseWhilePermitsAreBeingGrantedLeavesNothing in rsemaphore). It reports whether the answer was a grant.
+// seeThrough has a waiter that is out of patience await the answer to the call that asks for it, for a moment. An
+// answer that it does not see would leave a release pending until the call can surely run no more, and a Close that
+// waits for that (TestCloseWhilePermitsAreBeingGrantedLeavesNothing in rsemaphore). It reports whether the answer was a
+// grant.
 func (w *waiter) seeThrough(b Batcher) bool {
 	moment := lastMoment
 	if w.q.ctx.Err() != nil { // no caller's time is up, and Close waits in any case
@@ -137,7 +141,7 @@ func (w *waiter) seeThrough(b Batcher) bool {
 		}
 		w.q.mu.Unlock()
 		if o != nil {
-			answer, err := w.told(b, o)
+			answer, err := w.reply(b, o)
 			return err == nil && answer.Granted
 		}
 		if !asked {
@@ -151,7 +155,8 @@ func (w *waiter) seeThrough(b Batcher) bool {
 	}
 }
 
-// takeOutcome takes in what the last batch was told. Until idle no batch asks for the waiter: what it takes in may end its wait.
+// takeOutcome takes in what the last batch learned. Until idle no batch asks for the waiter: what it takes in may end
+// its wait.
 func (w *waiter) takeOutcome() *outcome {
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
@@ -165,9 +170,9 @@ func (w *waiter) takeOutcome() *outcome {
 // late reports whether the time to wait is over.
 func (w *waiter) late() bool { return !w.r.Until.IsZero() && !time.Now().Before(w.r.Until) }
 
-// told takes in what a batch was told about the waiter.
-func (w *waiter) told(b Batcher, o *outcome) (Answer, error) {
-	answer, err := b.Told(o.reply, o.err)
+// reply takes in what a batch learned about the waiter.
+func (w *waiter) reply(b Batcher, o *outcome) (Answer, error) {
+	answer, err := b.Reply(o.reply, o.err)
 	w.learn(answer, err)
 	if answer.Renamed {
 		w.stand(w.q.hearsGrants(w.r.Grants))
@@ -263,7 +268,8 @@ func (q *Queue) parts(c *crowd, w *waiter) {
 	}
 }
 
-// unused reports whether nobody ever joined the crowd, and no timer was made for it, so that nothing refers to it but its line.
+// unused reports whether no waiter ever joined the crowd, and no timer was made for it, so that nothing refers to it
+// but its line.
 func (c *crowd) unused() bool { return c.sweepAt.IsZero() && c.alarms == 0 && c.overheard == nil }
 
 // still ends what only a crowd with waiters needs.
@@ -287,8 +293,8 @@ func (q *Queue) wants(c *crowd, w *waiter) {
 	}
 }
 
-// idle says that a waiter has taken in what there was, and waits for more. doubt: it has a grant about which the server is to be
-// asked, once.
+// idle says that a waiter has taken in what there was, and waits for more. doubt: it has a grant about which the server
+// is to be asked, once.
 func (w *waiter) idle(doubt bool) {
 	q, c := w.q, w.line.crowd
 	q.mu.Lock()
@@ -305,8 +311,8 @@ func (w *waiter) idle(doubt bool) {
 	}
 }
 
-// sweep has all waiters of a crowd asked for. Those that have no place in the server's queue are served in their order: asking for
-// the first of them will do, and more if all of these are served.
+// sweep has all waiters of a crowd asked for. Those that have no place in the server's queue are served in their order:
+// asking for the first of them will do, and more if all of these are served.
 func (q *Queue) sweep(c *crowd) {
 	n := 0
 	for w := c.first; w != nil && (n < mostAsked || c.hears && !c.placeless); w = w.behind {
@@ -316,7 +322,7 @@ func (q *Queue) sweep(c *crowd) {
 	q.drive(c)
 }
 
-// drive has somebody ask, unless somebody does.
+// drive starts the goroutine that asks, unless it runs.
 func (q *Queue) drive(c *crowd) {
 	if !c.driven && len(c.asking) > 0 && q.ctx.Err() == nil {
 		c.driven = true
@@ -353,8 +359,8 @@ func (q *Queue) ask(c *crowd) {
 	}
 }
 
-// batch takes out those that the next call asks for. It returns none, and the driver ends, if nobody is left to ask for, or whoever is
-// has yet to take in the last outcome: that waiter has the driving started again (idle).
+// batch takes out those that the next call asks for. It returns none, and the driver ends, if none is left to ask
+// for, or the one that is left has yet to take in the last outcome: that waiter has the driving started again (idle).
 func (q *Queue) batch(c *crowd) (batch []*waiter, all []Standing, place bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -380,7 +386,7 @@ func (q *Queue) batch(c *crowd) (batch []*waiter, all []Standing, place bool) {
 	return batch, all, place
 }
 
-// ready reports whether a batch may ask for the waiter, which has taken in all that it was told.
+// ready reports whether a batch may ask for the waiter, which has taken in all that it got.
 func (w *waiter) ready() bool { return w.outcome == nil && w.does == idle && w.standing != nil }
 
 // take takes those to ask for next, in the order in which they came to be asked for.
@@ -404,8 +410,8 @@ func (c *crowd) take() (batch []*waiter) {
 	return batch
 }
 
-// takeFirst takes the first in line, whoever was to be asked for: no queue on the server keeps their order, so only a call that
-// begins with the first does. It takes nobody behind one that is not ready.
+// takeFirst takes the first in line, whichever was to be asked for: no queue on the server keeps their order, so only a
+// call that begins with the first does. It takes none behind one that is not ready.
 func (q *Queue) takeFirst(c *crowd) (batch []*waiter) {
 	for _, w := range c.asking {
 		w.wanted = false
@@ -422,8 +428,8 @@ func (q *Queue) takeFirst(c *crowd) (batch []*waiter) {
 	return batch
 }
 
-// answered hands the outcomes of a batch to its waiters. After a failure they are asked for again, in one call, before those that
-// came later: an outage costs a process one request at a time however many wait.
+// answered hands the outcomes of a batch to its waiters. After a failure they are asked for again, in one call, before
+// those that came later: an outage costs a process one request at a time however many wait.
 func (q *Queue) answered(c *crowd, batch []*waiter, all []Standing, replies []any, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -455,8 +461,8 @@ func (q *Queue) answered(c *crowd, batch []*waiter, all []Standing, replies []an
 	}
 }
 
-// sweepTime is how long after one sweep the next is due. Entries in the server's queue that nobody vouches for are passed over
-// after two and a half polls; any call of the process vouches for all of its entries.
+// sweepTime is how long after one sweep the next is due. Entries in the server's queue that no process vouches for are
+// passed over after two and a half polls; any call of the process vouches for all of its entries.
 func (q *Queue) sweepTime(c *crowd) time.Duration {
 	d := min(q.pollCap, MaxPoll)
 	if c.placeless {
@@ -479,8 +485,8 @@ func (q *Queue) alarmBy(c *crowd, at time.Time) {
 	c.timer = time.AfterFunc(time.Until(at), func() { q.alarm(c, n) })
 }
 
-// alarm asks for all waiters if that is due; otherwise for the first: leases end that it waits for, and whoever asks has the server
-// serve all.
+// alarm asks for all waiters if that is due; otherwise for the first: leases end that it waits for, and a call that
+// asks has the server serve all.
 func (q *Queue) alarm(c *crowd, n int) {
 	q.mu.Lock()
 	if c.timer == nil || c.alarms != n || c.first == nil {
@@ -520,9 +526,9 @@ func (q *Queue) crowds(key string, f func(*crowd)) {
 	}
 }
 
-// Served takes in what a call of this process was told of waiters for a key besides those that it asked for: they were served by it.
-// grants: each counts from the send of that call. due: how long after now to ask for the first in line, which is this process's,
-// because then enough leases end for it; negative: not known, or it is another's.
+// Served takes in what a call of this process learned of waiters for a key besides those that it asked for: they were
+// served by it. grants: each counts from the send of that call. due: how long after now to ask for the first in line,
+// which is this process's, because then enough leases end for it; negative: not known, or it is another's.
 func (q *Queue) Served(key string, grants []Grant, due time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -539,8 +545,8 @@ func (q *Queue) Served(key string, grants []Grant, due time.Duration) {
 	}
 }
 
-// look is told that there is a reason to ask for a waiter of a crowd in a while. 0: now, and for this very one. Otherwise leases end
-// then for which the first in line waits.
+// look is called when there is a reason to ask for a waiter of a crowd in a while. 0: now, and for this very one.
+// Otherwise leases end then for which the first in line waits.
 func (q *Queue) look(w *waiter, in time.Duration) {
 	c := w.line.crowd
 	if in > 0 {
@@ -551,8 +557,8 @@ func (q *Queue) look(w *waiter, in time.Duration) {
 	}
 }
 
-// AskAgain has all waiters for a key asked for: a call that may have served some of them was not answered, and nobody else
-// tells them.
+// AskAgain has all waiters for a key asked for: a call that may have served some of them was not answered, and no one
+// else tells them.
 func (q *Queue) AskAgain(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

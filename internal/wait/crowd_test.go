@@ -54,7 +54,7 @@ func (b *buyer) Stand() wait.Standing {
 	return wait.Standing{Owner: b.owner, Entry: b.owner, Lease: time.Minute}
 }
 func (b *buyer) Taken(wait.Grant) bool { return !b.distrust }
-func (b *buyer) ReleaseLater(after time.Time) {
+func (b *buyer) ReleaseLater(_ time.Time) {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
 	b.s.leaving[b.owner]++
@@ -65,19 +65,19 @@ var errDown = fmt.Errorf("%w: down", errs.ErrUnavailable)
 func (b *buyer) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
 	replies, err := b.AskAll(ctx, []wait.Standing{{Owner: b.owner}}, standing != nil)
 	if err != nil {
-		return b.Told(nil, err)
+		return b.Reply(nil, err)
 	}
-	return b.Told(replies[0], nil)
+	return b.Reply(replies[0], nil)
 }
 
-func (b *buyer) Told(reply any, err error) (wait.Answer, error) {
+func (b *buyer) Reply(reply any, err error) (wait.Answer, error) {
 	if err != nil {
 		return wait.Answer{}, err
 	}
 	return reply.(wait.Answer), nil
 }
 
-func (b *buyer) AskAll(ctx context.Context, all []wait.Standing, place bool) ([]any, error) {
+func (b *buyer) AskAll(_ context.Context, all []wait.Standing, place bool) ([]any, error) {
 	s, sent := b.s, time.Now()
 	s.mu.Lock()
 	s.calls++
@@ -98,7 +98,8 @@ func (b *buyer) AskAll(ctx context.Context, all []wait.Standing, place bool) ([]
 	return replies, err
 }
 
-func (s *store) run(all []wait.Standing, place bool, sent time.Time) (replies []any, back, due time.Duration, err error) {
+func (s *store) run(all []wait.Standing, place bool,
+	sent time.Time) (replies []any, back, due time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
@@ -204,8 +205,8 @@ func TestWhereNobodyWaitsRequestsGoOutTogether(t *testing.T) {
 	})
 }
 
-// From the first that is refused on, one call at a time asks for many; and what is released is served in the order in which the
-// waiters came, without another call.
+// From the first that is refused on, one call at a time asks for many; and what is released is served in the order in
+// which the waiters came, without another call.
 func TestWaitersOfACrowdShareCallsAndAreServedInOrder(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		const n = 1000
@@ -388,7 +389,8 @@ func TestACrowdIsToldToLook(t *testing.T) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 3)
 		time.Sleep(100 * trip)
-		for message, after := range map[string]time.Duration{"*0 5000 5 00001": 5 * time.Second, "*0 0 5 00002": 0, "0 0 00001": 0} {
+		for message, after := range map[string]time.Duration{"*0 5000 5 00001": 5 * time.Second, "*0 0 5 00002": 0,
+			"0 0 00001": 0} {
 			s.set(func() { s.asked = 0 })
 			r.server.Embedded.Publish("g", message)
 			time.Sleep(max(0, after-10*trip))
@@ -398,7 +400,8 @@ func TestACrowdIsToldToLook(t *testing.T) {
 			_, asked = s.counted()
 			require.Equal(t, 1, asked, message)
 		}
-		for _, garbage := range []string{"*", "*1", "*1 2 3", "*1 2 99 00001", "*1 2 -1 00001", "*1 2 x 00001", "*x 2 5 00001"} {
+		for _, garbage := range []string{"*", "*1", "*1 2 3", "*1 2 99 00001", "*1 2 -1 00001", "*1 2 x 00001",
+			"*x 2 5 00001"} {
 			r.server.Embedded.Publish("g", garbage)
 		}
 		time.Sleep(10 * trip)
@@ -443,7 +446,8 @@ func TestACrowdIsServedByRepliesOfItsProcess(t *testing.T) {
 	})
 }
 
-// A process that may not hear grants has no places. Its waiters are served in their order, by polls and its own releases.
+// A process that may not hear grants has no places. Its waiters are served in their order, by polls and its own
+// releases.
 func TestACrowdThatHearsNothingPollsInOrder(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.refuse("", "NOPERM this user has no permissions to access the channel")
@@ -475,7 +479,8 @@ func TestAnErrorThatAskingAgainDoesNotHelpEndsTheWaitOfItsBatch(t *testing.T) {
 		time.Sleep(100 * trip)
 		bad := errors.New("bad")
 		go func() {
-			got <- r.Wait(t.Context(), wait.Request{Name: "n", Channel: "c", Grants: "g", Taker: &failing{buyer{s: s, owner: "x"}, bad}})
+			got <- r.Wait(t.Context(),
+				wait.Request{Name: "n", Channel: "c", Grants: "g", Taker: &failing{buyer{s: s, owner: "x"}, bad}})
 		}()
 		require.ErrorIs(t, <-got, bad)
 		s.give(2)

@@ -2,39 +2,40 @@
 //
 // # The loop
 //
-// Try; subscribe and have the subscription confirmed; try again; then sleep until a message, a wake-up from inside the process,
-// the end of the holder's lease, or PollCap, whichever is first; and so on until granted or out of time.
+// Try; subscribe and have the subscription confirmed; try again; then sleep until a message, a wake-up from inside the
+// process, the end of the holder's lease, or PollCap, whichever is first; and so on until granted or out of time.
 //
 //	waiter                         holder
 //	try: held
-//	                               release, publish        (nobody hears)
+//	                               release, publish        (no one hears)
 //	subscribe, confirmed
 //	try: granted                                           without this try: asleep on a free lock
 //	                                                       (TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound)
 //
 // Messages are hints. One that is lost costs at most PollCap; one too many costs a try. In detail:
 //
-//  1. A waiter enters the line of its key and its manner of waiting (queue, spin, plain, write, ...) in this process. The first
-//     in the line contends on the server. The others stand behind its semaphore without asking the server, first come first
-//     served. Re-entries, joins, waits of no time, waiters of fair and shared locks, and requests that wait for a group of calls
-//     ([Request.Group]) never stand behind another.
-//  2. The contender tries. With a Taker, if grants are listened for already, the try asks for a place in the server's queue at
-//     once. Without a Taker the waiter shares the subscription to the channel if the process has one.
-//  3. It subscribes, to grants or to the channel, and tries again at once. Subscribing lasts no longer than the sleep in whose
-//     place it is, and ends by the same wake-ups. If the user has no right to this kind of channel, the waiters of the client
-//     poll, and do not ask again for 30 s. After any other refusal they ask again with growing pauses.
-//  4. It sleeps until a grant, a message, a wake-up, the end of the holder's lease plus a little at random, or PollCap (10 s at
-//     most in the server's queue), and tries again. A grant that may be trusted ends the wait without another try, and so
-//     does a message that the request knows for an answer (Request.Told). Where many wait, each for something else,
-//     their process asks for many at once whether anything has changed (Rechecker).
+//  1. A waiter enters the line of its key and its manner of waiting (queue, spin, plain, write, ...) in this process.
+//     The first in the line contends on the server. The others stand behind its semaphore without asking the server,
+//     first come first served. Re-entries, joins, waits of no time, waiters of fair and shared locks, and requests that
+//     wait for a group of calls ([Request.Group]) never stand behind another.
+//  2. The contender tries. With a Taker, if grants are listened for already, the try asks for a place in the server's
+//     queue at once. Without a Taker the waiter shares the subscription to the channel if the process has one.
+//  3. It subscribes, to grants or to the channel, and tries again at once. Subscribing lasts no longer than the sleep
+//     in whose place it is, and ends by the same wake-ups. If the user has no right to this kind of channel, the
+//     waiters of the client poll, and do not ask again for 30 s. After any other refusal they ask again with growing
+//     pauses.
+//  4. It sleeps until a grant, a message, a wake-up, the end of the holder's lease plus a little at random, or PollCap
+//     (10 s at most in the server's queue), and tries again. A grant that may be trusted ends the wait without another
+//     try, and so does a message that the request knows for an answer (Request.OnMessage). Where many wait, each for
+//     something else, their process asks for many at once whether anything has changed (Rechecker).
 //  5. A try that fails pauses for 2 ms and more. The waiter goes on for as long as its caller may wait.
-//  6. A waiter that leaves the line lets the next one contend. One that leaves without a grant, and may have been in the
-//     server's queue, has its release made in the background, which takes it out of the queue.
+//  6. A waiter that leaves the line lets the next one contend. One that leaves without a grant, and may have been in
+//     the server's queue, has its release made in the background, which takes it out of the queue.
 //
 // # Hand-over
 //
-// With a [Taker] the contender also stands in a queue on the server, and a release makes it the holder. Everything above stays
-// true: whatever becomes of grants, it asks at least every PollCap.
+// With a [Taker] the contender also stands in a queue on the server, and a release makes it the holder. Everything
+// above stays true: whatever becomes of grants, it asks at least every PollCap.
 //
 //	waiter                              server                          releasing process
 //	asks: held, ticket 7 <------------- queue: ... 7
@@ -47,58 +48,62 @@
 //
 // The rules are:
 //
-//  1. The queue holds one entry for each process and key, not for each waiter: the others stand in line inside the process.
-//     The order is exact among processes, and within each, but not across all waiters. It is what makes a contended
-//     acquisition one call.
-//  2. A grant is trusted by the ticket that the last "held" answer named, and its lease counts from the send of that call: the
-//     grant was written after the call ran. A grant of which half of the lease is gone, one after a gap in the messages, and
-//     one for which replicas or a token are wanted, is confirmed: the waiter asks, and finds its own field.
-//  3. In a slot that is being migrated a script with two keys is refused. It is sent again without the queue, and waiters
-//     poll, twenty times in a PollCap.
+//  1. The queue holds one entry for each process and key, not for each waiter: the others stand in line inside the
+//     process. The order is exact among processes, and within each, but not across all waiters. It is what makes a
+//     contended acquisition one call.
+//  2. A grant is trusted by the ticket that the last "held" answer named, and its lease counts from the send of that
+//     call: the grant was written after the call ran. A grant of which half of the lease is gone, one after a gap in
+//     the messages, and one for which replicas or a token are wanted, is confirmed: the waiter asks, and finds its own
+//     field.
+//  3. In a slot that is being migrated a script with two keys is refused. It is sent again without the queue, and
+//     waiters poll, twenty times in a PollCap.
 //
 // # Crowds
 //
-// What several can have at once, such as permits, has no contender: one waiter a process would be served in a round trip. With a
-// [Batcher] every waiter has a place of its own in the server's queue, its own owner, and its own ticket. The rules of trust above
-// are the same, and so is the code. The rest is:
+// What several can have at once, such as permits, has no contender: one waiter a process would be served in a round
+// trip. With a [Batcher] every waiter has a place of its own in the server's queue, its own owner, and its own ticket.
+// The rules of trust above are the same, and so is the code. The rest is:
 //
-//  1. While nobody of the line waits every request goes out at once, in parallel with others, and is one call.
-//  2. From the first that is refused until nobody waits any more, newcomers stand behind. One call at a time asks for up to 128
-//     of them in their order. So 1,000 that come together are eight calls, and keep their order.
-//  3. Who has a place sleeps until its grant. Within a PollCap all are asked for again, in the same batches, which finds a grant
-//     that was lost. Each such call vouches on the server for all entries of the process. The server says when enough leases end for the
-//     first in its queue, and one process has the timer for that ([Queue.Served], or a grant of ticket 0 with that time).
-//  4. A call of this process may serve others of it: its reply names them ([Queue.Served]), and their leases count from its
-//     send. If the reply is lost nobody names them; so all are asked for ([Queue.AskAgain]).
+//  1. While none of the line waits every request goes out at once, in parallel with others, and is one call.
+//  2. From the first that is refused until none waits any more, newcomers stand behind. One call at a time asks for
+//     up to 128 of them in their order. So 1,000 that come together are eight calls, and keep their order.
+//  3. Who has a place sleeps until its grant. Within a PollCap all are asked for again, in the same batches, which
+//     finds a grant that was lost. Each such call vouches on the server for all entries of the process. The server says
+//     when enough leases end for the first in its queue, and one process has the timer for that ([Queue.Served], or a
+//     grant of ticket 0 with that time).
+//  4. A call of this process may serve others of it: its reply names them ([Queue.Served]), and their leases count from
+//     its send. If the reply is lost no message names them; so all are asked for ([Queue.AskAgain]).
 //  5. A call that fails is made again for the same waiters after a pause. An outage costs a process one call at a time.
-//  6. A process that hears no grants has no places. One call asks for the first of its waiters, in their order, after releases
-//     and PollCaps.
-//  7. No grant is used while a call asks for its waiter, and who leaves meanwhile owes a release: what arrives later may be
-//     granted (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor).
+//  6. A process that hears no grants has no places. One call asks for the first of its waiters, in their order, after
+//     releases and PollCaps.
+//  7. No grant is used while a call asks for its waiter, and who leaves meanwhile owes a release: what arrives later
+//     may be granted (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor).
 //
-// # Told to ask
+// # Notified to ask
 //
-// What must be free between two holders, such as a Plain lock, has a queue on the server, too, but no grants: a release publishes a
-// grant of ticket 0 to the first in it, which asks. The script leaves what is free to the one that was told, for a moment (told.lua
-// of package rlock). Such a waiter is a [Taker], too.
+// What must be free between two holders, such as a Plain lock, has a queue on the server, too, but no grants: a release
+// publishes a grant of ticket 0 to the first in it, which asks. The script leaves what is free to the one that was
+// notified, for a moment (plain_queue.lua of package rlock). Such a waiter is a [Taker], too.
 //
 // # Turns
 //
-// What has no queue on the server, such as a Quorum, is released to all processes that listen. If an answer names how many
-// listen ([Answer.Contenders]), the contenders take turns after a message in place of all asking at once (turn.go). Who wakes the
-// line because of messages that it has heard itself, as a Quorum does, says so ([Request.Crowded]).
+// What has no queue on the server, such as a Quorum, is released to all processes that listen. If an answer names how
+// many listen ([Answer.Contenders]), the contenders take turns after a message in place of all asking at once
+// (turn.go). Who wakes the line because of messages that it has heard itself, as a Quorum does, says so
+// ([Request.Crowded]).
 //
 // # Each for itself
 //
-// Where the order is that of all waiters of all processes ([Beside]), the first request of a waiter is its place. So it must
-// stand behind nobody. Each waiter asks for itself; the rest is as for a contender. Where callers give up, few
-// ask at once (pace.go).
+// Where the order is that of all waiters of all processes ([Each]), the first request of a waiter is its place. So it
+// must stand behind none. Each waiter asks for itself; the rest is as for a contender. Where callers give up, few ask
+// at once (pace.go).
 //
 // # One for many
 //
-// Where the callers of a process share what it has, one request waits for all of them ([Resumable]): the first caller carries it on, on
-// its own goroutine, until it leaves, and then another goroutine does. Callers come and go without it. They are listed for those who
-// look ([Call]), and share what the request has found out ([Group]). See tenancy.go of package rlock.
+// Where the callers of a process share what it has, one request waits for all of them ([Resumable]): the first caller
+// carries it on, on its own goroutine, until it leaves, and then another goroutine does. Callers come and go without
+// it. They are listed for those who look ([Call]), and share what the request has found out ([Group]). See tenancy.go
+// of package rlock.
 //
 // The server's side of the queue is in the Lua of package rlock (lib/handover.lua, lib/fair.lua).
 package wait

@@ -16,12 +16,21 @@ type GaveUp struct {
 	Cause   error         // the context's; nil if the time was up
 }
 
+// DidGiveUp reports whether err is the *GaveUp of a wait, or wraps it.
+func DidGiveUp(err error) bool {
+	if err == nil {
+		return false // without the allocation of g
+	}
+	var g *GaveUp
+	return errors.As(err, &g)
+}
+
 func (g *GaveUp) Error() string {
 	return fmt.Sprintf("gave up waiting (failure: %v, cause: %v)", g.Failure, g.Cause)
 }
 
-// Final returns an error of a try that ends the wait where the loop would ask again: the outcome of a request is unknown, and
-// another request could do a second time what the first did. Ending.Explain returns err itself.
+// Final returns an error of a try that ends the wait where the loop would ask again: the outcome of a request is
+// unknown, and another request could do a second time what the first did. Ending.Explain returns err itself.
 func Final(err error) error { return final{err} }
 
 // final unwraps to nothing, so that the loop does not see an error after which it would ask again.
@@ -33,17 +42,18 @@ func (f final) Error() string { return f.err.Error() }
 type Ending struct {
 	Package string // begins the error's text
 	Name    string // of what was waited for
-	// Unsure: a try before the last may have taken what was waited for, so an error must not say that nothing has happened.
+	// Unsure: a try before the last may have taken what was waited for, so an error must not say that nothing has
+	// happened.
 	Unsure bool
-	// TakesBack: what a try that was cut short may have taken is taken back without the caller. So whose context ended has only waited,
-	// whether or not a request was under way then.
+	// TakesBack: what a try that was cut short may have taken is taken back without the caller. So whose context ended has
+	// only waited, whether or not a request was under way then.
 	TakesBack bool
-	// Contended returns the error of a wait during which the server refused until the end. With a Failure it is that of a wait of which
-	// nothing is known but that its caller's context ended.
+	// Contended returns the error of a wait during which the server refused until the end. With a Failure it is that of a
+	// wait of which nothing is known but that its caller's context ended.
 	Contended func(g *GaveUp) error
 }
 
-// Explain returns what the caller is told of an error of Queue.Wait; nil is nil.
+// Explain returns what the caller gets for an error of Queue.Wait; nil is nil.
 func (e Ending) Explain(err error) error {
 	var g *GaveUp
 	var f final

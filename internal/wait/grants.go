@@ -23,8 +23,9 @@ func (q *Queue) hearsGrants(channel string) bool {
 	return q.grantSubs[channel] != nil
 }
 
-// subscribeToGrants has the process listen to the channel of grants, if the server allows it, and awaits that for as long as the waiter
-// would sleep. The subscription is not the waiter's, and does not end with its patience. over is as of subscription.
+// subscribeToGrants has the process listen to the channel of grants, if the server allows it, and awaits that for as
+// long as the waiter would sleep. The subscription is not the waiter's, and does not end with its patience. over is as
+// of subscription.
 func (w *waiter) subscribeToGrants() (hears, over bool) {
 	q, channel := w.q, w.r.Grants
 	if q.hearsGrants(channel) {
@@ -41,9 +42,10 @@ func (w *waiter) subscribeToGrants() (hears, over bool) {
 	})
 }
 
-// leftUnheard has the process listen for grants because of a waiter that leaves, and would have listened if it had had the time. Otherwise a
-// process all of whose callers leave before their first question is answered would never listen. None of its waiters could be handed
-// anything: each is told that it is free, and it is left to each until it has asked (TestCallersTooImpatientForAnAnswerAreHandedTheLock).
+// leftUnheard has the process listen for grants because of a waiter that leaves, and would have listened if it had had
+// the time. Otherwise a process all of whose callers leave before their first question is answered would never listen.
+// None of its waiters could be handed anything: each is notified that it is free, and it is left to each until it has
+// asked (TestCallersTooImpatientForAnAnswerAreHandedTheLock).
 func (w *waiter) leftUnheard() {
 	q, r := w.q, &w.r
 	if !r.Place.each() || w.granted || r.Taker == nil || w.line == nil || w.q.hearsGrants(r.Grants) {
@@ -90,8 +92,8 @@ func (q *Queue) listening(channel string) *listening {
 	return l
 }
 
-// keepGrants makes a subscription the one to that channel of grants, unless there is one already. It ends when nobody has used it for a
-// while.
+// keepGrants makes a subscription the one to that channel of grants, unless there is one already. It ends when none
+// has used it for a while.
 func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
 	q.mu.Lock()
 	if q.grantSubs[channel] != nil || q.ctx.Err() != nil {
@@ -106,7 +108,7 @@ func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
 	go q.receiveGrants(channel, e)
 }
 
-// unused has a subscription to grants end after a while, unless somebody comes to use it. Called with mu held.
+// unused has a subscription to grants end after a while, unless a waiter comes to use it. Called with mu held.
 func (q *Queue) unused(channel string, e *grantSubscription) {
 	if q.ctx.Err() != nil {
 		return
@@ -123,8 +125,8 @@ func (q *Queue) unused(channel string, e *grantSubscription) {
 	e.idle = timer
 }
 
-// Listen has grants on channel listened for, in the background: somebody is about to wait. Without it the first request that asks for a
-// place in the server's queue is one more, behind the subscription.
+// Listen has grants on channel listened for, in the background: a caller is about to wait. Without it the first request
+// that asks for a place in the server's queue is one more, behind the subscription.
 func (q *Queue) Listen(channel string) {
 	q.mu.Lock()
 	skip := q.grantSubs[channel] != nil || q.ctx.Err() != nil || time.Now().Before(q.denied[kindOf(channel)])
@@ -191,11 +193,12 @@ func parseGrant(text string) (g Grant, ok bool) {
 	lease, owner, _ := strings.Cut(rest, " ")
 	n, err1 := strconv.ParseInt(ticket, 10, 64)
 	ms, err2 := strconv.ParseInt(lease, 10, 64)
-	return Grant{Ticket: n, Lease: time.Duration(ms) * time.Millisecond, Owner: owner}, err1 == nil && err2 == nil && n >= 0
+	return Grant{Ticket: n, Lease: time.Duration(ms) * time.Millisecond, Owner: owner},
+		err1 == nil && err2 == nil && n >= 0
 }
 
-// grantsMissed is called after a gap: grants may have been missed, and the next one may be from before a failover. All waiters
-// ask.
+// grantsMissed is called after a gap: grants may have been missed, and the next one may be from before a failover. All
+// waiters ask.
 func (q *Queue) grantsMissed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -210,9 +213,9 @@ func (q *Queue) grantsMissed() {
 	}
 }
 
-// deliver hands a grant to its waiter. If that has left, either it has a release pending (Taker.ReleaseLater), which takes the owner
-// out of the queue and the lock and hands over again, and is now sent again at once (Queue.Unclaimed), or it holds what was granted.
-// A grant is not released because no waiter is there for it:
+// deliver hands a grant to its waiter. If that has left, either it has a release pending (Taker.ReleaseLater), which
+// takes the owner out of the queue and the lock and hands over again, and is now sent again at once (Queue.Unclaimed),
+// or it holds what was granted. A grant is not released because no waiter is there for it:
 //
 //	waiter                          here                     server
 //	                                                         grants, publishes: the message is late
@@ -221,7 +224,7 @@ func (q *Queue) grantsMissed() {
 //	                                the message arrives
 //	                                releases the owner  ---> the lock is free
 //	                                                         the unlock finds nothing
-//	is told that the lock was lost
+//	learns that the lock was lost
 func (q *Queue) deliver(g Grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

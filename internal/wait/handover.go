@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Taker is a waiter to which a release can give what it waits for, without another try: the server hands it over from its queue.
-// The package comment has the protocol.
+// Taker is a waiter to which a release can give what it waits for, without another try: the server hands it over from
+// its queue. The package comment has the protocol.
 type Taker interface {
 	// Stand returns how the waiter is to be known. It must not block, nor call the Queue.
 	Stand() Standing
 	// Ask is Request.Try; with a standing it asks for a place in the server's queue, too. Answer.Ticket names it.
 	Ask(ctx context.Context, s *Standing) (Answer, error)
-	// Taken is told of a grant. false: it is not to be used unconfirmed; Ask is called at once.
+	// Taken is called with a grant. false: it is not to be used unconfirmed; Ask is called at once.
 	Taken(g Grant) bool
 	// ReleaseLater is called when the wait ends without a grant, but something of it may be left on the server, or may get
 	// there until after. The taker has it released in the background.
@@ -30,7 +30,7 @@ type Standing struct {
 // Grant says that a release has made a waiter the holder.
 type Grant struct {
 	Owner string
-	// Ticket is the place in the server's queue that was served; 0 for a grant of which a call of this process was told.
+	// Ticket is the place in the server's queue that was served; 0 for a grant of which a call of this process learned.
 	Ticket int64
 	// Sent: the server's lease began no earlier.
 	Sent time.Time
@@ -49,16 +49,16 @@ const (
 // hears reports whether the waiter's grant subscription is known to work, so that a grant reaches it.
 func (w *waiter) hears() bool { return w.standing != nil && w.standing.hears }
 
-// listenForGrants subscribes to grants. It reports whether to ask again at once, because the subscription is there or because no
-// time is left to sleep.
+// listenForGrants subscribes to grants. It reports whether to ask again at once, because the subscription is there or
+// because no time is left to sleep.
 func (w *waiter) listenForGrants() bool {
 	hears, over := w.subscribeToGrants()
 	w.stand(hears)
 	return hears || over
 }
 
-// asking returns the standing with which to ask for a place in the server's queue, nil for a waiter that hears no grants. It
-// notes that the place is about to be asked for.
+// asking returns the standing with which to ask for a place in the server's queue, nil for a waiter that hears no
+// grants. It notes that the place is about to be asked for.
 func (w *waiter) asking() *Standing {
 	if !w.hears() {
 		return nil
@@ -87,22 +87,22 @@ func (w *waiter) learn(a Answer, err error) {
 	}
 }
 
-// stand makes the waiter known, before anything is sent that may be answered by a grant: the grant can overtake the reply which
-// says that the waiter is in the queue (TestAGrantThatOvertakesItsPlaceIsUsed).
+// stand makes the waiter known, before anything is sent that may be answered by a grant: the grant can overtake the
+// reply which says that the waiter is in the queue (TestAGrantThatOvertakesItsPlaceIsUsed).
 //
-// One that hears no grants asks for no place in the server's queue. It polls, and goes on trying to hear. A place in the queue would be
-// served in silence, and the lock be idle until the next poll:
+// One that hears no grants asks for no place in the server's queue. It polls, and goes on trying to hear. A place in
+// the queue would be served in silence, and the lock be idle until the next poll:
 //
 //	waiter                                   another process
 //	asks: held, and queued as one that       (holds the lock)
 //	does not hear; sleeps for up to PollCap
-//	                                         releases: hands the lock over to the waiter, tells nobody
+//	                                         releases: hands the lock over to the waiter, publishes nothing
 //
 // The first SUBSCRIBE of a process takes a moment, which any wake-up cuts short, so this was common wherever a program
-// started (TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle). With one process of four that may not subscribe, the other
-// three had 2 acquisitions a second each in place of 200 (TestWhoMayNotListenStandsInNoQueue). The price: while others
-// queue, a waiter that does not hear may never find the lock free. The subscription may also end between subscribeToGrants
-// and here, if nothing has used it for long enough; the loop subscribes again.
+// started (TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle). With one process of four that may not subscribe, the
+// other three had 2 acquisitions a second each in place of 200 (TestWhoMayNotListenStandsInNoQueue). The price: while
+// others queue, a waiter that does not hear may never find the lock free. The subscription may also end between
+// subscribeToGrants and here, if nothing has used it for long enough; the loop subscribes again.
 func (w *waiter) stand(hears bool) {
 	q := w.q
 	q.mu.Lock()
@@ -154,21 +154,21 @@ func (w *waiter) unstand() {
 	}
 }
 
-// taken reports whether a grant is there that is used; doubt: there is one about which the server is to be asked. Its deadline counts from when it was surely not yet
-// written:
+// taken reports whether a grant is there that is used; doubt: there is one about which the server is to be asked. Its
+// deadline counts from when it was surely not yet written:
 //
-//   - one that a call of this process was told of ([Queue.Served]): when that call was sent;
+//   - one that a call of this process learned of ([Queue.Served]): when that call was sent;
 //   - one from the server's queue: when the last call was sent that was answered "held, and you are in the queue with
-//     this ticket": the grant of that ticket came later. It never counts from the message's arrival, which may be any time
-//     after it was sent: its lease may be over, and another owner's running. And a message about an earlier place of the
-//     same owner, which was passed over and has queued anew, is never trusted: its lease is long over
+//     this ticket": the grant of that ticket came later. It never counts from the message's arrival, which may be any
+//     time after it was sent: its lease may be over, and another owner's running. And a message about an earlier place
+//     of the same owner, which was passed over and has queued anew, is never trusted: its lease is long over
 //     (TestAGrantOfAnEarlierPlaceIsNotTrusted).
 //
 // A grant whose ticket no answer has named yet may have overtaken that answer: it is kept
-// (TestAGrantThatOvertakesItsPlaceIsUsed). None is used while a request for the waiter is under way: that could reach the server
-// after what was granted has been released, and take it anew for an owner that is through
-// (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor). After a gap in the messages the queue may be one from before a failover: the next
-// grant is confirmed then (TestAGrantAfterAGapIsConfirmed).
+// (TestAGrantThatOvertakesItsPlaceIsUsed). None is used while a request for the waiter is under way: that could reach
+// the server after what was granted has been released, and take it anew for an owner that is through
+// (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor). After a gap in the messages the queue may be one from before a
+// failover: the next grant is confirmed then (TestAGrantAfterAGapIsConfirmed).
 func (w *waiter) taken() (used, doubt bool) {
 	q := w.q
 	q.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// desk is a lock with a queue, as the scripts of rlock keep one, in variables: who is in the queue is handed the lock and
-// told on channel "g".
+// desk is a lock with a queue, as the scripts of rlock keep one, in variables: who is in the queue is handed the lock
+// and told on channel "g".
 type desk struct {
 	r      *room
 	mu     sync.Mutex
@@ -160,8 +160,8 @@ func TestALostGrantIsFoundByAPoll(t *testing.T) {
 	})
 }
 
-// A grant of an earlier place is not trusted, nor one of a later place that nobody has heard of: the waiter asks. What is no
-// grant is not heeded.
+// A grant of an earlier place is not trusted, nor one of a later place that nobody has heard of: the waiter asks. What
+// is no grant is not heeded.
 func TestAGrantOfAnEarlierPlaceIsNotTrusted(t *testing.T) {
 	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
 		d := &desk{r: r, ticket: 10}
@@ -179,7 +179,8 @@ func TestAGrantOfAnEarlierPlaceIsNotTrusted(t *testing.T) {
 		for _, ticket := range []int64{place.Ticket - 1, 1, place.Ticket + 1, 0} {
 			require.Equal(t, 1, hear(fmt.Sprintf("%d 40000 second", ticket)), "ticket %d of %d", ticket, place.Ticket)
 		}
-		for _, garbage := range []string{"", "x", "1", "1 2", "x 2 second", "1 x second", "-1 2 second", fmt.Sprintf("%d 40000 secondx", place.Ticket)} {
+		for _, garbage := range []string{"", "x", "1", "1 2", "x 2 second", "1 x second", "-1 2 second",
+			fmt.Sprintf("%d 40000 secondx", place.Ticket)} {
 			require.Zero(t, hear(garbage), garbage)
 		}
 		d.release("")
@@ -260,7 +261,8 @@ func TestAfterAGapWaitersLook(t *testing.T) {
 // The first SUBSCRIBE of a process is under way when its own release wakes the next waiter, which finds the lock with
 // another process. It must not be put into the queue then: it would be served in silence, and sleep until its poll.
 func TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle(t *testing.T) {
-	for _, held := range []time.Duration{2 * time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond} {
+	for _, held := range []time.Duration{2 * time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond,
+		700 * time.Millisecond} {
 		t.Run(fmt.Sprint("SUBSCRIBE takes ", held), func(t *testing.T) {
 			inRoom(t, func(t *testing.T, r *room) {
 				d := &desk{r: r}
@@ -283,8 +285,8 @@ func TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle(t *testing.T) {
 	}
 }
 
-// Nobody of a process has the patience for an answer, after which it would listen for grants. The process listens all the same, so that a
-// later caller can be handed the lock; and when there are none any more that ends.
+// Nobody of a process has the patience for an answer, after which it would listen for grants. The process listens all
+// the same, so that a later caller can be handed the lock; and when there are none any more that ends.
 func TestCallersTooImpatientForAnAnswerAreHandedTheLock(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		d := &desk{r: r, holder: "another process's"}
@@ -292,7 +294,8 @@ func TestCallersTooImpatientForAnAnswerAreHandedTheLock(t *testing.T) {
 		leaves := func(owner string) {
 			ctx, cancel := context.WithTimeout(context.Background(), trip/4)
 			defer cancel()
-			require.Error(t, r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Grants: "g", Place: wait.Beside, Taker: &stander{d, owner}}))
+			require.Error(t, r.Wait(ctx,
+				wait.Request{Name: "n", Channel: "c", Grants: "g", Place: wait.Each, Taker: &stander{d, owner}}))
 		}
 		for n := range 200 {
 			leaves(fmt.Sprint(n))
@@ -390,7 +393,8 @@ func TestWhoMayNotListenStandsInNoQueue(t *testing.T) {
 	})
 }
 
-// The grants, and the places in the server's queue, of waiters that have left: what they have left behind is to be released at once.
+// The grants, and the places in the server's queue, of waiters that have left: what they have left behind is to be
+// released at once.
 func TestAGrantThatNobodyAwaitsIsToldOf(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		var told []string

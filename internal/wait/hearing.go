@@ -10,8 +10,8 @@ import (
 
 // What a crowd listens to: grants, once for all of its waiters, and releases where no grant would come.
 
-// awaitGrants has the process listen for grants, and waits for that for a moment. A batch goes without places if it takes longer; once
-// it is there all are asked for again.
+// awaitGrants has the process listen for grants, and waits for that for a moment. A batch goes without places if it
+// takes longer; once it is there all are asked for again.
 func (q *Queue) awaitGrants(c *crowd) {
 	q.mu.Lock()
 	w := c.first
@@ -76,8 +76,9 @@ func (q *Queue) subscribe(ctx context.Context, channel string) *pubsub.Subscript
 	return nil
 }
 
-// overhear listens to releases for the crowd, where they are not told otherwise: foreign, because holders are not of this library and
-// hand over nothing; or because this process hears no grants. A message has the first in line asked for.
+// overhear listens to releases for the crowd, where it does not hear of them otherwise: foreign, because holders are
+// not of this library and hand over nothing; or because this process hears no grants. A message has the first in line
+// asked for.
 func (w *waiter) overhear(foreign bool) {
 	q, c := w.q, w.line.crowd
 	q.mu.Lock()

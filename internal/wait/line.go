@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// line holds the waiters of one key that wait in one manner. It exists only while there are any. Waiters that differ in key or
-// manner must not stand behind each other: a caller that waits for one thing while it holds another would wait for itself, and a
-// waiter whose manner gives it little chance, such as one that polls among others that queue, would keep back those behind it.
+// line holds the waiters of one key that wait in one manner. It exists only while there are any. Waiters that differ in
+// key or manner must not stand behind each other: a caller that waits for one thing while it holds another would wait
+// for itself, and a waiter whose manner gives it little chance, such as one that polls among others that queue, would
+// keep back those behind it.
 type line struct {
 	manner  string
 	next    *line               // of the same key
@@ -28,7 +29,7 @@ type line struct {
 }
 
 // enter makes the waiter, and puts it into its line.
-func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
+func (q *Queue) enter(ctx context.Context, r Request) (w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n := len(q.freeWaiters); n > 0 {
@@ -77,7 +78,8 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 	return w
 }
 
-// exit leaves the line, and leaves to the Taker what the server may still have of the waiter. The waiter is not used after this.
+// exit leaves the line, and leaves to the Taker what the server may still have of the waiter. The waiter is not used
+// after this.
 func (w *waiter) exit() {
 	q, l, r := w.q, w.line, w.r
 	unsettled, after := false, time.Time{}
@@ -166,8 +168,8 @@ func drain(c chan struct{}) {
 	}
 }
 
-// Wake is called when this process has just released what the waiters of a key wait for. It wakes the contenders, one of each
-// manner, unless they hear of the release anyway.
+// Wake is called when this process has just released what the waiters of a key wait for. It wakes the contenders, one
+// of each manner, unless they hear of the release anyway.
 func (q *Queue) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -194,8 +196,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// WakeAll wakes the contenders in the lines of a key, also those that hear of releases: they ask again for a waiter that has just
-// come.
+// WakeAll wakes the contenders in the lines of a key, also those that hear of releases: they ask again for a waiter
+// that has just come.
 func (q *Queue) WakeAll(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,7 +17,7 @@ func (w *waiter) contend() error {
 			}
 		}
 		// A message from before the request is sent is no reason for another one.
-		if w.r.Told != nil && w.sub != nil && w.readMessages() && w.answered {
+		if w.r.OnMessage != nil && w.sub != nil && w.readMessages() && w.answered {
 			return nil
 		}
 		began := time.Now()
@@ -42,12 +42,13 @@ func (w *waiter) contend() error {
 	}
 }
 
-// waits tells that the waiter waits for others: it was refused, or its process holds what it asks for, or somebody is before it.
+// waits reports that the waiter waits for others: it was refused, or its process holds what it asks for, or another is
+// before it.
 func (w *waiter) waits() {
 	switch {
 	case w.r.Group == nil:
 		w.q.Tell(&w.call)
-	case w.r.Call != nil: // without one it waits for calls that have been told
+	case w.r.Call != nil: // without one it waits for calls that have been reported
 		w.q.Tell(w.r.Call)
 	}
 }
@@ -105,10 +106,11 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 		w.heard, w.failures = true, 0
 		w.note(answer.Left, nil)
 	case script.NotAnswered(err):
-		// A try that the waiter's own patience cut short says nothing about the server. The server is told when the patience
-		// ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit in, either.
-		// What an earlier try has found out about the server stays.
-		if end, ok := ctx.Deadline(); !w.heard && (w.failure == nil || !errs.IsCut(err)) || ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
+		// A try that the waiter's own patience cut short says nothing about the server. The server gets the time when the
+		// patience ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit
+		// in, either. What an earlier try has found out about the server stays.
+		if end, ok := ctx.Deadline(); !w.heard && (w.failure == nil || !errs.IsCut(err)) ||
+			ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 			w.note(-1, err)
 		}
 		w.failures++
@@ -145,7 +147,7 @@ func (w *waiter) sleepTime() time.Duration {
 	if w.standing != nil || w.r.Own { // in a queue on the server, ours or Redisson's
 		d = min(d, MaxPoll)
 	}
-	if w.hears() && w.placeless { // the key's slot is being migrated, and no release is told meanwhile
+	if w.hears() && w.placeless { // the key's slot is being migrated, and no release is published meanwhile
 		d /= placelessPolls
 	}
 	left := w.left()
@@ -167,8 +169,8 @@ func (w *waiter) left() time.Duration {
 	return max(0, w.known-time.Since(w.asked))
 }
 
-// AfterLease returns how long to sleep for a lease that ends in left: until it has expired, and by a random time longer, because all
-// waiters of all processes know the same instant.
+// AfterLease returns how long to sleep for a lease that ends in left: until it has expired, and by a random time
+// longer, because all waiters of all processes know the same instant.
 func AfterLease(left time.Duration) time.Duration {
 	return script.Expiry(left) + rand.N(time.Millisecond+left/50)
 }
@@ -197,7 +199,7 @@ func (w *waiter) sleep(d time.Duration) bool {
 			}
 			w.q.woken(w.ctx, w.r.Name, false)
 		case <-w.pushes():
-			if w.r.Told != nil && !w.readMessages() {
+			if w.r.OnMessage != nil && !w.readMessages() {
 				continue // what has come was heard before the last try
 			}
 			if turn := w.turns.draw(); turn > 0 {

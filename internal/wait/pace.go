@@ -2,18 +2,20 @@ package wait
 
 import "time"
 
-// pace bounds how many waiters of a line ask for the first time at once, where each has a place of its own in the server's queue
-// (Paced). Nothing else does: whoever gives up does not wait for the server, and the next caller asks at once.
+// pace bounds how many waiters of a line ask for the first time at once, where each has a place of its own in the
+// server's queue (Paced). Nothing else does: a caller that gives up does not wait for the server, and the next caller
+// asks at once.
 //
 //	64 callers, patience 2 ms               server, 20,000 requests a second
 //	ask, give up, ask, …: 30,000 a second ----> runs each, also those whose callers have left: it cannot know
-//	                                        answers after 2 ms, 5 ms, 500 ms: nobody is there to hear of it, nobody is served, and
+//	                                        answers after 2 ms, 5 ms, 500 ms: no one is there to hear of it, no one is served, and
 //	                                        what each leaves in the queue has to be taken out, too
 //
-// So each waiter that gives up halves the number, and each that is served raises it by one. Callers that are served, however long they
-// wait, never meet the bound. It is never below two: a lock is handed over once in a round trip at most, so two questions in each round
-// trip keep its queue filled. Who gives up before its turn has asked nothing, and leaves nothing behind. A question whose caller has
-// left counts for as long as answers took of late: the server has yet to run it.
+// So each waiter that gives up halves the number, and each that is served raises it by one. Callers that are served,
+// however long they wait, never meet the bound. It is never below two: a lock is handed over once in a round trip at
+// most, so two questions in each round trip keep its queue filled. Who gives up before its turn has asked nothing, and
+// leaves nothing behind. A question whose caller has left counts for as long as answers took of late: the server has
+// yet to run it.
 //
 // The number outlives the line, as a guess of the process: all callers may leave at once, and be back a moment later.
 type pace struct {
@@ -62,7 +64,8 @@ func (w *waiter) pace() bool {
 	}
 }
 
-// paced says that the waiter's question, which was sent at sent, was answered, or that it does not wait for the answer any more.
+// paced says that the waiter's question, which was sent at sent, was answered, or that it does not wait for the answer
+// any more.
 func (w *waiter) paced(sent time.Time, answered bool) {
 	if w.r.Place != Paced {
 		return
@@ -101,7 +104,7 @@ func (p *pace) next() {
 	}
 }
 
-// leaves is told that a waiter leaves, and whether it was served. Called with Queue.mu held.
+// leaves is called when a waiter leaves, and whether it was served. Called with Queue.mu held.
 func (p *pace) leaves(w *waiter) {
 	for i, other := range p.turns {
 		if other == w {
@@ -114,7 +117,7 @@ func (p *pace) leaves(w *waiter) {
 	} else {
 		p.bound = max(p.bound/2, leastPaced)
 	}
-	if w.asks { // it was told that it is its turn, and did not ask
+	if w.asks { // it heard that it is its turn, and did not ask
 		w.asks = false
 		p.asking--
 	}

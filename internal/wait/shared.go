@@ -3,9 +3,9 @@ package wait
 import "time"
 
 // Shared is one result for all waiters of this client that wait for the same event: a latch that opens, or the end of a
-// barrier's generation. One of them asks the server, as the loop has it, or hears a message that tells all, and publishes what it
-// was told; the others load that. So an event costs a client at most one request however many wait, and what follows the event cannot hide it from those
-// that have not asked yet:
+// barrier's generation. One of them asks the server, as the loop has it, or hears a message that tells all, and
+// publishes what it learned; the others load that. So an event costs a client at most one request however many wait,
+// and what follows the event cannot hide it from those that have not asked yet:
 //
 //	first waiter                    second waiter                another process
 //	asks: closed
@@ -15,10 +15,10 @@ import "time"
 //	the first's last request
 //	publishes that, leaves
 //	                                loads it; had it asked, it
-//	                                would be told "closed"
+//	                                would read "closed"
 //
-// An answer is for every waiter that came before the request was sent, and for no other: a later one may wait for the next event
-// (TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent).
+// An answer is for every waiter that came before the request was sent, and for no other: a later one may wait for the
+// next event (TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent).
 type Shared struct {
 	q       *Queue
 	key     string
@@ -55,8 +55,9 @@ func (s *Shared) Leave() {
 	}
 }
 
-// Publish tells the others that the event has come, as the server replied to a request sent at sent. If it is only known to have
-// come after an earlier request, and so may be another event than the newest waiters wait for, sent is that request's time.
+// Publish tells the others that the event has come, as the server replied to a request sent at sent. If it is only
+// known to have come after an earlier request, and so may be another event than the newest waiters wait for, sent is
+// that request's time.
 func (s *Shared) Publish(sent time.Time, result any) { s.set(&s.result, sent, result) }
 
 // Load returns what was published of a request that was sent no earlier than since, when the caller came.
@@ -65,8 +66,8 @@ func (s *Shared) Load(since time.Time) (result any, ok bool) {
 	return result, !sent.IsZero()
 }
 
-// Note keeps what the server replied to a request sent at sent while the event was yet to come: the next request can carry it, and
-// learn of the event by the difference.
+// Note keeps what the server replied to a request sent at sent while the event was yet to come: the next request can
+// carry it, and learn of the event by the difference.
 func (s *Shared) Note(sent time.Time, note any) { s.set(&s.note, sent, note) }
 
 // LastNote returns the note of a request that was sent no earlier than since, and when that was; zero if there is none.

@@ -12,11 +12,11 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// Silence logs that a server does not answer those who wait, and that it answers again: one line each, however many wait, because
-// whoever waits without an end would otherwise wait through an outage, and nobody would know why.
+// Silence logs that a server does not answer those who wait, and that it answers again: one line each, however many
+// wait, because a caller that waits without an end would otherwise wait through an outage without a word about it.
 //
-// A server is silent from the first request of a waiter that it does not answer until one that it does. Of the nodes of a Cluster one
-// may be silent and the others not, so each slot counts by itself; there is one line for all:
+// A server is silent from the first request of a waiter that it does not answer until one that it does. Of the nodes of
+// a Cluster one may be silent and the others not, so each slot counts by itself; there is one line for all:
 //
 //	slot 1        slot 2        log
 //	no answer     no answer
@@ -24,37 +24,39 @@ import (
 //	answer                      nothing: slot 2 is still silent
 //	              answer        answers again
 //
-// What nobody has asked for a while is forgotten. Then the next answer, of any slot, ends the outage.
+// What was not asked for a while is forgotten. Then the next answer, of any slot, ends the outage.
 type Silence struct {
 	log     *slog.Logger
 	limit   time.Duration
 	cluster bool
 
-	some atomic.Bool // silent or told is not empty: answers are looked at only then
+	some atomic.Bool // silent or logged is not empty: answers are looked at only then
 	mu   sync.Mutex
 	// silent are the spans without an answer, by what is asked: see place.
 	silent map[string]span
-	told   time.Time // since when it was silent that the log was told of; zero: it was not told
+	logged time.Time // since when it was silent, as the log has it; zero: it was not logged
 	ended  time.Time // when something was last answered that had been silent
 }
 
 type span struct{ began, last time.Time }
 
 const (
-	// silentCalls is for how many call timeouts a server is silent before the log is told.
+	// silentCalls is for how many call timeouts a server is silent before that is logged.
 	silentCalls = 3
 	// forever is longer than anybody looks at a log.
 	forever = 365 * 24 * time.Hour
-	// forgetAfter is how much longer than that a span lasts that nobody adds to. Waiters ask more often.
+	// forgetAfter is how much longer than that a span lasts that no request adds to. Waiters ask more often.
 	forgetAfter = 2 * MaxPoll
 )
 
 // NewSilence returns a Silence that logs to log, of a client that gives a request callTimeout.
 func NewSilence(client rueidis.Client, callTimeout time.Duration, log *slog.Logger) *Silence {
-	return &Silence{log: log, limit: silentCalls * min(callTimeout, forever), cluster: client.Mode() == rueidis.ClientModeCluster, silent: map[string]span{}}
+	return &Silence{log: log, limit: silentCalls * min(callTimeout, forever),
+		cluster: client.Mode() == rueidis.ClientModeCluster, silent: map[string]span{}}
 }
 
-// place is what is silent or not by itself. several: the request asks several servers, of which this client's may be well.
+// place is what is silent or not by itself. several: the request asks several servers, of which this client's may be
+// well.
 func (s *Silence) place(key string, several bool) string {
 	switch {
 	case several:
@@ -82,13 +84,14 @@ func (s *Silence) failed(r *Request, began time.Time, err error) {
 	x.last = now
 	s.silent[place] = x
 	s.some.Store(true)
-	tell := s.told.IsZero() && now.Sub(x.began) >= s.limit
+	tell := s.logged.IsZero() && now.Sub(x.began) >= s.limit
 	if tell {
-		s.told = x.began
+		s.logged = x.began
 	}
 	s.mu.Unlock()
 	if tell {
-		s.log.Warn("redlatch: the server does not answer those who wait; they go on asking", "name", r.Name, "silence", now.Sub(x.began), "error", err)
+		s.log.Warn("redlatch: the server does not answer those who wait; they go on asking", "name", r.Name, "silence",
+			now.Sub(x.began), "error", err)
 	}
 }
 
@@ -105,16 +108,16 @@ func (s *Silence) answered(r *Request) {
 	}
 	delete(s.silent, place)
 	s.forget(now)
-	told := s.told
+	since := s.logged
 	if len(s.silent) == 0 {
-		s.told = time.Time{}
+		s.logged = time.Time{}
 		s.some.Store(false)
 	} else {
-		told = time.Time{}
+		since = time.Time{}
 	}
 	s.mu.Unlock()
-	if !told.IsZero() {
-		s.log.Info("redlatch: the server answers those who wait again", "name", r.Name, "silence", now.Sub(told))
+	if !since.IsZero() {
+		s.log.Info("redlatch: the server answers those who wait again", "name", r.Name, "silence", now.Sub(since))
 	}
 }
 

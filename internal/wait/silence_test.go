@@ -39,7 +39,9 @@ func hushed(t *testing.T, mode rueidis.ClientMode, fn func(t *testing.T, r *room
 // asking waits for a key whose server is silent from now on for so long, and answers then.
 func asking(key string, silence time.Duration) wait.Request {
 	began := time.Now()
-	return wait.Request{Name: key, Place: wait.Alone, Backoff: func(int) time.Duration { return time.Second }, Try: func(context.Context) (wait.Answer, error) {
+	return wait.Request{Name: key, Place: wait.Alone, Backoff: func(int) time.Duration {
+		return time.Second
+	}, Try: func(context.Context) (wait.Answer, error) {
 		if time.Since(began) < silence {
 			time.Sleep(time.Second)
 			return wait.Answer{}, fmt.Errorf("%w: %s", errs.ErrUnknownOutcome, key)
@@ -75,7 +77,8 @@ func TestASilenceOfThreeCallTimeoutsIsLoggedAndItsEnd(t *testing.T) {
 		require.Error(t, r.within(10*time.Second, local))
 		local.Try = func(context.Context) (wait.Answer, error) { return wait.Answer{Granted: true, Unasked: true}, nil }
 		require.NoError(t, r.within(time.Second, local))
-		require.Equal(t, []int{3, 2}, []int{log.Count(silent), log.Count(again)}, "what the process knows by itself is no answer")
+		require.Equal(t, []int{3, 2}, []int{log.Count(silent), log.Count(again)},
+			"what the process knows by itself is no answer")
 	})
 }
 

@@ -16,8 +16,8 @@ import (
 // deniedPause is how long no waiter of the client asks again for a kind of channel to which the user has no right.
 const deniedPause = 30 * time.Second
 
-// kindOf returns the prefix of a channel, which says what it is for, and by which rights are given. It ends at a colon, or at a
-// brace as that of a latch does.
+// kindOf returns the prefix of a channel, which says what it is for, and by which rights are given. It ends at a colon,
+// or at a brace as that of a latch does.
 func kindOf(channel string) string {
 	if end := strings.IndexAny(channel, ":{"); end >= 0 {
 		return channel[:end]
@@ -25,11 +25,13 @@ func kindOf(channel string) string {
 	return channel
 }
 
-// denies reports whether the server will give the same answer for long, because the user has no right or there is no such
-// command. After any other refusal, as by a server that is loading or has lost its place in a Cluster, it is asked again soon.
+// denies reports whether the server will give the same answer for long, because the user has no right or there is no
+// such command. After any other refusal, as by a server that is loading or has lost its place in a Cluster, it is asked
+// again soon.
 func denies(err error) bool {
 	var re *rueidis.RedisError
-	return errors.As(err, &re) && (strings.HasPrefix(re.Error(), "NOPERM") || strings.HasPrefix(re.Error(), "ERR unknown command"))
+	return errors.As(err, &re) &&
+		(strings.HasPrefix(re.Error(), "NOPERM") || strings.HasPrefix(re.Error(), "ERR unknown command"))
 }
 
 func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
@@ -37,7 +39,7 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 		return
 	}
 	w.sub = sub
-	if w.r.Told != nil {
+	if w.r.OnMessage != nil {
 		w.incoming = inside.Of[inside.Subscription](sub).Ready() // once: each call drops the messages that have come
 	}
 	if w.line != nil && !w.r.Place.each() {
@@ -54,9 +56,9 @@ func (w *waiter) subscribe() bool {
 	return sub != nil || over
 }
 
-// subscription subscribes, for as long as the waiter would sleep otherwise. A server that does not confirm must not keep the waiter
-// from polling, nor from asking after a wake-up or at the end of the holder's lease. over: one of these has come, so the next
-// thing is a try. Without a subscription the waiter polls; that is no error.
+// subscription subscribes, for as long as the waiter would sleep otherwise. A server that does not confirm must not
+// keep the waiter from polling, nor from asking after a wake-up or at the end of the holder's lease. over: one of these
+// has come, so the next thing is a try. Without a subscription the waiter polls; that is no error.
 func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bool) {
 	_, over = w.subscribing(channel, func(ctx context.Context) (err error) {
 		sub, err = w.q.hub.Subscribe(ctx, channel)
@@ -110,15 +112,16 @@ func (w *waiter) subscribing(channel string, subscribe func(context.Context) err
 	return err == nil, over
 }
 
-// readMessages gives Request.Told the messages that have come, and reports whether there were any, or a gap, or the end of the hub.
-func (w *waiter) readMessages() (any bool) {
+// readMessages gives Request.OnMessage the messages that have come, and reports whether there were any, or a gap, or
+// the end of the hub.
+func (w *waiter) readMessages() (some bool) {
 	for !w.answered {
 		m, err := w.sub.Next(noWait)
 		if err != nil {
-			return any || errors.Is(err, errs.ErrClosed)
+			return some || errors.Is(err, errs.ErrClosed)
 		}
-		any = true
-		w.answered = !m.Gap && w.r.Told(m.Payload)
+		some = true
+		w.answered = !m.Gap && w.r.OnMessage(m.Payload)
 	}
 	return true
 }
@@ -135,13 +138,14 @@ func (w *waiter) pushes() <-chan struct{} {
 	switch {
 	case w.sub == nil:
 		return nil
-	case w.r.Told != nil:
+	case w.r.OnMessage != nil:
 		return w.incoming
 	}
 	return inside.Of[inside.Subscription](w.sub).Ready()
 }
 
-// lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none, or beside others.
+// lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none, or next to
+// others.
 func (w *waiter) lineWakeup() <-chan struct{} {
 	if w.line == nil || w.r.Place.each() {
 		return nil

@@ -6,36 +6,41 @@ import (
 	"time"
 )
 
-// turns spreads the requests of contenders, each of another process, that have heard of a release. It is for what has no queue on the
-// server, so that nobody can be named: if all asked at once, every release would cost the server a call of each process, and all
-// but one of them would be refused.
+// turns spreads the requests of contenders, each of another process, that have heard of a release. It is for what has
+// no queue on the server, so that none can be named: if all asked at once, every release would cost the server a call
+// of each process, and all but one of them would be refused.
 //
-// Each contender draws by itself, from its process's guess of how many they are. The guess grows when a request that followed a
-// message at once is refused, and falls when one is granted, most of all when nobody else took the release up for a while. It
-// never exceeds those that listen; these alone are no good guess, because a process goes on listening for some time after its last
-// wait. One of the first two asks at once, the next two after two trips of a request, and so on, each time twice as long. So
+// Each contender draws by itself, from its process's guess of how many they are. The guess grows when a request that
+// followed a message at once is refused, and falls when one is granted, most of all when no one else took the release
+// up for a while. It never exceeds those that listen; these alone are no good guess, because a process goes on
+// listening for some time after its last wait. One of the first two asks at once, the next two after two trips of a
+// request, and so on, each time twice as long. So
 //
 //   - a few contenders ask at once, as if there were no turns;
 //   - many cost a release a few requests, not one each;
 //   - a release that the first do not take up, because they have gone, is idle for some trips, 128 at most;
-//   - whoever hears of the next release draws anew: nobody has a place that could be lost.
+//   - each that hears of the next release draws anew: none has a place that could be lost.
 //
-// A guess of each waiter's own, from 1 at each wait, would favour newcomers: they would ask at once where those who were refused more
-// often wait. For the same reason a process that has just released, and acquires again, draws before it asks ([Queue.StandBack]):
+// A guess of each waiter's own, from 1 at each wait, would favour newcomers: they would ask at once where those who
+// were refused more often wait. For the same reason a process that has just released, and acquires again, draws before
+// it asks ([Queue.StandBack]):
 //
 //	A, who releases                 B and C, who wait
 //	release, published  ----------> draw: B at once, C after two trips
-//	told that it is released
+//	hears that it is released
 //	draws: after two trips
 //	                                B asks: granted
 //	asks: refused
 //
-// Without that A, who is told first, asks first, and most often has the lock again. Interleavings:
+// Without that A, which hears first, asks first, and most often has the lock again. Interleavings:
 //
 //   - All draw late. The first turn that comes asks: the lock is idle for 128 trips at most.
-//   - B, whose turn is the first, has died, or its request is lost. Nobody had a place: C and A ask when their turns come.
-//   - The message to B is lost. B asks when the holder's lease ends, or within a PollCap, as ever; A and C have their turns.
-//   - B and C have gone, and A's guess is of before. A draws late once or twice: each grant lowers the guess, most of all a late one.
+//   - B, whose turn is the first, has died, or its request is lost. None had a place: C and A ask when their turns
+//     come.
+//   - The message to B is lost. B asks when the holder's lease ends, or within a PollCap, as ever; A and C have their
+//     turns.
+//   - B and C have gone, and A's guess is of before. A draws late once or twice: each grant lowers the guess, most of
+//     all a late one.
 //   - A's patience is shorter than its turn. It asks once when that is over, as a wait that is over does.
 type turns struct {
 	guess float64
@@ -63,14 +68,16 @@ type guess struct {
 // comeback is how long after a release the process that made it stands back: all turns are over then.
 const comeback = 100 * time.Millisecond
 
-// guesses are those of the process: by a hash of the key, because keys come and go, and a wrong guess costs a few requests only.
+// guesses are those of the process: by a hash of the key, because keys come and go, and a wrong guess costs a few
+// requests only.
 type guesses [64]guess
 
 var seed = maphash.MakeSeed()
 
 func (g *guesses) of(key string) *guess { return &g[maphash.String(seed, key)%uint64(len(g))] }
 
-// StandBack is called when this process has released what several contend for: its next request for the key has a turn, too.
+// StandBack is called when this process has released what several contend for: its next request for the key has a turn,
+// too.
 func (q *Queue) StandBack(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,11 +15,11 @@ type Queue struct {
 	hubs
 	pollCap time.Duration
 	tells
-	// Unclaimed, if set, is told of the owner of a grant, or of a place in the server's queue, for which no waiter is there: it has left,
-	// and what it has left behind is to be released now. (Or it holds what was granted.) It is set before the first wait, and must not
-	// block, nor call the Queue.
+	// Unclaimed, if set, is called with the owner of a grant, or of a place in the server's queue, for which no waiter is
+	// there: it has left, and what it has left behind is to be released now. (Or it holds what was granted.) It is set
+	// before the first wait, and must not block, nor call the Queue.
 	Unclaimed func(owner string)
-	// Silence, if set, is told of answers and of requests without one. It is set before the first wait.
+	// Silence, if set, counts answers and requests without one. It is set before the first wait.
 	Silence *Silence
 	ctx     context.Context // ends with the client or the hub, with cause errs.ErrClosed
 	cancel  context.CancelCauseFunc
@@ -49,7 +49,7 @@ type hubs struct {
 	inner inside.Hub[*pubsub.Subscription] // of hub
 }
 
-// tells are what the observer is told.
+// tells are what the observer gets.
 type tells struct {
 	woken func(ctx context.Context, name string, byMessage bool)
 	waits func(ctx context.Context, name string)
@@ -60,19 +60,23 @@ type hearings struct {
 	standing  map[string]*waiter            // by owner: the waiters that may be granted unasked
 	grantSubs map[string]*grantSubscription // by channel
 	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants for waiters that do not crowd
-	denied    map[string]time.Time          // by kind of channel to which the user has no right: no new SUBSCRIBE before this
-	gap       time.Time                     // when grants were last missed
+	// by kind of channel to which the user has no right: no new SUBSCRIBE before this
+	denied map[string]time.Time
+	gap    time.Time // when grants were last missed
 }
 
 // spare bounds how many of each are kept.
 const spare = 64
 
-// NewQueue returns an empty queue. woken is called at every wake-up of a sleeping waiter, waits once for each request that has to
-// wait for others; both may be nil.
-func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool), waits func(ctx context.Context, name string)) *Queue {
+// NewQueue returns an empty queue. woken is called at every wake-up of a sleeping waiter, waits once for each request
+// that has to wait for others; both may be nil.
+func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool),
+	waits func(ctx context.Context, name string)) *Queue {
 	inner := inside.Of[inside.Hub[*pubsub.Subscription]](hub)
-	q := &Queue{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits}, lines: map[string]*line{}, shared: map[string]*Shared{}}
-	q.hearings = hearings{standing: map[string]*waiter{}, grantSubs: map[string]*grantSubscription{}, listens: map[string]*listening{}, denied: map[string]time.Time{}}
+	q := &Queue{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits}, lines: map[string]*line{},
+		shared: map[string]*Shared{}}
+	q.hearings = hearings{standing: map[string]*waiter{}, grantSubs: map[string]*grantSubscription{},
+		listens: map[string]*listening{}, denied: map[string]time.Time{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}
 	}
@@ -88,7 +92,7 @@ func (q *Queue) Close() { q.cancel(errs.ErrClosed) }
 
 // Request is one wait.
 type Request struct {
-	Name string // as woken is told it
+	Name string // as woken gets it
 	// Of is what is waited for, and Began when the call that waits began: for Waits, which tells people.
 	Of    any
 	Began time.Time
@@ -102,20 +106,21 @@ type Request struct {
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
 	Try func(ctx context.Context) (Answer, error)
-	// Told, if set, is given each message of Channel that the waiter hears once it is the contender, and reports whether the
-	// message says by itself that the wait is over: then Try is not called again. After any other message it is.
-	Told func(payload string) bool
+	// OnMessage, if set, is given each message of Channel that the waiter hears once it is the contender, and reports
+	// whether the message says by itself that the wait is over: then Try is not called again. After any other message it
+	// is.
+	OnMessage func(payload string) bool
 	// Crowded: who wakes the line ([Queue.Wake]) has heard what other processes hear, too, so the contender draws a turn.
 	Crowded bool
-	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one line are
-	// all Batchers, or none is.
+	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one
+	// line are all Batchers, or none is.
 	Taker Taker
 	// Several: Try asks several servers, not the one of Line alone.
 	Several bool
 	// Reach, with a Batcher, is how long after it was sent a call of AskAll may still run on the server.
 	Reach time.Duration
-	// Group, if set, is that of the calls for which this request waits, which are listed ([Queue.List]) in place of the request. Such a
-	// request stands behind no other. Call, if set, is the one that waits by it, and is listed with it.
+	// Group, if set, is that of the calls for which this request waits, which are listed ([Queue.List]) in place of the
+	// request. Such a request stands behind no other. Call, if set, is the one that waits by it, and is listed with it.
 	Group *Group
 	Call  *Call
 	// Grants is where the grants for this process are published.
@@ -131,23 +136,23 @@ type Place uint8
 const (
 	// InLine: behind those of its Line and Manner that came before it.
 	InLine Place = iota
-	// Beside: in the line, but not behind another. Each asks for itself, and has a place of its own in the server's queue, because the
-	// order that is kept there is that of all waiters.
-	Beside
-	// Paced is Beside, and where callers give up few of them ask at once: see pace.
+	// Each: in the line, but not behind another. Each asks for itself, and has a place of its own in the server's queue,
+	// because the order that is kept there is that of all waiters.
+	Each
+	// Paced is Each, and where callers give up few of them ask at once: see pace.
 	Paced
-	// Alone: in no line. It is for what must never wait for another waiter: an acquisition under a hold in the line would be a deadlock,
-	// because that hold has what the waiters in the line wait for (TestWhoAsksAloneIsNotInTheLine).
+	// Alone: in no line. It is for what must never wait for another waiter: an acquisition under a hold in the line would
+	// be a deadlock, because that hold has what the waiters in the line wait for (TestWhoAsksAloneIsNotInTheLine).
 	Alone
-	// Yielding is Alone, and the request gives up unasked while a waiter in the line of its key waits for what it was refused. Otherwise
-	// requests that are repeated overtake that waiter for as long as they are made.
+	// Yielding is Alone, and the request gives up unasked while a waiter in the line of its key waits for what it was
+	// refused. Otherwise requests that are repeated overtake that waiter for as long as they are made.
 	Yielding
 )
 
-func (p Place) each() bool  { return p == Beside || p == Paced }
+func (p Place) each() bool  { return p == Each || p == Paced }
 func (p Place) alone() bool { return p >= Alone }
 
-// Answer is what a try was told.
+// Answer is what a try learned.
 type Answer struct {
 	Granted bool
 	Unasked bool          // it was known in this process: the server was not asked
@@ -162,15 +167,15 @@ type Answer struct {
 	// Of a Taker's call:
 	Foreign bool  // the holder's release is only published on Request.Channel
 	Ticket  int64 // the place in the server's queue; 0: none
-	Renamed bool  // the owner is another one now; also beside an error
+	Renamed bool  // the owner is another one now; also with an error
 	Again   bool  // of a Batcher: the call asked for too much, and was not answered for this one; ask again
 
-	// Channel, if set, is where releases are published for this waiter from now on; also beside an error.
+	// Channel, if set, is where releases are published for this waiter from now on; also with an error.
 	Channel string
 }
 
-// Wait returns nil when a try was granted, *GaveUp when ctx, Until or the queue ended first, or the first error of Try for which
-// asking again is of no use.
+// Wait returns nil when a try was granted, *GaveUp when ctx, Until or the queue ended first, or the first error of Try
+// for which asking again is of no use.
 func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if err := q.Ended(ctx); err != nil {
 		return &GaveUp{Left: -1, Cause: err}
@@ -181,7 +186,7 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if r.Place == Yielding && q.waiting(r.Line) {
 		return &GaveUp{Left: -1}
 	}
-	w := q.enter(r, ctx)
+	w := q.enter(ctx, r)
 	defer w.leave()
 	if b, ok := r.Taker.(Batcher); ok && !r.Place.alone() {
 		err := w.contendAmong(b)
@@ -223,13 +228,13 @@ type Resumable struct {
 }
 
 // Resume makes x a wait, which begins with the first call of its Wait. Its End must be called.
-func (q *Queue) Resume(x *Resumable, r Request) { x.w = q.enter(r, q.ctx) }
+func (q *Queue) Resume(x *Resumable, r Request) { x.w = q.enter(q.ctx, r) }
 
 // Empty reports whether x was never made a wait, or has ended.
 func (x *Resumable) Empty() bool { return x.w == nil }
 
-// Wait is Queue.Wait, with until for Request.Until. After a *GaveUp it may be called again, and goes on: what was found out is kept, and
-// so is the place in the server's queue.
+// Wait is Queue.Wait, with until for Request.Until. After a *GaveUp it may be called again, and goes on: what was found
+// out is kept, and so is the place in the server's queue.
 func (x *Resumable) Wait(ctx context.Context, until time.Time) (err error) {
 	w := x.w
 	w.hush()

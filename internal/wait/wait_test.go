@@ -226,7 +226,7 @@ func TestTheEndOfTheHoldersLeaseWakes(t *testing.T) {
 		r.taken.Store(true)
 		began := time.Now()
 		q := r.request()
-		q.Try = func(ctx context.Context) (wait.Answer, error) {
+		q.Try = func(_ context.Context) (wait.Answer, error) {
 			if left := time.Until(began.Add(300 * time.Millisecond)); left > 0 {
 				return wait.Answer{Left: left}, nil
 			}
@@ -320,16 +320,19 @@ func TestEveryReasonToStopEndsTheContenderAndThoseBehindIt(t *testing.T) {
 		until time.Duration
 		check func(t *testing.T, g *wait.GaveUp)
 	}{
-		"ctx": {stop: func(_ *room, cancel context.CancelCauseFunc) { cancel(why) }, check: func(t *testing.T, g *wait.GaveUp) {
+		"ctx": {stop: func(_ *room, cancel context.CancelCauseFunc) {
+			cancel(why)
+		}, check: func(t *testing.T, g *wait.GaveUp) {
 			require.ErrorIs(t, g.Cause, context.Canceled)
 			require.ErrorIs(t, g.Cause, why)
 		}},
 		"Close": {stop: func(r *room, _ context.CancelCauseFunc) { r.Close() }, check: func(t *testing.T, g *wait.GaveUp) {
 			require.ErrorIs(t, g.Cause, errs.ErrClosed)
 		}},
-		"Until": {until: 1500 * time.Millisecond, stop: func(*room, context.CancelCauseFunc) {}, check: func(t *testing.T, g *wait.GaveUp) {
-			require.NoError(t, g.Cause)
-		}},
+		"Until": {until: 1500 * time.Millisecond, stop: func(*room, context.CancelCauseFunc) {},
+			check: func(t *testing.T, g *wait.GaveUp) {
+				require.NoError(t, g.Cause)
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRoom(t, func(t *testing.T, r *room) {

@@ -44,12 +44,12 @@ type findings struct {
 	refused  bool          // some try was refused: the waiter counts in Group.refused
 }
 
-// listener is how it hears of releases, where these name nobody.
+// listener is how it hears of releases, where these name no waiter.
 type listener struct {
 	sub      *pubsub.Subscription
 	refusals int // refusals in a row of a subscription that may soon be granted
 	turns    turns
-	// With Request.Told:
+	// With Request.OnMessage:
 	incoming <-chan struct{} // receives a value when messages have come
 	answered bool            // one of them has ended the wait
 }
@@ -158,8 +158,8 @@ func (w *waiter) leave() {
 	w.exit()
 }
 
-// note keeps what the last try found, for the waiters behind this one too: the rest of the holder's lease, or why the server
-// could not be asked.
+// note keeps what the last try found, for the waiters behind this one too: the rest of the holder's lease, or why the
+// server could not be asked.
 func (w *waiter) note(left time.Duration, failure error) {
 	w.failure = failure
 	if failure == nil {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Group is what is known to all calls of this process that wait for one thing in one manner. Its zero value knows nothing.
+// Group is what is known to all calls of this process that wait for one thing in one manner. Its zero value knows
+// nothing.
 type Group struct { // guarded by Queue.mu
 	refused int       // requests that were refused what they wait for
 	freeBy  time.Time // when the holder's lease ends, by the last answer; zero if unknown
@@ -22,19 +23,19 @@ type Call struct {
 	Until time.Time
 	Ctx   context.Context
 
-	group        *Group  // nil: it stands beside all others
-	each         bool    // the calls of its group stand beside each other
+	group        *Group  // nil: it is in no group
+	each         bool    // the calls of its group do not wait for each other
 	waiter       *waiter // its own; nil: that of its group
 	listed       bool
-	told         bool  // Queue.waits was called
+	reported     bool  // Queue.waits was called
 	older, newer *Call // in the order in which they came
 }
 
-// Tell tells, once for a call, that it begins to wait, however often it stands in line before it has what it waits for. The goroutine that
-// makes the call, or asks for it, calls it.
+// Tell tells, once for a call, that it begins to wait, however often it stands in line before it has what it waits for.
+// The goroutine that makes the call, or asks for it, calls it.
 func (q *Queue) Tell(c *Call) {
-	if !c.told {
-		c.told = true
+	if !c.reported {
+		c.reported = true
 		q.waits(c.Ctx, c.Name)
 	}
 }
@@ -46,20 +47,20 @@ type Waiting struct {
 	Began time.Time
 	// Until is when it gives up; zero: when its ctx is cancelled, if at all.
 	Until time.Time
-	// Refused: somebody else had what it waits for, when it, or the one in front of it, asked last. Not known of a request that
-	// stands in no line.
+	// Refused: another had what it waits for, when it, or the one in front of it, asked last. Not known of a request
+	// that stands in no line.
 	Refused bool
 	// Before is how many of this process stand before it in the same line.
 	Before int
-	// Ticket is its place in the queue on the server, as of the last answer: a number that grows with each that comes; 0: it has
-	// none, or it is not known.
+	// Ticket is its place in the queue on the server, as of the last answer: a number that grows with each that comes; 0:
+	// it has none, or it is not known.
 	Ticket int64
 	// Failure is why the one in front could not ask, when it tried last; nil if it was answered.
 	Failure error
 }
 
-// List adds a call of a group for which a request with that Group waits, or will. by, if it is not zero, is until when this process itself
-// holds what it waits for.
+// List adds a call of a group for which a request with that Group waits, or will. by, if it is not zero, is until when
+// this process itself holds what it waits for.
 func (q *Queue) List(c *Call, g *Group, by time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,8 +118,8 @@ func (q *Queue) unlist(c *Call) {
 	c.listed, c.older, c.newer = false, nil, nil
 }
 
-// Waits returns the first most calls that wait whose names match, those that came first, and how many there are that match.
-// It is for people who look: it goes through all of them, and keeps the queue from others meanwhile. match must
+// Waits returns the first most calls that wait whose names match, those that came first, and how many there are that
+// match. It is for people who look: it goes through all of them, and keeps the queue from others meanwhile. match must
 // not call the queue.
 func (q *Queue) Waits(most int, match func(name string) bool) (first []Waiting, all int) {
 	before := map[*Group]int{}
@@ -161,8 +162,8 @@ func (q *Queue) Waits(most int, match func(name string) bool) (first []Waiting, 
 	return first, all
 }
 
-// Count returns how many calls wait: those of groups of which one was refused what it waits for. handOvers is how many waits have
-// ended because a release named the waiter, since the queue was made. It looks at every call.
+// Count returns how many calls wait: those of groups of which one was refused what it waits for. handOvers is how many
+// waits have ended because a release named the waiter, since the queue was made. It looks at every call.
 func (q *Queue) Count() (waiting int, handOvers int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

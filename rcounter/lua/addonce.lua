@@ -16,7 +16,7 @@
 --          {3, sum}      added before, by another call
 --          {4, delta}    the id stands for another delta: not added
 --
--- Safe to run twice: the second run finds the id, and the id of its own call beside it.
+-- Safe to run twice: the second run finds the id, with the id of its own call.
 --
 -- Two hashes alternate. Once the later one is as old as an id must be remembered, every id of the other is older than that. The
 -- other is then emptied, and takes the new ids. So an id is remembered for up to twice that time, and needs no timer. The hash is

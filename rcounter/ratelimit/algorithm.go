@@ -15,14 +15,14 @@ import (
 type Algorithm uint8
 
 const (
-	// GCRA, the generic cell rate algorithm, lets Rate units pass in every Per, evenly, and up to Burst at once after a pause. It is the
-	// only one with Wait and Reserve, because it alone knows turns.
+	// GCRA, the generic cell rate algorithm, lets Rate units pass in every Per, evenly, and up to Burst at once after a
+	// pause. It is the only one with Wait and Reserve, because it alone knows turns.
 	GCRA Algorithm = iota
-	// SlidingWindow lets at most Rate units pass in any Per, however they are spread. Units are counted in slices of a 32nd of Per, so each
-	// may count for up to a 32nd longer.
+	// SlidingWindow lets at most Rate units pass in any Per, however they are spread. Units are counted in slices of a
+	// 32nd of Per, so each may count for up to a 32nd longer.
 	SlidingWindow
-	// FixedWindow lets at most Rate units pass in each Unit of the calendar, and starts again with the next. So up to twice as many may pass
-	// around its end.
+	// FixedWindow lets at most Rate units pass in each Unit of the calendar, and starts again with the next. So up to
+	// twice as many may pass around its end.
 	FixedWindow
 )
 
@@ -81,7 +81,8 @@ func newTerms(o *LimiterOptions) (*terms, error) {
 	case o.Rate < 1 || o.Rate > 1_000_000_000:
 		return nil, errs.InvalidOption("Rate", o.Rate, "between 1 and 1000000000")
 	case o.Algorithm != GCRA && o.Burst != 0:
-		return nil, errs.InvalidOption("Burst", o.Burst, fmt.Sprintf("0 with %v, where all of Rate may pass at once", o.Algorithm))
+		return nil, errs.InvalidOption("Burst", o.Burst,
+			fmt.Sprintf("0 with %v, where all of Rate may pass at once", o.Algorithm))
 	case o.Algorithm == FixedWindow && (o.Unit < Minute || o.Unit > Year):
 		return nil, errs.InvalidOption("Unit", o.Unit, "Minute, Hour, Day, Week, Month or Year with FixedWindow")
 	case o.Algorithm == FixedWindow && o.Per != 0:
@@ -104,7 +105,8 @@ func newTerms(o *LimiterOptions) (*terms, error) {
 	}
 	t.per = per.Microseconds()
 	if per < time.Microsecond || per > maxPer || per%time.Microsecond != 0 {
-		return nil, errs.InvalidOption("Per", o.Per, fmt.Sprintf("whole microseconds between 1µs and %v, or 0 for a second", maxPer))
+		return nil, errs.InvalidOption("Per", o.Per,
+			fmt.Sprintf("whole microseconds between 1µs and %v, or 0 for a second", maxPer))
 	}
 	if t.burst == 0 {
 		t.burst = t.rate
@@ -114,7 +116,8 @@ func newTerms(o *LimiterOptions) (*terms, error) {
 	}
 	if high, low := bits.Mul64(uint64(t.burst), uint64(t.per)); o.Algorithm == GCRA && (high > 0 || low > 1<<52) {
 		if o.Burst == 0 {
-			return nil, errs.InvalidOption("Rate", o.Rate, fmt.Sprintf("at most %d with Per %v and no Burst", int64(1<<52)/t.per, per))
+			return nil, errs.InvalidOption("Rate", o.Rate,
+				fmt.Sprintf("at most %d with Per %v and no Burst", int64(1<<52)/t.per, per))
 		}
 		return nil, errs.InvalidOption("Burst", o.Burst, fmt.Sprintf("at most %d with Per %v", int64(1<<52)/t.per, per))
 	}
@@ -127,12 +130,14 @@ func newTerms(o *LimiterOptions) (*terms, error) {
 
 // same reports whether two are the same terms.
 func (t *terms) same(o *terms) bool {
-	return t == o || t.algorithm == o.algorithm && t.rate == o.rate && t.per == o.per && t.burst == o.burst && t.unit == o.unit && (t.zone == o.zone || t.zone.String() == o.zone.String())
+	return t == o || t.algorithm == o.algorithm && t.rate == o.rate && t.per == o.per && t.burst == o.burst &&
+		t.unit == o.unit && (t.zone == o.zone || t.zone.String() == o.zone.String())
 }
 
 // share is t at a part of its rate, for one process of several.
 func (t *terms) share(part float64) *terms {
-	s := &terms{algorithm: t.algorithm, rate: t.rate, per: t.per, unit: t.unit, zone: t.zone, burst: max(1, int64(float64(t.burst)*part))}
+	s := &terms{algorithm: t.algorithm, rate: t.rate, per: t.per, unit: t.unit, zone: t.zone,
+		burst: max(1, int64(float64(t.burst)*part))}
 	switch t.algorithm {
 	case GCRA: // a longer period, because a part of a low rate may be less than a unit
 		s.per = min(int64(float64(t.per)/part), 1<<52/s.burst)
@@ -159,9 +164,9 @@ type zoneTable struct {
 	until time.Time // of this process: then it is made anew
 }
 
-// zoneTable returns the last change of the zone's offset and the next, with the offsets before, between and after. Which part of the
-// table is sent depends on this process's clock; where in it the present is, the server's clock says. So clocks that differ by less than
-// the time between two changes agree.
+// zoneTable returns the last change of the zone's offset and the next, with the offsets before, between and after.
+// Which part of the table is sent depends on this process's clock; where in it the present is, the server's clock says.
+// So clocks that differ by less than the time between two changes agree.
 func (t *terms) zoneTable() string {
 	now := time.Now()
 	if known := t.table.Load(); known != nil && now.Before(known.until) {
@@ -198,7 +203,8 @@ func (t *terms) ends(now time.Time) (number int64, end time.Time) {
 	local := func(y int, m time.Month, d int) time.Time { return firstOf(y, m, d, t.zone) }
 	switch t.unit {
 	case Minute:
-		return floorDiv(here, 60), now.Truncate(0).Add(time.Duration(60-((here%60)+60)%60)*time.Second - time.Duration(now.Nanosecond()))
+		return floorDiv(here, 60),
+			now.Truncate(0).Add(time.Duration(60-((here%60)+60)%60)*time.Second - time.Duration(now.Nanosecond()))
 	case Hour:
 		end := now.Add(time.Duration(3600-((here%3600)+3600)%3600)*time.Second - time.Duration(now.Nanosecond()))
 		return floorDiv(here, 3600), end
@@ -213,7 +219,8 @@ func (t *terms) ends(now time.Time) (number int64, end time.Time) {
 	return int64(y), local(y+1, 1, 1)
 }
 
-// firstOf is the first instant of a day in a zone. Where clocks are put forward at midnight that is the instant of the change.
+// firstOf is the first instant of a day in a zone. Where clocks are put forward at midnight that is the instant of the
+// change.
 func firstOf(y int, m time.Month, d int, zone *time.Location) time.Time {
 	t := time.Date(y, m, d, 0, 0, 0, 0, zone)
 	switch start, end := t.ZoneBounds(); {

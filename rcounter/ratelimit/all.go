@@ -24,25 +24,27 @@ type Decision struct {
 	Allowed bool
 	// RetryAfter is how long until all could pass, if not Allowed and no other request comes: the longest of Each.
 	RetryAfter time.Duration
-	// Each is the answer of each limit, in the order of the Takes. If not Allowed, its Allowed says whether that limit would have let its units
-	// pass, and N is 0.
+	// Each is the answer of each limit, in the order of the Takes. If not Allowed, its Allowed says whether that limit
+	// would have let its units pass, and N is 0.
 	Each []Admission
 }
 
 // mostTakes is how many limits one AllowAll has at most.
 const mostTakes = 16
 
-// AllowAll takes units of several limits, up to 16, such as 10 a second and 1,000 a day for a user: all if all may pass now, and none
-// otherwise. It is one step on the server, and one round trip, which calls in a crowd share.
+// AllowAll takes units of several limits, up to 16, such as 10 a second and 1,000 a day for a user: all if all may pass
+// now, and none otherwise. It is one step on the server, and one round trip, which calls in a crowd share.
 //
-// In a Cluster the keys must be in one slot: those that are the same are, and those with the same {tag} in them, as "{acme}" and
-// "{acme}:ann". Otherwise nothing is sent, and the error is ErrInvalidName. (A limit with the key "" is in a slot of its own.)
+// In a Cluster the keys must be in one slot: those that are the same are, and those with the same {tag} in them, as
+// "{acme}" and "{acme}:ann". Otherwise nothing is sent, and the error is ErrInvalidName. (A limit with the key "" is in
+// a slot of its own.)
 //
-// While the server does not answer, the strictest of the limiters' policies decides about all: Fail, Closed, Local and Open, in this
-// order. Where it is Local, each of those limits decides by itself in this process, and all or none are taken there, too.
+// While the server does not answer, the strictest of the limiters' policies decides about all: Fail, Closed, Local and
+// Open, in this order. Where it is Local, each of those limits decides by itself in this process, and all or none are
+// taken there, too.
 //
-// Errors: those of Allow; ErrInvalidOption for no limit, more than 16, one that comes twice, and for limiters of another client or with
-// PerProcess.
+// Errors: those of Allow; ErrInvalidOption for no limit, more than 16, one that comes twice, and for limiters of
+// another client or with PerProcess.
 func (c *Client) AllowAll(ctx context.Context, takes ...Take) (_ Decision, err error) {
 	defer edge(&err)
 	r, err := c.together(ctx, takes)
@@ -56,7 +58,7 @@ func (c *Client) AllowAll(ctx context.Context, takes ...Take) (_ Decision, err e
 		if err == nil {
 			a = d.Each[i]
 		}
-		c.told(ctx, p.l, a, began, err)
+		c.report(ctx, p.l, a, began, err)
 	}
 	return d, err
 }
@@ -112,17 +114,20 @@ func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
 		}
 		for _, p := range parts[:i] {
 			if p.key == parts[i].key {
-				return request{}, errs.InvalidOption("Key", fmt.Sprintf("%q of %q, twice", t.Key, t.Limiter.name), "of another limit each time")
+				return request{}, errs.InvalidOption("Key", fmt.Sprintf("%q of %q, twice", t.Key, t.Limiter.name),
+					"of another limit each time")
 			}
 		}
-		if c.calls.Hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(parts[i].key) != keyname.Slot(parts[0].key) {
-			return request{}, fmt.Errorf("%w: the limits of %q and %q are in different slots of the Cluster: give both the same key, or keys with the same {tag}", ErrInvalidName, takes[0].Key, t.Key)
+		if c.calls.Hub.Client().Mode() == rueidis.ClientModeCluster &&
+			keyname.Slot(parts[i].key) != keyname.Slot(parts[0].key) {
+			return request{}, fmt.Errorf("%w: the limits of %q and %q are in different slots of the Cluster: give both the "+
+				"same key, or keys with the same {tag}", errs.ErrInvalidName, takes[0].Key, t.Key)
 		}
 	}
 	return request{part: parts[0], all: parts}, nil
 }
 
-// decide is what the caller is told.
+// decide makes the caller's answer.
 func decide(all []reply) Decision {
 	d := Decision{Allowed: true, Each: make([]Admission, len(all))}
 	for i, r := range all {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -56,14 +57,14 @@ const (
 func (r reply) refused(key string) error {
 	switch r.taken {
 	case anotherType:
-		return fmt.Errorf("%w: rate limit at %q", ErrWrongType, key)
+		return fmt.Errorf("%w: rate limit at %q", errs.ErrWrongType, key)
 	case somethingElse:
-		return fmt.Errorf("%w: rate limit at %q: it holds something else", ErrWrongType, key)
+		return fmt.Errorf("%w: rate limit at %q: it holds something else", errs.ErrWrongType, key)
 	}
 	return nil
 }
 
-// admission is what the caller is told; upTo: it asked for as many as there are.
+// admission makes the caller's answer; upTo: it asked for as many as there are.
 func (r reply) admission(upTo bool) Admission {
 	a := Admission{Allowed: r.taken >= 0, N: max(0, r.taken), Remaining: r.free, ResetAfter: r.empty}
 	if upTo && r.taken == 0 {
@@ -78,7 +79,8 @@ func (r reply) admission(upTo bool) Admission {
 // newAsks makes the batcher of requests.
 func (c *Client) newAsks() *batch.Batcher[request, answers] {
 	l := &batch.Batcher[request, answers]{
-		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.allowTimeout, Patience: errAllowTimeout, What: "take", Key: "several limits", Run: c.askAll, Alone: c.askAlone,
+		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.allowTimeout, Patience: errAllowTimeout, What: "take",
+		Key: "several limits", Run: c.askAll, Alone: c.askAlone,
 	}
 	return l.Sharing()
 }
@@ -113,7 +115,8 @@ func newReply(v []int64) reply {
 
 var errAllowTimeout = errors.New("no answer within AllowTimeout")
 
-// within makes a call that lasts for AllowTimeout at most, however patient its caller is, and is repeated within that time.
+// within makes a call that lasts for AllowTimeout at most, however patient its caller is, and is repeated within that
+// time.
 func (c *Client) within(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 	m, err := c.allows.DoWithin(ctx, call, c.allowTimeout, errAllowTimeout)
 	if err == nil {

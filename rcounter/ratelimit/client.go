@@ -22,21 +22,22 @@ type Options struct {
 	KeyPrefix string
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not answer or refuses,
-	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not
+	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
+	// Defaults to CallTimeout.
 	RetryTimeout time.Duration
-	// AllowTimeout bounds what one Allow, AllowAtMost, AllowAll or Peek takes, because it stands in every request: however patient its
-	// context is, and whatever CallTimeout and RetryTimeout are. At least 1 ms. Defaults to 50 ms.
+	// AllowTimeout bounds what one Allow, AllowAtMost, AllowAll or Peek takes, because it stands in every request: however
+	// patient its context is, and whatever CallTimeout and RetryTimeout are. At least 1 ms. Defaults to 50 ms.
 	AllowTimeout time.Duration
-	// RefusalTrust is how long this process refuses a key by itself after the server has: for as long as the server said, and no longer than
-	// this, because units may be given back, or a limit Reset, meanwhile. At least 1 ms. Defaults to a second. Negative: every request asks
-	// the server.
+	// RefusalTrust is how long this process refuses a key by itself after the server has: for as long as the server said,
+	// and no longer than this, because units may be given back, or a limit Reset, meanwhile. At least 1 ms. Defaults to a
+	// second. Negative: every request asks the server.
 	RefusalTrust time.Duration
 	// Observer is called with what happens, for metrics. Defaults to none.
 	Observer Observer
-	// Logger gets a line when something in the background fails for good, at most one in 10 s; one when a limiter's policy begins to
-	// answer in place of the server, and one when it ends; and one if the server evicts keys when its memory is full. Defaults to
-	// slog.Default().
+	// Logger gets a line when something in the background fails for good, at most one in 10 s; one when a limiter's policy
+	// begins to answer in place of the server, and one when it ends; and one if the server evicts keys when its memory is
+	// full. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -60,18 +61,21 @@ func init() {
 	inside.Reveal(func(c *Client) inside.Limits { return (*inner)(c) })
 }
 
-// New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing. The
-// error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed
-// hub.
+// New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing.
+// The error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed
+// for a closed hub.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
-	calls, err := session.New(h, "ratelimit", "rate limits", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger})
+	calls, err := session.New(h, "ratelimit", "rate limits",
+		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
 	if o.RefusalTrust >= 0 {
-		err = session.Check(session.Duration{Name: "RefusalTrust", Value: &o.RefusalTrust, Least: time.Millisecond, Most: session.MaxDuration, Default: time.Second})
+		err = session.Check(session.Duration{Name: "RefusalTrust", Value: &o.RefusalTrust, Least: time.Millisecond,
+			Most: session.MaxDuration, Default: time.Second})
 	}
-	err = cmp.Or(err, session.Check(session.Duration{Name: "AllowTimeout", Value: &o.AllowTimeout, Least: session.MinCallTimeout, Most: session.MaxDuration, Default: 50 * time.Millisecond}))
+	err = cmp.Or(err, session.Check(session.Duration{Name: "AllowTimeout", Value: &o.AllowTimeout,
+		Least: session.MinCallTimeout, Most: session.MaxDuration, Default: 50 * time.Millisecond}))
 	if edge(&err); err != nil {
 		return nil, err
 	}
@@ -79,7 +83,9 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c := &Client{
 		calls: calls, observer: o.Observer, allowTimeout: o.AllowTimeout, allows: calls.NewRunner(o.AllowTimeout),
 		refusals: refusals{trust: o.RefusalTrust, base: time.Now()},
-		local:    sync.OnceValue(func() *localLimits { return &localLimits{base: time.Now(), keys: map[string]*localLimit{}} }),
+		local: sync.OnceValue(func() *localLimits {
+			return &localLimits{base: time.Now(), keys: map[string]*localLimit{}}
+		}),
 	}
 	c.asks = batch.NewSlots(cluster, 1, c.newAsks)
 	if !cluster {
@@ -88,9 +94,9 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close makes every later call on c and its limiters fail with ErrClosed. Calls under way end as they would have. Close waits
-// until units whose callers have left are given back, at most a call timeout. If ctx ends first, the error says so, and that
-// goes on. Later calls wait for the first until their own ctx ends, and return its result.
+// Close makes every later call on c and its limiters fail with ErrClosed. Calls under way end as they would have. Close
+// waits until units whose callers have left are given back, at most a call timeout. If ctx ends first, the error says
+// so, and that goes on. Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 const unreturned = "units of a rate limiter could not be given back, and too few pass"

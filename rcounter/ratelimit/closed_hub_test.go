@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -19,8 +20,8 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, hub.Close(context.Background()))
 	_, err = c.Limiter("l", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "", 1)
-	require.ErrorIs(t, err, ratelimit.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	_, err = ratelimit.New(hub, patient)
-	require.ErrorIs(t, err, ratelimit.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	require.NoError(t, c.Close(ctx))
 }

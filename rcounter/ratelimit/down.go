@@ -12,11 +12,11 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Policy is what a limiter answers while the server does not: it is down, cannot be reached, or too slow for Options.AllowTimeout. An answer
-// that a policy gives has Admission.Down.
+// Policy is what a limiter answers while the server does not: it is down, cannot be reached, or too slow for
+// Options.AllowTimeout. An answer that a policy gives has Admission.Down.
 //
-// The server is asked again every AllowTimeout: by one caller, who waits, while the others are answered at once. In a Cluster, where
-// others of its nodes may answer, each caller asks.
+// The server is asked again every AllowTimeout: by one caller, who waits, while the others are answered at once. In a
+// Cluster, where others of its nodes may answer, each caller asks.
 type Policy uint8
 
 const (
@@ -26,9 +26,9 @@ const (
 	Closed
 	// Open lets everything pass, without any limit.
 	Open
-	// Local lets pass what a limiter of this process does at LimiterOptions.Share of the rate. It knows nothing of what passed before, so up
-	// to Share * Burst units more pass in each process than the server would have let pass; and all processes together pass as much as the
-	// sum of their shares.
+	// Local lets pass what a limiter of this process does at LimiterOptions.Share of the rate. It knows nothing of what
+	// passed before, so up to Share * Burst units more pass in each process than the server would have let pass; and all
+	// processes together pass as much as the sum of their shares.
 	Local
 )
 
@@ -38,7 +38,7 @@ func (p Policy) String() string { return session.Word(p, "policy", "Fail", "Clos
 // outage is what a client knows of a server that does not answer.
 type outage struct {
 	pause time.Duration // between questions; 0: every caller asks, in a Cluster
-	next  atomic.Int64  // ns after the client's base: until then nobody asks; 0: the server answers
+	next  atomic.Int64  // ns after the client's base: until then no call asks; 0: the server answers
 	names atomic.Int64  // limiters in the map
 
 	mu       sync.Mutex
@@ -51,8 +51,8 @@ type policed struct {
 	last   time.Duration // after the client's base
 }
 
-// calm is for how long a limiter must not have been without an answer before it is one that is answered again: a slow server answers now
-// and then, and of a Cluster some nodes do all the time.
+// calm is for how long a limiter must not have been without an answer before it is one that is answered again: a slow
+// server answers now and then, and of a Cluster some nodes do all the time.
 const calm = time.Second
 
 // asks reports whether the server is to be asked now.
@@ -61,21 +61,22 @@ func (o *outage) asks(now int64) bool {
 	return next == 0 || o.pause == 0 || now >= next && o.next.CompareAndSwap(next, now+int64(o.pause))
 }
 
-// admit is judge, of which the observer is told.
+// admit is judge, reported to the observer.
 func (c *Client) admit(ctx context.Context, r request) (Admission, error) {
-	if c.observer == nil { // no clock is read for nobody
+	if c.observer == nil { // without an observer no clock is read
 		return c.judge(ctx, r)
 	}
 	began := time.Now()
 	a, err := c.judge(ctx, r)
-	c.told(ctx, r.l, a, began, err)
+	c.report(ctx, r.l, a, began, err)
 	return a, err
 }
 
-// told tells the observer, if there is one.
-func (c *Client) told(ctx context.Context, l *Limiter, a Admission, began time.Time, err error) {
+// report tells the observer, if there is one.
+func (c *Client) report(ctx context.Context, l *Limiter, a Admission, began time.Time, err error) {
 	edge(&err)
-	session.Tell(ctx, c.calls, c.observer, Event{Kind: EventAdmitted, Name: l.name, Allowed: a.Allowed, Took: time.Since(began), Err: err})
+	session.Tell(ctx, c.calls, c.observer,
+		Event{Kind: EventAdmitted, Name: l.name, Allowed: a.Allowed, Took: time.Since(began), Err: err})
 }
 
 // judge answers a request, by the server or as its limiter's policy says.
@@ -105,14 +106,15 @@ func (c *Client) judge(ctx context.Context, r request) (Admission, error) {
 	return c.insteadOf(err, &r), nil
 }
 
-var errSilent = fmt.Errorf("%w: it did not answer a moment ago", ErrUnavailable)
+var errSilent = fmt.Errorf("%w: it did not answer a moment ago", errs.ErrUnavailable)
 
 // unasked is the error of a caller whose context had ended.
 func unasked(ctx context.Context, key string) error {
-	return fmt.Errorf("%w: rate limit of %q: %w", ErrUnavailable, key, errs.Cut(errs.Ended(ctx)))
+	return fmt.Errorf("%w: rate limit of %q: %w", errs.ErrUnavailable, key, errs.Cut(errs.Ended(ctx)))
 }
 
-// failed notes that the server did not answer, and reports whether a policy does. A caller that has left knows nothing of the server.
+// failed notes that the server did not answer, and reports whether a policy does. A caller that has left knows nothing
+// of the server.
 func (c *Client) failed(ctx context.Context, l *Limiter, err error) bool {
 	if l.o.WhenDown == Fail || !script.NotAnswered(err) || ctx.Err() != nil {
 		return false
@@ -135,7 +137,8 @@ func (c *Client) unanswered(ctx context.Context, l *Limiter, err error) {
 	c.down.mu.Unlock()
 	if !known {
 		edge(&err)
-		c.calls.Logger.Warn("redlatch: the server does not answer, and a rate limiter's policy does", "name", l.name, "policy", l.o.WhenDown.String(), "error", err)
+		c.calls.Logger.Warn("redlatch: the server does not answer, and a rate limiter's policy does", "name", l.name,
+			"policy", l.o.WhenDown.String(), "error", err)
 		session.Tell(ctx, c.calls, c.observer, Event{Kind: EventDegraded, Name: l.name, Policy: l.o.WhenDown, Err: err})
 	}
 }
@@ -156,7 +159,8 @@ func (c *Client) answered(ctx context.Context, l *Limiter) {
 	}
 	c.down.mu.Unlock()
 	if over {
-		c.calls.Logger.Info("redlatch: the server answers again, and no rate limiter's policy", "name", l.name, "policy", l.o.WhenDown.String())
+		c.calls.Logger.Info("redlatch: the server answers again, and no rate limiter's policy", "name", l.name, "policy",
+			l.o.WhenDown.String())
 		session.Tell(ctx, c.calls, c.observer, Event{Kind: EventDegraded, Name: l.name, Policy: l.o.WhenDown})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -46,21 +47,27 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 		down bool
 	}
 	changes := make(chan change, 100)
-	c := on(t, srv.Client(t), ratelimit.Options{AllowTimeout: 100 * time.Millisecond, RefusalTrust: -1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Observer: func(_ context.Context, e ratelimit.Event) {
-			if e.Kind == ratelimit.EventDegraded {
-				changes <- change{e.Name, e.Policy, e.Err != nil}
-			}
-		}})
+	c := on(t, srv.Client(t),
+		ratelimit.Options{AllowTimeout: 100 * time.Millisecond, RefusalTrust: -1,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Observer: func(_ context.Context, e ratelimit.Event) {
+				if e.Kind == ratelimit.EventDegraded {
+					changes <- change{e.Name, e.Policy, e.Err != nil}
+				}
+			}})
 	o := ratelimit.LimiterOptions{Rate: 10, Per: time.Hour}
 	of := func(p ratelimit.Policy, share float64) *ratelimit.Limiter {
 		o := o
 		o.WhenDown, o.Share = p, share
 		return c.Limiter(p.String(), o)
 	}
-	fail, closed, open, local := of(ratelimit.Fail, 0), of(ratelimit.Closed, 0), of(ratelimit.Open, 0), of(ratelimit.Local, .5)
+	fail, closed, open, local := of(ratelimit.Fail, 0), of(ratelimit.Closed, 0), of(ratelimit.Open, 0),
+		of(ratelimit.Local, .5)
 	for _, l := range []*ratelimit.Limiter{fail, closed, open, local} {
-		redistest.Eventually(t, 20*time.Second, "an answer", func() bool { a, err := l.Allow(ctx, "k", 1); return err == nil && a.Down == nil })
+		redistest.Eventually(t, 20*time.Second, "an answer", func() bool {
+			a, err := l.Allow(ctx, "k", 1)
+			return err == nil && a.Down == nil
+		})
 	}
 	// On a busy machine policies have answered already. What they began to say they end, before the test begins.
 	redistest.Eventually(t, time.Minute, "no policy answers", func() bool {
@@ -77,7 +84,7 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 	srv.Stop(t)
 	_, err := fail.Allow(ctx, "k", 1)
 	require.Error(t, err)
-	require.ErrorIs(t, err, ratelimit.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 
 	began := time.Now()
 	passed := 0
@@ -100,7 +107,8 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 		}
 	}
 	require.Equal(t, 5, passed, "half of the burst")
-	require.Less(t, time.Since(began), 15*100*time.Millisecond+10*time.Second, "one of them asks, and the others do not wait")
+	require.Less(t, time.Since(began), 15*100*time.Millisecond+10*time.Second,
+		"one of them asks, and the others do not wait")
 	a, err := local.AllowAtMost(ctx, "other", 9)
 	require.NoError(t, err)
 	require.EqualValues(t, 5, a.N)
@@ -188,11 +196,13 @@ func TestLocalLimitersLetTheSumOfTheirSharesPass(t *testing.T) {
 	took := time.Since(began)
 	require.LessOrEqual(t, passed.Load(), int64(burst)+int64(took.Seconds()*rate)+processes)
 	require.Greater(t, passed.Load(), int64(burst))
-	t.Logf("%d passed in %v, where the server would have let %d pass", passed.Load(), took, int64(burst)+int64(took.Seconds()*rate))
+	t.Logf("%d passed in %v, where the server would have let %d pass", passed.Load(), took,
+		int64(burst)+int64(took.Seconds()*rate))
 }
 
-// An outage lets two bursts more pass under Local with shares that add up to one: one when it begins, because the limits of the processes are full
-// then, and one when it ends, because the server's has become so. Under Open all that is asked while it lasts passes.
+// An outage lets two bursts more pass under Local with shares that add up to one: one when it begins, because the
+// limits of the processes are full then, and one when it ends, because the server's has become so. Under Open all that
+// is asked while it lasts passes.
 func TestWhatAnOutageLetsPassUnderOpenAndLocal(t *testing.T) {
 	t.Parallel()
 	const processes, rate, burst, phase = 4, 400, 40, 700 * time.Millisecond
@@ -251,7 +261,8 @@ func TestWhatAnOutageLetsPassUnderOpenAndLocal(t *testing.T) {
 			wg.Wait()
 			all := passed[0].Load() + passed[1].Load()
 			promised := burst + int64(time.Since(began).Seconds()*rate)
-			t.Logf("%v: of %d requests %d passed, %d of them by the policy; the server alone would have let %d pass", policy, asked[0].Load()+asked[1].Load(), all, passed[1].Load(), promised)
+			t.Logf("%v: of %d requests %d passed, %d of them by the policy; the server alone would have let %d pass", policy,
+				asked[0].Load()+asked[1].Load(), all, passed[1].Load(), promised)
 			require.LessOrEqual(t, passed[0].Load(), promised, "what the server let pass is as promised")
 			if policy == ratelimit.Open {
 				require.Equal(t, asked[1].Load(), passed[1].Load(), "everything")
@@ -278,10 +289,11 @@ func TestTheObserverIsToldOfEachAdmission(t *testing.T) {
 		if e.Kind != ratelimit.EventAdmitted || e.Took < 0 {
 			t.Error(e)
 		}
-		told[fmt.Sprint(e.Name, " ", e.Allowed, " ", errors.Is(e.Err, ratelimit.ErrWrongType))]++
+		told[fmt.Sprint(e.Name, " ", e.Allowed, " ", errors.Is(e.Err, errs.ErrWrongType))]++
 	}
 	c := on(t, srv.Client(t), o)
-	a, b := c.Limiter("a", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}), c.Limiter("b", ratelimit.LimiterOptions{Rate: 5, Per: time.Hour})
+	a, b := c.Limiter("a", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}), c.Limiter("b",
+		ratelimit.LimiterOptions{Rate: 5, Per: time.Hour})
 	for range 2 {
 		_, err := c.AllowAll(ctx, ratelimit.Take{Limiter: a, Key: "k", N: 1}, ratelimit.Take{Limiter: b, Key: "k", N: 1})
 		require.NoError(t, err)
@@ -293,6 +305,6 @@ func TestTheObserverIsToldOfEachAdmission(t *testing.T) {
 	must(t, srv.Client(t), "DEL", a.Key("k"))
 	must(t, srv.Client(t), "RPUSH", a.Key("k"), "x")
 	_, err = a.Allow(ctx, "k", 1)
-	require.ErrorIs(t, err, ratelimit.ErrWrongType)
+	require.ErrorIs(t, err, errs.ErrWrongType)
 	require.Equal(t, map[string]int{"a true false": 2, "b true false": 3, "a false false": 1, "a false true": 1}, told)
 }

@@ -21,7 +21,8 @@ func demo() (h *pubsub.Hub, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -85,7 +86,8 @@ func ExampleLimiter_Wait() {
 func Example() {
 	hub, end := demo()
 	defer end()
-	limiters, err := ratelimit.New(hub, ratelimit.Options{KeyPrefix: "api:", CallTimeout: 10 * time.Second, AllowTimeout: 10 * time.Second})
+	limiters, err := ratelimit.New(hub,
+		ratelimit.Options{KeyPrefix: "api:", CallTimeout: 10 * time.Second, AllowTimeout: 10 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -143,11 +145,13 @@ func ExampleClient_AllowAll() {
 
 	names := []string{"an hour", "a day"}
 	hour := c.Limiter("hour", ratelimit.LimiterOptions{Rate: 3, Per: time.Hour})
-	day := c.Limiter("day", ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year, Zone: time.UTC})
+	day := c.Limiter("day",
+		ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year, Zone: time.UTC})
 	var d ratelimit.Decision
 	var err error
 	for range 3 {
-		d, err = c.AllowAll(ctx, ratelimit.Take{Limiter: hour, Key: "ann", N: 1}, ratelimit.Take{Limiter: day, Key: "ann", N: 1})
+		d, err = c.AllowAll(ctx, ratelimit.Take{Limiter: hour, Key: "ann", N: 1},
+			ratelimit.Take{Limiter: day, Key: "ann", N: 1})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -278,11 +282,13 @@ func ExampleClient_Stats() {
 func ExamplePolicy() {
 	hub, end := demo()
 	defer end()
-	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, AllowTimeout: 10 * time.Second, Observer: func(_ context.Context, e ratelimit.Event) {
-		if e.Kind == ratelimit.EventDegraded {
-			fmt.Println(e.Name, e.Policy, e.Err)
-		}
-	}})
+	limiters, err := ratelimit.New(hub,
+		ratelimit.Options{CallTimeout: 10 * time.Second, AllowTimeout: 10 * time.Second,
+			Observer: func(_ context.Context, e ratelimit.Event) {
+				if e.Kind == ratelimit.EventDegraded {
+					fmt.Println(e.Name, e.Policy, e.Err)
+				}
+			}})
 	if err != nil {
 		log.Fatal(err)
 	}

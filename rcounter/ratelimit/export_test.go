@@ -27,7 +27,8 @@ func turned(r reply, err error) (Turn, error) {
 }
 
 // ReserveAs reserves units that pass within most; place is for CancelAs.
-func (l *Limiter) ReserveAs(ctx context.Context, id, key string, n int64, most time.Duration) (t Turn, place string, err error) {
+func (l *Limiter) ReserveAs(ctx context.Context, id, key string, n int64,
+	most time.Duration) (t Turn, place string, err error) {
 	r := &Reservation{l: l, t: l.terms, key: l.key(key), id: id, n: n}
 	t, err = turned(l.turn(ctx, r, most))
 	return t, r.place, err
@@ -90,7 +91,7 @@ func (l *Limiter) NewModel() *Model { return &Model{t: l.terms} }
 // Take takes n units, or as many as there are of them.
 func (m *Model) Take(now, n int64, upTo bool) Admission {
 	m.k.pass(m.t, now)
-	return m.k.take(m.t, n, upTo, now).admission(upTo)
+	return m.k.take(n, upTo, now).admission(upTo)
 }
 
 // Reserve reserves units that pass within most us.

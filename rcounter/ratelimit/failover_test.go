@@ -13,8 +13,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
-// A primary that is killed takes with it what its replica had not received. The replica's level is not below zero: so a failover lets at most
-// one burst more pass. Under Fail and Closed nothing passes while there is no primary.
+// A primary that is killed takes with it what its replica had not received. The replica's level is not below zero: so a
+// failover lets at most one burst more pass. Under Fail and Closed nothing passes while there is no primary.
 func TestAFailoverLetsAtMostOneBurstMorePass(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Sentinel(t)
@@ -64,15 +64,20 @@ func TestAFailoverLetsAtMostOneBurstMorePass(t *testing.T) {
 			}
 		}
 	}
-	redistest.Eventually(t, time.Minute, "both limits refuse", func() bool { return counts[0].refused.Load() > 0 && counts[1].refused.Load() > 0 })
+	redistest.Eventually(t, time.Minute, "both limits refuse", func() bool {
+		return counts[0].refused.Load() > 0 && counts[1].refused.Load() > 0
+	})
 	require.NoError(t, srv.Pairs[0].Primary.Process.Kill())
 	after.Store(true)
-	redistest.Eventually(t, time.Minute, "both let pass again", func() bool { return again[0].Load() > burst/2 && again[1].Load() > burst/2 })
+	redistest.Eventually(t, time.Minute, "both let pass again", func() bool {
+		return again[0].Load() > burst/2 && again[1].Load() > burst/2
+	})
 	close(over)
 	wg.Wait()
 	promised := burst + int64(time.Since(began).Seconds()*rate)
 	for i, policy := range policies {
-		t.Logf("%v: %d passed, %d after the failover, where %d may; %d had no answer", policy, counts[i].passed.Load(), again[i].Load(), promised, counts[i].unanswered.Load())
+		t.Logf("%v: %d passed, %d after the failover, where %d may; %d had no answer", policy, counts[i].passed.Load(),
+			again[i].Load(), promised, counts[i].unanswered.Load())
 		require.LessOrEqual(t, counts[i].passed.Load(), promised+burst)
 		require.Positive(t, counts[i].unanswered.Load())
 	}

@@ -19,7 +19,8 @@ func (c *inner) Refused(match func(string) bool) (all []inside.Refused) {
 		if !match(k.l.name) && !match(own) {
 			continue
 		}
-		all = append(all, inside.Refused{Limiter: k.l, Name: k.l.name, Key: own, Algorithm: k.t.algorithm.String(), Burst: k.t.burst, N: k.n,
+		all = append(all, inside.Refused{Limiter: k.l, Name: k.l.name, Key: own, Algorithm: k.t.algorithm.String(),
+			Burst: k.t.burst, N: k.n,
 			At: f.base.Add(k.at), Passes: f.base.Add(k.passes)})
 	}
 	f.mu.RUnlock()

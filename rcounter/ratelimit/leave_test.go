@@ -8,20 +8,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/stretchr/testify/require"
 )
 
-// A thousand callers wait without a deadline and leave, as clients do that disconnect. Those that wait do so for MaxWait at most; and when they
-// have left, the limiter is where it was.
+// A thousand callers wait without a deadline and leave, as clients do that disconnect. Those that wait do so for
+// MaxWait at most; and when they have left, the limiter is where it was.
 func TestWaitersThatLeaveCloseNoLimiter(t *testing.T) {
 	t.Parallel()
 	const callers, burst, rate, waiting = 1000, 10, 10, 20
 	srv := redistest.Embedded(t)
 	srv.Embedded.SetTime(time.Now()) // and there it stands
 	for _, perProcess := range []bool{false, true} {
-		o := ratelimit.LimiterOptions{Rate: rate, Per: time.Hour, Burst: burst, MaxWait: waiting * time.Hour / rate, PerProcess: perProcess}
+		o := ratelimit.LimiterOptions{Rate: rate, Per: time.Hour, Burst: burst, MaxWait: waiting * time.Hour / rate,
+			PerProcess: perProcess}
 		l := on(t, srv.Client(t), patient).Limiter("l", o)
 		r := context.WithoutCancel(ctx)
 		leaving, leave := context.WithCancel(r)
@@ -55,7 +57,8 @@ func TestWaitersThatLeaveCloseNoLimiter(t *testing.T) {
 			return a.ResetAfter <= burst*time.Hour/rate
 		})
 	}
-	l := on(t, srv.Client(t), patient).Limiter("one", ratelimit.LimiterOptions{Rate: 1, Per: time.Minute, MaxWait: time.Second})
+	l := on(t, srv.Client(t), patient).Limiter("one",
+		ratelimit.LimiterOptions{Rate: 1, Per: time.Minute, MaxWait: time.Second})
 	require.NoError(t, only(l.Wait(ctx, "", 1)))
 	before, err := l.Peek(ctx, "")
 	require.NoError(t, err)
@@ -67,6 +70,6 @@ func TestWaitersThatLeaveCloseNoLimiter(t *testing.T) {
 	require.Equal(t, before, after, "nothing was taken")
 	for _, d := range []time.Duration{-1, time.Microsecond, 25 * time.Hour} {
 		l := on(t, srv.Client(t), patient).Limiter("bad", ratelimit.LimiterOptions{Rate: 1, MaxWait: d})
-		require.ErrorIs(t, only(l.Wait(ctx, "", 1)), ratelimit.ErrInvalidOption)
+		require.ErrorIs(t, only(l.Wait(ctx, "", 1)), errs.ErrInvalidOption)
 	}
 }

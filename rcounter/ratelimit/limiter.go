@@ -17,7 +17,8 @@ import (
 const maxWait = 24 * time.Hour
 
 // LimiterOptions describe a Limiter. Without Stored they are not on the server: all users of a name must
-// pass the same ones. If they change, the units that passed before still count. A limit of another Algorithm or Unit starts anew.
+// pass the same ones. If they change, the units that passed before still count. A limit of another Algorithm or Unit
+// starts anew.
 type LimiterOptions struct {
 	// Rate is how many units pass in every Per, or in every Unit, 1 to 1,000,000,000. Required.
 	Rate int64
@@ -28,25 +29,27 @@ type LimiterOptions struct {
 	Burst int64
 	// Algorithm is how units are counted. Defaults to GCRA.
 	Algorithm Algorithm
-	// Unit is the unit of the calendar with which a FixedWindow ends: Minute, Hour, Day, Week, Month or Year. Required there, and only
-	// there.
+	// Unit is the unit of the calendar with which a FixedWindow ends: Minute, Hour, Day, Week, Month or Year. Required
+	// there, and only there.
 	Unit Unit
-	// Zone is the time zone of that calendar. Where clocks are put forward a day has 23 hours, and where they are put back it has 25; an hour
-	// that comes twice is one. Servers know no zones: the offset comes from the process's table, for the server's time. Only with
-	// FixedWindow. Defaults to UTC.
+	// Zone is the time zone of that calendar. Where clocks are put forward a day has 23 hours, and where they are put back
+	// it has 25; an hour that comes twice is one. Servers know no zones: the offset comes from the process's table, for
+	// the server's time. Only with FixedWindow. Defaults to UTC.
 	Zone *time.Location
-	// MaxWait is the longest time for which Wait waits, and until the turn of a Reservation, 1 ms to 24 hours. Defaults to 24 hours.
+	// MaxWait is the longest time for which Wait waits, and until the turn of a Reservation, 1 ms to 24 hours. Defaults to
+	// 24 hours.
 	MaxWait time.Duration
-	// PerProcess limits each process by itself: nothing is sent, and nothing is shared with other processes. It bounds what one process may
-	// do to its server. Defaults to false: all processes together.
+	// PerProcess limits each process by itself: nothing is sent, and nothing is shared with other processes. It bounds
+	// what one process may do to its server. Defaults to false: all processes together.
 	PerProcess bool
-	// Stored has the server's limit count, if one was Set under this name; until one is, and while it is not known, Rate, Per, Burst,
-	// Algorithm, Unit and Zone do. See Limiter.Set. Defaults to false: those of the program, always.
+	// Stored has the server's limit count, if one was Set under this name; until one is, and while it is not known, Rate,
+	// Per, Burst, Algorithm, Unit and Zone do. See Limiter.Set. Defaults to false: those of the program, always.
 	Stored bool
 	// WhenDown is what Allow, AllowAtMost and AllowAll answer while the server does not: see Policy. Defaults to Fail.
 	WhenDown Policy
-	// Share is the part of the rate that this process lets pass by itself under Local, above 0 and up to 1: with ten processes .1 is as much
-	// as the server would let pass. At least a unit passes at once, or in a window. Required with Local, and only there.
+	// Share is the part of the rate that this process lets pass by itself under Local, above 0 and up to 1: with ten
+	// processes .1 is as much as the server would let pass. At least a unit passes at once, or in a window. Required with
+	// Local, and only there.
 	Share float64
 }
 
@@ -73,19 +76,19 @@ func (o *LimiterOptions) check() error {
 }
 
 // Limiter lets units pass at a rate, such as the requests in front of a sale. Every key (a user, an address; "" for all
-// together) has a limit of its own. A Limiter is an immutable description, safe for concurrent use, and costs nothing until used: make
-// one for each request, or one for all.
+// together) has a limit of its own. A Limiter is an immutable description, safe for concurrent use, and costs nothing
+// until used: make one for each request, or one for all.
 //
-// In any interval of length T at most Burst + T * Rate / Per units pass, from all processes together, measured by the server's
-// clock. The algorithm is the generic cell rate algorithm in whole numbers, so nothing drifts; others are SlidingWindow, at most Rate in any
-// Per, and FixedWindow, at most Rate in each unit of the calendar. A request whose reply is
-// lost is sent again and may count its units twice: too few units pass then, never too many. A limiter admits; it does not
-// allocate: for what must not be given out twice, use a Stock.
+// In any interval of length T at most Burst + T * Rate / Per units pass, from all processes together, measured by the
+// server's clock. The algorithm is the generic cell rate algorithm in whole numbers, so nothing drifts; others are
+// SlidingWindow, at most Rate in any Per, and FixedWindow, at most Rate in each unit of the calendar. A request whose
+// reply is lost is sent again and may count its units twice: too few units pass then, never too many. A limiter admits;
+// it does not allocate: for what must not be given out twice, use a Stock.
 //
-// A key costs the server about 200 bytes while its units still count, and nothing afterwards. If a key is lost (evicted,
-// deleted, a failover), its limit starts again as if no unit had passed: up to Burst units too many pass. If the server's clock
-// is set forward, as many units pass as the step is worth, at most Burst. If it is set back, the limiter stands still until the
-// next call, no longer; a FixedWindow stays until its end.
+// A key costs the server about 200 bytes while its units still count, and nothing afterwards. If a key is lost
+// (evicted, deleted, a failover), its limit starts again as if no unit had passed: up to Burst units too many pass. If
+// the server's clock is set forward, as many units pass as the step is worth, at most Burst. If it is set back, the
+// limiter stands still until the next call, no longer; a FixedWindow stays until its end.
 //
 // The layout is not that of Redisson's RRateLimiter.
 type Limiter struct {
@@ -118,8 +121,8 @@ type Admission struct {
 	Allowed bool
 	// N is how many units were taken: those asked for, or fewer by AllowAtMost, or none.
 	N int64
-	// RetryAfter is how long until as many units could pass, if not Allowed and no other request comes; of AllowAtMost until one could. An HTTP
-	// handler sends it as Retry-After, with status 429.
+	// RetryAfter is how long until as many units could pass, if not Allowed and no other request comes; of AllowAtMost
+	// until one could. An HTTP handler sends it as Retry-After, with status 429.
 	RetryAfter time.Duration
 	// Remaining is how many more units could pass at once.
 	Remaining int64
@@ -129,12 +132,12 @@ type Admission struct {
 	Down error
 }
 
-// Allow takes n units from key's limit if they may pass now. If not, it takes none and says how long to wait. n is 1 to Burst.
-// It is answered within Options.AllowTimeout. One round trip, which calls in a crowd share; none with PerProcess, or where the server has
-// just refused as many (Options.RefusalTrust).
+// Allow takes n units from key's limit if they may pass now. If not, it takes none and says how long to wait. n is 1 to
+// Burst. It is answered within Options.AllowTimeout. One round trip, which calls in a crowd share; none with
+// PerProcess, or where the server has just refused as many (Options.RefusalTrust).
 //
-// Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrWrongType, ErrDenied; and under the policy Fail ErrUnavailable, and
-// ErrUnknownOutcome, after which the units may have been taken.
+// Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrWrongType, ErrDenied; and under the policy Fail
+// ErrUnavailable, and ErrUnknownOutcome, after which the units may have been taken.
 func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, err error) {
 	defer edge(&err)
 	p, err := l.part(ctx, key, n, 1)
@@ -144,8 +147,8 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, 
 	return l.c.admit(ctx, request{part: p})
 }
 
-// AllowAtMost takes n units from key's limit, or as many as may pass now: Admission.N. Allowed reports whether there was one. Otherwise it
-// is as Allow.
+// AllowAtMost takes n units from key's limit, or as many as may pass now: Admission.N. Allowed reports whether there
+// was one. Otherwise it is as Allow.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (_ Admission, err error) {
 	defer edge(&err)
 	p, err := l.part(ctx, key, n, 1)
@@ -155,8 +158,8 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (_ Admis
 	return l.c.admit(ctx, request{part: p, upTo: true})
 }
 
-// Peek says where key's limit stands, and takes nothing: Allowed reports whether a unit could pass. LimiterOptions.WhenDown does not apply.
-// Otherwise it is as Allow.
+// Peek says where key's limit stands, and takes nothing: Allowed reports whether a unit could pass.
+// LimiterOptions.WhenDown does not apply. Otherwise it is as Allow.
 func (l *Limiter) Peek(ctx context.Context, key string) (_ Admission, err error) {
 	defer edge(&err)
 	p, err := l.part(ctx, key, 0, 0)
@@ -175,9 +178,10 @@ func (l *Limiter) Peek(ctx context.Context, key string) (_ Admission, err error)
 // Name is the name of the limiter.
 func (l *Limiter) Name() string { return l.name }
 
-// Quota is what the limiter lets pass, for headers and pages: n units in a window. With GCRA that is the burst and the time in which it is there
-// again after it was used up; with FixedWindow the window is the nominal length of the unit. With LimiterOptions.Stored it is what this
-// process last knew. It sends nothing. If the options cannot be used, it is 0.
+// Quota is what the limiter lets pass, for headers and pages: n units in a window. With GCRA that is the burst and the
+// time in which it is there again after it was used up; with FixedWindow the window is the nominal length of the unit.
+// With LimiterOptions.Stored it is what this process last knew. It sends nothing. If the options cannot be used, it is
+// 0.
 func (l *Limiter) Quota() (n int64, window time.Duration) {
 	t := l.terms
 	if t == nil {
@@ -195,10 +199,12 @@ func (l *Limiter) Quota() (n int64, window time.Duration) {
 		return t.rate, script.Micros(t.per)
 	}
 	day := 24 * time.Hour
-	return t.rate, [...]time.Duration{Minute: time.Minute, Hour: time.Hour, Day: day, Week: 7 * day, Month: 30 * day, Year: 365 * day}[t.unit]
+	return t.rate, [...]time.Duration{Minute: time.Minute, Hour: time.Hour, Day: day, Week: 7 * day, Month: 30 * day,
+		Year: 365 * day}[t.unit]
 }
 
-// Reset lets key's limit start again, as if no unit had passed. Reservations keep their turns. One round trip, repeated until answered.
+// Reset lets key's limit start again, as if no unit had passed. Reservations keep their turns. One round trip, repeated
+// until answered.
 func (l *Limiter) Reset(ctx context.Context, key string) (err error) {
 	defer edge(&err)
 	if err := l.usable(key); err != nil {
@@ -239,9 +245,10 @@ func (l *Limiter) part(ctx context.Context, key string, n, least int64) (part, e
 	return part{l, t, l.key(key), n}, nil
 }
 
-// key is the Redis key of a limit. Its hash tag is the caller's key, or that key's own tag, so that the keys of one limiter are spread
-// over a Cluster, and the limits of one key in several limiters are together. The length of the limiter's name says where it ends, so
-// that "a", "b:c" and "a:b", "c" are two; and the letter before it, whether the braces are the key's own.
+// key is the Redis key of a limit. Its hash tag is the caller's key, or that key's own tag, so that the keys of one
+// limiter are spread over a Cluster, and the limits of one key in several limiters are together. The length of the
+// limiter's name says where it ends, so that "a", "b:c" and "a:b", "c" are two; and the letter before it, whether the
+// braces are the key's own.
 func (l *Limiter) key(key string) string {
 	full := l.c.calls.KeyPrefix + l.name
 	size := strconv.Itoa(len(full))

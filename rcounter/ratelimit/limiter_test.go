@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/stretchr/testify/require"
@@ -64,7 +65,8 @@ func (a *arrivals) allow(now, n int64) ratelimit.Admission {
 	stands := a.next(now, 0)
 	backlog := new(big.Rat).Sub(stands, new(big.Rat).SetInt64(now))
 	free := new(big.Rat).Quo(new(big.Rat).Sub(a.tolerance, backlog), a.spacing)
-	r := ratelimit.Admission{Allowed: ok, N: n, Remaining: max(0, new(big.Int).Div(free.Num(), free.Denom()).Int64()), ResetAfter: time.Duration(ceil(backlog)) * time.Microsecond}
+	r := ratelimit.Admission{Allowed: ok, N: n, Remaining: max(0, new(big.Int).Div(free.Num(), free.Denom()).Int64()),
+		ResetAfter: time.Duration(ceil(backlog)) * time.Microsecond}
 	if n == 0 {
 		r.Allowed = r.Remaining > 0
 	} else if !ok {
@@ -83,7 +85,8 @@ func allow(l *ratelimit.Limiter, key string, n int64) (ratelimit.Admission, erro
 }
 
 func rates(rnd *rand.Rand) ratelimit.LimiterOptions {
-	o := ratelimit.LimiterOptions{Rate: 1 + rnd.Int64N(20), Per: time.Duration(1+rnd.IntN(3_000_000)) * time.Microsecond, Burst: 1 + rnd.Int64N(6)}
+	o := ratelimit.LimiterOptions{Rate: 1 + rnd.Int64N(20), Per: time.Duration(1+rnd.IntN(3_000_000)) * time.Microsecond,
+		Burst: 1 + rnd.Int64N(6)}
 	switch rnd.IntN(4) {
 	case 0:
 		o.Rate = 1 + rnd.Int64N(1_000_000_000)
@@ -112,7 +115,7 @@ func TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond(t *testing.T)
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			c := on(t, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), patient)
 			at := time.Now().Truncate(time.Millisecond)
-			for i := range 8 {
+			for i := range redistest.Sized(4, 4, 8) {
 				o := rates(rnd)
 				l := c.Limiter("l"+strconv.Itoa(i), o)
 				models := map[string]*arrivals{"": newArrivals(o), "a": newArrivals(o)}
@@ -175,7 +178,8 @@ func TestNoMorePassThanTheRateFromSeveralProcessesAtOnce(t *testing.T) {
 	const rate, burst = 2000, 50
 	o := ratelimit.LimiterOptions{Rate: rate, Burst: burst}
 	var passed atomic.Int64
-	limiters := []*ratelimit.Limiter{on(t, srv.Client(t), patient).Limiter("l", o), on(t, srv.Client(t), patient).Limiter("l", o)}
+	limiters := []*ratelimit.Limiter{on(t, srv.Client(t), patient).Limiter("l", o),
+		on(t, srv.Client(t), patient).Limiter("l", o)}
 	micros := func() int64 {
 		v, err := raw(control, "TIME").AsStrSlice()
 		require.NoError(t, err)
@@ -266,7 +270,8 @@ func TestWaitSleepsExactlyUntilItsTurn(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.Equal(t, []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond, time.Second}, turns)
+		require.Equal(t, []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond,
+			time.Second}, turns)
 	})
 }
 
@@ -336,7 +341,8 @@ func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
 func TestAWaitGivenUpGivesItsTurnToTheNext(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		for wire, c := range map[string]*ratelimit.Client{"once": on(t, srv.Client(t), patient), "twice": on(t, twice{Client: srv.Client(t)}, patient), "local": on(t, nowhere{}, patient)} {
+		for wire, c := range map[string]*ratelimit.Client{"once": on(t, srv.Client(t), patient),
+			"twice": on(t, twice{Client: srv.Client(t)}, patient), "local": on(t, nowhere{}, patient)} {
 			l := c.Limiter(wire, ratelimit.LimiterOptions{Rate: 1, Per: time.Minute, Burst: 3, PerProcess: wire == "local"})
 			stands := func() time.Duration {
 				a, err := l.Peek(ctx, "k")
@@ -382,7 +388,9 @@ func TestAWaitGivenUpGivesItsTurnToTheNext(t *testing.T) {
 			})
 			stop()
 			wg.Wait()
-			redistest.Eventually(t, 10*time.Second, "the last one's are given back", func() bool { return stands() == 3*time.Minute })
+			redistest.Eventually(t, 10*time.Second, "the last one's are given back", func() bool {
+				return stands() == 3*time.Minute
+			})
 		}
 	})
 }
@@ -467,7 +475,8 @@ func TestNamesAndKeysOfLimitersDoNotMix(t *testing.T) {
 	raw := srv.Client(t)
 	c := on(t, raw, patient)
 	o := ratelimit.LimiterOptions{Rate: 1, Per: time.Hour}
-	pairs := [][2]string{{"a", ""}, {"a", "b"}, {"a", "b:c"}, {"a:b", "c"}, {"a:b:c", ""}, {"a:b", ""}, {"a", "b}:q1"}, {"a", "\u00ff\x01"}, {"a", "{x}"}, {"a", "x"},
+	pairs := [][2]string{{"a", ""}, {"a", "b"}, {"a", "b:c"}, {"a:b", "c"}, {"a:b:c", ""}, {"a:b", ""}, {"a", "b}:q1"},
+		{"a", "\u00ff\x01"}, {"a", "{x}"}, {"a", "x"},
 		{"a", "{x}:y"}, {"a:b", "{x}"}, {"a", "b:{x}"}, {"a", "{}"}, {"a", "{"}}
 	for _, p := range pairs {
 		a, err := c.Limiter(p[0], o).Allow(ctx, p[1], 1)
@@ -486,11 +495,12 @@ func TestNamesAndKeysOfLimitersDoNotMix(t *testing.T) {
 	for _, make := range [][]string{{"RPUSH", "rc:{z}:q1", "x"}, {"ZADD", "rc:{z}:q1", "1", "x"}} {
 		must(t, raw, "DEL", "rc:{z}:q1")
 		must(t, raw, make...)
-		for _, o := range []ratelimit.LimiterOptions{o, {Rate: 1, Algorithm: ratelimit.SlidingWindow}, {Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}} {
+		for _, o := range []ratelimit.LimiterOptions{o, {Rate: 1, Algorithm: ratelimit.SlidingWindow},
+			{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}} {
 			_, err = c.Limiter("z", o).Allow(ctx, "", 1)
-			require.ErrorIs(t, err, ratelimit.ErrWrongType, make)
+			require.ErrorIs(t, err, errs.ErrWrongType, make)
 		}
-		require.ErrorIs(t, only(c.Limiter("z", o).Wait(ctx, "", 1)), ratelimit.ErrWrongType)
+		require.ErrorIs(t, only(c.Limiter("z", o).Wait(ctx, "", 1)), errs.ErrWrongType)
 	}
 }
 
@@ -522,7 +532,8 @@ func TestLimitersWorkInACluster(t *testing.T) {
 		}
 	}
 	for _, addr := range srv.Addrs { // the keys of one limiter are spread
-		one, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+		one, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+			DisableCache: true})
 		require.NoError(t, err)
 		require.Greater(t, len(keys(t, one)), 5)
 		one.Close()
@@ -543,12 +554,13 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 		if l.PerProcess() {
 			all = err // refused for another reason
 		}
-		return map[string]error{"Allow": err, "Wait": only(l.Wait(ctx, "k", 1)), "AllowAtMost": atMost, "Peek": peek, "Reserve": reserve, "Reset": l.Reset(ctx, "k"), "AllowAll": all}
+		return map[string]error{"Allow": err, "Wait": only(l.Wait(ctx, "k", 1)), "AllowAtMost": atMost, "Peek": peek,
+			"Reserve": reserve, "Reset": l.Reset(ctx, "k"), "AllowAll": all}
 	}
 	good := ratelimit.LimiterOptions{Rate: 1, Burst: 3}
 	for _, name := range []string{"", "a{b", "a\xff", strings.Repeat("x", 64<<10+1)} {
 		for verb, err := range verbs(c.Limiter(name, good)) {
-			require.ErrorIs(t, err, ratelimit.ErrInvalidName, verb)
+			require.ErrorIs(t, err, errs.ErrInvalidName, verb)
 		}
 	}
 	for _, tc := range []struct {
@@ -564,9 +576,11 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 		{ratelimit.LimiterOptions{Rate: 1, Burst: -1}, "Burst is -1"},
 		{ratelimit.LimiterOptions{Rate: 1_000_000_000, Per: time.Hour}, "Rate is 1000000000, must be at most 1250999"},
 		{ratelimit.LimiterOptions{Rate: 1, Algorithm: 3}, "Algorithm is algorithm 3"},
-		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.SlidingWindow, Burst: 2}, "Burst is 2, must be 0 with SlidingWindow"},
+		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.SlidingWindow, Burst: 2},
+			"Burst is 2, must be 0 with SlidingWindow"},
 		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow}, "Unit is none"},
-		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, Per: time.Hour}, "Per is 1h0m0s"},
+		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, Per: time.Hour},
+			"Per is 1h0m0s"},
 		{ratelimit.LimiterOptions{Rate: 1, Unit: ratelimit.Day}, "Unit is Day"},
 		{ratelimit.LimiterOptions{Rate: 1, Zone: time.UTC}, "Zone is UTC"},
 		{ratelimit.LimiterOptions{Rate: 1, WhenDown: 4}, "WhenDown is policy 4"},
@@ -575,10 +589,11 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 		{ratelimit.LimiterOptions{Rate: 1, Share: .5}, "Share is 0.5, must be 0 with Fail"},
 		{ratelimit.LimiterOptions{Rate: 1, PerProcess: true, WhenDown: ratelimit.Open}, "WhenDown is Open"},
 		{ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 1_250_999_896_491}, "Burst is"},
-		{ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 1<<63 - 1, PerProcess: true}, "Burst is 9223372036854775807"},
+		{ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 1<<63 - 1, PerProcess: true},
+			"Burst is 9223372036854775807"},
 	} {
 		for verb, err := range verbs(c.Limiter("l", tc.o)) {
-			require.ErrorIs(t, err, ratelimit.ErrInvalidOption, verb)
+			require.ErrorIs(t, err, errs.ErrInvalidOption, verb)
 			require.ErrorContains(t, err, tc.says, verb)
 		}
 	}
@@ -587,20 +602,20 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 		l := c.Limiter("l", good)
 		for _, n := range []int64{-1, 0, 4} {
 			_, err := l.Allow(ctx, "k", n)
-			require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			require.ErrorContains(t, err, "n is "+dec(n))
 			require.ErrorContains(t, only(l.Wait(ctx, "k", n)), "n is "+dec(n))
 		}
 		require.ErrorContains(t, only(l.Wait(ctx, "k", 0)), "n is 0")
-		require.ErrorIs(t, only(l.Wait(ctx, strings.Repeat("x", 1024+1), 1)), ratelimit.ErrInvalidName)
+		require.ErrorIs(t, only(l.Wait(ctx, strings.Repeat("x", 1024+1), 1)), errs.ErrInvalidName)
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_, err := l.Allow(ended, "k", 1)
-		require.ErrorIs(t, err, ratelimit.ErrUnavailable)
+		require.ErrorIs(t, err, errs.ErrUnavailable)
 		require.ErrorIs(t, err, context.Canceled)
 		defer func() {
 			for verb, err := range verbs(l) {
-				require.ErrorIs(t, err, ratelimit.ErrClosed, verb)
+				require.ErrorIs(t, err, errs.ErrClosed, verb)
 			}
 		}()
 	}
@@ -610,7 +625,8 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 
 func BenchmarkRateLimiter(b *testing.B) {
 	for _, local := range []bool{false, true} {
-		l := on(b, redistest.Start(b).Client(b), patient).Limiter("l", ratelimit.LimiterOptions{Rate: 1_000_000_000, Burst: 1_000_000_000, PerProcess: local})
+		l := on(b, redistest.Start(b).Client(b), patient).Limiter("l",
+			ratelimit.LimiterOptions{Rate: 1_000_000_000, Burst: 1_000_000_000, PerProcess: local})
 		b.Run(map[bool]string{true: "process", false: "server"}[local], func(b *testing.B) {
 			both(b, func() error { _, err := l.Allow(ctx, "k", 1); return err })
 		})

@@ -9,8 +9,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// localLimits are the limits of one process: what the scripts do, with a map for a server and a monotonic clock. limit.lua says how a
-// limit counts, and why; here are the same names.
+// localLimits are the limits of one process: what the scripts do, with a map for a server and a monotonic clock.
+// limit.lua says how a limit counts, and why; here are the same names.
 type localLimits struct {
 	mu   sync.Mutex
 	base time.Time
@@ -83,7 +83,7 @@ func (l *localLimits) on(t *terms, key string, f func(k *localLimit, now int64) 
 
 // take takes n units now, or as many as there are of them.
 func (l *localLimits) take(t *terms, key string, n int64, upTo bool) reply {
-	return l.on(t, key, func(k *localLimit, now int64) reply { return k.take(t, n, upTo, now) })
+	return l.on(t, key, func(k *localLimit, now int64) reply { return k.take(n, upTo, now) })
 }
 
 // takeAll takes units of several limits in place of the server, all or none; those under Open are not asked.
@@ -101,7 +101,7 @@ func (l *localLimits) takeAll(parts []part) []reply {
 				if room := k.room(); n == 0 && wants > room {
 					return k.answer(tookNone, k.wait(wants, now), now)
 				}
-				return k.take(t, n*wants, false, now)
+				return k.take(n*wants, false, now)
 			})
 			if n == 0 && all[i].taken >= 0 {
 				all[i].taken = p.n
@@ -141,7 +141,8 @@ func (k *localLimit) pass(t *terms, now int64) {
 		full := t.burst * t.per
 		if k.per != 0 && (k.rate != t.rate || k.per != t.per || k.full != full) {
 			k.drain(now)
-			k.level, k.line, k.credit, k.freed = ceilDiv(k.level, k.per)*t.per, nil, 0, 0 // whole units: of what no limit is kept
+			// whole units: of what no limit is kept
+			k.level, k.line, k.credit, k.freed = ceilDiv(k.level, k.per)*t.per, nil, 0, 0
 			if k.level > full {
 				wait := ceilDiv(k.level-full, t.rate)
 				k.line, k.most = []localTurn{{"!", now + wait, k.level - full, wait*t.rate - (k.level - full)}}, full
@@ -250,7 +251,7 @@ func (k *localLimit) turn(n int64) (position, hole int64, here bool) {
 	return k.level + need - k.full, 0, false
 }
 
-// wait is how long until n units could pass if nobody else came, us.
+// wait is how long until n units could pass if no other request came, us.
 func (k *localLimit) wait(n, now int64) int64 {
 	room := k.room()
 	switch {
@@ -291,7 +292,8 @@ func (k *localLimit) idle(now int64) bool { return k.empty(now) == 0 }
 func (k *localLimit) gone(now int64) bool {
 	switch k.algorithm {
 	case GCRA:
-		return len(k.line) == 0 && now-k.at >= ceilDiv(k.level, k.rate) || len(k.line) > 0 && now-k.at > ceilDiv(k.level, k.rate)
+		return len(k.line) == 0 && now-k.at >= ceilDiv(k.level, k.rate) ||
+			len(k.line) > 0 && now-k.at > ceilDiv(k.level, k.rate)
 	case SlidingWindow:
 		return len(k.ends) == 0 || k.ends[len(k.ends)-1]+k.per <= now
 	}
@@ -303,7 +305,7 @@ func (k *localLimit) answer(taken, wait, now int64) reply {
 	return reply{taken: taken, wait: script.Micros(wait), free: k.room(), empty: script.Micros(k.empty(now))}
 }
 
-func (k *localLimit) take(t *terms, n int64, upTo bool, now int64) reply {
+func (k *localLimit) take(n int64, upTo bool, now int64) reply {
 	room := k.room()
 	if upTo {
 		wait := int64(0)
@@ -366,7 +368,9 @@ func (k *localLimit) reserve(id string, n, most, now int64) reply {
 		k.level += need
 	}
 	k.most, k.by = max(k.most, need), ""
-	at, _ := slices.BinarySearchFunc(k.line, position, func(t localTurn, p int64) int { return cmp.Compare(k.position(t), p) })
+	at, _ := slices.BinarySearchFunc(k.line, position, func(t localTurn, p int64) int {
+		return cmp.Compare(k.position(t), p)
+	})
 	k.line = slices.Insert(k.line, at, localTurn{id, now + wait, need, wait*k.rate - position})
 	return k.answer(1, wait, now)
 }

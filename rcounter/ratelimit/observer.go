@@ -7,8 +7,9 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is called with what happens to the limiters of a client, for metrics. It runs on the goroutine where that happens, so it must
-// return at once. It may call the client. A panic in it is logged and otherwise ignored. It must be safe for concurrent use.
+// Observer is called with what happens to the limiters of a client, for metrics. It runs on the goroutine where that
+// happens, so it must return at once. It may call the client. A panic in it is logged and otherwise ignored. It must be
+// safe for concurrent use.
 //
 // ctx has the values of the caller's context, and may have ended.
 type Observer func(ctx context.Context, e Event)
@@ -24,8 +25,8 @@ type Event struct {
 	Took time.Duration
 	// Policy is what answers in place of the server, or did. Of EventDegraded.
 	Policy Policy
-	// Err is why there is no answer, or what failed. Of EventAdmitted, of EventDegraded, where nil says that the server answers again, and of
-	// EventBackgroundFailed, where it is never nil.
+	// Err is why there is no answer, or what failed. Of EventAdmitted, of EventDegraded, where nil says that the server
+	// answers again, and of EventBackgroundFailed, where it is never nil.
 	Err error
 }
 
@@ -33,22 +34,24 @@ type Event struct {
 type EventKind uint8
 
 const (
-	// EventBackgroundFailed: units that were taken for a call whose caller has left could not be given back, and that is not tried again:
-	// too few units pass (Err).
+	// EventBackgroundFailed: units that were taken for a call whose caller has left could not be given back, and that is
+	// not tried again: too few units pass (Err).
 	EventBackgroundFailed EventKind = iota + 1
-	// EventAdmitted: an Allow, AllowAtMost or AllowAll was answered, by the server, by this process or by a policy, or was not (Allowed,
-	// Took, Err). Of an AllowAll there is one event for each limit. What is refused before anything is sent is not an event.
+	// EventAdmitted: an Allow, AllowAtMost or AllowAll was answered, by the server, by this process or by a policy, or was
+	// not (Allowed, Took, Err). Of an AllowAll there is one event for each limit. What is refused before anything is sent
+	// is not an event.
 	EventAdmitted
-	// EventDegraded: the server does not answer, and from now on LimiterOptions.WhenDown does in its place; or it answers again, and Err is
-	// nil (Policy, Err). There is one for the first request and one for the last, not for each.
+	// EventDegraded: the server does not answer, and from now on LimiterOptions.WhenDown does in its place; or it answers
+	// again, and Err is nil (Policy, Err). There is one for the first request and one for the last, not for each.
 	EventDegraded
 )
 
-var eventNames = [...]string{EventBackgroundFailed: "background failed", EventAdmitted: "admitted", EventDegraded: "degraded"}
+var eventNames = [...]string{EventBackgroundFailed: "background failed", EventAdmitted: "admitted",
+	EventDegraded: "degraded"}
 
 // String is the kind in words: "background failed".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next is not
-// called. Either may be nil.
+// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next
+// is not called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Both(o, next) }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// refusals are what the server refused a moment ago. A level only falls with time, whoever takes, so as many units are refused for as long
-// as the server said. What makes it fall at once is units that are given back, a Reset, and new numbers: so nothing is trusted for longer than
-// Options.RefusalTrust.
+// refusals are what the server refused a moment ago. A level only falls with time, whichever client takes, so as many
+// units are refused for as long as the server said. What makes it fall at once is units that are given back, a Reset,
+// and new numbers: so nothing is trusted for longer than Options.RefusalTrust.
 type refusals struct {
 	trust time.Duration // negative: none
 	base  time.Time
@@ -70,7 +70,8 @@ func (f *refusals) learn(r *request, a reply, sent time.Time) {
 			clear(f.keys)
 		}
 	}
-	// The server said so after the request was sent: what lasts for a.wait from then on lasts until sent + a.wait at least.
+	// The server said so after the request was sent: what lasts for a.wait from then on lasts until sent + a.wait at
+	// least.
 	f.keys[r.key] = refusal{r.l, r.t, r.n, a.free, r.upTo, at, at + min(a.wait, f.trust), at + a.wait, at + a.empty}
 }
 

@@ -32,10 +32,10 @@ func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.turn)) 
 // N is how many units are reserved.
 func (r *Reservation) N() int64 { return r.n }
 
-// Cancel gives the units back, because they are not used. Their turn is given to the next that reserves; or the line ends before it, if
-// no later turn follows. Units whose turn has come are given back only if nothing was taken since, because later callers may have been
-// refused on their account; Cancel reports whether any were. It may be called again after an error; after a success it does nothing.
-// One round trip.
+// Cancel gives the units back, because they are not used. Their turn is given to the next that reserves; or the line
+// ends before it, if no later turn follows. Units whose turn has come are given back only if nothing was taken since,
+// because later callers may have been refused on their account; Cancel reports whether any were. It may be called again
+// after an error; after a success it does nothing. One round trip.
 func (r *Reservation) Cancel(ctx context.Context) (back bool, err error) {
 	defer edge(&err)
 	r.mu.Lock()
@@ -48,12 +48,13 @@ func (r *Reservation) Cancel(ctx context.Context) (back bool, err error) {
 	return a.taken == 1, err
 }
 
-// Reserve takes n units, 1 to Burst, of key's limit for the first time at which they may pass, and says how long that is from now. A caller that does
-// not use them calls Cancel. Those that reserve have turns in the order in which the server runs their calls, except for turns that were given
-// back, which the next gets. Only with GCRA. One round trip, repeated until answered; none with PerProcess.
+// Reserve takes n units, 1 to Burst, of key's limit for the first time at which they may pass, and says how long that
+// is from now. A caller that does not use them calls Cancel. Those that reserve have turns in the order in which the
+// server runs their calls, except for turns that were given back, which the next gets. Only with GCRA. One round trip,
+// repeated until answered; none with PerProcess.
 //
-// If that time is longer than LimiterOptions.MaxWait, or after ctx's deadline, Reserve takes nothing and returns ErrLimited, with nil. The
-// other errors are those of Allow, whatever LimiterOptions.WhenDown is.
+// If that time is longer than LimiterOptions.MaxWait, or after ctx's deadline, Reserve takes nothing and returns
+// ErrLimited, with nil. The other errors are those of Allow, whatever LimiterOptions.WhenDown is.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (_ *Reservation, err error) {
 	defer edge(&err)
 	r, _, err := l.reserve(ctx, key, n)
@@ -64,10 +65,10 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (_ *Reservat
 // order in which the server runs the calls, and sleeps until they may pass; it does not ask
 // again. The Admission is the server's, of before the sleep. Only with GCRA. One round trip; none with PerProcess.
 //
-// If the units could only pass after ctx's deadline, or after LimiterOptions.MaxWait, Wait takes nothing and returns ErrLimited at once,
-// with an Admission that says how long. If ctx ends while Wait sleeps, it returns ctx's error at once. The units are
-// then given back in the background, if the server answers within a call timeout: their turn goes to the next that waits. The same is
-// tried if ctx ends before the reply comes: ErrUnknownOutcome.
+// If the units could only pass after ctx's deadline, or after LimiterOptions.MaxWait, Wait takes nothing and returns
+// ErrLimited at once, with an Admission that says how long. If ctx ends while Wait sleeps, it returns ctx's error at
+// once. The units are then given back in the background, if the server answers within a call timeout: their turn goes
+// to the next that waits. The same is tried if ctx ends before the reply comes: ErrUnknownOutcome.
 //
 // The other errors are those of Allow, whatever LimiterOptions.WhenDown is.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, err error) {
@@ -89,7 +90,8 @@ func (l *Limiter) reserve(ctx context.Context, key string, n int64) (*Reservatio
 		return nil, Admission{}, err
 	}
 	if p.t.algorithm != GCRA {
-		return nil, Admission{}, errs.InvalidOption("Algorithm", p.t.algorithm, "GCRA for Wait and Reserve: windows know no turns")
+		return nil, Admission{},
+			errs.InvalidOption("Algorithm", p.t.algorithm, "GCRA for Wait and Reserve: windows know no turns")
 	}
 	most := l.o.MaxWait
 	if d, ok := ctx.Deadline(); ok {
@@ -101,7 +103,7 @@ func (l *Limiter) reserve(ctx context.Context, key string, n int64) (*Reservatio
 		err = a.refused(r.key)
 	}
 	switch {
-	case errors.Is(err, ErrUnknownOutcome): // the units may have been taken for a caller that no longer waits
+	case errors.Is(err, errs.ErrUnknownOutcome): // the units may have been taken for a caller that no longer waits
 		l.giveBack(ctx, r)
 		return nil, Admission{}, err
 	case err != nil:
@@ -173,7 +175,8 @@ func (l *Limiter) cancel(ctx context.Context, r *Reservation) (reply, error) {
 	return a, err
 }
 
-func (l *Limiter) line(ctx context.Context, s *script.Script, r *Reservation, last string) (a reply, place int64, err error) {
+func (l *Limiter) line(ctx context.Context, s *script.Script, r *Reservation,
+	last string) (a reply, place int64, err error) {
 	t := r.t
 	m, err := l.c.calls.Do(ctx, script.Call{Script: s, Keys: []string{r.key},
 		Args: []string{r.id, t.numbers[0], t.numbers[1], t.numbers[2], strconv.FormatInt(r.n, 10), last}})

@@ -2,7 +2,8 @@ package ratelimit
 
 // Stats are counts of one client since it was made: what this process does, not what others do.
 type Stats struct {
-	SharedCalls    int64 // calls that several requests could share: those that were sent where four and more were under way
+	// calls that several requests could share: those that were sent where four and more were under way
+	SharedCalls    int64
 	SharedRequests int64 // Allow, AllowAtMost, AllowAll and Peek in such calls
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -31,13 +32,14 @@ type LimitState struct {
 	Age time.Duration
 }
 
-// Set keeps l's Rate, Per, Burst, Algorithm, Unit and Zone on the server under its name, for all limiters of that name with
-// LimiterOptions.Stored, in all processes: a limit is changed without a deploy. by is who does so, or why, up to 256 bytes; Inspect returns it.
-// What was taken still counts, as if the options of a program had changed.
+// Set keeps l's Rate, Per, Burst, Algorithm, Unit and Zone on the server under its name, for all limiters of that name
+// with LimiterOptions.Stored, in all processes: a limit is changed without a deploy. by is who does so, or why, up to
+// 256 bytes; Inspect returns it. What was taken still counts, as if the options of a program had changed.
 //
-// Processes learn of it by client-side caching, within milliseconds as a rule and within about a second in any case. Until then they go
-// by what they knew, so for that time some of the requests may be judged by one limit and some by the other. A process that has just started, and does not
-// get an answer within Options.AllowTimeout, goes by its program's options until it does.
+// Processes learn of it by client-side caching, within milliseconds as a rule and within about a second in any case.
+// Until then they go by what they knew, so for that time some of the requests may be judged by one limit and some by
+// the other. A process that has just started, and does not get an answer within Options.AllowTimeout, goes by its
+// program's options until it does.
 //
 // A time zone must have a name that all processes know. Set is sent once: after ErrUnknownOutcome look with Inspect.
 func (l *Limiter) Set(ctx context.Context, by string) (err error) {
@@ -47,7 +49,7 @@ func (l *Limiter) Set(ctx context.Context, by string) (err error) {
 	}
 	if l.terms.algorithm == FixedWindow {
 		if _, err := time.LoadLocation(l.terms.zone.String()); err != nil {
-			return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", ErrInvalidOption, l.terms.zone, err)
+			return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", errs.ErrInvalidOption, l.terms.zone, err)
 		}
 	}
 	return l.set(ctx, l.terms.text(), by)
@@ -69,7 +71,8 @@ var (
 )
 
 func (l *Limiter) set(ctx context.Context, terms, by string) error {
-	_, err := l.c.calls.Do(ctx, script.Call{Script: setScript, Keys: []string{l.storedKey()}, Args: []string{terms, by}, Once: true})
+	_, err := l.c.calls.Do(ctx,
+		script.Call{Script: setScript, Keys: []string{l.storedKey()}, Args: []string{terms, by}, Once: true})
 	if s, ok := l.c.known.Load(l.storedKey()); ok {
 		s.(*storedLimit).next.Store(0)
 	}
@@ -112,7 +115,7 @@ func (l *Limiter) Inspect(ctx context.Context) (_ LimitState, err error) {
 }
 
 func (l *Limiter) unreadable(text string) error {
-	return fmt.Errorf("%w: the limit at %q is %.64q", ErrWrongType, l.storedKey(), text)
+	return fmt.Errorf("%w: the limit at %q is %.64q", errs.ErrWrongType, l.storedKey(), text)
 }
 
 // storedKey is the key of the limit that is kept under the name.
@@ -126,7 +129,8 @@ func (t *terms) text() string {
 	if t.algorithm == FixedWindow {
 		return strings.Join([]string{"f", t.numbers[0], t.numbers[1], t.zone.String()}, ",")
 	}
-	return strings.Join([]string{map[Algorithm]string{GCRA: "g", SlidingWindow: "s"}[t.algorithm], t.numbers[0], t.numbers[1], t.numbers[2]}, ",")
+	return strings.Join([]string{map[Algorithm]string{GCRA: "g", SlidingWindow: "s"}[t.algorithm], t.numbers[0],
+		t.numbers[1], t.numbers[2]}, ",")
 }
 
 // storedParts splits what is kept: terms;at;by.
@@ -140,7 +144,7 @@ func storedParts(text string) (terms, at, by string, ok bool) {
 func readTerms(text string) (*terms, error) {
 	fields := strings.Split(text, ",")
 	if len(fields) != 4 {
-		return nil, ErrWrongType
+		return nil, errs.ErrWrongType
 	}
 	rate, err := strconv.ParseInt(fields[1], 10, 64)
 	o := LimiterOptions{Rate: rate}
@@ -159,7 +163,7 @@ func readTerms(text string) (*terms, error) {
 		o.Algorithm, o.Unit = FixedWindow, Unit(max(0, strings.Index(letters, fields[2])))
 		o.Zone, err2 = time.LoadLocation(fields[3])
 	default:
-		err = ErrWrongType
+		err = errs.ErrWrongType
 	}
 	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err
@@ -170,8 +174,8 @@ func readTerms(text string) (*terms, error) {
 const (
 	// storedFor is for how long what is kept stays in the client-side cache if the server says nothing.
 	storedFor = 10 * time.Minute
-	// A process looks into that cache every storedLook. A server that answers each time has no such cache, or something has changed: it
-	// is asked again after storedAsk.
+	// A process looks into that cache every storedLook. A server that answers each time has no such cache, or something
+	// has changed: it is asked again after storedAsk.
 	storedLook = 20 * time.Millisecond
 	storedAsk  = time.Second
 )
@@ -216,7 +220,8 @@ func (s *storedLimit) look(ctx context.Context, l *Limiter) {
 	if l.c.calls.Now() < s.next.Load() { // another has looked meanwhile
 		return
 	}
-	m, err := l.c.allows.Attempt(context.WithoutCancel(ctx), script.Call{Script: storedScript, Keys: []string{l.storedKey()}, Cached: s.read, CachedFor: storedFor})
+	m, err := l.c.allows.Attempt(context.WithoutCancel(ctx),
+		script.Call{Script: storedScript, Keys: []string{l.storedKey()}, Cached: s.read, CachedFor: storedFor})
 	now := l.c.calls.Now()
 	text := ""
 	switch {

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -15,7 +16,7 @@ import (
 // Limits of a name are changed while processes use it, with a client-side cache and without.
 func TestALimitThatIsSetOnTheServerCountsInAllProcessesWithoutADeploy(t *testing.T) {
 	t.Parallel()
-	rig.EachCache(t, func(t *testing.T, srv *redistest.Server, wire func() rueidis.Client) {
+	rig.EachCache(t, func(t *testing.T, _ *redistest.Server, wire func() rueidis.Client) {
 		users := []*ratelimit.Client{on(t, wire(), patient), on(t, wire(), patient)}
 		operator := on(t, wire(), patient)
 		code := ratelimit.LimiterOptions{Rate: 5, Per: time.Hour, Stored: true}
@@ -34,7 +35,8 @@ func TestALimitThatIsSetOnTheServerCountsInAllProcessesWithoutADeploy(t *testing
 		_, err := users[0].Limiter("api", code).Allow(ctx, "ann", 2)
 		require.NoError(t, err)
 		all(3)
-		require.NoError(t, operator.Limiter("api", ratelimit.LimiterOptions{Rate: 50, Per: time.Hour}).Set(ctx, "ann; incident 7"))
+		require.NoError(t, operator.Limiter("api", ratelimit.LimiterOptions{Rate: 50, Per: time.Hour}).Set(ctx,
+			"ann; incident 7"))
 		all(48)
 		require.EqualValues(t, 5-2, func() int64 {
 			a, err := users[0].Limiter("api", ratelimit.LimiterOptions{Rate: 5, Per: time.Hour}).Peek(ctx, "ann")
@@ -50,7 +52,7 @@ func TestALimitThatIsSetOnTheServerCountsInAllProcessesWithoutADeploy(t *testing
 		require.NoError(t, err)
 		require.True(t, a.Allowed)
 		_, err = users[1].Limiter("api", code).Allow(ctx, "ann", 51)
-		require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, "n is 51, must be between 1 and Burst, which is 50")
 
 		for _, o := range []ratelimit.LimiterOptions{
@@ -84,7 +86,8 @@ func TestALimitOfTheServerThatCannotBeReadLeavesTheOneThatIsKnown(t *testing.T) 
 	raw := srv.Client(t)
 	o := ratelimit.LimiterOptions{Rate: 5, Per: time.Hour, Stored: true}
 	key := "rc:{api}:l3"
-	for _, make := range [][]string{{"RPUSH", key, "x"}, {"SET", key, "g,7"}, {"SET", key, "g,-7,1,1;1;x"}, {"SET", key, "f,7,d,Atlantis/Center;1;x"}} {
+	for _, make := range [][]string{{"RPUSH", key, "x"}, {"SET", key, "g,7"}, {"SET", key, "g,-7,1,1;1;x"},
+		{"SET", key, "f,7,d,Atlantis/Center;1;x"}} {
 		must(t, raw, "DEL", key)
 		must(t, raw, make...)
 		c := on(t, srv.Client(t), patient)
@@ -92,11 +95,11 @@ func TestALimitOfTheServerThatCannotBeReadLeavesTheOneThatIsKnown(t *testing.T) 
 		require.NoError(t, err)
 		require.EqualValues(t, 5, a.Remaining, make)
 		_, err = c.Limiter("api", o).Inspect(ctx)
-		require.ErrorIs(t, err, ratelimit.ErrWrongType, make)
+		require.ErrorIs(t, err, errs.ErrWrongType, make)
 	}
 	must(t, raw, "DEL", key)
 	must(t, raw, "RPUSH", key, "x")
-	require.ErrorIs(t, on(t, raw, patient).Limiter("api", o).Set(ctx, "me"), ratelimit.ErrWrongType)
+	require.ErrorIs(t, on(t, raw, patient).Limiter("api", o).Set(ctx, "me"), errs.ErrWrongType)
 	must(t, raw, "DEL", key)
 	require.NoError(t, on(t, raw, patient).Limiter("api", ratelimit.LimiterOptions{Rate: 9}).Set(ctx, "me"))
 
@@ -108,7 +111,7 @@ func TestALimitOfTheServerThatCannotBeReadLeavesTheOneThatIsKnown(t *testing.T) 
 	require.NoError(t, err)
 	require.Error(t, a.Down)
 	_, err = c.Limiter("api", open).Allow(ctx, "k", 9)
-	require.ErrorIs(t, err, ratelimit.ErrInvalidOption, "the program's limit is 5")
+	require.ErrorIs(t, err, errs.ErrInvalidOption, "the program's limit is 5")
 	srv.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "the server's limit is known", func() bool {
 		a, err := c.Limiter("api", open).Allow(ctx, "other", 9)
@@ -122,14 +125,16 @@ func TestWhatSetRefusesIsNotSent(t *testing.T) {
 	c := on(t, wire, patient)
 	wire.Sent.Store(0)
 	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1})
-	require.ErrorIs(t, l.Set(ctx, string(make([]byte, 257))), ratelimit.ErrInvalidOption)
-	require.ErrorIs(t, c.Limiter("l", ratelimit.LimiterOptions{}).Set(ctx, ""), ratelimit.ErrInvalidOption)
-	nowhere := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, Zone: time.FixedZone("here", 3600)})
+	require.ErrorIs(t, l.Set(ctx, string(make([]byte, 257))), errs.ErrInvalidOption)
+	require.ErrorIs(t, c.Limiter("l", ratelimit.LimiterOptions{}).Set(ctx, ""), errs.ErrInvalidOption)
+	nowhere := c.Limiter("l",
+		ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day,
+			Zone: time.FixedZone("here", 3600)})
 	require.ErrorContains(t, nowhere.Set(ctx, ""), `Zone is "here"`)
 	require.NoError(t, c.Close(ctx))
-	require.ErrorIs(t, l.Set(ctx, ""), ratelimit.ErrClosed)
-	require.ErrorIs(t, l.Unset(ctx), ratelimit.ErrClosed)
+	require.ErrorIs(t, l.Set(ctx, ""), errs.ErrClosed)
+	require.ErrorIs(t, l.Unset(ctx), errs.ErrClosed)
 	_, err := l.Inspect(ctx)
-	require.ErrorIs(t, err, ratelimit.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	require.Zero(t, wire.Sent.Load())
 }

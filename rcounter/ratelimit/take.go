@@ -17,7 +17,8 @@ var takeScript = script.Load("take", files, "take")
 func (c *Client) askAlone(ctx context.Context, r request) (answers, error) {
 	if r.all == nil { // as the rest of the function would, and makes less that has to be collected
 		args := r.t.args(append(make([]string, 0, 7), callID()))
-		m, err := c.within(ctx, script.Call{Script: takeScript, Keys: []string{r.key}, Args: append(args, r.many(1), strconv.FormatInt(r.n, 10))})
+		m, err := c.within(ctx,
+			script.Call{Script: takeScript, Keys: []string{r.key}, Args: append(args, r.many(1), strconv.FormatInt(r.n, 10))})
 		if err != nil {
 			return answers{}, err
 		}
@@ -26,7 +27,7 @@ func (c *Client) askAlone(ctx context.Context, r request) (answers, error) {
 			return answers{}, unexpected(r.key)
 		}
 		a := takeReply(v, r.t)
-		return answers{reply: r.told(a, a.taken)}, nil
+		return answers{reply: r.answer(a, a.taken)}, nil
 	}
 	t := takeCall{requests: []*asked{{Ask: r}}}
 	c.take(ctx, &t)
@@ -111,7 +112,7 @@ func (c *Client) take(ctx context.Context, t *takeCall) {
 
 func unexpected(key string) error { return fmt.Errorf("unexpected reply to take on %q", key) }
 
-// many is how the script is told of k requests like r.
+// many are the script's arguments for k requests like r.
 func (r *request) many(k int) string {
 	if r.upTo {
 		k = -k
@@ -119,9 +120,10 @@ func (r *request) many(k int) string {
 	return strconv.Itoa(k)
 }
 
-// told is what r is told, which is the last of a run, or comes before the last: a is the answer of the last, and left is how many units those
-// from r on have taken. They took them one after the other, each n or, as soon as there were too few, none; with upTo what was left.
-func (r *request) told(a reply, left int64) reply {
+// answer is what r gets, which is the last of a run, or comes before the last: a is the answer of the last, and left
+// is how many units those from r on have taken. They took them one after the other, each n or, as soon as there were
+// too few, none; with upTo what was left.
+func (r *request) answer(a reply, left int64) reply {
 	if a.taken < 0 { // the key cannot be used
 		return a
 	}
@@ -242,14 +244,14 @@ func takeReply(v []int64, t *terms) reply {
 	return r
 }
 
-// read gives each request of a run its answer. The reply is that of the last, and says how many units all have taken: so what was free
-// after each of them, and the level, are known, too.
+// read gives each request of a run its answer. The reply is that of the last, and says how many units all have taken:
+// so what was free after each of them, and the level, are known, too.
 func (r run) read(v []int64) {
 	t := r[0].Ask.t
 	last := takeReply(v, t)
 	left := last.taken // by this request and those after it
 	for _, q := range r {
-		a := q.Ask.told(last, left)
+		a := q.Ask.answer(last, left)
 		if last.taken >= 0 {
 			left -= max(0, a.taken)
 			a.free = min(last.free+left, t.burst)

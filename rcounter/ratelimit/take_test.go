@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
@@ -33,7 +34,8 @@ func most(o ratelimit.LimiterOptions) int64 {
 	return max(o.Burst, 0) + map[bool]int64{true: o.Rate}[o.Burst == 0]
 }
 
-// Requests in one call are answered as one after the other, whatever their limits, and a second run of the call answers the same.
+// Requests in one call are answered as one after the other, whatever their limits, and a second run of the call answers
+// the same.
 func TestRequestsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	for wire, wrap := range map[string]func(c rueidis.Client) rueidis.Client{
@@ -170,7 +172,10 @@ func TestACallerOfASharedAllowLeavesInItsOwnTime(t *testing.T) {
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), ratelimit.Options{CallTimeout: time.Minute, AllowTimeout: 300 * time.Millisecond})
 	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1000})
-	redistest.Eventually(t, 20*time.Second, "the server is known", func() bool { _, err := l.Allow(ctx, "", 1); return err == nil })
+	redistest.Eventually(t, 20*time.Second, "the server is known", func() bool {
+		_, err := l.Allow(ctx, "", 1)
+		return err == nil
+	})
 	srv.Stop(t)
 	defer srv.Resume(t)
 	var wg sync.WaitGroup
@@ -241,7 +246,8 @@ func TestAllowAllTakesAllOrNoneAndSaysWhichLimitRefused(t *testing.T) {
 		day := c.Limiter("a day", ratelimit.LimiterOptions{Rate: 4, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year})
 		tenant := c.Limiter("endpoint", ratelimit.LimiterOptions{Rate: 7, Per: time.Hour, Algorithm: ratelimit.SlidingWindow})
 		take := func(n int64) ratelimit.Decision {
-			d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: second, Key: "{acme}:ann", N: n}, ratelimit.Take{Limiter: day, Key: "acme", N: n}, ratelimit.Take{Limiter: tenant, Key: "{acme}/orders", N: 1})
+			d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: second, Key: "{acme}:ann", N: n},
+				ratelimit.Take{Limiter: day, Key: "acme", N: n}, ratelimit.Take{Limiter: tenant, Key: "{acme}/orders", N: 1})
 			require.NoError(t, err)
 			return d
 		}
@@ -281,14 +287,17 @@ func TestAllowAllRefusesWhatCannotBeOneStepAndSendsNothing(t *testing.T) {
 		is    error
 		says  string
 	}{
-		"none":           {nil, ratelimit.ErrInvalidOption, "the number of limits is 0"},
-		"too many":       {many, ratelimit.ErrInvalidOption, "the number of limits is 17"},
-		"no limiter":     {[]ratelimit.Take{{Key: "x", N: 1}}, ratelimit.ErrInvalidOption, "Limiter is nil"},
-		"another client": {[]ratelimit.Take{{Limiter: l(other, "a"), N: 1}}, ratelimit.ErrInvalidOption, "of another client"},
-		"twice":          {[]ratelimit.Take{{a, "x", 1}, {a, "x", 1}}, ratelimit.ErrInvalidOption, `"x" of "a", twice`},
-		"too much":       {[]ratelimit.Take{{a, "x", 1}, {b, "x", 11}}, ratelimit.ErrInvalidOption, `limit 1, "b": invalid option: n is 11`},
-		"of the process": {[]ratelimit.Take{{c.Limiter("p", ratelimit.LimiterOptions{Rate: 1, PerProcess: true}), "x", 1}}, ratelimit.ErrInvalidOption, "PerProcess"},
-		"two slots":      {[]ratelimit.Take{{a, "x", 1}, {b, "y", 1}}, ratelimit.ErrInvalidName, `the limits of "x" and "y" are in different slots`},
+		"none":           {nil, errs.ErrInvalidOption, "the number of limits is 0"},
+		"too many":       {many, errs.ErrInvalidOption, "the number of limits is 17"},
+		"no limiter":     {[]ratelimit.Take{{Key: "x", N: 1}}, errs.ErrInvalidOption, "Limiter is nil"},
+		"another client": {[]ratelimit.Take{{Limiter: l(other, "a"), N: 1}}, errs.ErrInvalidOption, "of another client"},
+		"twice":          {[]ratelimit.Take{{a, "x", 1}, {a, "x", 1}}, errs.ErrInvalidOption, `"x" of "a", twice`},
+		"too much": {[]ratelimit.Take{{a, "x", 1}, {b, "x", 11}}, errs.ErrInvalidOption,
+			`limit 1, "b": invalid option: n is 11`},
+		"of the process": {[]ratelimit.Take{{c.Limiter("p", ratelimit.LimiterOptions{Rate: 1, PerProcess: true}), "x", 1}},
+			errs.ErrInvalidOption, "PerProcess"},
+		"two slots": {[]ratelimit.Take{{a, "x", 1}, {b, "y", 1}}, errs.ErrInvalidName,
+			`the limits of "x" and "y" are in different slots`},
 	} {
 		_, err := c.AllowAll(ctx, tc.takes...)
 		require.ErrorIs(t, err, tc.is, name)
@@ -296,13 +305,15 @@ func TestAllowAllRefusesWhatCannotBeOneStepAndSendsNothing(t *testing.T) {
 	}
 	require.Zero(t, wire.Sent.Load())
 	for _, keys := range [][2]string{{"x", "x"}, {"{x}", "{x}:y"}, {"x", "{x}:y"}, {"a}b", "a}b"}} {
-		d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: a, Key: keys[0], N: 1}, ratelimit.Take{Limiter: b, Key: keys[1], N: 1})
+		d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: a, Key: keys[0], N: 1},
+			ratelimit.Take{Limiter: b, Key: keys[1], N: 1})
 		require.NoError(t, err, keys)
 		require.True(t, d.Allowed)
 	}
 }
 
-// A refusal is not asked for again until it ends, or is trusted no longer; and what gives units back in this process ends it.
+// A refusal is not asked for again until it ends, or is trusted no longer; and what gives units back in this process
+// ends it.
 func TestAKeyThatWasRefusedIsRefusedInTheProcess(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {

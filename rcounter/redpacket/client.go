@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// Client makes red packets on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no connection of
-// its own, no goroutine while there are no grabs, and nothing for a name that is not used.
+// Client makes red packets on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
+// connection of its own, no goroutine while there are no grabs, and nothing for a name that is not used.
 type Client struct {
 	calls    *session.Session
 	batch    batch.Options
@@ -22,14 +22,15 @@ type Client struct {
 
 func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
 
-// New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing. The
-// error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed
-// hub.
+// New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing.
+// The error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed
+// for a closed hub.
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
 	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch}, observer: o.Observer}
-	c.calls, err = session.New(h, "redpacket", "red packets", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
-		MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
+	c.calls, err = session.New(h, "redpacket", "red packets",
+		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
+			MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -39,9 +40,9 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	return c, nil
 }
 
-// Close makes every later call on c and its packets fail with ErrClosed. Calls under way end as they would have. Close waits for
-// the calls that Grabs share, at most a RetryTimeout. If ctx ends first, the error says so, and they go on. Later calls
-// wait for the first until their own ctx ends, and return its result.
+// Close makes every later call on c and its packets fail with ErrClosed. Calls under way end as they would have. Close
+// waits for the calls that Grabs share, at most a RetryTimeout. If ctx ends first, the error says so, and they go on.
+// Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 //go:embed lua

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -19,8 +20,8 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, hub.Close(context.Background()))
 	_, err = c.Packet("p").Grab(ctx, "who")
-	require.ErrorIs(t, err, redpacket.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	_, err = redpacket.New(hub, patient)
-	require.ErrorIs(t, err, redpacket.ErrClosed)
+	require.ErrorIs(t, err, errs.ErrClosed)
 	require.NoError(t, c.Close(ctx))
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -18,14 +19,16 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--save", "")
 	admin := srv.Client(t)
-	c := on(t, srv.Client(t), redpacket.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
+	c := on(t, srv.Client(t),
+		redpacket.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
 	p := c.Packet("p")
 	packet := redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Hour, Retain: time.Hour, Ledger: true}
 	_, err := p.SendAs(ctx, "S", packet, []int64{3, 3, 4}, 0, 3)
-	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	brief := c.Packet("brief")
-	_, err = brief.SendAs(ctx, "S", redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Millisecond, Retain: time.Hour}, []int64{3, 3, 4}, 0, 3)
-	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+	_, err = brief.SendAs(ctx, "S", redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Millisecond, Retain: time.Hour},
+		[]int64{3, 3, 4}, 0, 3)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	for _, tc := range []struct {
 		name string
 		call func() error
@@ -41,9 +44,9 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		{"Refund", func() error { _, err := brief.RefundAs(ctx, "R"); return err }},
 		{"Send", func() error { _, err := p.SendAs(ctx, "S", packet, []int64{3, 3, 4}, 0, 3); return err }},
 	} {
-		require.ErrorIs(t, tc.call(), redpacket.ErrNotReplicated, tc.name)
+		require.ErrorIs(t, tc.call(), errs.ErrNotReplicated, tc.name)
 		before := rig.Writes(t, admin)
-		require.ErrorIs(t, tc.call(), redpacket.ErrNotReplicated, tc.name)
+		require.ErrorIs(t, tc.call(), errs.ErrNotReplicated, tc.name)
 		require.Greater(t, rig.Writes(t, admin), before, tc.name)
 	}
 }

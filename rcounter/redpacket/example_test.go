@@ -20,7 +20,8 @@ func demo() (h *pubsub.Hub, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,8 +48,9 @@ func ExamplePacket() {
 	ctx := context.Background()
 
 	packet := c.Packet("new-year")
-	if _, err := packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 5, OpenFor: 24 * time.Hour, Retain: 7 * 24 * time.Hour,
-		Rand: rand.New(rand.NewPCG(1, 2))}); err != nil { // leave Rand out: these amounts can be predicted
+	if _, err := packet.Send(ctx,
+		redpacket.Spec{Total: 1000, Shares: 5, OpenFor: 24 * time.Hour, Retain: 7 * 24 * time.Hour,
+			Rand: rand.New(rand.NewPCG(1, 2))}); err != nil { // leave Rand out: these amounts can be predicted
 		log.Fatal(err)
 	}
 	for _, user := range []string{"ann", "bob", "ann"} {
@@ -116,7 +118,8 @@ func ExamplePacket_Shares() {
 	// 2 bob 333
 }
 
-// The ledger moves into a database, here a map: an entry that comes again changes nothing, and another entry under its key is an error.
+// The ledger moves into a database, here a map: an entry that comes again changes nothing, and another entry under its
+// key is an error.
 func ExamplePacket_Ledger() {
 	c, end := demoClient()
 	defer end()
@@ -162,7 +165,7 @@ func ExampleSplit() {
 	fmt.Println(err)
 	// Output:
 	// [225 191 123 254 207] <nil>
-	// redpacket: invalid option: total is 10, must be at least n * min, which is 20 * 1
+	// redpacket: invalid option: total is 10, must be at least n * lo, which is 20 * 1
 }
 
 // A packet of a client of its own, and what became of it.
@@ -177,7 +180,8 @@ func ExamplePacket_Inspect() {
 	defer packets.Close(ctx)
 
 	packet := packets.Packet("birthday")
-	if _, err := packet.Send(ctx, redpacket.Spec{Total: 900, Shares: 3, Method: redpacket.Equal, OpenFor: time.Hour}); err != nil {
+	if _, err := packet.Send(ctx,
+		redpacket.Spec{Total: 900, Shares: 3, Method: redpacket.Equal, OpenFor: time.Hour}); err != nil {
 		log.Fatal(err)
 	}
 	share, err := packet.Grab(ctx, "ann")

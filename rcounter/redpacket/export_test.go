@@ -12,8 +12,10 @@ func (p *Packet) GrabAs(ctx context.Context, id string, users ...string) ([]Shar
 	return p.grab(ctx, id, users)
 }
 
-// SendAs is Send with shares already drawn, in parts of a size of the test's choice; the parts before from are left out.
-func (p *Packet) SendAs(ctx context.Context, id string, o Spec, shares []int64, from, part int) (epoch int64, err error) {
+// SendAs is Send with shares already drawn, in parts of a size of the test's choice; the parts before from are left
+// out.
+func (p *Packet) SendAs(ctx context.Context, id string, o Spec, shares []int64,
+	from, part int) (epoch int64, err error) {
 	if err := o.check(); err != nil {
 		return 0, err
 	}

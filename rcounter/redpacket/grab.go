@@ -19,8 +19,8 @@ type Share struct {
 	Ordinal int64
 	// Cents is the amount, if Won.
 	Cents int64
-	// Left and LeftCents are the number of shares left when the server answered, and their sum: 0 after a Refund. For a Refund,
-	// Left is the number of shares that are left. Not set by Shares.
+	// Left and LeftCents are the number of shares left when the server answered, and their sum: 0 after a Refund. For a
+	// Refund, Left is the number of shares that are left. Not set by Shares.
 	Left, LeftCents int64
 	// Epoch is that of the packet which answered, as Send returned it; 0 if NotOpen.
 	Epoch int64
@@ -29,12 +29,12 @@ type Share struct {
 // Won reports whether the user has a share: Granted or Replayed.
 func (s Share) Won() bool { return s.Outcome == Granted || s.Outcome == Replayed }
 
-// Grab takes a share for user. One round trip, repeated until answered. Grabs of one packet at the same time in a process
-// share it (Options.MaxBatch), whatever Packet values they use.
+// Grab takes a share for user. One round trip, repeated until answered. Grabs of one packet at the same time in a
+// process share it (Options.MaxBatch), whatever Packet values they use.
 //
-// The answer to a user who has a share is always that share, until the packet's retention is over, even if the packet is empty,
-// over or refunded. So after an error, ErrUnknownOutcome above all, call Grab again until it is answered. A request whose
-// caller gave up may still run: the user then has a share, and the next Grab says so.
+// The answer to a user who has a share is always that share, until the packet's retention is over, even if the packet
+// is empty, over or refunded. So after an error, ErrUnknownOutcome above all, call Grab again until it is answered. A
+// request whose caller gave up may still run: the user then has a share, and the next Grab says so.
 //
 // Errors: ErrInvalidName for the user, ErrCorrupt, ErrNotReplicated, ErrWrongType, ErrDenied, ErrUnavailable,
 // ErrUnknownOutcome; the Share is then zero, and Won is false.
@@ -66,7 +66,8 @@ func (p *Packet) grab(ctx context.Context, id string, users []string) ([]Share, 
 	shares := make([]Share, len(users))
 	for i := range shares {
 		o := v[4+3*i:]
-		shares[i] = Share{User: users[i], Outcome: Outcome(o[0]), Ordinal: o[1], Cents: o[2], Left: v[2], LeftCents: v[3], Epoch: v[1]}
+		shares[i] = Share{User: users[i], Outcome: Outcome(o[0]), Ordinal: o[1], Cents: o[2], Left: v[2], LeftCents: v[3],
+			Epoch: v[1]}
 	}
 	return shares, unconfirmed
 }

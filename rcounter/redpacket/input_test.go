@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -17,14 +18,15 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	c := on(t, wire, patient)
 	wire.Sent.Store(0)
-	for what, id := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1025), "UTF-8": "a\xff", `"a\x00b" has a NUL`: "a\x00b"} {
+	for what, id := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1025), "UTF-8": "a\xff",
+		`"a\x00b" has a NUL`: "a\x00b"} {
 		_, err := c.Packet("p").Grab(ctx, id)
-		require.ErrorIs(t, err, redpacket.ErrInvalidName, what)
+		require.ErrorIs(t, err, errs.ErrInvalidName, what)
 		require.ErrorContains(t, err, what)
 		requirePrefix(t, err)
 	}
 	for _, err := range c.Packet("a{b}").Shares(ctx) {
-		require.ErrorIs(t, err, redpacket.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 		requirePrefix(t, err)
 	}
 	require.Zero(t, wire.Sent.Load())
@@ -40,7 +42,7 @@ func requirePrefix(t testing.TB, err error) {
 func TestNewRefusesWhatItCannotUse(t *testing.T) {
 	t.Parallel()
 	_, err := redpacket.New(nil, redpacket.Options{})
-	require.ErrorIs(t, err, redpacket.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "hub is nil")
 
 	h, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
@@ -64,7 +66,7 @@ func TestNewRefusesWhatItCannotUse(t *testing.T) {
 		{redpacket.Options{KeyPrefix: strings.Repeat("x", 64<<10)}, []string{"KeyPrefix", `"xxx`}},
 	} {
 		_, err := redpacket.New(h, tc.o)
-		require.ErrorIs(t, err, redpacket.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		requirePrefix(t, err)
 		for _, s := range tc.says {
 			require.ErrorContains(t, err, s)

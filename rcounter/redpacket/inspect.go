@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -31,8 +32,8 @@ func (s State) String() string {
 	return session.Word(s, "state", "absent", "sending", "open", "ended", "refunded")
 }
 
-// Status is what the server knew of a red packet when it answered. Total - TakenCents is what is left, or, in StateRefunded, what
-// went back.
+// Status is what the server knew of a red packet when it answered. Total - TakenCents is what is left, or, in
+// StateRefunded, what went back.
 type Status struct {
 	State             State
 	Shares, Taken     int64
@@ -42,8 +43,9 @@ type Status struct {
 	UntilEnd, UntilGone time.Duration
 }
 
-// Inspect reads the packet. The Status is zero, StateAbsent, if there is none. One round trip, repeated until answered. With
-// ErrCorrupt for records, shares or entries of the ledger that are missing, the Status is what the packet itself says.
+// Inspect reads the packet. The Status is zero, StateAbsent, if there is none. One round trip, repeated until answered.
+// With ErrCorrupt for records, shares or entries of the ledger that are missing, the Status is what the packet itself
+// says.
 func (p *Packet) Inspect(ctx context.Context) (_ Status, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {
@@ -56,9 +58,9 @@ func (p *Packet) Inspect(ctx context.Context) (_ Status, err error) {
 // sharesPage is about how many records one call of Shares reads.
 const sharesPage = 500
 
-// Shares lists the shares that were taken and their users, in the order of taking; none for a packet that is not there. It reads
-// all of them, about 500 in a round trip, before it yields the first. Every share that was taken before the call is among them;
-// one that is taken meanwhile may be. After an error, which comes with a zero Share, it ends.
+// Shares lists the shares that were taken and their users, in the order of taking; none for a packet that is not there.
+// It reads all of them, about 500 in a round trip, before it yields the first. Every share that was taken before the
+// call is among them; one that is taken meanwhile may be. After an error, which comes with a zero Share, it ends.
 func (p *Packet) Shares(ctx context.Context) iter.Seq2[Share, error] {
 	return func(yield func(Share, error) bool) {
 		shares, err := p.all(ctx, sharesPage)
@@ -146,8 +148,9 @@ func (p *Packet) page(ctx context.Context, from string, size int) (packetPage, e
 	if !ok {
 		return packetPage{}, corrupt(p.keys[0], -1, 0)
 	}
-	pg := packetPage{next: next, status: Status{State: state, Epoch: v[1], Shares: v[2], Total: v[3], Taken: v[4], TakenCents: v[5],
-		UntilEnd: script.Duration(max(0, v[7])), UntilGone: script.Duration(max(0, v[8]))}}
+	pg := packetPage{next: next,
+		status: Status{State: state, Epoch: v[1], Shares: v[2], Total: v[3], Taken: v[4], TakenCents: v[5],
+			UntilEnd: script.Duration(max(0, v[7])), UntilGone: script.Duration(max(0, v[8]))}}
 	if state == StateRefunded && v[6] != v[3]-v[5] {
 		return packetPage{}, corrupt(p.keys[0], -1, 0)
 	}
@@ -155,7 +158,7 @@ func (p *Packet) page(ctx context.Context, from string, size int) (packetPage, e
 		return pg, misled(p.keys[3], v[10], v[11])
 	}
 	if v[9] != 0 {
-		return pg, fmt.Errorf("%w: records or shares of %q are missing", ErrCorrupt, p.keys[0])
+		return pg, fmt.Errorf("%w: records or shares of %q are missing", errs.ErrCorrupt, p.keys[0])
 	}
 	for i := 0; i < len(records); i += 2 {
 		f := strings.SplitN(records[i+1], ";", 3)

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
 )
 
-// A sending's requests stay in the network. The packet is sent by another copy of them, and is lost with all that it has; then
-// they arrive, after their caller has long had its answer. Nobody asked for what would be given out again.
+// A sending's requests stay in the network. The packet is sent by another copy of them, and is lost with all that it
+// has; then they arrive, after their caller has long had its answer. Nobody asked for what would be given out again.
 func TestALateCopyOfASendOpensNothing(t *testing.T) {
 	srv := redistest.Embedded(t)
 	at := time.Now()
@@ -33,7 +34,7 @@ func TestALateCopyOfASendOpensNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, redpacket.NotOpen, share.Outcome)
 		if _, err = c.Packet("other").Send(ctx, o); err != nil { // loads the script
-			require.ErrorIs(t, err, redpacket.ErrAlreadyOpen)
+			require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 		}
 	}
 }

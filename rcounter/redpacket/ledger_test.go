@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
@@ -127,7 +128,8 @@ func TestLedgerTable(t *testing.T) {
 				for _, e := range entries {
 					require.Equal(t, epoch, e.Epoch)
 					require.False(t, e.At.IsZero())
-					got = append(got, strings.TrimSpace(fmt.Sprintln(fmt.Sprint(e.Serial)+":", e.Kind, e.Ordinal, e.N, e.Cents, e.User)))
+					got = append(got, strings.TrimSpace(fmt.Sprintln(fmt.Sprint(e.Serial)+":", e.Kind, e.Ordinal, e.N, e.Cents,
+						e.User)))
 				}
 				return nil
 			})
@@ -181,8 +183,8 @@ func TestTheLedgerOfAPacketHasEveryShareOnce(t *testing.T) {
 	require.Zero(t, number(t, raw, "XLEN", "rc:{p}:e"))
 }
 
-// Whatever takes entries out of the stream, or puts some in, or takes shares without an entry, every verb of the packet says so and gives
-// nothing. The numbers are in the error.
+// Whatever takes entries out of the stream, or puts some in, or takes shares without an entry, every verb of the packet
+// says so and gives nothing. The numbers are in the error.
 func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -195,7 +197,8 @@ func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
 		"trimmed": {[][]string{{"XTRIM", "rc:{p}:e", "MAXLEN", "1"}}, 2, 1},
 		"one out": {[][]string{{"XDEL", "rc:{p}:e", "2-0"}}, 2, 1},
 		"two in":  {[][]string{{"XADD", "rc:{p}:e", "8-0", "k", "grant"}, {"XADD", "rc:{p}:e", "9-0", "k", "grant"}}, 2, 4},
-		"a grab by a version without ledgers": {[][]string{{"HINCRBY", "rc:{p}:p", "taken", "1"}, {"HINCRBY", "rc:{p}:p", "given", "40"}, {"LPOP", "rc:{p}:a"},
+		"a grab by a version without ledgers": {[][]string{{"HINCRBY", "rc:{p}:p", "taken", "1"},
+			{"HINCRBY", "rc:{p}:p", "given", "40"}, {"LPOP", "rc:{p}:a"},
 			{"HSET", "rc:{p}:g", "old", "4;40;O"}}, 3, 2},
 	} {
 		for _, refunded := range []bool{false, true} {
@@ -221,12 +224,14 @@ func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
 			verbs["KeepLedger"] = func() error { return p.KeepLedger(ctx, time.Hour, 9, new(books).move) }
 			for verb, call := range verbs {
 				err := call()
-				require.ErrorIs(t, err, redpacket.ErrCorrupt, "%s: %s", what, verb)
-				require.EqualError(t, err, fmt.Sprintf(`redpacket: corrupt: the ledger "rc:{p}:e" should have %d entries, and has %d`, tc.should, tc.found), "%s: %s", what, verb)
+				require.ErrorIs(t, err, errs.ErrCorrupt, "%s: %s", what, verb)
+				require.EqualError(t, err,
+					fmt.Sprintf(`redpacket: corrupt: the ledger "rc:{p}:e" should have %d entries, and has %d`, tc.should, tc.found),
+					"%s: %s", what, verb)
 			}
 			end(t, raw)
 			_, err = p.Refund(ctx)
-			require.ErrorIs(t, err, redpacket.ErrCorrupt, what)
+			require.ErrorIs(t, err, errs.ErrCorrupt, what)
 			require.Equal(t, before, packetCounts(t, raw), what)
 		}
 	}
@@ -258,8 +263,8 @@ func TestTheLedgerOfALostPacketIsReadAllTheSame(t *testing.T) {
 	}
 }
 
-// A run may be broken off between any two of its writes. Then the ledger tells what the packet knows, or every next call says that it
-// does not.
+// A run may be broken off between any two of its writes. Then the ledger tells what the packet knows, or every next
+// call says that it does not.
 func TestAGrabThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -308,7 +313,7 @@ end}
 				require.ErrorContains(t, err, "broken off")
 			}
 			st, err := p.Inspect(ctx)
-			if errors.Is(err, redpacket.ErrCorrupt) {
+			if errors.Is(err, errs.ErrCorrupt) {
 				require.False(t, whole, "%s: %v", name, err)
 				noticed++
 				continue
@@ -324,7 +329,8 @@ end}
 			}
 			require.Equal(t, strings.Join(want, ", "), b.text(), "%s, before write %d", name, k)
 			if whole {
-				require.Equal(t, map[string]bool{"grab": st.Taken == 3, "refund": st.State == redpacket.StateRefunded, "moved": true}[name], true)
+				require.Equal(t, map[string]bool{"grab": st.Taken == 3, "refund": st.State == redpacket.StateRefunded,
+					"moved": true}[name], true)
 				break
 			}
 		}
@@ -332,7 +338,8 @@ end}
 	}
 }
 
-// A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and gives its place to another.
+// A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and gives its place
+// to another.
 func TestAMoverRemovesNoEntryThatAFailoverHasPutInThePlaceOfWhatItRead(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -370,15 +377,15 @@ func TestALedgersBadInputIsRefusedAndNothingIsSent(t *testing.T) {
 	p := on(t, wire, patient).Packet("p")
 	sent := wire.Sent.Load()
 	nothing := func(context.Context, []redpacket.Entry) error { return nil }
-	for _, max := range []int{-1, 0, 10_001} {
-		_, err := p.Ledger(ctx, max, nothing)
-		require.EqualError(t, err, fmt.Sprintf("redpacket: invalid option: max is %d, must be between 1 and 10000", max))
+	for _, n := range []int{-1, 0, 10_001} {
+		_, err := p.Ledger(ctx, n, nothing)
+		require.EqualError(t, err, fmt.Sprintf("redpacket: invalid option: n is %d, must be between 1 and 10000", n))
 	}
 	_, err := p.Ledger(ctx, 1, nil)
 	require.EqualError(t, err, "redpacket: invalid option: fn is nil, must be a function")
-	require.ErrorIs(t, p.KeepLedger(ctx, 0, 1, nothing), redpacket.ErrInvalidOption)
-	require.ErrorIs(t, p.KeepLedger(ctx, time.Second, 1, nil), redpacket.ErrInvalidOption)
+	require.ErrorIs(t, p.KeepLedger(ctx, 0, 1, nothing), errs.ErrInvalidOption)
+	require.ErrorIs(t, p.KeepLedger(ctx, time.Second, 1, nil), errs.ErrInvalidOption)
 	_, err = on(t, wire, patient).Packet("{p").Ledger(ctx, 1, nothing)
-	require.ErrorIs(t, err, redpacket.ErrInvalidName)
+	require.ErrorIs(t, err, errs.ErrInvalidName)
 	require.Equal(t, sent, wire.Sent.Load())
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is called with what happens to the packets of a client, for metrics. It runs on the goroutine of the call, so it must return
-// at once. It may call the client. A panic in it is logged and otherwise ignored. It must be safe for concurrent use.
+// Observer is called with what happens to the packets of a client, for metrics. It runs on the goroutine of the call,
+// so it must return at once. It may call the client. A panic in it is logged and otherwise ignored. It must be safe for
+// concurrent use.
 //
 // ctx is that of the call: it carries the caller's span, and may have ended.
 type Observer func(ctx context.Context, e Event)
@@ -39,11 +40,11 @@ var eventNames = [...]string{EventClaimed: "claimed"}
 // String is the kind in words: "claimed".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next is not
-// called. Either may be nil.
+// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next
+// is not called. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
 
-// claim is a Grab by do, and tells of it. No clock is read for nobody.
+// claim is a Grab by do, and reports it. Without an observer no clock is read.
 func (p *Packet) claim(ctx context.Context, do func() (Share, error)) (Share, error) {
 	if p.c.observer == nil {
 		return do()

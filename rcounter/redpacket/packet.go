@@ -12,17 +12,17 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Packet is an amount of money that is split into shares. Each user takes one share, first come, first served, until none is
-// left or the time is over; what is left then goes back to the sender. All amounts are whole cents. It is an immutable
-// description, safe for concurrent use, and costs nothing until used.
+// Packet is an amount of money that is split into shares. Each user takes one share, first come, first served, until
+// none is left or the time is over; what is left then goes back to the sender. All amounts are whole cents. It is an
+// immutable description, safe for concurrent use, and costs nothing until used.
 //
-// Send draws all shares and stores them; a Grab takes the next one. So their sum is exact whatever happens later: what was
-// taken, what is left and what was refunded always add up to the total. A user who has a share gets the same answer
+// Send draws all shares and stores them; a Grab takes the next one. So their sum is exact whatever happens later: what
+// was taken, what is left and what was refunded always add up to the total. A user who has a share gets the same answer
 // however often a Grab asks for it, until the packet's retention is over. The packet fails closed: if records or shares
 // are missing on the server, no user gets anything more, and the answer is ErrCorrupt.
 //
-// A failover can lose a share that was taken, and it is then taken again. So pay shares out by entries that are unique over
-// (packet, epoch, user), and refunds by entries that are unique over (packet, epoch).
+// A failover can lose a share that was taken, and it is then taken again. So pay shares out by entries that are unique
+// over (packet, epoch, user), and refunds by entries that are unique over (packet, epoch).
 type Packet struct {
 	c       *Client
 	name    string
@@ -32,8 +32,8 @@ type Packet struct {
 	known atomic.Pointer[grabs]
 }
 
-// Packet describes the red packet called name. It sends nothing. If the name cannot be used, for example because it has braces,
-// every verb of the result fails with ErrInvalidName. A stock of the same name is another object.
+// Packet describes the red packet called name. It sends nothing. If the name cannot be used, for example because it has
+// braces, every verb of the result fails with ErrInvalidName. A stock of the same name is another object.
 func (c *Client) Packet(name string) *Packet {
 	p := &Packet{c: c, name: name}
 	var tag string
@@ -56,7 +56,8 @@ func (p *Packet) shared() *grabs {
 	c := p.c
 	g := c.packets.Of(p.keys[0], func() *grabs {
 		own := &Packet{c: c, name: p.name, keys: p.keys} // not the caller's, which refers to what is made here
-		return &grabs{batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience,
+		return &grabs{batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish,
+			Bound: c.calls.Bound(), Patience: session.ErrPatience,
 			What: "grab", Key: p.keys[0], Run: batch.Each(own.grabEach, Share.Won)}}
 	})
 	p.known.Store(g)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -51,7 +52,8 @@ func (p *purse) record(s redpacket.Share) {
 	old, known := p.byUser[s.User]
 	switch {
 	case known && (!s.Won() || s.Ordinal != old.Ordinal || s.Cents != old.Cents):
-		p.wrong = append(p.wrong, fmt.Sprintf("%s was told %d: %d and %v %d: %d", s.User, old.Ordinal, old.Cents, s.Outcome, s.Ordinal, s.Cents))
+		p.wrong = append(p.wrong,
+			fmt.Sprintf("%s was told %d: %d and %v %d: %d", s.User, old.Ordinal, old.Cents, s.Outcome, s.Ordinal, s.Cents))
 	case s.Won():
 		if u, ok := p.places[s.Ordinal]; ok && u != s.User {
 			p.wrong = append(p.wrong, fmt.Sprintf("place %d went to %s and %s", s.Ordinal, u, s.User))
@@ -82,7 +84,8 @@ func TestACrowdTakesExactlyTheSharesOfAPacket(t *testing.T) {
 			each = 10
 		}
 		c := srv.Client(t)
-		packets := []*redpacket.Packet{sent(t, on(t, c, patient), "p", packet(total, n)), on(t, srv.Client(t), patient).Packet("p")}
+		packets := []*redpacket.Packet{sent(t, on(t, c, patient), "p", packet(total, n)),
+			on(t, srv.Client(t), patient).Packet("p")}
 		got := newPurse()
 		var wg sync.WaitGroup
 		for i := range callers {
@@ -250,7 +253,7 @@ func TestASendingBrokenOffVanishesByItself(t *testing.T) {
 	require.Equal(t, redpacket.StateSending, st.State)
 	srv.Embedded.SetTime(began.Add(31 * time.Second))
 	_, err = p.SendAs(ctx, "A", o, []int64{10, 20, 30}, 2, 1)
-	require.ErrorIs(t, err, redpacket.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.ErrorContains(t, err, "the parts of")
 	_, err = p.Send(ctx, o)
 	require.NoError(t, err)
@@ -275,7 +278,7 @@ func (m *packetModel) grab(u string) (redpacket.Share, error) {
 	case !m.there:
 		return redpacket.Share{User: u, Outcome: redpacket.NotOpen}, nil
 	case m.broken:
-		return redpacket.Share{}, redpacket.ErrCorrupt
+		return redpacket.Share{}, errs.ErrCorrupt
 	}
 	s := redpacket.Share{User: u, Epoch: m.epoch, Outcome: redpacket.Granted}
 	for _, t := range m.taken {
@@ -307,7 +310,7 @@ func TestRedPacketKeepsToItsModel(t *testing.T) {
 			return newLossy(t, s, func() bool { return rnd.IntN(3) == 0 })
 		},
 	} {
-		for range 3 {
+		for range redistest.Sized(1, 1, 3) {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				srv := redistest.Embedded(t)
@@ -333,10 +336,11 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			epoch, err := p.Send(ctx, o)
 			switch {
 			case m.there:
-				require.ErrorIs(t, err, redpacket.ErrAlreadyOpen)
+				require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 			default:
 				require.NoError(t, err)
-				*m = packetModel{now: m.now, there: true, epoch: epoch, total: o.Total, n: n, end: m.now + o.OpenFor, gone: m.now + o.OpenFor + o.Retain}
+				*m = packetModel{now: m.now, there: true, epoch: epoch, total: o.Total, n: n, end: m.now + o.OpenFor,
+					gone: m.now + o.OpenFor + o.Retain}
 			}
 		case op < 65:
 			got, err := p.Grab(ctx, u)
@@ -355,7 +359,8 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			require.Equal(t, want, got)
 		case op < 75:
 			got, err := p.Refund(ctx)
-			want, wantErr := redpacket.Share{Outcome: redpacket.Granted, Cents: m.total - m.given, Left: m.n - int64(len(m.taken)), Epoch: m.epoch}, error(nil)
+			want, wantErr := redpacket.Share{Outcome: redpacket.Granted, Cents: m.total - m.given,
+				Left: m.n - int64(len(m.taken)), Epoch: m.epoch}, error(nil)
 			if m.refunded {
 				want.Outcome = redpacket.Replayed
 			}
@@ -366,7 +371,7 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			case m.now < m.end:
 				want, wantErr = redpacket.Share{}, redpacket.ErrNotEnded
 			case m.broken:
-				want, wantErr = redpacket.Share{}, redpacket.ErrCorrupt
+				want, wantErr = redpacket.Share{}, errs.ErrCorrupt
 			}
 			require.ErrorIs(t, err, wantErr)
 			require.Equal(t, want, got)
@@ -374,14 +379,15 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 		case op < 82:
 			st, err := p.Inspect(ctx)
 			if m.broken {
-				require.ErrorIs(t, err, redpacket.ErrCorrupt)
+				require.ErrorIs(t, err, errs.ErrCorrupt)
 			} else {
 				require.NoError(t, err)
 			}
 			want := redpacket.Status{}
 			if m.there {
-				want = redpacket.Status{State: redpacket.StateOpen, Shares: m.n, Taken: int64(len(m.taken)), Total: m.total, TakenCents: m.given,
-					Epoch: m.epoch, UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
+				want = redpacket.Status{State: redpacket.StateOpen, Shares: m.n, Taken: int64(len(m.taken)), Total: m.total,
+					TakenCents: m.given,
+					Epoch:      m.epoch, UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
 				switch {
 				case m.refunded:
 					want.State = redpacket.StateRefunded
@@ -400,13 +406,14 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 				got = append(got, s)
 			}
 			if m.broken {
-				require.ErrorIs(t, err, redpacket.ErrCorrupt)
+				require.ErrorIs(t, err, errs.ErrCorrupt)
 				break
 			}
 			require.NoError(t, err)
 			require.Len(t, got, len(m.taken))
 			for i, s := range got {
-				require.Equal(t, redpacket.Share{User: m.taken[i].User, Outcome: redpacket.Replayed, Ordinal: int64(i + 1), Cents: m.taken[i].Cents, Epoch: m.epoch}, s)
+				require.Equal(t, redpacket.Share{User: m.taken[i].User, Outcome: redpacket.Replayed, Ordinal: int64(i + 1),
+					Cents: m.taken[i].Cents, Epoch: m.epoch}, s)
 			}
 		case op < 98:
 			m.now += time.Duration(rnd.IntN(4000)) * time.Millisecond
@@ -445,9 +452,10 @@ func TestARedPacketsBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	c := on(t, wire, patient)
 	wire.Sent.Store(0)
-	for what, name := range map[string]string{"empty": "", "braces": "a{b}", "not UTF-8": "a\xff", "too long": strings.Repeat("x", 64<<10+1)} {
+	for what, name := range map[string]string{"empty": "", "braces": "a{b}", "not UTF-8": "a\xff",
+		"too long": strings.Repeat("x", 64<<10+1)} {
 		for verb, call := range packetVerbs(c.Packet(name)) {
-			require.ErrorIs(t, call(), redpacket.ErrInvalidName, what+" "+verb)
+			require.ErrorIs(t, call(), errs.ErrInvalidName, what+" "+verb)
 		}
 	}
 	p := c.Packet("p")
@@ -468,18 +476,18 @@ func TestARedPacketsBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T
 		{redpacket.Spec{Total: 5, Shares: 2, OpenFor: lifetime, Retain: lifetime}, []string{"OpenFor + Retain"}},
 	} {
 		_, err := p.Send(ctx, tc.o)
-		require.ErrorIs(t, err, redpacket.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		for _, s := range tc.says {
 			require.ErrorContains(t, err, s)
 		}
 	}
 	for _, u := range []string{"", strings.Repeat("x", 1024+1)} {
 		_, err := p.Grab(ctx, u)
-		require.ErrorIs(t, err, redpacket.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 	}
 	require.NoError(t, c.Close(ctx))
 	for verb, call := range packetVerbs(p) {
-		require.ErrorIs(t, call(), redpacket.ErrClosed, verb)
+		require.ErrorIs(t, call(), errs.ErrClosed, verb)
 	}
 	require.Zero(t, wire.Sent.Load())
 }
@@ -585,16 +593,17 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	calm := on(t, srv.Client(t), patient)
-	c := on(t, srv.Client(t), redpacket.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
+	c := on(t, srv.Client(t),
+		redpacket.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
 	o := packet(10, 1)
 	_, err := c.Packet("q").Send(ctx, o)
-	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	p := c.Packet("p")
 	o.OpenFor = time.Second
 	sent(t, calm, "p", o)
 	for range 2 {
 		s, err := p.Grab(ctx, "ann")
-		require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+		require.ErrorIs(t, err, errs.ErrNotReplicated)
 		require.False(t, s.Won())
 	}
 	s, err := p.Grab(ctx, "bob")
@@ -605,7 +614,7 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	require.Equal(t, redpacket.Replayed, s.Outcome)
 	redistest.Eventually(t, 20*time.Second, "it is over", func() bool {
 		_, err := p.Refund(ctx)
-		return errors.Is(err, redpacket.ErrNotReplicated)
+		return errors.Is(err, errs.ErrNotReplicated)
 	})
 
 	host, port, _ := strings.Cut(srv.Addr(), ":")
@@ -614,7 +623,8 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "a replica", func() bool {
 		return strings.Contains(text(t, control, "INFO", "replication"), "state=online")
 	})
-	c = on(t, srv.Client(t), redpacket.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 5 * time.Second})
+	c = on(t, srv.Client(t),
+		redpacket.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 5 * time.Second})
 	s, err = c.Packet("p").Grab(ctx, "ann")
 	require.NoError(t, err)
 	require.Equal(t, redpacket.Replayed, s.Outcome)
@@ -624,19 +634,20 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	epoch, err := c.Packet("r").Send(ctx, o)
 	require.NoError(t, err)
 
-	// a replica that has stopped: what others wrote meanwhile is not confirmed to those who come by a connection of their own
+	// a replica that has stopped: what others wrote meanwhile is not confirmed to those who come by a connection of their
+	// own
 	replica.Stop(t)
 	_, err = calm.Packet("r").Grab(ctx, "ann")
 	require.NoError(t, err)
 	hasty := redpacket.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond}
 	_, err = on(t, srv.Client(t), hasty).Packet("r").Grab(ctx, "ann")
-	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	redistest.Eventually(t, 20*time.Second, "it is over", func() bool {
 		_, err := calm.Packet("r").Refund(ctx)
 		return err == nil
 	})
 	_, err = on(t, srv.Client(t), hasty).Packet("r").Refund(ctx)
-	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	replica.Resume(t)
 	st, err := c.Packet("r").Inspect(ctx)
 	require.NoError(t, err)
@@ -654,7 +665,8 @@ func BenchmarkGrab(b *testing.B) {
 	}
 }
 
-// A Packet value made for each request shares calls with the others of its name: losers of an empty packet do not cost a script each.
+// A Packet value made for each request shares calls with the others of its name: losers of an empty packet do not cost
+// a script each.
 func TestGrabsShareCallsThoughEachHasAPacketValueOfItsOwn(t *testing.T) {
 	t.Parallel()
 	c := on(t, redistest.Start(t).Client(t), patient)

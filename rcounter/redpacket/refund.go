@@ -8,16 +8,17 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Refund takes back what is left when the packet's time is over: Share.Cents, which is 0 if nothing is left. From then on no user
-// can take a share, and the packet's own books are closed: what was taken and what was refunded add up to the total.
+// Refund takes back what is left when the packet's time is over: Share.Cents, which is 0 if nothing is left. From then
+// on no user can take a share, and the packet's own books are closed: what was taken and what was refunded add up to
+// the total.
 //
-// The refund happens once. A later call, because the reply was lost or because another worker refunded, returns the same amount
-// as Replayed. Pay it out by an entry that is unique over (packet, epoch), and not only when the Outcome is Granted: the
-// process that got that answer may have died before it paid. Refund before the packet's retention is over: afterwards the
-// server has forgotten the packet, and the error is ErrNoPacket.
+// The refund happens once. A later call, because the reply was lost or because another worker refunded, returns the
+// same amount as Replayed. Pay it out by an entry that is unique over (packet, epoch), and not only when the Outcome is
+// Granted: the process that got that answer may have died before it paid. Refund before the packet's retention is over:
+// afterwards the server has forgotten the packet, and the error is ErrNoPacket.
 //
-// Errors: ErrNotEnded before the end, even if all shares are taken. ErrNoPacket. The others as for Grab. One round trip,
-// repeated until answered.
+// Errors: ErrNotEnded before the end, even if all shares are taken. ErrNoPacket. The others as for Grab. One round
+// trip, repeated until answered.
 func (p *Packet) Refund(ctx context.Context) (_ Share, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -19,18 +20,18 @@ const (
 	sendLease = 30 * time.Second
 )
 
-// Send splits the total and opens the packet. It returns the epoch, which distinguishes the packet's answers from those of
-// another packet under the same name. Nothing can be taken before all shares are stored. Send never overwrites: from the
-// opening of a packet to the end of its retention, even if it is empty, over or refunded, another Send returns
+// Send splits the total and opens the packet. It returns the epoch, which distinguishes the packet's answers from those
+// of another packet under the same name. Nothing can be taken before all shares are stored. Send never overwrites: from
+// the opening of a packet to the end of its retention, even if it is empty, over or refunded, another Send returns
 // ErrAlreadyOpen with the epoch of the existing packet, and changes nothing.
 //
-// It takes one round trip, and one for every 3,900 shares. Each is repeated until answered. A copy that the network delivers
-// after the call has ended, or a RetryTimeout later at most, opens nothing.
+// It takes one round trip, and one for every 3,900 shares. Each is repeated until answered. A copy that the network
+// delivers after the call has ended, or a RetryTimeout later at most, opens nothing.
 //
-// Errors: ErrUnknownOutcome, after which the packet may be open, which the next Send says. ErrUnavailable, after which it is
-// not open. If Send was broken off, what it stored vanishes within about half a minute, and until then another Send
-// returns ErrSending. ErrCorrupt if records or shares of a packet that was lost are there. ErrNotReplicated if the packet may be
-// open and too few replicas know (Options.MinReplicas).
+// Errors: ErrUnknownOutcome, after which the packet may be open, which the next Send says. ErrUnavailable, after which
+// it is not open. If Send was broken off, what it stored vanishes within about half a minute, and until then another
+// Send returns ErrSending. ErrCorrupt if records or shares of a packet that was lost are there. ErrNotReplicated if the
+// packet may be open and too few replicas know (Options.MinReplicas).
 func (p *Packet) Send(ctx context.Context, o Spec) (epoch int64, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {
@@ -64,7 +65,8 @@ var sendScript = script.Load("redpacket_send", files, "send")
 // sendPart runs send.lua. Before the first part it asks for the server's time.
 func (p *Packet) sendPart(ctx context.Context, id string, o Spec, first int, shares []int64) (epoch int64, err error) {
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
-	args := append(make([]string, 0, 9+len(shares)), id, n(o.Shares), n(o.Total), script.Millis(o.OpenFor), script.Millis(o.Retain),
+	args := append(make([]string, 0, 9+len(shares)), id, n(o.Shares), n(o.Total), script.Millis(o.OpenFor),
+		script.Millis(o.Retain),
 		script.Millis(max(sendLease, min(time.Hour, 2*p.c.calls.Bound()))), n(int64(first)), "", "0")
 	until := &args[len(args)-2]
 	if o.Ledger {
@@ -98,9 +100,11 @@ func (p *Packet) sendPart(ctx context.Context, id string, o Spec, first int, sha
 	case 1:
 		return 0, fmt.Errorf("%w: of %q", ErrSending, p.keys[0])
 	case 2:
-		return v[1], fmt.Errorf("%w: %q, epoch %d", ErrAlreadyOpen, p.name, v[1])
+		return v[1], fmt.Errorf("%w: %q, epoch %d", errs.ErrAlreadyOpen, p.name, v[1])
 	case 3:
-		return 0, fmt.Errorf("%w: the parts of %q sent before are gone: %d of the first %d shares are there", ErrUnavailable, p.keys[0], v[1], first)
+		return 0, fmt.Errorf("%w: the parts of %q sent before are gone: %d of the first %d shares are there",
+			errs.ErrUnavailable,
+			p.keys[0], v[1], first)
 	}
 	return 0, p.verdict(v)
 }

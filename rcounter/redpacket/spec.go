@@ -30,12 +30,12 @@ type Spec struct {
 	// OpenFor is how long shares can be taken, at least 1 ms. Required.
 	OpenFor time.Duration
 	// Retain is how long the answers stay after that, at least 1 ms. Until then a user's Grab gives the same
-	// answer, the packet can be refunded, and the name cannot be used again. Defaults to 24 h. OpenFor and Retain together are
-	// at most 100 years.
+	// answer, the packet can be refunded, and the name cannot be used again. Defaults to 24 h. OpenFor and Retain together
+	// are at most 100 years.
 	Retain time.Duration
-	// Ledger has every Grab that takes a share and the Refund write an entry to the packet's ledger, in the script that does it: see
-	// Packet.Ledger. A process with an earlier version of this library, which writes none, ends such a packet by its first Grab of a
-	// share: ErrCorrupt from then on. Defaults to false.
+	// Ledger has every Grab that takes a share and the Refund write an entry to the packet's ledger, in the script that
+	// does it: see Packet.Ledger. A process with an earlier version of this library, which writes none, ends such a packet
+	// by its first Grab of a share: ErrCorrupt from then on. Defaults to false.
 	Ledger bool
 	// Rand draws the shares. Defaults to nil: an unpredictable generator.
 	Rand *rand.Rand
@@ -45,7 +45,8 @@ func (o *Spec) check() error {
 	if o.Min == 0 {
 		o.Min = 1
 	}
-	if _, err := checkSplit(o.Total, o.Shares, o.Min, o.Max, o.Method, [...]string{"Total", "Shares", "Min", "Max", "Method"}); err != nil {
+	if _, err := checkSplit(o.Total, o.Shares, o.Min, o.Max, o.Method,
+		[...]string{"Total", "Shares", "Min", "Max", "Method"}); err != nil {
 		return err
 	}
 	switch {
@@ -58,7 +59,8 @@ func (o *Spec) check() error {
 		o.Retain = defaultRetain
 	}
 	if o.OpenFor+o.Retain > maxLifetime {
-		return errs.InvalidOption("OpenFor + Retain", fmt.Sprintf("%v + %v", o.OpenFor, o.Retain), fmt.Sprintf("at most %v", maxLifetime))
+		return errs.InvalidOption("OpenFor + Retain", fmt.Sprintf("%v + %v", o.OpenFor, o.Retain),
+			fmt.Sprintf("at most %v", maxLifetime))
 	}
 	return nil
 }

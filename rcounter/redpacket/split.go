@@ -26,8 +26,8 @@ const (
 	// so that no place is better than another. Users of red packets know it: up to about the mean all amounts are equally
 	// likely, few are above twice the mean, and the largest is about that. The default.
 	DoubleMean Method = iota
-	// LineCutting cuts the total at random points, and shuffles the shares: the spread is wider than DoubleMean's, the largest share about
-	// ln(n) times the mean.
+	// LineCutting cuts the total at random points, and shuffles the shares: the spread is wider than DoubleMean's, the
+	// largest share about ln(n) times the mean.
 	LineCutting
 	// Equal gives everybody the same, to the cent: the first total mod n shares have one more.
 	Equal
@@ -37,15 +37,15 @@ func (m Method) String() string {
 	return session.Word(m, "method", "double mean", "line cutting", "equal")
 }
 
-// Split splits total cents into n shares whose sum is exactly total. Each share is at least min and at most max; max 0 means no
-// upper limit. The same r in the same state gives the same shares; a nil r stands for an unpredictable generator. With
-// DoubleMean and LineCutting every place has the same distribution.
+// Split splits total cents into n shares whose sum is exactly total. Each share is at least lo and at most hi; hi 0
+// means no upper limit. The same r in the same state gives the same shares; a nil r stands for an unpredictable
+// generator. With DoubleMean and LineCutting every place has the same distribution.
 //
-// The error is ErrInvalidOption if total is outside 1 to 2^53-1, n is outside 1 to 1,000,000, min is below 0, max is below min,
-// n shares of such sizes cannot add up to total, or the method is unknown.
-func Split(total, n, min, max int64, m Method, r *rand.Rand) (_ []int64, err error) {
+// The error is ErrInvalidOption if total is outside 1 to 2^53-1, n is outside 1 to 1,000,000, lo is below 0, hi is
+// below lo, n shares of such sizes cannot add up to total, or the method is unknown.
+func Split(total, n, lo, hi int64, m Method, r *rand.Rand) (_ []int64, err error) {
 	defer edge(&err)
-	max, err = checkSplit(total, n, min, max, m, [...]string{"total", "n", "min", "max", "method"})
+	hi, err = checkSplit(total, n, lo, hi, m, [...]string{"total", "n", "lo", "hi", "method"})
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +54,8 @@ func Split(total, n, min, max int64, m Method, r *rand.Rand) (_ []int64, err err
 		crand.Read(seed[:]) // never fails
 		r = rand.New(rand.NewChaCha8(seed))
 	}
-	// Every share has min; only the surplus is drawn, up to room a share.
-	surplus, room := total-n*min, max-min
+	// Every share has lo; only the surplus is drawn, up to room a share.
+	surplus, room := total-n*lo, hi-lo
 	shares := make([]int64, n)
 	switch m {
 	case DoubleMean:
@@ -74,33 +74,35 @@ func Split(total, n, min, max int64, m Method, r *rand.Rand) (_ []int64, err err
 		}
 	}
 	for i := range shares {
-		shares[i] += min
+		shares[i] += lo
 	}
 	return shares, nil
 }
 
-// checkSplit refuses what cannot be split, under the names that the caller knows, and returns max: total if it was 0.
-func checkSplit(total, n, min, max int64, m Method, name [5]string) (int64, error) {
-	if max == 0 {
-		max = total
+// checkSplit refuses what cannot be split, under the names that the caller knows, and returns hi: total if it was 0.
+func checkSplit(total, n, lo, hi int64, m Method, name [5]string) (int64, error) {
+	if hi == 0 {
+		hi = total
 	}
 	switch {
 	case total < 1 || total > maxTotal:
 		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("between 1 and %d", int64(maxTotal)))
 	case n < 1 || n > maxShares:
 		return 0, errs.InvalidOption(name[1], n, fmt.Sprintf("between 1 and %d", maxShares))
-	case min < 0:
-		return 0, errs.InvalidOption(name[2], min, "at least 0")
-	case max < min:
-		return 0, errs.InvalidOption(name[3], max, fmt.Sprintf("at least %s, which is %d, or 0 for none", name[2], min))
-	case lessThanProduct(total, n, min):
-		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("at least %s * %s, which is %d * %d", name[1], name[2], n, min))
-	case !lessThanProduct(total, n, max) && total != n*max:
-		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("at most %s * %s, which is %d * %d", name[1], name[3], n, max))
+	case lo < 0:
+		return 0, errs.InvalidOption(name[2], lo, "at least 0")
+	case hi < lo:
+		return 0, errs.InvalidOption(name[3], hi, fmt.Sprintf("at least %s, which is %d, or 0 for none", name[2], lo))
+	case lessThanProduct(total, n, lo):
+		return 0, errs.InvalidOption(name[0], total,
+			fmt.Sprintf("at least %s * %s, which is %d * %d", name[1], name[2], n, lo))
+	case !lessThanProduct(total, n, hi) && total != n*hi:
+		return 0, errs.InvalidOption(name[0], total,
+			fmt.Sprintf("at most %s * %s, which is %d * %d", name[1], name[3], n, hi))
 	case m > Equal:
 		return 0, errs.InvalidOption(name[4], m, "DoubleMean, LineCutting or Equal")
 	}
-	return max, nil
+	return hi, nil
 }
 
 // lessThanProduct reports a < b*c for numbers that are not negative.

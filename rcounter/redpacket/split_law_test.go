@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// doubleMeanLaw is the exact probability of each amount of a share by DoubleMean: each share is drawn evenly from 0 to twice
-// the mean of what is left, or from as far below that mean as room is above it, and all places have the average.
+// doubleMeanLaw is the exact probability of each amount of a share by DoubleMean: each share is drawn evenly from 0 to
+// twice the mean of what is left, or from as far below that mean as room is above it, and all places have the average.
 func doubleMeanLaw(surplus, n, room int) []float64 {
 	law := make([]float64, surplus+1)
 	rest := make([]float64, surplus+1) // the probability of what is left
@@ -43,8 +43,8 @@ func doubleMeanLaw(surplus, n, room int) []float64 {
 	return law
 }
 
-// lineCuttingLaw is the same of LineCutting without a largest share: n-1 cuts, each at any cent from 0 to surplus. A share of s
-// lies between two cuts that are s apart with none in between, or between a cut and an end.
+// lineCuttingLaw is the same of LineCutting without a largest share: n-1 cuts, each at any cent from 0 to surplus. A
+// share of s lies between two cuts that are s apart with none in between, or between a cut and an end.
 func lineCuttingLaw(surplus, n int) []float64 {
 	law := make([]float64, surplus+1)
 	points, cuts := float64(surplus+1), float64(n-1)
@@ -60,8 +60,8 @@ func lineCuttingLaw(surplus, n int) []float64 {
 	return law
 }
 
-// chiSquare is the statistic of counts against a law, over the value that it exceeds once in a thousand million times (by
-// Wilson and Hilferty). Neighbouring amounts are joined until 10 are expected.
+// chiSquare is the statistic of counts against a law, over the value that it exceeds once in a thousand million times
+// (by Wilson and Hilferty). Neighbouring amounts are joined until 10 are expected.
 func chiSquare(counts []int, law []float64, draws int) float64 {
 	var sum, seen, want float64
 	cells := 0
@@ -169,7 +169,8 @@ text{font:12px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fil
 			left, right, y(float64(p)/100), y(float64(p)/100), left-8, y(float64(p)/100)+4, p)
 	}
 	for a := 0; a <= bins*bin; a += 100 {
-		fmt.Fprintf(&b, `<text class="n" x="%.1f" y="%.1f" text-anchor="middle">%d.00</text>`+"\n", x(float64(a)), low+20, a/100)
+		fmt.Fprintf(&b, `<text class="n" x="%.1f" y="%.1f" text-anchor="middle">%d.00</text>`+"\n", x(float64(a)), low+20,
+			a/100)
 	}
 	for _, curve := range []struct {
 		class string

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
@@ -69,7 +70,7 @@ func FuzzSplit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, total, n, least, most int64, m uint8, seed uint64) {
 		shares, err := redpacket.Split(total, n, least, most, redpacket.Method(m), rand.New(rand.NewPCG(seed, 0)))
 		if err != nil {
-			require.ErrorIs(t, err, redpacket.ErrInvalidOption)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			return
 		}
 		requireSplit(t, shares, total, n, least, most)
@@ -89,17 +90,17 @@ func TestSplitRefusesByNameAndValue(t *testing.T) {
 		{10, 0, 0, 0, 0, []string{"n is 0"}},
 		{10, -1, 0, 0, 0, []string{"n is -1"}},
 		{10, maxShares + 1, 0, 0, 0, []string{"n is 1000001"}},
-		{10, 2, -1, 0, 0, []string{"min is -1"}},
-		{10, 2, 3, 2, 0, []string{"max is 2", "3"}},
-		{10, 2, 1, -1, 0, []string{"max is -1"}},
+		{10, 2, -1, 0, 0, []string{"lo is -1"}},
+		{10, 2, 3, 2, 0, []string{"hi is 2", "3"}},
+		{10, 2, 1, -1, 0, []string{"hi is -1"}},
 		{9, 10, 1, 0, 0, []string{"total is 9", "10 * 1"}},
 		{9, 4, 0, 2, 0, []string{"total is 9", "4 * 2"}},
-		{9, 1_000_000, math.MaxInt64, 0, 0, []string{"max is 9", "9223372036854775807"}},
+		{9, 1_000_000, math.MaxInt64, 0, 0, []string{"hi is 9", "9223372036854775807"}},
 		{9, 1_000_000, math.MaxInt64, math.MaxInt64, 0, []string{"total is 9", "1000000 * 9223372036854775807"}},
 		{10, 2, 1, 0, 3, []string{"method is method 3"}},
 	} {
 		_, err := redpacket.Split(tc.total, tc.n, tc.least, tc.most, tc.m, nil)
-		require.ErrorIs(t, err, redpacket.ErrInvalidOption, "%+v", tc)
+		require.ErrorIs(t, err, errs.ErrInvalidOption, "%+v", tc)
 		for _, s := range tc.says {
 			require.ErrorContains(t, err, s)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,8 @@ type packetState struct {
 
 // handing is a packet in the middle of its time.
 func handing(n, total, taken, given int64, shares string, users ...string) packetState {
-	st := packetState{n: n, total: total, taken: taken, given: given, state: 1, end: hour, gone: 2 * hour, shares: shares, users: map[string]string{}}
+	st := packetState{n: n, total: total, taken: taken, given: given, state: 1, end: hour, gone: 2 * hour, shares: shares,
+		users: map[string]string{}}
 	for i := 0; i < len(users); i += 2 {
 		st.users[users[i]] = users[i+1]
 	}
@@ -46,8 +48,10 @@ func (st packetState) write(t testing.TB, c rueidis.Client) {
 	t.Helper()
 	now := serverNow(t, c)
 	must(t, c, "DEL", "rc:{p}:p", "rc:{p}:a", "rc:{p}:g")
-	must(t, c, "HSET", "rc:{p}:p", "n", dec(st.n), "total", dec(st.total), "sum", dec(st.total), "taken", dec(st.taken), "given", dec(st.given),
-		"state", strconv.Itoa(st.state), "end", dec(now+st.end), "gone", dec(now+st.gone), "epoch", dec(testEpoch), "token", "T")
+	must(t, c, "HSET", "rc:{p}:p", "n", dec(st.n), "total", dec(st.total), "sum", dec(st.total), "taken", dec(st.taken),
+		"given", dec(st.given),
+		"state", strconv.Itoa(st.state), "end", dec(now+st.end), "gone", dec(now+st.gone), "epoch", dec(testEpoch), "token",
+		"T")
 	if st.refund != "" {
 		f := strings.Fields(st.refund)
 		must(t, c, "HSET", "rc:{p}:p", "refund", f[0], "by", f[1])
@@ -77,7 +81,8 @@ func packetCountsOf(st packetState) string {
 	if st.gone < 0 { // whoever comes first removes it
 		return "taken  given  state  refund  shares  users map[]"
 	}
-	return fmt.Sprintf("taken %d given %d state %d refund %s shares %s users %v", st.taken, st.given, st.state, st.refund, st.shares, st.users)
+	return fmt.Sprintf("taken %d given %d state %d refund %s shares %s users %v", st.taken, st.given, st.state, st.refund,
+		st.shares, st.users)
 }
 
 // told is shares as text: "granted 1: 30, sold out".
@@ -117,24 +122,37 @@ func TestGrabTable(t *testing.T) {
 		{"over", one.ended(), "B", "b a", "ended, replayed 1: 10", "2 50", nil, one},
 		{"over and none left", none.ended(), "C", "c", "ended", "0 0", nil, none},
 		{"refunded", one.refunded("50 R"), "B", "b a", "ended, replayed 1: 10", "0 0", nil, one.refunded("50 R")},
-		{"refunded, and then the clock was set back", backIn(one.refunded("50 R")), "B", "b a", "ended, replayed 1: 10", "0 0", nil, one.refunded("50 R")},
-		{"being sent", handing(3, 60, 0, 0, "20 30").sending(), "B", "b", "not open", "0 0", nil, handing(3, 60, 0, 0, "20 30").sending()},
+		{"refunded, and then the clock was set back", backIn(one.refunded("50 R")), "B", "b a", "ended, replayed 1: 10",
+			"0 0", nil, one.refunded("50 R")},
+		{"being sent", handing(3, 60, 0, 0, "20 30").sending(), "B", "b", "not open", "0 0", nil,
+			handing(3, 60, 0, 0, "20 30").sending()},
 		{"retained no longer", one.over(), "B", "a b", "not open, not open", "0 0", nil, one.over()},
 		{"a batch", one, "B", "b a c d", "granted 2: 20, replayed 1: 10, granted 3: 30, sold out", "0 0", nil,
 			handing(3, 60, 3, 60, "", "a", "1;10;A", "b", "2;20;B", "c", "3;30;B")},
-		{"one user twice in a batch", one, "B", "b b a b", "granted 2: 20, replayed 2: 20, replayed 1: 10, replayed 2: 20", "1 30", nil,
+		{"one user twice in a batch", one, "B", "b b a b", "granted 2: 20, replayed 2: 20, replayed 1: 10, replayed 2: 20",
+			"1 30", nil,
 			handing(3, 60, 2, 30, "30", "a", "1;10;A", "b", "2;20;B")},
-		{"shares of nothing are shares", handing(2, 5, 0, 0, "0 5"), "B", "b", "granted 1: 0", "1 5", nil, handing(2, 5, 1, 0, "5", "b", "1;0;B")},
-		{"the largest amount", handing(2, last, 0, 0, dec(last-1)+" 1"), "B", "b c", "granted 1: 9007199254740990, granted 2: 1", "0 0", nil,
+		{"shares of nothing are shares", handing(2, 5, 0, 0, "0 5"), "B", "b", "granted 1: 0", "1 5", nil,
+			handing(2, 5, 1, 0, "5", "b", "1;0;B")},
+		{"the largest amount", handing(2, last, 0, 0, dec(last-1)+" 1"), "B", "b c",
+			"granted 1: 9007199254740990, granted 2: 1", "0 0", nil,
 			handing(2, last, 2, last, "", "b", "1;9007199254740990;B", "c", "2;1;B")},
-		{"a record lost", handing(3, 60, 1, 10, "20 30"), "B", "b", "", "", redpacket.ErrCorrupt, handing(3, 60, 1, 10, "20 30")},
-		{"a record too many", handing(3, 60, 0, 0, "10 20 30", "x", "1;10;X"), "B", "b", "", "", redpacket.ErrCorrupt, handing(3, 60, 0, 0, "10 20 30", "x", "1;10;X")},
-		{"the shares lost", handing(3, 60, 1, 10, "", "a", "1;10;A"), "B", "a", "", "", redpacket.ErrCorrupt, handing(3, 60, 1, 10, "", "a", "1;10;A")},
-		{"a share too many", handing(2, 30, 1, 10, "20 30", "a", "1;10;A"), "B", "b", "", "", redpacket.ErrCorrupt, handing(2, 30, 1, 10, "20 30", "a", "1;10;A")},
-		{"more than the total", handing(2, 30, 1, 10, "21", "a", "1;10;A"), "B", "b", "", "", redpacket.ErrCorrupt, handing(2, 30, 1, 10, "21", "a", "1;10;A")},
-		{"less than the total at the end", handing(2, 30, 1, 10, "19", "a", "1;10;A"), "B", "b", "", "", redpacket.ErrCorrupt, handing(2, 30, 1, 10, "19", "a", "1;10;A")},
-		{"a record that is none", handing(2, 30, 1, 10, "20", "a", "?"), "B", "b a", "", "", redpacket.ErrCorrupt, handing(2, 30, 1, 10, "20", "a", "?")},
-		{"a share that is no number", handing(2, 30, 1, 10, "x", "a", "1;10;A"), "B", "b", "", "", redpacket.ErrCorrupt, handing(2, 30, 1, 10, "x", "a", "1;10;A")},
+		{"a record lost", handing(3, 60, 1, 10, "20 30"), "B", "b", "", "", errs.ErrCorrupt,
+			handing(3, 60, 1, 10, "20 30")},
+		{"a record too many", handing(3, 60, 0, 0, "10 20 30", "x", "1;10;X"), "B", "b", "", "", errs.ErrCorrupt,
+			handing(3, 60, 0, 0, "10 20 30", "x", "1;10;X")},
+		{"the shares lost", handing(3, 60, 1, 10, "", "a", "1;10;A"), "B", "a", "", "", errs.ErrCorrupt,
+			handing(3, 60, 1, 10, "", "a", "1;10;A")},
+		{"a share too many", handing(2, 30, 1, 10, "20 30", "a", "1;10;A"), "B", "b", "", "", errs.ErrCorrupt,
+			handing(2, 30, 1, 10, "20 30", "a", "1;10;A")},
+		{"more than the total", handing(2, 30, 1, 10, "21", "a", "1;10;A"), "B", "b", "", "", errs.ErrCorrupt,
+			handing(2, 30, 1, 10, "21", "a", "1;10;A")},
+		{"less than the total at the end", handing(2, 30, 1, 10, "19", "a", "1;10;A"), "B", "b", "", "",
+			errs.ErrCorrupt, handing(2, 30, 1, 10, "19", "a", "1;10;A")},
+		{"a record that is none", handing(2, 30, 1, 10, "20", "a", "?"), "B", "b a", "", "", errs.ErrCorrupt,
+			handing(2, 30, 1, 10, "20", "a", "?")},
+		{"a share that is no number", handing(2, 30, 1, 10, "x", "a", "1;10;A"), "B", "b", "", "", errs.ErrCorrupt,
+			handing(2, 30, 1, 10, "x", "a", "1;10;A")},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -171,16 +189,22 @@ func TestRefundTable(t *testing.T) {
 		err   error
 		after packetState
 	}{
-		{"what is left", some.ended(), "R", redpacket.Share{Outcome: redpacket.Granted, Cents: 50, Left: 2, Epoch: testEpoch}, nil, some.refunded("50 R")},
-		{"nothing is left", all.ended(), "R", redpacket.Share{Outcome: redpacket.Granted, Epoch: testEpoch}, nil, all.refunded("0 R")},
-		{"again", some.refunded("50 R"), "S", redpacket.Share{Outcome: redpacket.Replayed, Cents: 50, Left: 2, Epoch: testEpoch}, nil, some.refunded("50 R")},
+		{"what is left", some.ended(), "R",
+			redpacket.Share{Outcome: redpacket.Granted, Cents: 50, Left: 2, Epoch: testEpoch}, nil, some.refunded("50 R")},
+		{"nothing is left", all.ended(), "R", redpacket.Share{Outcome: redpacket.Granted, Epoch: testEpoch}, nil,
+			all.refunded("0 R")},
+		{"again", some.refunded("50 R"), "S",
+			redpacket.Share{Outcome: redpacket.Replayed, Cents: 50, Left: 2, Epoch: testEpoch}, nil, some.refunded("50 R")},
 		{"not over", some, "R", redpacket.Share{}, redpacket.ErrNotEnded, some},
 		{"not over, and empty", all, "R", redpacket.Share{}, redpacket.ErrNotEnded, all},
 		{"being sent", some.sending(), "R", redpacket.Share{}, redpacket.ErrNoPacket, some.sending()},
 		{"retained no longer", some.over(), "R", redpacket.Share{}, redpacket.ErrNoPacket, some.over()},
-		{"shares lost", handing(3, 60, 1, 10, "20", "a", "1;10;A").ended(), "R", redpacket.Share{}, redpacket.ErrCorrupt, handing(3, 60, 1, 10, "20", "a", "1;10;A")},
-		{"records lost", handing(3, 60, 1, 10, "20 30").ended(), "R", redpacket.Share{}, redpacket.ErrCorrupt, handing(3, 60, 1, 10, "20 30")},
-		{"more taken than there was", handing(2, 10, 1, 20, "5", "a", "1;20;A").ended(), "R", redpacket.Share{}, redpacket.ErrCorrupt, handing(2, 10, 1, 20, "5", "a", "1;20;A")},
+		{"shares lost", handing(3, 60, 1, 10, "20", "a", "1;10;A").ended(), "R", redpacket.Share{}, errs.ErrCorrupt,
+			handing(3, 60, 1, 10, "20", "a", "1;10;A")},
+		{"records lost", handing(3, 60, 1, 10, "20 30").ended(), "R", redpacket.Share{}, errs.ErrCorrupt,
+			handing(3, 60, 1, 10, "20 30")},
+		{"more taken than there was", handing(2, 10, 1, 20, "5", "a", "1;20;A").ended(), "R", redpacket.Share{},
+			errs.ErrCorrupt, handing(2, 10, 1, 20, "5", "a", "1;20;A")},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -242,7 +266,7 @@ func TestSendTable(t *testing.T) {
 			require.Greater(t, number(t, c, "PTTL", "rc:{p}:a"), int64(hour))
 
 			standing, err := p.SendAs(ctx, "B", o, shares, 0, part)
-			require.ErrorIs(t, err, redpacket.ErrAlreadyOpen)
+			require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 			require.Equal(t, epoch, standing)
 			require.Equal(t, packetCountsOf(handing(3, 60, 0, 0, "10 20 30")), packetCounts(t, c))
 		}
@@ -269,19 +293,19 @@ func TestSendTable(t *testing.T) {
 		require.Empty(t, keys(t, c), "and nothing is created")
 
 		_, err = p.SendAs(ctx, "A", o, []int64{10, 20, 31}, 0, 3)
-		require.ErrorIs(t, err, redpacket.ErrCorrupt, "another sum")
+		require.ErrorIs(t, err, errs.ErrCorrupt, "another sum")
 		require.Empty(t, keys(t, c))
 
 		handing(3, 60, 1, 10, "20 30", "a", "1;10;A").write(t, c)
 		must(t, c, "DEL", "rc:{p}:p")
 		_, err = p.SendAs(ctx, "A", o, shares, 0, 3)
-		require.ErrorIs(t, err, redpacket.ErrCorrupt, "what is left of a lost packet")
+		require.ErrorIs(t, err, errs.ErrCorrupt, "what is left of a lost packet")
 		must(t, c, "DEL", "rc:{p}:a")
 		_, err = p.SendAs(ctx, "A", o, shares, 0, 3)
-		require.ErrorIs(t, err, redpacket.ErrCorrupt)
+		require.ErrorIs(t, err, errs.ErrCorrupt)
 		must(t, c, "HSET", "rc:{p}:p", "x", "y")
 		_, err = p.SendAs(ctx, "A", o, shares, 0, 3)
-		require.ErrorIs(t, err, redpacket.ErrCorrupt, "a hash that is no packet")
+		require.ErrorIs(t, err, errs.ErrCorrupt, "a hash that is no packet")
 
 		handing(3, 60, 1, 10, "20 30", "a", "1;10;A").over().write(t, c)
 		_, err = p.SendAs(ctx, "A", o, shares, 0, 3)
@@ -291,7 +315,8 @@ func TestSendTable(t *testing.T) {
 	})
 }
 
-// What a packet leaves outlives its hash by an hour, as that of a stock does, and is told from what was lost in the same way.
+// What a packet leaves outlives its hash by an hour, as that of a stock does, and is told from what was lost in the
+// same way.
 func TestWhatARedPacketLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -315,7 +340,8 @@ func TestWhatARedPacketLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *t
 				require.NoError(t, err)
 				require.Zero(t, number(t, c, "HLEN", "rc:{p}:g"), "sent over what is over")
 				require.EqualValues(t, 2, number(t, c, "LLEN", "rc:{p}:a"))
-				require.LessOrEqual(t, number(t, c, "PTTL", "rc:{p}:p")+hour, number(t, c, "PTTL", "rc:{p}:a")+1000, "the shares outlive the packet")
+				require.LessOrEqual(t, number(t, c, "PTTL", "rc:{p}:p")+hour, number(t, c, "PTTL", "rc:{p}:a")+1000,
+					"the shares outlive the packet")
 				continue
 			} else if verb == "Refund" {
 				require.ErrorIs(t, err, redpacket.ErrNoPacket)
@@ -338,7 +364,7 @@ func TestWhatARedPacketLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *t
 				err := call()
 				require.ElementsMatch(t, before, keys(t, c), "%s: %s", what, verb)
 				if verb == "Send" {
-					require.ErrorIs(t, err, redpacket.ErrCorrupt, what)
+					require.ErrorIs(t, err, errs.ErrCorrupt, what)
 				}
 			}
 			s, err := p.Grab(ctx, "b")
@@ -346,7 +372,7 @@ func TestWhatARedPacketLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *t
 			require.Equal(t, redpacket.NotOpen, s.Outcome, what)
 			// a late copy of a part of the sending that was lost
 			_, err = p.SendAs(ctx, "T", packet(60, 3), []int64{10, 20, 30}, 2, 1)
-			require.ErrorIs(t, err, redpacket.ErrCorrupt, what)
+			require.ErrorIs(t, err, errs.ErrCorrupt, what)
 		}
 		// a late copy of a part, when all is over: it stores nothing
 		leaves(map[string]int64{"a": hour, "g": hour})

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// act is one act on a request or reservation: what acts.lua does, and with which arguments. Two acts that are equal want the same.
+// act is one act on a request or reservation: what acts.lua does, and with which arguments. Two acts that are equal
+// want the same.
 type act struct {
 	verb         verb
 	id, claimant string
@@ -77,8 +79,8 @@ var actsScript = script.Load("acts", files, "acts")
 const (
 	// shareActsFrom is how many acts must be under way before they share calls. With fewer, a call by itself is as fast.
 	shareActsFrom = 8
-	// At most shareActsCalls shared calls are under way: with more, the same acts are spread over smaller calls. Two keep a server busy
-	// that is near, and one more does for each tripPerActsCall that a call takes.
+	// At most shareActsCalls shared calls are under way: with more, the same acts are spread over smaller calls. Two keep
+	// a server busy that is near, and one more does for each tripPerActsCall that a call takes.
 	shareActsCalls  = 4
 	tripPerActsCall = 500 * time.Microsecond
 )
@@ -91,7 +93,8 @@ func (s *Stock) usefulCalls() int {
 // do does one act, in a call that it may share with others.
 func (s *Stock) do(ctx context.Context, a act) (done, error) { return s.shared().acts.Do(ctx, a) }
 
-// runActs makes the calls for some acts: one, unless an id is in several acts that differ. No id is twice in a call: see acts.lua.
+// runActs makes the calls for some acts: one, unless an id is in several acts that differ. No id is twice in a call:
+// see acts.lua.
 func (s *Stock) runActs(ctx context.Context, requests []*batch.Request[act, done]) {
 	if len(requests) == 1 {
 		r := requests[0]
@@ -114,7 +117,7 @@ func (s *Stock) runActs(ctx context.Context, requests []*batch.Request[act, done
 				acts, seats[r.Ask.id], untils = append(acts, r.Ask), at, append(untils, r.Until)
 			case acts[at] != r.Ask:
 				at, rest = -1, append(rest, r)
-			case r.Until.After(untils[at]): // whoever of them waits longest still wants it
+			case r.Until.After(untils[at]): // the one that waits longest still wants it
 				untils[at] = r.Until
 			}
 			took[i] = at
@@ -146,8 +149,9 @@ func (s *Stock) act(ctx context.Context, call string, a act) (done, error) {
 	return answers[0], nil
 }
 
-// acts makes the call with the given id for at most 128 acts of different ids; the answers are in their order. With ErrNotReplicated
-// they are there too. untils, if not nil, are when the patience of each act's caller ends; zero: with the call's. See timely.
+// acts makes the call with the given id for at most 128 acts of different ids; the answers are in their order. With
+// ErrNotReplicated they are there too. untils, if not nil, are when the patience of each act's caller ends; zero: with
+// the call's. See timely.
 func (s *Stock) acts(ctx context.Context, call string, acts []act, untils []time.Time) ([]done, error) {
 	v, sent, unconfirmed := s.timely(ctx, 4+5*len(acts), actsScript, func(notAfter string) []string {
 		args := append(make([]string, 0, 3+6*len(acts)), call, s.c.calls.Mark(), notAfter)
@@ -173,7 +177,8 @@ func (s *Stock) acts(ctx context.Context, call string, acts []act, untils []time
 	answers := make([]done, len(acts))
 	for i := range answers {
 		d := v[4+5*i:]
-		answers[i] = done{front: d[0], second: d[1], third: d[2], asked: d[3], left: d[4], epoch: v[1], remaining: v[2], sent: sent}
+		answers[i] = done{front: d[0], second: d[1], third: d[2], asked: d[3], left: d[4], epoch: v[1], remaining: v[2],
+			sent: sent}
 		if v := acts[i].verb; v == actCancel || v == actReturn || v == actConfirm && acts[i].n > 0 {
 			s.shared().cache.forget()
 		}
@@ -181,10 +186,12 @@ func (s *Stock) acts(ctx context.Context, call string, acts []act, untils []time
 	return answers, unconfirmed
 }
 
-// timely makes a call that names the instant, in the server's time, at which its caller's patience ends: the time that the server
-// said in its last reply, and what has passed since. A client that has heard nothing yet asks for the time first, by the same
-// script. If the reply has n numbers, the fourth is the server's time. With ErrNotReplicated it is there too.
-func (s *Stock) timely(ctx context.Context, n int, sc *script.Script, args func(notAfter string) []string) (v []int64, sent time.Time, unconfirmed error) {
+// timely makes a call that names the instant, in the server's time, at which its caller's patience ends: the time that
+// the server said in its last reply, and what has passed since. A client that has heard nothing yet asks for the time
+// first, by the same script. If the reply has n numbers, the fourth is the server's time. With ErrNotReplicated it is
+// there too.
+func (s *Stock) timely(ctx context.Context, n int, sc *script.Script,
+	args func(notAfter string) []string) (v []int64, sent time.Time, unconfirmed error) {
 	clock, key := s.c.calls.Runner.Clock, s.keys[0]
 	until := time.Now().Add(s.c.calls.Wanted(ctx))
 	for again := false; ; again = true {
@@ -213,7 +220,8 @@ func (s *Stock) timely(ctx context.Context, n int, sc *script.Script, args func(
 }
 
 func (s *Stock) tooLate() error {
-	return fmt.Errorf("%w: %q: the request reached the server too late, and an earlier copy may have run", ErrUnknownOutcome, s.keys[0])
+	return fmt.Errorf("%w: %q: the request reached the server too late, and an earlier copy may have run",
+		errs.ErrUnknownOutcome, s.keys[0])
 }
 
 // won is the answer to an act that grants units under id.

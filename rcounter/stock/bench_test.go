@@ -53,7 +53,8 @@ func BenchmarkSoldOut(b *testing.B) {
 func BenchmarkRawClaimScript(b *testing.B) {
 	c := redistest.Start(b).Client(b)
 	lua := rueidis.NewLuaScript(redistest.PlainClaim)
-	require.NoError(b, c.Do(ctx, c.B().Hset().Key("{s}").FieldValue().FieldValue("limit", dec(int64(1<<53-1))).Build()).Error())
+	require.NoError(b, c.Do(ctx,
+		c.B().Hset().Key("{s}").FieldValue().FieldValue("limit", dec(int64(1<<53-1))).Build()).Error())
 	var n atomic.Int64
 	both(b, func() error {
 		return lua.Exec(ctx, c, []string{"{s}", "{s}:u"}, []string{strconv.FormatInt(n.Add(1), 10)}).Error()
@@ -86,8 +87,8 @@ func bought(s *stock.Stock) func(id, claimant string) error {
 	}
 }
 
-// A unit is reserved and confirmed, beside two plain scripts: x is how many times as many pairs there are in a second, and us/pair
-// what one takes the server.
+// A unit is reserved and confirmed, beside two plain scripts: x is how many times as many pairs there are in a second,
+// and us/pair what one takes the server.
 func BenchmarkReserveConfirm(b *testing.B) {
 	for _, with := range []struct {
 		name   string

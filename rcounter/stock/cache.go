@@ -14,9 +14,10 @@ import (
 
 type freshKey struct{}
 
-// Fresh returns a context that says that the claimant and the id of a claim or reservation are new: neither has been used on this stock
-// before, so neither can have units. Under it the process may answer SoldOut by itself, as it does to ClaimAny. It is for crowds whose
-// ids are made for each request. Whoever asks again asks without Fresh: a claimant who has units may hear SoldOut under it.
+// Fresh returns a context that says that the claimant and the id of a claim or reservation are new: neither has been
+// used on this stock before, so neither can have units. Under it the process may answer SoldOut by itself, as it does
+// to ClaimAny. It is for crowds whose ids are made for each request. A repeated request asks without Fresh: a claimant
+// who has units may hear SoldOut under it.
 func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
 
 func isFresh(ctx context.Context) bool { return ctx.Value(freshKey{}) != nil }
@@ -38,7 +39,8 @@ func (o *Options) soldOutTrust() (time.Duration, error) {
 // lookEvery is the shortest time between two looks at the flag: where there is no cache, each of them is in vain.
 const lookEvery = int64(10 * time.Millisecond)
 
-// cache is what a process knows of a stock that is sold out: that the flag is in rueidis' cache. See "Sold out" in the package comment.
+// cache is what a process knows of a stock that is sold out: that the flag is in rueidis' cache. See "Sold out" in the
+// package comment.
 type cache struct {
 	c    *Client
 	get  rueidis.Cacheable // the flag
@@ -55,12 +57,14 @@ func newCache(c *Client, keys []string) cache {
 	return cache{c: c, get: c.calls.Hub.Client().B().Get().Key(keys[4]).Cache().Pin()}
 }
 
-// soldOut reports whether nothing is left, and the epoch of the stock, as far as rueidis' cache tells. Otherwise the server must be asked.
+// soldOut reports whether nothing is left, and the epoch of the stock, as far as rueidis' cache tells. Otherwise the
+// server must be asked.
 //
-// It asks the cache only while the flag should be in there. If it is not, the flag has changed a moment ago, and this takes a round trip
-// to a server that answered then; or the connection is lost, and dialling gets no more time than a call. While another dials it does not
-// ask: it would wait for that as long as the other does. If it was not answered, until is when the patience of its caller ends, which has
-// begun with it, and for whom the server is asked next; otherwise it is zero.
+// It asks the cache only while the flag should be in there. If it is not, the flag has changed a moment ago, and this
+// takes a round trip to a server that answered then; or the connection is lost, and dialling gets no more time than a
+// call. While another dials it does not ask: it would wait for that as long as the other does. If it was not answered,
+// until is when the patience of its caller ends, which has begun with it, and for whom the server is asked next;
+// otherwise it is zero.
 func (m *cache) soldOut(ctx context.Context) (epoch int64, yes bool, until time.Time) {
 	now := m.c.calls.Now()
 	if now >= m.there.Load() || m.dials.Load() != m.c.calls.Runner.Dials() {
@@ -95,16 +99,17 @@ func flagged(r rueidis.RedisResult) int64 {
 	return max(number(text), 0)
 }
 
-// heard gets every answer of the server, and the number of turns when it was asked for. (A Reserve can be SoldOut while some units are
-// left, but fewer than it wants.) It looks at the flag in the background: the first look brings it into rueidis' cache, unless another
-// did, and the second tells whether there is a cache.
+// heard gets every answer of the server, and the number of turns when it was asked for. (A Reserve can be SoldOut while
+// some units are left, but fewer than it wants.) It looks at the flag in the background: the first look brings it into
+// rueidis' cache, unless another did, and the second tells whether there is a cache.
 //
 // This process returns a unit, and must sell it at once, before the news of it comes back from the server
-// (TestAReturnIsSeenAtOnceByItsOwnProcess): an answer that was asked for before forget says nothing about the time after it, and neither
-// does an older flag in the cache.
+// (TestAReturnIsSeenAtOnceByItsOwnProcess): an answer that was asked for before forget says nothing about the time
+// after it, and neither does an older flag in the cache.
 func (m *cache) heard(g Grant, turns int64) {
 	now := m.c.calls.Now()
-	if g.Outcome != SoldOut || g.Remaining != 0 || m.c.trust < 0 || now < m.there.Load() || now < m.next.Load() || !m.busy.CompareAndSwap(false, true) {
+	if g.Outcome != SoldOut || g.Remaining != 0 || m.c.trust < 0 || now < m.there.Load() || now < m.next.Load() ||
+		!m.busy.CompareAndSwap(false, true) {
 		return
 	}
 	m.next.Store(now + lookEvery)

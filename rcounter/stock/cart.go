@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -20,13 +19,13 @@ import (
 
 // Cart is the answer to a cart. The zero Cart is no answer.
 type Cart struct {
-	// Outcome is Granted if all lines were granted, some by this call; Replayed if all were before; or else that of the first line
-	// that was refused.
+	// Outcome is Granted if all lines were granted, some by this call; Replayed if all were before; or else that of the
+	// first line that was refused.
 	Outcome Outcome
 	// Lines are the answers to the lines, in the order of the stocks' names.
 	Lines []LineGrant
-	// Until is when the units go back unless the cart is confirmed: the first of the lines' Grant.Until. It is zero if nothing is
-	// held.
+	// Until is when the units go back unless the cart is confirmed: the first of the lines' Grant.Until. It is zero if
+	// nothing is held.
 	Until time.Time
 }
 
@@ -55,20 +54,23 @@ func (c *Cart) finish() (err error) {
 	return err
 }
 
-// Reserve holds the units of all lines for claimant, or nothing, until Confirm sells them, Cancel gives them back, or ttl (at least a
-// millisecond) is over by the server's clock. Then all go back by themselves. There are 1 to 16 lines, each of another stock. id is
-// the caller's own, a new one for each cart; it is that of the reservation in each stock too. One round trip, repeated until
-// answered.
+// Reserve holds the units of all lines for claimant, or nothing, until Confirm sells them, Cancel gives them back, or
+// ttl (at least a millisecond) is over by the server's clock. Then all go back by themselves. There are 1 to 16 lines,
+// each of another stock. id is the caller's own, a new one for each cart; it is that of the reservation in each stock
+// too. One round trip, repeated until answered.
 //
-// For each line holds what Stock.Reserve says. If a line is refused, the Cart has its Outcome, nothing is held, and Cart.Lines say
-// which lines were refused, and why; the same id may be granted later. The same call again is Replayed. The same id with other
-// stocks, other numbers or another claimant is ErrMismatch, for as long as one of the stocks knows the id: see Spec.Remember.
+// For each line holds what Stock.Reserve says. If a line is refused, the Cart has its Outcome, nothing is held, and
+// Cart.Lines say which lines were refused, and why; the same id may be granted later. The same call again is Replayed.
+// The same id with other stocks, other numbers or another claimant is ErrMismatch, for as long as one of the stocks
+// knows the id: see Spec.Remember.
 //
-// Errors: those of Stock.Reserve, with the Cart if they are the answers of lines (see LineGrant.Err), and ErrInvalidOption for lines.
+// Errors: those of Stock.Reserve, with the Cart if they are the answers of lines (see LineGrant.Err), and
+// ErrInvalidOption for lines.
 func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, ttl time.Duration) (_ Cart, err error) {
 	defer edge(&err)
 	lines, err = checkLines("lines", lines, 1)
-	if err := cmp.Or(g.usable(), keyname.Required("id", id), keyname.Required("claimant", claimant), err, checkTTL(ttl)); err != nil {
+	if err := cmp.Or(g.usable(), keyname.Required("id", id), keyname.Required("claimant", claimant), err,
+		checkTTL(ttl)); err != nil {
 		return Cart{}, err
 	}
 	t, err := g.cart(id, lines)
@@ -103,21 +105,23 @@ func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, 
 	return c, err
 }
 
-// Confirm is the verb for a payment for a cart, in time or late, as Stock.Confirm is for a reservation. lines are all lines of the cart, in any
-// order, each with the number of units that were paid for; with N 0, all that it holds. Repeated until answered; the same call again is
-// Replayed.
+// Confirm is the verb for a payment for a cart, in time or late, as Stock.Confirm is for a reservation. lines are all
+// lines of the cart, in any order, each with the number of units that were paid for; with N 0, all that it holds.
+// Repeated until answered; the same call again is Replayed.
 //
-// While the cart is held, all lines are sold, or none. If its time is over, each line takes its units again, as far as they are left:
-// that is not all or none. Cart.Outcome is Granted or Replayed if every line has units; else it is that of the first line that has none,
-// Expired for example, while others may have theirs. If a line was cancelled, or its sale was taken back, or one of the stocks does not
-// know the id, nothing is sold. All this is final, and Cart.Lines say what each line has, and what is missing of it. If a stock is
-// Suspended, Paused or NotStarted, that is the outcome; nothing is sold, and nothing decided.
+// While the cart is held, all lines are sold, or none. If its time is over, each line takes its units again, as far as
+// they are left: that is not all or none. Cart.Outcome is Granted or Replayed if every line has units; else it is that
+// of the first line that has none, Expired for example, while others may have theirs. If a line was cancelled, or its
+// sale was taken back, or one of the stocks does not know the id, nothing is sold. All this is final, and Cart.Lines
+// say what each line has, and what is missing of it. If a stock is Suspended, Paused or NotStarted, that is the
+// outcome; nothing is sold, and nothing decided.
 //
-// Each line is a reservation by itself too: Stock.Confirm of a line's stock, with the same id, sells that line alone, and
-// Stock.Cancel gives it back. Confirm then finds the line Replayed and sells the others, or finds it Cancelled and sells nothing.
+// Each line is a reservation by itself too: Stock.Confirm of a line's stock, with the same id, sells that line alone,
+// and Stock.Cancel gives it back. Confirm then finds the line Replayed and sells the others, or finds it Cancelled and
+// sells nothing.
 //
-// Errors: ErrMismatch if the cart has other stocks, ErrInvalidOption for lines, and those of Stock.Confirm; the Cart comes with them if they
-// are the answers of lines.
+// Errors: ErrMismatch if the cart has other stocks, ErrInvalidOption for lines, and those of Stock.Confirm; the Cart
+// comes with them if they are the answers of lines.
 func (g *Group) Confirm(ctx context.Context, id string, lines ...Line) (_ Cart, err error) {
 	defer edge(&err)
 	sorted, err := checkLines("lines", lines, 0)
@@ -142,11 +146,12 @@ func (g *Group) Confirm(ctx context.Context, id string, lines ...Line) (_ Cart, 
 	return c, err
 }
 
-// Extend has a cart hold its units for ttl from now, all lines or none, as Stock.Extend does for a reservation: never shorter than they
-// would be held anyway. If a line holds nothing any more, the Cart has its Outcome, and nothing is changed. stocks are the names of all
-// stocks of the cart, in any order. Repeated until answered.
+// Extend has a cart hold its units for ttl from now, all lines or none, as Stock.Extend does for a reservation: never
+// shorter than they would be held anyway. If a line holds nothing any more, the Cart has its Outcome, and nothing is
+// changed. stocks are the names of all stocks of the cart, in any order. Repeated until answered.
 //
-// Errors: ErrNotFound if a stock does not know the cart; ErrMismatch if it has other stocks; ErrInvalidOption; and those of Stock.Extend.
+// Errors: ErrNotFound if a stock does not know the cart; ErrMismatch if it has other stocks; ErrInvalidOption; and
+// those of Stock.Extend.
 func (g *Group) Extend(ctx context.Context, id string, ttl time.Duration, stocks ...string) (_ Cart, err error) {
 	defer edge(&err)
 	t, err := g.named(id, stocks)
@@ -156,22 +161,23 @@ func (g *Group) Extend(ctx context.Context, id string, ttl time.Duration, stocks
 	return t.grants(ctx, actExtend, script.Millis(ttl))
 }
 
-// Cancel gives back what the cart with that id holds, and reports whether this call did so. It is false if the cart's time was over,
-// or it was confirmed (and stays so) or cancelled before. It is also false if there was no such cart. No later Reserve or Confirm of the id
-// gets units, for as long as the stocks' Spec.Remember says. Lines that were confirmed by themselves stay sold. stocks are as in Extend.
-// Repeated until answered.
+// Cancel gives back what the cart with that id holds, and reports whether this call did so. It is false if the cart's
+// time was over, or it was confirmed (and stays so) or cancelled before. It is also false if there was no such cart. No
+// later Reserve or Confirm of the id gets units, for as long as the stocks' Spec.Remember says. Lines that were
+// confirmed by themselves stay sold. stocks are as in Extend. Repeated until answered.
 //
-// Errors: ErrMismatch: the cart has other stocks, or the id is that of a Claim in one of them; nothing was given back. And those
-// of Claim.
+// Errors: ErrMismatch: the cart has other stocks, or the id is that of a Claim in one of them; nothing was given back.
+// And those of Claim.
 func (g *Group) Cancel(ctx context.Context, id string, stocks ...string) (_ bool, err error) {
 	defer edge(&err)
 	n, err := g.undo(ctx, actCancel, id, stocks)
 	return n > 0, err
 }
 
-// Return gives back what was sold of the cart with that id, once, and returns how many units of all lines came back by this call: 0, without
-// an error, if they had come back before, or nothing was sold. What is only held stays held. A part of a line is given back by its stock:
-// Stock.Return with the cart's id. stocks are as in Extend. Repeated until answered.
+// Return gives back what was sold of the cart with that id, once, and returns how many units of all lines came back by
+// this call: 0, without an error, if they had come back before, or nothing was sold. What is only held stays held. A
+// part of a line is given back by its stock: Stock.Return with the cart's id. stocks are as in Extend. Repeated until
+// answered.
 //
 // Errors: those of Cancel.
 func (g *Group) Return(ctx context.Context, id string, stocks ...string) (returned int64, err error) {
@@ -201,9 +207,9 @@ func (g *Group) undo(ctx context.Context, v verb, id string, stocks []string) (n
 	return n, c.finish()
 }
 
-// Lookup returns what has come of each line of the cart with that id, all at one time, by the names of their stocks. It changes nothing. What
-// a stock does not know, or has forgotten (Spec.Remember), has the Outcome 0. stocks are as in Extend. One round trip, repeated until
-// answered.
+// Lookup returns what has come of each line of the cart with that id, all at one time, by the names of their stocks. It
+// changes nothing. What a stock does not know, or has forgotten (Spec.Remember), has the Outcome 0. stocks are as in
+// Extend. One round trip, repeated until answered.
 //
 // Errors: ErrMismatch if the cart has other stocks; ErrInvalidOption; and those of Claim.
 func (g *Group) Lookup(ctx context.Context, id string, stocks ...string) (_ map[string]Holding, err error) {
@@ -256,7 +262,7 @@ func (t *cartStocks) holdings(m rueidis.RedisMessage, sent time.Time) (map[strin
 			return nil, corrupt(t.stocks[i].keys[0], -1, 0)
 		}
 		if q, _ := parseRecord(f.record); q.cart() != "" && q.cart() != t.digest {
-			return nil, fmt.Errorf("%w: on %q", ErrMismatch, t.stocks[i].keys[0])
+			return nil, fmt.Errorf("%w: on %q", errs.ErrMismatch, t.stocks[i].keys[0])
 		}
 		all[name] = h
 	}
@@ -289,7 +295,7 @@ func (g *Group) cart(id string, lines []Line) (*cartStocks, error) {
 		t.names = append(t.names, l.Stock)
 		t.stocks = append(t.stocks, s)
 		t.at.keys = append(t.at.keys, s.keys...)
-		io.WriteString(all, l.Stock+"\x00") // which no name has
+		all.Write([]byte(l.Stock + "\x00")) // which no name has
 	}
 	t.digest = base64.RawURLEncoding.EncodeToString(all.Sum(nil)[:9])
 	return t, nil
@@ -374,7 +380,8 @@ func (t *cartStocks) grants(ctx context.Context, v verb, args ...string) (Cart, 
 	return c, failed
 }
 
-// soldOut is the answer that this process can give by itself under Fresh: a stock has nothing left. until is that of cache.soldOut.
+// soldOut is the answer that this process can give by itself under Fresh: a stock has nothing left. until is that of
+// cache.soldOut.
 func (t *cartStocks) soldOut(ctx context.Context) (c Cart, yes bool, until time.Time) {
 	c.Outcome = SoldOut
 	if !isFresh(ctx) {
@@ -396,7 +403,8 @@ func (t *cartStocks) soldOut(ctx context.Context) (c Cart, yes bool, until time.
 	return c, c.Lines != nil, until
 }
 
-// checkLines refuses the lines of a cart, each of which has at least so many units, or returns them in the order of their stocks' names.
+// checkLines refuses the lines of a cart, each of which has at least so many units, or returns them in the order of
+// their stocks' names.
 func checkLines(what string, lines []Line, least int64) ([]Line, error) {
 	if len(lines) < 1 || len(lines) > maxLines {
 		return nil, errs.InvalidOption(what, len(lines), fmt.Sprintf("1 to %d", maxLines))
@@ -408,7 +416,8 @@ func checkLines(what string, lines []Line, least int64) ([]Line, error) {
 			return nil, errs.InvalidOption(what, fmt.Sprintf("%.64q", l.Stock), "each of another stock")
 		}
 		if l.N < least || l.N > maxLimit {
-			return nil, fmt.Errorf("line %.64q: %w", l.Stock, errs.InvalidOption("N", l.N, fmt.Sprintf("between %d and %d", least, int64(maxLimit))))
+			return nil, fmt.Errorf("line %.64q: %w", l.Stock,
+				errs.InvalidOption("N", l.N, fmt.Sprintf("between %d and %d", least, int64(maxLimit))))
 		}
 	}
 	return sorted, nil

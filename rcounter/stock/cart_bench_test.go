@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cartTime is how many us of the processor a server's main thread uses for one of so many ops, one after the other, with what it
-// takes to read them and to reply. Unlike the time that scripts take, that hardly depends on what else the machine does.
+// cartTime is how many us of the processor a server's main thread uses for one of so many ops, one after the other,
+// with what it takes to read them and to reply. Unlike the time that scripts take, that hardly depends on what else the
+// machine does.
 func cartTime(b *testing.B, admin rueidis.Client, ops int, op func() error) float64 {
 	used := func() (s float64) {
 		for line := range strings.Lines(text(b, admin, "INFO", "cpu")) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -146,7 +147,7 @@ func TestALineOfACartIsAReservationOfItsStock(t *testing.T) {
 	_, err = stocks[0].Reserve(ctx, "alone", stock.Request{ID: "alone", N: 1}, time.Hour)
 	require.NoError(t, err)
 	_, err = g.Reserve(ctx, "alone", "alone", lines(1, "a", "b"), time.Hour)
-	require.ErrorIs(t, err, stock.ErrMismatch)
+	require.ErrorIs(t, err, errs.ErrMismatch)
 	require.Equal(t, [][2]int64{{1, 1}, {1, 0}}, sums(t, stocks...))
 }
 
@@ -158,20 +159,20 @@ func TestACartsIdIsThatOfOneCart(t *testing.T) {
 	require.NoError(t, err)
 	for _, other := range [][]stock.Line{lines(1, "a"), lines(1, "a", "c"), lines(1, "a", "b", "c")} {
 		c, err := g.Reserve(ctx, "id", "ann", other, time.Hour)
-		require.ErrorIs(t, err, stock.ErrMismatch)
+		require.ErrorIs(t, err, errs.ErrMismatch)
 		require.Zero(t, c)
 		_, err = g.Confirm(ctx, "id", other...)
-		require.ErrorIs(t, err, stock.ErrMismatch)
+		require.ErrorIs(t, err, errs.ErrMismatch)
 		_, err = g.Cancel(ctx, "id", namesOf(other)...)
-		require.ErrorIs(t, err, stock.ErrMismatch)
+		require.ErrorIs(t, err, errs.ErrMismatch)
 	}
 	c, err := g.Reserve(ctx, "id", "bob", lines(1, "a", "b"), time.Hour)
-	require.ErrorIs(t, err, stock.ErrMismatch)
-	require.ErrorIs(t, c.Lines[0].Err, stock.ErrMismatch)
+	require.ErrorIs(t, err, errs.ErrMismatch)
+	require.ErrorIs(t, c.Lines[0].Err, errs.ErrMismatch)
 	c, err = g.Reserve(ctx, "id", "ann", []stock.Line{{Stock: "a", N: 1}, {Stock: "b", N: 2}}, time.Hour)
-	require.ErrorIs(t, err, stock.ErrMismatch)
+	require.ErrorIs(t, err, errs.ErrMismatch)
 	require.NoError(t, c.Lines[0].Err)
-	require.ErrorIs(t, c.Lines[1].Err, stock.ErrMismatch)
+	require.ErrorIs(t, c.Lines[1].Err, errs.ErrMismatch)
 	require.Equal(t, [][2]int64{{0, 1}, {0, 1}, {0, 0}}, sums(t, stocks...))
 }
 
@@ -196,8 +197,8 @@ func TestACartThatIsCancelledOrPaidBeforeItIsMadeNeverIs(t *testing.T) {
 	require.Equal(t, [][2]int64{{0, 0}, {0, 0}}, sums(t, stocks...))
 }
 
-// A cart is its lines, and nothing else: one that is extended or sold is known for as long as they are, also if the sale goes on for longer
-// than it was to.
+// A cart is its lines, and nothing else: one that is extended or sold is known for as long as they are, also if the
+// sale goes on for longer than it was to.
 func TestACartIsKnownAsLongAsItsLines(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -273,11 +274,11 @@ func TestACartIsExtendedAsAWhole(t *testing.T) {
 	require.NoError(t, err)
 	for _, other := range [][]string{{"a"}, {"a", "c"}, {"a", "b", "c"}} {
 		_, err = g.Extend(ctx, "id", time.Hour, other...)
-		require.ErrorIs(t, err, stock.ErrMismatch)
+		require.ErrorIs(t, err, errs.ErrMismatch)
 		_, err = g.Return(ctx, "id", other...)
-		require.ErrorIs(t, err, stock.ErrMismatch)
+		require.ErrorIs(t, err, errs.ErrMismatch)
 		_, err = g.Lookup(ctx, "id", other...)
-		require.ErrorIs(t, err, stock.ErrMismatch)
+		require.ErrorIs(t, err, errs.ErrMismatch)
 	}
 	_, err = stocks[1].Cancel(ctx, "id")
 	require.NoError(t, err)
@@ -293,7 +294,8 @@ func TestStocksOfOneNameInTwoGroupsAreTwo(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
 	c := on(t, raw, exact)
-	names := map[string]*stock.Stock{"alone": c.Stock("a"), "the tag": c.Stock("sale"), "one": c.Group("sale").Stock("a"), "another": c.Group("sale 2").Stock("a"),
+	names := map[string]*stock.Stock{"alone": c.Stock("a"), "the tag": c.Stock("sale"), "one": c.Group("sale").Stock("a"),
+		"another":    c.Group("sale 2").Stock("a"),
 		"like a key": c.Group("sale").Stock("u"), "with a colon": c.Group("sale").Stock("a:u")}
 	for name, s := range names {
 		_, err := s.Open(ctx, spec(10))
@@ -336,7 +338,7 @@ func TestACartNamesTheLineThatIsInTheWay(t *testing.T) {
 	refused(stock.Ended)
 	must(t, raw, "DEL", "rc:{sale}{b}:u")
 	_, err = g.Reserve(ctx, "id", "ann", lines(1, "c", "b"), time.Hour)
-	require.ErrorIs(t, err, stock.ErrCorrupt)
+	require.ErrorIs(t, err, errs.ErrCorrupt)
 	require.ErrorContains(t, err, `"rc:{sale}{b}"`)
 }
 
@@ -389,7 +391,8 @@ func TestACartThatIsConfirmedLateNamesWhatIsMissing(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, stock.Expired, got.Outcome)
 		require.Equal(t, []stock.Outcome{won, won, stock.Expired}, outcomes(got), "time %d", i+1)
-		require.EqualValues(t, []int64{0, 1, 3}, []int64{got.Lines[0].Grant.Missing, got.Lines[1].Grant.Missing, got.Lines[2].Grant.Missing})
+		require.EqualValues(t, []int64{0, 1, 3},
+			[]int64{got.Lines[0].Grant.Missing, got.Lines[1].Grant.Missing, got.Lines[2].Grant.Missing})
 	}
 	require.Equal(t, [][2]int64{{3, 0}, {3, 0}, {3, 0}}, sums(t, stocks...))
 }
@@ -436,7 +439,8 @@ func TestACartOfASoldOutStockIsAnsweredWithoutTheServer(t *testing.T) {
 	require.Equal(t, []stock.Outcome{stock.Cancelled, stock.Replayed}, outcomes(c))
 	mu.Lock()
 	defer mu.Unlock()
-	for what, n := range map[string]int{"sale/a granted": 1, "sale/b granted": 1, "sale/a cancelled": 1, "sale/b replayed": 1} {
+	for what, n := range map[string]int{"sale/a granted": 1, "sale/b granted": 1, "sale/a cancelled": 1,
+		"sale/b replayed": 1} {
 		require.Equal(t, n, heard[what], what)
 	}
 	require.Positive(t, heard["sale/b sold out"])

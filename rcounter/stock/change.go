@@ -15,24 +15,25 @@ import (
 type Change struct {
 	// Limit is how many units there are, 1 to 2^53-1.
 	Limit int64
-	// PerUser is how many units a claimant may have, 1 to 2^53-1. Whoever has more keeps them.
+	// PerUser is how many units a claimant may have, 1 to 2^53-1. A claimant that has more keeps them.
 	PerUser int64
-	// StartIn moves the start of the sale: it comes in so long from now, by the server's clock, 0 to 100 years; see In. Until then a stock
-	// that sells already is answered NotStarted.
+	// StartIn moves the start of the sale: it comes in so long from now, by the server's clock, 0 to 100 years; see In.
+	// Until then a stock that sells already is answered NotStarted.
 	StartIn *time.Duration
-	// EndIn moves the end of the sale likewise. The retention begins at the new end and is as long as before. A sale that has ended
-	// sells again if the new end is ahead; one that EndSale ended does not. A stock whose end comes before its start sells nothing.
+	// EndIn moves the end of the sale likewise. The retention begins at the new end and is as long as before. A sale that
+	// has ended sells again if the new end is ahead; one that EndSale ended does not. A stock whose end comes before its
+	// start sells nothing.
 	EndIn *time.Duration
-	// Pause has the stock grant nothing until a Change with Resume: a claim or a reservation that has no units yet is answered Paused, by
-	// every process. All else goes on. What was granted is answered as before; reservations can be confirmed in time, extended and
-	// cancelled, and expire at their time; units can be returned; the end comes when it comes. It changes nothing in a stock that is paused
-	// or was ended.
+	// Pause has the stock grant nothing until a Change with Resume: a claim or a reservation that has no units yet is
+	// answered Paused, by every process. All else goes on. What was granted is answered as before; reservations can be
+	// confirmed in time, extended and cancelled, and expire at their time; units can be returned; the end comes when it
+	// comes. It changes nothing in a stock that is paused or was ended.
 	//
-	// Paused is the seller's wish. Suspended is a doubt about the records, and Restore ends it: while it lasts nothing is confirmed
-	// either. A stock may be both. Then it is answered as Suspended, and Restore leaves it paused.
+	// Paused is the seller's wish. Suspended is a doubt about the records, and Restore ends it: while it lasts nothing is
+	// confirmed either. A stock may be both. Then it is answered as Suspended, and Restore leaves it paused.
 	Pause bool
-	// Resume ends a Pause: the stock grants again what it has, until its end, which did not move. It changes nothing in a stock that is not
-	// paused.
+	// Resume ends a Pause: the stock grants again what it has, until its end, which did not move. It changes nothing in a
+	// stock that is not paused.
 	Resume bool
 }
 
@@ -79,12 +80,13 @@ func (c Change) args() ([]string, error) {
 	return args, nil
 }
 
-// Change changes what Open has set, all of it in one step or nothing, at any time until the retention is over. If the limit is below what is
-// sold and held, the error is ErrOutOfRange; if there is no stock, it is ErrNotOpen. After ErrUnknownOutcome all may be changed or
-// nothing; Inspect tells. OpenOrJoin goes on comparing with what the stock was opened with.
+// Change changes what Open has set, all of it in one step or nothing, at any time until the retention is over. If the
+// limit is below what is sold and held, the error is ErrOutOfRange; if there is no stock, it is ErrNotOpen. After
+// ErrUnknownOutcome all may be changed or nothing; Inspect tells. OpenOrJoin goes on comparing with what the stock was
+// opened with.
 //
-// Two round trips, repeated until answered. A copy that the network delivers after the call has ended, by a RetryTimeout or more, changes
-// nothing, and neither does one that comes after another change.
+// Two round trips, repeated until answered. A copy that the network delivers after the call has ended, by a
+// RetryTimeout or more, changes nothing, and neither does one that comes after another change.
 //
 // Errors: ErrInvalidOption for c, and those above.
 func (s *Stock) Change(ctx context.Context, c Change) (err error) {
@@ -102,8 +104,8 @@ func (s *Stock) Change(ctx context.Context, c Change) (err error) {
 
 var changeScript = script.Load("change", files, "change")
 
-// change runs change.lua: first to ask for the revision, and again as long as other calls are quicker. It returns how long the stock
-// will be there.
+// change runs change.lua: first to ask for the revision, and again as long as other calls are quicker. It returns how
+// long the stock will be there.
 func (s *Stock) change(ctx context.Context, what []string) (time.Duration, error) {
 	call := session.CallID()
 	for revision := ""; ; {

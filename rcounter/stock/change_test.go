@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
 )
 
-// A process that knows a stock sold out must not say so when the server would say something else: not while the stock is paused, not
-// after an end that came sooner, not when there are more units.
+// A process that knows a stock sold out must not say so when the server would say something else: not while the stock
+// is paused, not after an end that came sooner, not when there are more units.
 func TestNobodyAnswersSoldOutOfAStockThatIsPausedOrOver(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -92,7 +93,8 @@ func TestAPausedStockGrantsNothingAndConfirmsWhatItHolds(t *testing.T) {
 		require.NoError(t, s.Change(ctx, stock.Change{Resume: true}))
 		answer(stock.Ended)(s.Claim(ctx, "bob"))
 		none := on(t, raw, exact).Stock("none")
-		for _, err := range []error{none.Change(ctx, stock.Change{Pause: true}), none.Change(ctx, stock.Change{Resume: true}), none.Change(ctx, stock.Change{EndIn: stock.In(time.Hour)})} {
+		for _, err := range []error{none.Change(ctx, stock.Change{Pause: true}),
+			none.Change(ctx, stock.Change{Resume: true}), none.Change(ctx, stock.Change{EndIn: stock.In(time.Hour)})} {
 			require.ErrorIs(t, err, stock.ErrNotOpen)
 		}
 	})
@@ -121,7 +123,8 @@ func TestAPauseWhileAStockIsRestoredStands(t *testing.T) {
 	}
 }
 
-// The end that was set is that of all keys, and the retention follows it. Copies of a call that come late change nothing.
+// The end that was set is that of all keys, and the retention follows it. Copies of a call that come late change
+// nothing.
 func TestAnEndThatWasSetMovesAllEndsAndLateCopiesMoveNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -180,13 +183,14 @@ func TestOpenOrJoinTakesWhatStandsAndRefusesAContradiction(t *testing.T) {
 			other := o
 			change(&other)
 			_, err := s.OpenOrJoin(ctx, other)
-			require.ErrorIs(t, err, stock.ErrMismatch)
+			require.ErrorIs(t, err, errs.ErrMismatch)
 			require.ErrorContains(t, err, says)
 		}
 	})
 }
 
-// Part of a request was returned. Restore leaves it so, if the winners do not know yet; and takes it back, if a failover forgot it.
+// Part of a request was returned. Restore leaves it so, if the winners do not know yet; and takes it back, if a
+// failover forgot it.
 func TestRestoreKeepsToAReturnInPart(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -203,8 +207,10 @@ func TestRestoreKeepsToAReturnInPart(t *testing.T) {
 		for range 2 {
 			out, err := s.Restore(ctx, sequence(
 				stock.Entry{Ordinal: 1, N: 3, Claimant: "ann", Request: "known"}, // its return is not in the database yet
-				stock.Entry{Ordinal: 4, N: 1, Claimant: "ann", Request: "forgotten"}, stock.Entry{Ordinal: 5, N: 2, Kind: stock.KindReturn},
-				stock.Entry{Ordinal: 9, N: 1, Kind: stock.KindReturn})) // "unheard" has 7 and 8 yet, which the database does not say
+				stock.Entry{Ordinal: 4, N: 1, Claimant: "ann", Request: "forgotten"},
+				stock.Entry{Ordinal: 5, N: 2, Kind: stock.KindReturn},
+				// "unheard" has 7 and 8 yet, which the database does not say
+				stock.Entry{Ordinal: 9, N: 1, Kind: stock.KindReturn}))
 			require.NoError(t, err)
 			require.Zero(t, out.Unaccounted)
 			has, err := unitsOf(s, "ann")
@@ -221,8 +227,8 @@ func TestRestoreKeepsToAReturnInPart(t *testing.T) {
 	})
 }
 
-// A change is made as a whole: a limit that is too low leaves the rest as it was. The start can be put off, and brought forward, and what
-// a claimant may have can be raised and lowered. Nobody loses a unit by it.
+// A change is made as a whole: a limit that is too low leaves the rest as it was. The start can be put off, and brought
+// forward, and what a claimant may have can be raised and lowered. Nobody loses a unit by it.
 func TestAChangeIsMadeAsAWhole(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -238,16 +244,18 @@ func TestAChangeIsMadeAsAWhole(t *testing.T) {
 		require.Equal(t, want, g.Outcome)
 	}
 	answer(stock.UserLimit, "ann", three)
-	require.NoError(t, s.Change(ctx, stock.Change{PerUser: 4, Limit: 7, StartIn: stock.In(time.Minute), EndIn: stock.In(2 * time.Hour)}))
+	require.NoError(t, s.Change(ctx,
+		stock.Change{PerUser: 4, Limit: 7, StartIn: stock.In(time.Minute), EndIn: stock.In(2 * time.Hour)}))
 	st, err := s.Inspect(ctx)
 	require.NoError(t, err)
 	require.Equal(t, stock.StatePending, st.State)
 	require.EqualValues(t, 7, st.Limit)
-	require.Equal(t, [2]time.Duration{time.Minute, 2 * time.Hour}, [2]time.Duration{st.UntilStart.Round(time.Second), st.UntilEnd.Round(time.Second)})
+	require.Equal(t, [2]time.Duration{time.Minute, 2 * time.Hour},
+		[2]time.Duration{st.UntilStart.Round(time.Second), st.UntilEnd.Round(time.Second)})
 	answer(stock.NotStarted, "ann", three)
 	forward(time.Minute)
 	answer(stock.Granted, "ann", three)
-	require.ErrorIs(t, s.Change(ctx, stock.Change{PerUser: 1, Limit: 2, Pause: true}), stock.ErrOutOfRange)
+	require.ErrorIs(t, s.Change(ctx, stock.Change{PerUser: 1, Limit: 2, Pause: true}), errs.ErrOutOfRange)
 	answer(stock.Granted, "ann")
 	answer(stock.UserLimit, "ann", stock.Request{ID: "more", N: 1})
 	require.NoError(t, s.Change(ctx, stock.Change{PerUser: 1}))

@@ -15,36 +15,39 @@ type Request struct {
 	ID string
 	// N is how many units, 1 to 2^53-1.
 	N int64
-	// UpTo says that fewer will do: if fewer than N units are left, or the claimant may not have N more, it gets as many as there are.
-	// Grant.N says how many, and Grant.Missing how many it could not get. Then it is SoldOut or UserLimit only if it could get none. What was
-	// granted is the answer from then on, also if more units are left later.
+	// UpTo says that fewer will do: if fewer than N units are left, or the claimant may not have N more, it gets as many
+	// as there are. Grant.N says how many, and Grant.Missing how many it could not get. Then it is SoldOut or UserLimit
+	// only if it could get none. What was granted is the answer from then on, also if more units are left later.
 	UpTo bool
 }
 
-// Claim claims one unit for claimant: any text that names one participant of this sale, such as a user id or an order id. With a request
-// it claims the units of that instead. One round trip, repeated until answered.
+// Claim claims one unit for claimant: any text that names one participant of this sale, such as a user id or an order
+// id. With a request it claims the units of that instead. One round trip, repeated until answered.
 //
-// If claimant has a unit, the answer is that unit until the retention is over, also if the stock is sold out, has ended or was
-// closed: Granted the first time, Replayed from then on. So after an error, ErrUnknownOutcome above all, repeat Claim until it is
-// answered, or call Lookup. A request that was given up may still be served; the next Claim then tells the unit. After a Return
-// claimant may claim again, and gets another ordinal.
+// If claimant has a unit, the answer is that unit until the retention is over, also if the stock is sold out, has ended
+// or was closed: Granted the first time, Replayed from then on. So after an error, ErrUnknownOutcome above all, repeat
+// Claim until it is answered, or call Lookup. A request that was given up may still be served; the next Claim then
+// tells the unit. After a Return claimant may claim again, and gets another ordinal.
 //
-// The same holds for a request, by its id: a claimant may make several of them, as far as Spec.PerUser allows, or it is UserLimit. After
-// its units were returned it is Returned, for as long as Spec.Remember says; then the id is a new one. If fewer than N units are left, it is
-// SoldOut, and Remaining says how many are. A refusal is not recorded: the same request may be granted later. If the id was cancelled
-// (Cancel), it is Cancelled. The same id with another claimant or another N is ErrMismatch.
+// The same holds for a request, by its id: a claimant may make several of them, as far as Spec.PerUser allows, or it is
+// UserLimit. After its units were returned it is Returned, for as long as Spec.Remember says; then the id is a new one.
+// If fewer than N units are left, it is SoldOut, and Remaining says how many are. A refusal is not recorded: the same
+// request may be granted later. If the id was cancelled (Cancel), it is Cancelled. The same id with another claimant or
+// another N is ErrMismatch.
 //
 // Only under Fresh may the process answer SoldOut by itself, as of a moment ago.
 //
-// Errors, with a zero Grant: ErrInvalidName for the claimant or the id, ErrInvalidOption for N or for more than one request, ErrMismatch,
-// ErrCorrupt, ErrNotReplicated, ErrWrongType, ErrUnavailable, ErrUnknownOutcome.
+// Errors, with a zero Grant: ErrInvalidName for the claimant or the id, ErrInvalidOption for N or for more than one
+// request, ErrMismatch, ErrCorrupt, ErrNotReplicated, ErrWrongType, ErrUnavailable, ErrUnknownOutcome.
 func (s *Stock) Claim(ctx context.Context, claimant string, request ...Request) (_ Grant, err error) {
 	defer edge(&err)
 	if len(request) == 0 {
 		if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
 			return Grant{}, err
 		}
-		return s.obtain(ctx, isFresh(ctx), func(ctx context.Context) (Grant, error) { return s.shared().claims.Do(ctx, claimant) })
+		return s.obtain(ctx, isFresh(ctx), func(ctx context.Context) (Grant, error) {
+			return s.shared().claims.Do(ctx, claimant)
+		})
 	}
 	if len(request) > 1 {
 		return Grant{}, errs.InvalidOption("request", len(request), "given once at most")
@@ -65,7 +68,8 @@ func (r Request) act(claimant string, all, fewer verb) act {
 	return a
 }
 
-// obtain answers a claim: SoldOut by the process itself if it may say so and knows it, otherwise as the server answers (ask).
+// obtain answers a claim: SoldOut by the process itself if it may say so and knows it, otherwise as the server answers
+// (ask).
 func (s *Stock) obtain(ctx context.Context, may bool, ask func(context.Context) (Grant, error)) (Grant, error) {
 	m := &s.shared().cache
 	if may {

@@ -14,34 +14,37 @@ import (
 
 // Options of a Client. The zero value is good.
 type Options struct {
-	// KeyPrefix stands before every name. Every verb refuses a prefix with braces. New refuses one whose first brace begins
-	// an empty {}. Defaults to "".
+	// KeyPrefix stands before every name. Every verb refuses a prefix with braces. New refuses one whose first brace
+	// begins an empty {}. Defaults to "".
 	KeyPrefix string
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
-	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not
+	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
+	// Defaults to CallTimeout.
 	RetryTimeout time.Duration
 	// MinReplicas is how many replicas must confirm every answer that grants units or repeats a grant (WAIT, once for all
-	// claims that share a call). If they do not within ReplicaTimeout, the call returns ErrNotReplicated. A failover is then
-	// less likely to forget a grant, but it still can: it may promote a replica that did not confirm. Defaults to 0: none.
+	// claims that share a call). If they do not within ReplicaTimeout, the call returns ErrNotReplicated. A failover is
+	// then less likely to forget a grant, but it still can: it may promote a replica that did not confirm. Defaults to 0:
+	// none.
 	MinReplicas int
 	// ReplicaTimeout bounds that wait, at least a millisecond and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
-	// SoldOutTrust is how long this process answers SoldOut by itself after the server last said that nothing is left: to ClaimAny, and
-	// to claims and reservations under Fresh. News of a return ends it sooner, within milliseconds; see "Sold out" in the package
-	// comment. At least 10 ms. Defaults to a second. Negative: every claim asks the server.
+	// SoldOutTrust is how long this process answers SoldOut by itself after the server last said that nothing is left: to
+	// ClaimAny, and to claims and reservations under Fresh. News of a return ends it sooner, within milliseconds; see
+	// "Sold out" in the package comment. At least 10 ms. Defaults to a second. Negative: every claim asks the server.
 	SoldOutTrust time.Duration
-	// MaxBatch is how many requests of this process on one stock share a call at most, 1 to 128: those of Claim with each other,
-	// those of ClaimAny, those of Lookup by an id, and all acts by an id together: requests, reservations and what is done to them. A claim that
-	// finds no call under way is sent alone, at once, and so are the others while fewer than 8 of them are under way. Negative: every request
-	// is sent alone, at once. Defaults to 128: a call of 128 claimants takes the server some 200 us, and one of 128 reservations
-	// some 600 us, during which it does nothing else.
+	// MaxBatch is how many requests of this process on one stock share a call at most, 1 to 128: those of Claim with each
+	// other, those of ClaimAny, those of Lookup by an id, and all acts by an id together: requests, reservations and what
+	// is done to them. A claim that finds no call under way is sent alone, at once, and so are the others while fewer than
+	// 8 of them are under way. Negative: every request is sent alone, at once. Defaults to 128: a call of 128 claimants
+	// takes the server some 200 us, and one of 128 reservations some 600 us, during which it does nothing else.
 	MaxBatch int
-	// MaxCalls is how many shared calls are under way at most: of acts by an id no more than 4, of looks as many. Defaults to 64.
+	// MaxCalls is how many shared calls are under way at most: of acts by an id no more than 4, of looks as many. Defaults
+	// to 64.
 	MaxCalls int
-	// BatchWindow is how long the first claim of a call that is not full waits for more claims, while other calls are under
-	// way. Defaults to 100 us.
+	// BatchWindow is how long the first claim of a call that is not full waits for more claims, while other calls are
+	// under way. Defaults to 100 us.
 	BatchWindow time.Duration
 	// Observer is called with claims, and with what fails in the background, for metrics. Defaults to none.
 	Observer Observer
@@ -50,8 +53,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Client makes stocks on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no connection of its
-// own and no goroutine while nothing is claimed, and a name that is not used costs nothing.
+// Client makes stocks on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no connection
+// of its own and no goroutine while nothing is claimed, and a name that is not used costs nothing.
 type Client struct {
 	calls    *session.Session
 	batch    batch.Options
@@ -70,8 +73,10 @@ func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls })
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
 	c := new(Client)
-	c.calls, err = session.New(h, "stock", "stocks", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, MinReplicas: o.MinReplicas,
-		ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
+	c.calls, err = session.New(h, "stock", "stocks",
+		session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
+			MinReplicas:    o.MinReplicas,
+			ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +93,10 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	return c, nil
 }
 
-// Close makes every later call on c and its stocks return ErrClosed. Calls under way end as they would have. Close waits for
-// what goes on in the background: calls that claims share, and the return of units whose callers had left, which takes at most
-// five call timeouts. If ctx ends first, Close returns an error that says so, and the background work goes on. Later calls
-// wait for the first until their own ctx ends, and return its result.
+// Close makes every later call on c and its stocks return ErrClosed. Calls under way end as they would have. Close
+// waits for what goes on in the background: calls that claims share, and the return of units whose callers had left,
+// which takes at most five call timeouts. If ctx ends first, Close returns an error that says so, and the background
+// work goes on. Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 //go:embed lua

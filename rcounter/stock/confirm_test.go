@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A bank calls twice, and a unit comes back in between. Whatever the first call was told, the second is told the same units: none that
-// is refunded is shipped as well.
+// A bank calls twice, and a unit comes back in between. Whatever the first call was told, the second is told the same
+// units: none that is refunded is shipped as well.
 func TestAPaymentIsAnsweredOnceAndForAll(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -79,7 +79,9 @@ func TestAPaymentIsAnsweredOnceAndForAll(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(0)}))
 		forward(2 * time.Second)
-		paid(s, "order", stock.Expired, 0, 2, func() { require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(time.Hour)})) })
+		paid(s, "order", stock.Expired, 0, 2, func() {
+			require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(time.Hour)}))
+		})
 	})
 	t.Run("nobody knows the order", func(t *testing.T) {
 		s := open("unknown", 2)

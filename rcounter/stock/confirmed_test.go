@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -19,7 +20,8 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--save", "")
 	admin := srv.Client(t)
-	c := on(t, srv.Client(t), stock.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
+	c := on(t, srv.Client(t),
+		stock.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
 	s := c.Stock("s")
 	o := spec(100)
 	o.PerUser = 10
@@ -53,16 +55,22 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		{"Reserve, by another call", func() error { _, err := s.ReserveAs(ctx, "D", "h", "bob", 1); return err }},
 		{"Confirm", func() error { _, err := s.ConfirmAs(ctx, "C", "h"); return err }},
 		{"Confirm, by another call", func() error { _, err := s.ConfirmAs(ctx, "D", "h"); return err }},
-		{"Group.Reserve", func() error { _, err := g.Reserve(ctx, "cart", "cid", lines(1, "a", "b"), time.Hour); return err }},
+		{"Group.Reserve", func() error {
+			_, err := g.Reserve(ctx, "cart", "cid", lines(1, "a", "b"), time.Hour)
+			return err
+		}},
 		{"Group.Confirm", func() error { _, err := g.Confirm(ctx, "cart", lines(0, "a", "b")...); return err }},
 		{"Ledger", func() error {
-			_, err := s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error { t.Error("moved what no replica has"); return nil })
+			_, err := s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error {
+				t.Error("moved what no replica has")
+				return nil
+			})
 			return err
 		}},
 	} {
-		require.ErrorIs(t, tc.call(), stock.ErrNotReplicated, tc.name)
+		require.ErrorIs(t, tc.call(), errs.ErrNotReplicated, tc.name)
 		before := rig.Writes(t, admin)
-		require.ErrorIs(t, tc.call(), stock.ErrNotReplicated, tc.name)
+		require.ErrorIs(t, tc.call(), errs.ErrNotReplicated, tc.name)
 		require.Greater(t, rig.Writes(t, admin), before, tc.name)
 	}
 }
@@ -76,7 +84,10 @@ func TestARetryOverANewConnectionIsNotConfirmedByNobody(t *testing.T) {
 	proxy := redistest.NewProxy(t, p.primary)
 	opened(t, on(t, p.primary.Client(t), exact), "s", 1000)
 	s := on(t, proxy.Server().Client(t), o).Stock("s")
-	redistest.Eventually(t, 30*time.Second, "confirmed", func() bool { _, err := s.Claim(ctx, "w", stock.Request{ID: "warm", N: 1}); return err == nil })
+	redistest.Eventually(t, 30*time.Second, "confirmed", func() bool {
+		_, err := s.Claim(ctx, "w", stock.Request{ID: "warm", N: 1})
+		return err == nil
+	})
 	p.replica.Stop(t) // connected, and confirms nothing
 	defer p.replica.Process.Signal(syscall.SIGCONT)
 	done := make(chan struct{})
@@ -91,5 +102,5 @@ func TestARetryOverANewConnectionIsNotConfirmedByNobody(t *testing.T) {
 	}()
 	_, err := s.Claim(ctx, "ann", stock.Request{ID: "order", N: 1})
 	<-done
-	require.ErrorIs(t, err, stock.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 }

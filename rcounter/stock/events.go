@@ -16,18 +16,19 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// maxMessage is how many bytes a message has at most, if it has more than one entry. An entry by itself may have 13 KiB, if its names
-// are of characters that JSON escapes.
+// maxMessage is how many bytes a message has at most, if it has more than one entry. An entry by itself may have 13
+// KiB, if its names are of characters that JSON escapes.
 const maxMessage = 64 << 10
 
-// Publish sends entries of the ledger, at most 10,000, to everybody who ranges over Events of the stock, in the order given and in
-// messages of at most 64 KiB. It is made for a mover of the ledger, which calls it after its commit and before it lets Ledger remove the
-// entries: then a mover that crashes in between leaves them to the next one, which publishes them. So it costs a sale nothing, and a call of
-// the server for about 500 entries.
+// Publish sends entries of the ledger, at most 10,000, to everybody who ranges over Events of the stock, in the order
+// given and in messages of at most 64 KiB. It is made for a mover of the ledger, which calls it after its commit and
+// before it lets Ledger remove the entries: then a mover that crashes in between leaves them to the next one, which
+// publishes them. So it costs a sale nothing, and a call of the server for about 500 entries.
 //
-// nil: the server has sent them to those who listen; nobody may. An error: some of them may have been sent. Whoever listens sees a
-// gap, or the entries when they are published again, which does no harm. So no mover needs to stop for an error. It lasts as every verb
-// does, and the errors are ErrClosed, ErrInvalidName, ErrInvalidOption, ErrDenied, ErrUnavailable and ErrUnknownOutcome.
+// nil: the server has sent them to those who listen, if any. An error: some of them may have been sent. A caller that
+// listens sees a gap, or the entries when they are published again, which does no harm. So no mover needs to stop for
+// an error. It lasts as every verb does, and the errors are ErrClosed, ErrInvalidName, ErrInvalidOption, ErrDenied,
+// ErrUnavailable and ErrUnknownOutcome.
 //
 // The messages have the names of claimants and requests in them. Who may subscribe to the channel reads them.
 func (s *Stock) Publish(ctx context.Context, entries []Entry) (err error) {
@@ -36,7 +37,8 @@ func (s *Stock) Publish(ctx context.Context, entries []Entry) (err error) {
 		return err
 	}
 	if len(entries) > ledger.MaxBatch {
-		return errs.InvalidOption("entries", fmt.Sprintf("%d of them", len(entries)), fmt.Sprintf("at most %d", ledger.MaxBatch))
+		return errs.InvalidOption("entries", fmt.Sprintf("%d of them", len(entries)),
+			fmt.Sprintf("at most %d", ledger.MaxBatch))
 	}
 	for i, e := range entries {
 		if err := e.check(); err != nil {
@@ -100,8 +102,8 @@ func message(entries []Entry) (text string, rest []Entry, err error) {
 	return b.String() + "]", nil, nil
 }
 
-// told is what a message tells; ok is false if it is none of Publish.
-func told(text string) (entries []Entry, ok bool) {
+// published is what a message has; ok is false if it is none of Publish.
+func published(text string) (entries []Entry, ok bool) {
 	var all []news
 	if json.Unmarshal([]byte(text), &all) != nil {
 		return nil, false
@@ -134,18 +136,23 @@ type LedgerEvent struct {
 	Gap bool
 }
 
-// Events yields what movers of the ledger Publish, for a live page, until ctx ends: then its last error is ctx's cause. The first LedgerEvent is
-// a gap, and comes when the server has confirmed the subscription: whoever looks at Inspect on every gap misses nothing that is
-// published later. Events after it may tell of what Inspect has counted already, because movers come later than the sale.
+// Events yields what movers of the ledger Publish, for a live page, until ctx ends: then its last error is ctx's cause.
+// The first LedgerEvent is a gap, and comes when the server has confirmed the subscription: a caller that looks at
+// Inspect on every gap misses nothing that is published later. Events after it may tell of what Inspect has counted
+// already, because movers come later than the sale.
 //
-// Between two gaps the entries are of one opening, in the order of their serials, without a hole, each once, whatever movers publish twice or in
-// another order. Messages are sent at most once, so entries may be missing, and then there is a gap in their place:
+// Between two gaps the entries are of one opening, in the order of their serials, without a hole, each once, whatever
+// movers publish twice or in another order. Messages are sent at most once, so entries may be missing, and then there
+// is a gap in their place:
 //
 //   - The connection was lost: a gap at once, and another one when the channel is subscribed again.
-//   - A serial does not follow, because a mover failed to publish, or several movers publish in another order; or another opening begins.
-//   - The loop was slow. Then at most pubsub.Options.Buffer messages wait for it, and the oldest are dropped. It delays nobody else.
-//   - For the time every, at least a millisecond, there was no gap. Nothing else tells of last entries that were not published, and it is
-//     how often the page is right even if the server refuses the channel for a while, or no mover publishes.
+//   - A serial does not follow, because a mover failed to publish, or several movers publish in another order; or
+//     another opening begins.
+//   - The loop was slow. Then at most pubsub.Options.Buffer messages wait for it, and the oldest are dropped. It delays
+//     no one else.
+//   - For the time every, at least a millisecond, there was no gap. Nothing else tells of last entries that were not
+//     published, and it is how often the page is right even if the server refuses the channel for a while, or no mover
+//     publishes.
 //
 // An error ends the loop: ErrClosed, also if the client is closed meanwhile, ErrInvalidName, ErrInvalidOption, or
 // ErrDenied if the user may not subscribe.
@@ -158,7 +165,7 @@ func (s *Stock) Events(ctx context.Context, every time.Duration) iter.Seq2[Ledge
 		if err == nil {
 			err = (&feed{s: s, every: every, yield: yield}).run(ctx)
 		}
-		if err != errEnough {
+		if !errors.Is(err, errEnough) {
 			yield(LedgerEvent{}, edged(err))
 		}
 	}
@@ -180,7 +187,8 @@ var errDue = errors.New("nothing came")
 func (f *feed) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(f.s.c.calls.Context(), func() { cancel(ErrClosed) })
+	//nolint:contextcheck // that of the client: its Close ends the feed
+	stop := context.AfterFunc(f.s.c.calls.Context(), func() { cancel(errs.ErrClosed) })
 	defer stop()
 	for {
 		sub, err := f.subscribe(ctx)
@@ -189,7 +197,7 @@ func (f *feed) run(ctx context.Context) error {
 		}
 		if sub != nil {
 			defer sub.Close()
-			f.due = time.Time{} // a gap is due now, whatever was told before
+			f.due = time.Time{} // a gap is due now, whatever was reported before
 			return f.receive(ctx, sub)
 		}
 		if !f.gap() { // the page looks without the channel
@@ -244,16 +252,17 @@ func (f *feed) gap() bool {
 }
 
 func (f *feed) take(m pubsub.Message) bool {
-	entries, ok := told(m.Payload)
+	entries, ok := published(m.Payload)
 	if m.Gap || !ok {
-		// What comes may begin anywhere, also before the last one: a failover has forgotten that one, and its number goes to another.
+		// What comes may begin anywhere, also before the last one: a failover has forgotten that one, and its number goes to
+		// another.
 		f.last = Entry{}
 		return f.gap()
 	}
 	for _, e := range entries {
 		switch same := e.Epoch == f.last.Epoch; {
 		case same && e.Serial <= f.last.Serial:
-			// Published twice; or after what follows, and then the jump was told as a gap, and Inspect has counted it since.
+			// Published twice; or after what follows, and then the jump was reported as a gap, and Inspect has counted it since.
 			continue
 		case f.last.Epoch != 0 && (!same || e.Serial != f.last.Serial+1) && !f.gap():
 			return false

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
@@ -20,7 +21,9 @@ import (
 // sold are entries of an opening, with these serials.
 func sold(epoch int64, serials ...int64) (entries []stock.Entry) {
 	for _, n := range serials {
-		entries = append(entries, stock.Entry{Serial: n, Kind: stock.KindGrant, Epoch: epoch, Ordinal: n, N: 1, Claimant: "ann", At: time.UnixMicro(n).UTC()})
+		entries = append(entries,
+			stock.Entry{Serial: n, Kind: stock.KindGrant, Epoch: epoch, Ordinal: n, N: 1, Claimant: "ann",
+				At: time.UnixMicro(n).UTC()})
 	}
 	return entries
 }
@@ -117,7 +120,9 @@ func TestManyEntriesGoInMessagesOfBoundedSizeAndComeAsTheyWere(t *testing.T) {
 	p.says("gap")
 	var entries []stock.Entry
 	for i := range int64(10_000) {
-		entries = append(entries, stock.Entry{Serial: i + 1, Kind: stock.KindReturn, Epoch: 1 << 52, Ordinal: i, N: 3, Claimant: "ünï", Request: "<&>\"", At: time.UnixMicro(i).UTC()})
+		entries = append(entries,
+			stock.Entry{Serial: i + 1, Kind: stock.KindReturn, Epoch: 1 << 52, Ordinal: i, N: 3, Claimant: "ünï",
+				Request: "<&>\"", At: time.UnixMicro(i).UTC()})
 	}
 	long := strings.Repeat("\x01", 1024)
 	for _, i := range []int{0, 17, 5000, 9998, 9999} {
@@ -210,7 +215,7 @@ func TestAPageLooksAtLeastAsOftenAsItWants(t *testing.T) {
 		require.NoError(t, err)
 		return rig{hub, stocks}, func() { stocks.Close(context.Background()); hub.Close(context.Background()) }
 	}
-	redistest.InBubble(t, 1, open, func(t *testing.T, srv *redistest.Server, all []rig) {
+	redistest.InBubble(t, 1, open, func(t *testing.T, _ *redistest.Server, all []rig) {
 		s := all[0].stocks.Stock("s")
 		began, gaps := time.Now(), 0
 		for e, err := range s.Events(t.Context(), 3*time.Second) {
@@ -266,8 +271,8 @@ func TestEventsEndWithTheirContextTheirClientOrTheirHub(t *testing.T) {
 		want error
 	}{
 		"context": {func(cancel context.CancelCauseFunc, _ *stock.Client, _ *pubsub.Hub) { cancel(enough) }, enough},
-		"client":  {func(_ context.CancelCauseFunc, c *stock.Client, _ *pubsub.Hub) { c.Close(ctx) }, stock.ErrClosed},
-		"hub":     {func(_ context.CancelCauseFunc, _ *stock.Client, h *pubsub.Hub) { h.Close(ctx) }, stock.ErrClosed},
+		"client":  {func(_ context.CancelCauseFunc, c *stock.Client, _ *pubsub.Hub) { c.Close(ctx) }, errs.ErrClosed},
+		"hub":     {func(_ context.CancelCauseFunc, _ *stock.Client, h *pubsub.Hub) { h.Close(ctx) }, errs.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := rig.Hub(t, redistest.Embedded(t).Client(t))

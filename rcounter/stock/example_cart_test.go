@@ -31,7 +31,8 @@ func ExampleGroup() {
 		show(line)
 	}
 	cart, err = sale.Confirm(ctx, "order-1", set...) // she paid
-	fmt.Println(cart.Outcome, cart.Lines[0].Stock, cart.Lines[0].Grant.Ordinal, cart.Lines[1].Stock, cart.Lines[1].Grant.Ordinal, err)
+	fmt.Println(cart.Outcome, cart.Lines[0].Stock, cart.Lines[0].Grant.Ordinal, cart.Lines[1].Stock,
+		cart.Lines[1].Grant.Ordinal, err)
 	// Output:
 	// granted <nil>
 	// sold out <nil>

@@ -9,6 +9,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
@@ -19,7 +20,8 @@ func demo() (h *pubsub.Hub, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -121,11 +123,12 @@ func ExampleStock_Open() {
 	noon := time.Now().Add(3 * time.Hour)
 
 	sale := c.Stock("tickets")
-	sale.Open(ctx, stock.Spec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour, Retain: 7 * 24 * time.Hour})
+	sale.Open(ctx, stock.Spec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour,
+		Retain: 7 * 24 * time.Hour})
 	g, _ := sale.Claim(ctx, "ann")
 	fmt.Println(g.Outcome)
 	_, err := sale.Open(ctx, stock.Spec{Limit: 5, OpenFor: time.Hour}) // a second server of the fleet starts
-	fmt.Println(errors.Is(err, stock.ErrAlreadyOpen))
+	fmt.Println(errors.Is(err, redlatch.ErrAlreadyOpen))
 	// Output:
 	// not started
 	// true
@@ -137,6 +140,6 @@ func ExampleClient_Stock_invalidName() {
 	defer end()
 
 	_, err := c.Stock("sale{1}").Claim(context.Background(), "ann")
-	fmt.Println(errors.Is(err, stock.ErrInvalidName))
+	fmt.Println(errors.Is(err, redlatch.ErrInvalidName))
 	// Output: true
 }

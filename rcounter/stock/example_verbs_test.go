@@ -19,7 +19,10 @@ func ExampleStock_ClaimAny() {
 
 	g, err := sale.ClaimAny(ctx, 5)
 	fmt.Println(g.Outcome, g.N, err)
-	back, err := sale.Return(ctx, stock.Units{Request: stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1}.Request, Ordinal: stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1}.Ordinal, N: stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1}.N})
+	back, err := sale.Return(ctx,
+		stock.Units{Request: stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1}.Request,
+			Ordinal: stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1}.Ordinal,
+			N:       stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1}.N})
 	fmt.Println(back, err)
 	fmt.Println(sale.Change(ctx, stock.Change{Limit: 10}))
 	var st stock.Status
@@ -58,7 +61,8 @@ func ExampleStock_Lookup() {
 	// true <nil>
 }
 
-// Every process of a program opens the stock or joins it. A sale is paused and lasts longer, and a report says who has what.
+// Every process of a program opens the stock or joins it. A sale is paused and lasts longer, and a report says who has
+// what.
 func ExampleStock_OpenOrJoin() {
 	c, end := demoClient()
 	defer end()
@@ -75,7 +79,8 @@ func ExampleStock_OpenOrJoin() {
 	fmt.Println(sale.Change(ctx, stock.Change{Pause: true}))
 	g, err := sale.Claim(ctx, "bob")
 	fmt.Println(g.Outcome, err)
-	fmt.Println(sale.Change(ctx, stock.Change{EndIn: stock.In(2 * time.Hour)}), sale.Change(ctx, stock.Change{Resume: true}))
+	fmt.Println(sale.Change(ctx, stock.Change{EndIn: stock.In(2 * time.Hour)}),
+		sale.Change(ctx, stock.Change{Resume: true}))
 
 	var h stock.Holding
 	h, err = sale.Lookup(ctx, stock.Units{Request: "order-1"})
@@ -212,7 +217,8 @@ func ExampleObserver() {
 	// 0 claims in 0 shared calls
 }
 
-// A live page hears of every entry that a mover of the ledger has published, and looks at the stock itself at every gap.
+// A live page hears of every entry that a mover of the ledger has published, and looks at the stock itself at every
+// gap.
 func ExampleStock_Events() {
 	c, end := demoClient()
 	defer end()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -113,7 +114,8 @@ func TestAFailoverForgetsNoConfirmedGrant(t *testing.T) {
 					forgotten++
 				}
 			}
-			t.Logf("during the cut: %d acknowledged, %d unconfirmed; after it: %d ordinals twice, %d grants forgotten", acknowledged.Load(), refused.Load(), twice, forgotten)
+			t.Logf("during the cut: %d acknowledged, %d unconfirmed; after it: %d ordinals twice, %d grants forgotten",
+				acknowledged.Load(), refused.Load(), twice, forgotten)
 			if replicas > 0 {
 				require.Zero(t, acknowledged.Load())
 				require.EqualValues(t, 400, refused.Load())
@@ -128,12 +130,13 @@ func TestAFailoverForgetsNoConfirmedGrant(t *testing.T) {
 	}
 }
 
-// The same where sentinels or the Cluster do it, and clients find the new primary by themselves: a claim that is repeated
-// until it is confirmed has one ordinal for ever, and no other claimant has it.
+// The same where sentinels or the Cluster do it, and clients find the new primary by themselves: a claim that is
+// repeated until it is confirmed has one ordinal for ever, and no other claimant has it.
 func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 	redistest.InFull(t, "TestAFailoverForgetsNoConfirmedGrant")
 	t.Parallel()
-	for name, begin := range map[string]func(testing.TB) *redistest.Replicated{"Sentinel": redistest.Sentinel, "Cluster": redistest.ReplicatedCluster} {
+	for name, begin := range map[string]func(testing.TB) *redistest.Replicated{"Sentinel": redistest.Sentinel,
+		"Cluster": redistest.ReplicatedCluster} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := begin(t)
@@ -154,7 +157,7 @@ func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 			first := dial().Stock("s")
 			redistest.Eventually(t, 20*time.Second, "open", func() bool {
 				_, err := first.Open(ctx, spec(limit))
-				return err == nil || errors.Is(err, stock.ErrAlreadyOpen)
+				return err == nil || errors.Is(err, errs.ErrAlreadyOpen)
 			})
 			l := newLedger()
 			var stop atomic.Bool
@@ -204,12 +207,13 @@ func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 	}
 }
 
-func isUnconfirmed(err error) bool { return errors.Is(err, stock.ErrNotReplicated) }
+func isUnconfirmed(err error) bool { return errors.Is(err, errs.ErrNotReplicated) }
 
 func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	c := on(t, p.primary.Client(t), stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
+	c := on(t, p.primary.Client(t),
+		stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
 	s := c.Stock("s")
 	o := spec(100)
 	o.PerUser = 5
@@ -222,10 +226,10 @@ func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
 		"Reserve":   func() error { _, err := s.Reserve(ctx, "bob", stock.Request{ID: "h", N: 1}, time.Hour); return err },
 		"ClaimAny":  func() error { _, err := s.ClaimAny(ctx, 3); return err },
 	} {
-		require.ErrorIs(t, ask(), stock.ErrNotReplicated, name)
+		require.ErrorIs(t, ask(), errs.ErrNotReplicated, name)
 	}
 	_, err = s.Confirm(ctx, "h")
-	require.ErrorIs(t, err, stock.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	redistest.Eventually(t, 20*time.Second, "ClaimAny's units are returned", func() bool {
 		st, err := s.Inspect(ctx)
 		return err == nil && st.Sold == 4
@@ -236,9 +240,15 @@ func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
 		return err == nil && g.Ordinal > 0
 	})
 	var g stock.Grant
-	redistest.Eventually(t, 20*time.Second, "the request is confirmed", func() bool { g, err = s.Claim(ctx, "bob", stock.Request{ID: "r", N: 2}); return err == nil })
+	redistest.Eventually(t, 20*time.Second, "the request is confirmed", func() bool {
+		g, err = s.Claim(ctx, "bob", stock.Request{ID: "r", N: 2})
+		return err == nil
+	})
 	require.Equal(t, stock.Replayed, g.Outcome)
-	redistest.Eventually(t, 20*time.Second, "the sale is confirmed", func() bool { g, err = s.Confirm(ctx, "h"); return err == nil })
+	redistest.Eventually(t, 20*time.Second, "the sale is confirmed", func() bool {
+		g, err = s.Confirm(ctx, "h")
+		return err == nil
+	})
 	require.Equal(t, stock.Replayed, g.Outcome)
 	st, err := s.Inspect(ctx)
 	require.NoError(t, err)
@@ -250,22 +260,23 @@ func TestALedgerThatReplicasDoNotConfirmIsMovedWhenTheyDo(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	unconfirmed := make(chan error, 1000)
-	s := on(t, p.primary.Client(t), stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond,
-		Observer: func(_ context.Context, e stock.Event) {
-			if e.Kind == stock.EventBackgroundFailed {
-				select {
-				case unconfirmed <- e.Err:
-				default:
+	s := on(t, p.primary.Client(t),
+		stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond,
+			Observer: func(_ context.Context, e stock.Event) {
+				if e.Kind == stock.EventBackgroundFailed {
+					select {
+					case unconfirmed <- e.Err:
+					default:
+					}
 				}
-			}
-		}}).Stock("s")
+			}}).Stock("s")
 	o := spec(100)
 	o.Ledger = true
 	_, err := s.Open(ctx, o)
 	require.NoError(t, err)
 	p.link.Lead("")
 	_, err = s.Claim(ctx, "ann")
-	require.ErrorIs(t, err, stock.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 
 	keeping, stop := context.WithCancel(ctx)
 	defer stop()
@@ -281,7 +292,7 @@ func TestALedgerThatReplicasDoNotConfirmIsMovedWhenTheyDo(t *testing.T) {
 	for range 3 {
 		select {
 		case err := <-unconfirmed:
-			require.ErrorIs(t, err, stock.ErrNotReplicated)
+			require.ErrorIs(t, err, errs.ErrNotReplicated)
 		case err := <-ended:
 			t.Fatal("the mover ended: ", err)
 		}
@@ -352,7 +363,8 @@ func TestAMillionClaimsThroughEveryFault(t *testing.T) {
 	local := o
 	o.SoldOutTrust = -1 // two processes that ask the server to the end, one that knows by itself
 	opened(t, on(t, p.admin, patient), "s", int64(limit))
-	processes := []*stock.Client{on(t, front.Server().Client(t), o), on(t, front.Server().Client(t), o), on(t, front.Server().Client(t), local)}
+	processes := []*stock.Client{on(t, front.Server().Client(t), o), on(t, front.Server().Client(t), o),
+		on(t, front.Server().Client(t), local)}
 	c := &tally{told: make([]atomic.Int64, users), owner: make([]atomic.Int64, limit+1)}
 
 	// ask claims for each user in some order until answered, from many callers; it gives up what is asked when ctx ends.
@@ -438,5 +450,6 @@ func TestAMillionClaimsThroughEveryFault(t *testing.T) {
 	require.Equal(t, limit, winners)
 	require.GreaterOrEqual(t, c.claims.Load(), int64(users*each))
 	requireEnds(t, p.heir)
-	t.Logf("%d claims in %v, %d of them before the failover, through %v", c.claims.Load(), time.Since(began).Round(time.Millisecond), before, faults)
+	t.Logf("%d claims in %v, %d of them before the failover, through %v", c.claims.Load(),
+		time.Since(began).Round(time.Millisecond), before, faults)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -38,7 +39,7 @@ func TestAKeyOfAnotherTypeLeavesNothingHalfDone(t *testing.T) {
 				if key == "rc:{s}:h" && name != "Reserve" {
 					continue // do not use it
 				}
-				require.ErrorIs(t, verb(), stock.ErrWrongType, "%s with %s", name, key)
+				require.ErrorIs(t, verb(), errs.ErrWrongType, "%s with %s", name, key)
 				require.Equal(t, before, hash(t, c, "rc:{s}"), "%s with %s", name, key)
 			}
 			require.Equal(t, "somebody else's", text(t, c, "GET", key))
@@ -58,8 +59,11 @@ func TestLosingAnyKeyStopsTheSale(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		client := on(t, c, exact)
-		for key, want := range map[string]error{"rc:{s}": nil, "rc:{s}:u": stock.ErrCorrupt, "rc:{s}:r": stock.ErrCorrupt, "rc:{s}:h": stock.ErrCorrupt} {
-			for how, lose := range map[string]func(){"deleted": func() { must(t, c, "DEL", key) }, "expired": func() { expire(t, srv, c, key) }} {
+		for key, want := range map[string]error{"rc:{s}": nil, "rc:{s}:u": errs.ErrCorrupt, "rc:{s}:r": errs.ErrCorrupt,
+			"rc:{s}:h": errs.ErrCorrupt} {
+			for how, lose := range map[string]func(){"deleted": func() {
+				must(t, c, "DEL", key)
+			}, "expired": func() { expire(t, srv, c, key) }} {
 				must(t, c, "FLUSHALL")
 				s := client.Stock("s")
 				o := spec(100)

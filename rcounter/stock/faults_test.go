@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -133,7 +134,8 @@ func TestLostRepliesChangeNoAnswer(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, epoch, g.Epoch)
 			if i < 20 {
-				require.Equal(t, stock.Grant{Outcome: stock.Granted, Ordinal: int64(i + 1), N: 1, Remaining: int64(19 - i), Epoch: epoch}, g, "a resend is the same claim")
+				require.Equal(t, stock.Grant{Outcome: stock.Granted, Ordinal: int64(i + 1), N: 1, Remaining: int64(19 - i),
+					Epoch: epoch}, g, "a resend is the same claim")
 			} else {
 				require.Equal(t, stock.SoldOut, g.Outcome)
 			}
@@ -163,7 +165,7 @@ func TestAStoppedServerMakesAClaimUnknown(t *testing.T) {
 	hurried, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	g, err := s.Claim(hurried, "ann")
-	require.ErrorIs(t, err, stock.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	require.False(t, g.Won())
 	srv.Resume(t)
 
@@ -184,7 +186,7 @@ func TestACallWithoutADeadlineEnds(t *testing.T) {
 	srv.Stop(t)
 	started := time.Now()
 	_, err := c.Stock("s").Claim(context.Background(), "ann")
-	require.ErrorIs(t, err, stock.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	require.GreaterOrEqual(t, time.Since(started), 80*time.Millisecond, "it is asked more than once")
 	srv.Resume(t)
 }
@@ -200,7 +202,7 @@ func TestUnavailableMeansNothingRan(t *testing.T) {
 		"Claim": func() error { _, err := c.Stock("s").Claim(ended, "ann"); return err },
 	} {
 		err := verb()
-		require.ErrorIs(t, err, stock.ErrUnavailable, name)
+		require.ErrorIs(t, err, errs.ErrUnavailable, name)
 		require.ErrorIs(t, err, context.Canceled, name)
 	}
 	st, err := s.Inspect(ctx)
@@ -211,7 +213,7 @@ func TestUnavailableMeansNothingRan(t *testing.T) {
 	redistest.Eventually(t, 10*time.Second, "a server that is not there is ErrUnavailable", func() bool {
 		_, err := c.Stock("s").Claim(ctx, "ann")
 		require.Error(t, err)
-		return errors.Is(err, stock.ErrUnavailable)
+		return errors.Is(err, errs.ErrUnavailable)
 	})
 }
 
@@ -234,7 +236,7 @@ func TestAFullServerGrantsNothingAndChangesNothing(t *testing.T) {
 			defer cancel()
 			err := verb(short)
 			require.Error(t, err, what)
-			return errors.Is(err, stock.ErrUnavailable)
+			return errors.Is(err, errs.ErrUnavailable)
 		})
 	}
 	g, err := s.Claim(ctx, "ann")
@@ -255,7 +257,9 @@ func TestEveryVerbIsOneRoundTrip(t *testing.T) {
 	s := opened(t, c, "s", 5)
 	all := func() map[string]func() error {
 		verbs := stockVerbs(s)
-		for _, more := range []string{"Open", "OpenOrJoin", "Resize", "Pause", "Resume", "SetEnd", "Units", "Holders", "Ledger", "Restore", "EndSale"} { // opens; ask first; closes, which changes what the others do
+		// opens; ask first; closes, which changes what the others do
+		for _, more := range []string{"Open", "OpenOrJoin", "Resize", "Pause", "Resume", "SetEnd", "Units", "Holders",
+			"Ledger", "Restore", "EndSale"} {
 			delete(verbs, more)
 		}
 		return verbs
@@ -273,7 +277,8 @@ func TestEveryVerbIsOneRoundTrip(t *testing.T) {
 	_, err := s.Open(ctx, spec(1))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, wire.Sent.Load(), "Open")
-	for name, want := range map[string]int64{"Resize": 2, "Pause": 2, "Resume": 2, "SetEnd": 2, "Ledger": 1, "EndSale": 2} {
+	for name, want := range map[string]int64{"Resize": 2, "Pause": 2, "Resume": 2, "SetEnd": 2, "Ledger": 1,
+		"EndSale": 2} {
 		verb := stockVerbs(s)[name]
 		wire.Sent.Store(0)
 		require.NoError(t, verb(), name)

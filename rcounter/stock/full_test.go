@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
 )
 
-// A server whose memory is full refuses new sales. A winner has its answer all the same, though a hold is over and ends in the same script,
-// and what gives units back works.
+// A server whose memory is full refuses new sales. A winner has its answer all the same, though a hold is over and ends
+// in the same script, and what gives units back works.
 func TestAFullServerAnswersWinnersAndTakesUnitsBack(t *testing.T) {
 	t.Parallel()
 	for name, ledger := range map[string]bool{"with a ledger": true, "without": false} {
@@ -42,9 +43,10 @@ func TestAFullServerAnswersWinnersAndTakesUnitsBack(t *testing.T) {
 				defer cancel()
 				_, err := s.Claim(brief, "bob")
 				require.Error(t, err)
-				return errors.Is(err, stock.ErrUnavailable)
+				return errors.Is(err, errs.ErrUnavailable)
 			})
-			for _, u := range []stock.Units{{Claimant: "ann", Ordinal: unit.Ordinal}, {Request: any.Request, Ordinal: any.Ordinal, N: 1}, {Request: "sold"}} {
+			for _, u := range []stock.Units{{Claimant: "ann", Ordinal: unit.Ordinal},
+				{Request: any.Request, Ordinal: any.Ordinal, N: 1}, {Request: "sold"}} {
 				n, err := s.Return(ctx, u)
 				require.NoError(t, err)
 				require.EqualValues(t, 1, n)

@@ -10,7 +10,8 @@ import (
 type Outcome uint8
 
 func (o Outcome) String() string {
-	return session.Word(o, "outcome", "none", "granted", "replayed", "sold out", "not open", "not started", "ended", "user limit", "suspended", "returned", "expired", "cancelled", "paused")
+	return session.Word(o, "outcome", "none", "granted", "replayed", "sold out", "not open", "not started", "ended",
+		"user limit", "suspended", "returned", "expired", "cancelled", "paused")
 }
 
 // The outcomes of a claim. Sold out, not open and over are answers, not errors.
@@ -33,8 +34,8 @@ const (
 	Suspended
 	// Returned: this request or reservation was sold units and they were returned. Another id may claim.
 	Returned
-	// Expired: the reservation's time was over, by the server's clock, before it was confirmed. Its units have gone back to the
-	// stock. Confirm takes them again, as far as they are left; of Confirm it says that none was.
+	// Expired: the reservation's time was over, by the server's clock, before it was confirmed. Its units have gone back
+	// to the stock. Confirm takes them again, as far as they are left; of Confirm it says that none was.
 	Expired
 	// Cancelled: the reservation was cancelled, perhaps before it was made. Another id may reserve.
 	Cancelled
@@ -42,8 +43,9 @@ const (
 	Paused
 )
 
-// Final reports whether o is what has become of a request or reservation, and not only the answer of this moment: Granted, Replayed,
-// Returned, Expired or Cancelled. A call that was answered so does not get more units when it is made again.
+// Final reports whether o is what has become of a request or reservation, and not only the answer of this moment:
+// Granted, Replayed, Returned, Expired or Cancelled. A call that was answered so does not get more units when it is
+// made again.
 func (o Outcome) Final() bool {
 	switch o {
 	case Granted, Replayed, Returned, Expired, Cancelled:
@@ -55,19 +57,22 @@ func (o Outcome) Final() bool {
 // Grant is the answer to a claim or a reservation. The zero Grant is no answer.
 type Grant struct {
 	Outcome Outcome
-	// Ordinal is the number of the first unit, from 1 in the order of granting, if Won. An opening gives out an ordinal once:
-	// that of a returned unit is not used again, so after returns ordinals can be above the limit. It is 0 while the units are
-	// only reserved; they get their numbers when they are sold.
+	// Ordinal is the number of the first unit, from 1 in the order of granting, if Won. An opening gives out an ordinal
+	// once: that of a returned unit is not used again, so after returns ordinals can be above the limit. It is 0 while the
+	// units are only reserved; they get their numbers when they are sold.
 	Ordinal int64
 	// N is the number of units, if Won: Ordinal to Ordinal + N - 1.
 	N int64
 	// Missing is how many units fewer that is than the request or reservation asked for: what Request.UpTo did not
-	// get, and what a Return with Units.Keep gave back. Of Confirm it is how many of the units that were paid for are to be refunded.
+	// get, and what a Return with Units.Keep gave back. Of Confirm it is how many of the units that were paid for are to
+	// be refunded.
 	Missing int64
-	// Request is the id of the record of the units, if Won: that of the request, or one that ClaimAny made. Empty for Claim.
+	// Request is the id of the record of the units, if Won: that of the request, or one that ClaimAny made. Empty for
+	// Claim.
 	Request string
-	// Until is the instant, on this machine's monotonic clock, at which reserved units go back unless they are confirmed. The server's clock decides; Until is counted from before the request, so it is
-	// never later than the server's. It is zero for all other units, and if not Won.
+	// Until is the instant, on this machine's monotonic clock, at which reserved units go back unless they are confirmed.
+	// The server's clock decides; Until is counted from before the request, so it is never later than the server's. It is
+	// zero for all other units, and if not Won.
 	Until time.Time
 	// Remaining is the number of units left, neither sold nor held, when the server answered.
 	Remaining int64

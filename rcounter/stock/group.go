@@ -6,10 +6,11 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// Group is a set of stocks whose keys are in one slot of a Cluster, so that a cart of several of them is reserved, confirmed and
-// cancelled in one script, all or none. A Group value is an immutable description. It is safe for concurrent use and costs nothing
-// until it is used. One server runs all that the group's stocks do: what can be spread over a Cluster belongs into several groups,
-// or into stocks of their own (docs/stocks.md has a recipe for a cart of those).
+// Group is a set of stocks whose keys are in one slot of a Cluster, so that a cart of several of them is reserved,
+// confirmed and cancelled in one script, all or none. A Group value is an immutable description. It is safe for
+// concurrent use and costs nothing until it is used. One server runs all that the group's stocks do: what can be spread
+// over a Cluster belongs into several groups, or into stocks of their own (docs/stocks.md has a recipe for a cart of
+// those).
 type Group struct {
 	c       *Client
 	tag     string
@@ -17,8 +18,8 @@ type Group struct {
 	refused error  // what is wrong with the tag
 }
 
-// Group describes the stocks that share tag, such as the name of a sale. It sends nothing. If the tag cannot be used (it has braces,
-// for example), every verb of the group and of its stocks returns ErrInvalidName.
+// Group describes the stocks that share tag, such as the name of a sale. It sends nothing. If the tag cannot be used
+// (it has braces, for example), every verb of the group and of its stocks returns ErrInvalidName.
 func (c *Client) Group(tag string) *Group {
 	g := &Group{c: c, tag: tag}
 	var refused error
@@ -27,9 +28,9 @@ func (c *Client) Group(tag string) *Group {
 	return g
 }
 
-// Stock describes a stock of the group. It sends nothing, and the stock is like any other: it is opened and closed by itself, and
-// has every verb. Observers and logs name it tag/name. Another group's stock of that name is another stock, and so is that of
-// Client.Stock. If the name cannot be used, every verb of the stock returns ErrInvalidName.
+// Stock describes a stock of the group. It sends nothing, and the stock is like any other: it is opened and closed by
+// itself, and has every verb. Observers and logs name it tag/name. Another group's stock of that name is another stock,
+// and so is that of Client.Stock. If the name cannot be used, every verb of the stock returns ErrInvalidName.
 func (g *Group) Stock(name string) *Stock {
 	s := &Stock{c: g.c, name: g.tag + "/" + name, refused: g.refused}
 	if s.refused != nil {
@@ -56,8 +57,8 @@ type Line struct {
 // LineGrant is what a line of a cart was answered.
 type LineGrant struct {
 	Stock string
-	// Grant is what Reserve or Confirm of this stock alone would have been answered. If its Outcome is 0, the line was not in the
-	// way: it would have been granted, and was not, because another line was refused.
+	// Grant is what Reserve or Confirm of this stock alone would have been answered. If its Outcome is 0, the line was not
+	// in the way: it would have been granted, and was not, because another line was refused.
 	Grant Grant
 	// Err is why there is no Grant: ErrMismatch, for example.
 	Err error

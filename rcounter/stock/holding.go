@@ -9,26 +9,27 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Holding is what the stock knows of a request, a reservation, or a unit of Claim.
 type Holding struct {
-	// Outcome says what it has come to. Replayed: it has units, held or sold. Expired, Cancelled, Returned: it has none any more. The
-	// zero Outcome: the stock knows nothing of it.
+	// Outcome says what it has come to. Replayed: it has units, held or sold. Expired, Cancelled, Returned: it has none
+	// any more. The zero Outcome: the stock knows nothing of it.
 	Outcome Outcome
 	// Request is the id of the request or reservation, or of ClaimAny's Grant; empty for Claim.
 	Request string
 	// Claimant is who asked for it. Empty for ClaimAny, and if a reservation was cancelled before it was made.
 	Claimant string
-	// Ordinal to Ordinal + N - 1 are the units that it has, or had at its end. Ordinal is 0 if they were only held. N is 0 if it is Expired
-	// for good: confirmed in vain, or cancelled, after its time was over.
+	// Ordinal to Ordinal + N - 1 are the units that it has, or had at its end. Ordinal is 0 if they were only held. N is 0
+	// if it is Expired for good: confirmed in vain, or cancelled, after its time was over.
 	Ordinal, N int64
 	// Asked is how many units it asked for; 0 if that is not known.
 	Asked int64
-	// Until is the instant, on this machine's monotonic clock, at which units that are held go back; zero for all others. It is never
-	// later than the server's.
+	// Until is the instant, on this machine's monotonic clock, at which units that are held go back; zero for all others.
+	// It is never later than the server's.
 	Until time.Time
 	// Epoch is the opening that answered; 0 if there is no stock.
 	Epoch int64
@@ -37,13 +38,13 @@ type Holding struct {
 // Won reports whether units are held or sold.
 func (h Holding) Won() bool { return h.Outcome == Replayed }
 
-// Holders yields everything that has units now, held or sold: each unit of Claim, each request and reservation, and each row of units
-// of ClaimAny that was not returned. With claimants it yields only what those have. It reads all records in any case, 1000 in a round trip, so it is for reports and repairs and not
-// for every page view.
+// Holders yields everything that has units now, held or sold: each unit of Claim, each request and reservation, and
+// each row of units of ClaimAny that was not returned. With claimants it yields only what those have. It reads all
+// records in any case, 1000 in a round trip, so it is for reports and repairs and not for every page view.
 //
-// It is no snapshot. What has units from its beginning to its end is yielded at least once, and in rare cases twice; what gets or
-// returns units meanwhile may be yielded or not. An error ends it: ErrCorrupt and those of Claim. If there is no stock, it yields
-// nothing.
+// It is no snapshot. What has units from its beginning to its end is yielded at least once, and in rare cases twice;
+// what gets or returns units meanwhile may be yielded or not. An error ends it: ErrCorrupt and those of Claim. If there
+// is no stock, it yields nothing.
 func (s *Stock) Holders(ctx context.Context, claimants ...string) iter.Seq2[Holding, error] {
 	return func(yield func(Holding, error) bool) {
 		err := s.usable()
@@ -53,7 +54,7 @@ func (s *Stock) Holders(ctx context.Context, claimants ...string) iter.Seq2[Hold
 		if err == nil {
 			err = s.holders(ctx, claimants, func(h Holding) bool { return yield(h, nil) })
 		}
-		if err != nil && err != errEnough {
+		if err != nil && !errors.Is(err, errEnough) {
 			yield(Holding{}, edged(err))
 		}
 	}
@@ -78,7 +79,7 @@ func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holdi
 		head, _, _ := strings.Cut(text, ";")
 		switch ordinal := number(head); {
 		case ordinal < 0:
-			return ErrCorrupt
+			return errs.ErrCorrupt
 		case ordinal > 0:
 			return tell(Holding{Outcome: Replayed, Claimant: user, Ordinal: ordinal, N: 1, Asked: 1, Epoch: f.epoch})
 		}
@@ -93,7 +94,7 @@ func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holdi
 		case "r":
 			h, ok := f.holding(id, text)
 			if !ok {
-				return ErrCorrupt
+				return errs.ErrCorrupt
 			}
 			if h.Outcome == Replayed {
 				return tell(h)
@@ -101,7 +102,7 @@ func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holdi
 		case "a":
 			a, ok := parseAny(text)
 			if !ok {
-				return ErrCorrupt
+				return errs.ErrCorrupt
 			}
 			for _, u := range a.units().minus(a.returned) {
 				if err := tell(Holding{Outcome: Replayed, Request: id, Ordinal: u.first, N: u.n(), Epoch: f.epoch}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -54,7 +55,7 @@ func stockVerbs(s *stock.Stock) map[string]func() error {
 		"Resize": func() error { return s.Change(ctx, stock.Change{Limit: 100}) },
 		"OpenOrJoin": func() error {
 			_, err := s.OpenOrJoin(ctx, spec(1))
-			if errors.Is(err, stock.ErrMismatch) { // an earlier one has resized it
+			if errors.Is(err, errs.ErrMismatch) { // an earlier one has resized it
 				err = nil
 			}
 			return err
@@ -108,16 +109,17 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	}
 	long := strings.Repeat("x", 64<<10+1)
 
-	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "a NUL byte": "a\x00b", "open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
+	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "a NUL byte": "a\x00b",
+		"open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
 		for verb, call := range stockVerbs(c.Stock(name)) {
-			refused(what+" "+verb, call(), stock.ErrInvalidName)
+			refused(what+" "+verb, call(), errs.ErrInvalidName)
 		}
 	}
 	for verb, call := range stockVerbs(c.Stock("a{b}")) {
-		refused(verb, call(), stock.ErrInvalidName, `"a{b}"`)
+		refused(verb, call(), errs.ErrInvalidName, `"a{b}"`)
 	}
 	for verb, call := range stockVerbs(prefixed.Stock("a")) {
-		refused(verb, call(), stock.ErrInvalidName, `"shop{1}:a"`)
+		refused(verb, call(), errs.ErrInvalidName, `"shop{1}:a"`)
 	}
 	s := c.Stock("s")
 	var err error
@@ -143,20 +145,21 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		{stock.Spec{Limit: 1, StartIn: lifetime / 2, OpenFor: lifetime / 2}, []string{"StartIn + OpenFor + Retain"}},
 	} {
 		_, err := s.Open(ctx, tc.o)
-		refused("Open", err, stock.ErrInvalidOption, tc.says...)
+		refused("Open", err, errs.ErrInvalidOption, tc.says...)
 	}
-	for what, tag := range map[string]string{"empty": "", "too long": long, "open brace": "a{b", "closing brace": "a}b", "a NUL byte": "a\x00b"} {
+	for what, tag := range map[string]string{"empty": "", "too long": long, "open brace": "a{b", "closing brace": "a}b",
+		"a NUL byte": "a\x00b"} {
 		for verb, call := range stockVerbs(c.Group(tag).Stock("a")) {
-			refused(what+" "+verb, call(), stock.ErrInvalidName)
+			refused(what+" "+verb, call(), errs.ErrInvalidName)
 		}
 		for verb, call := range stockVerbs(c.Group("sale").Stock(tag)) {
-			refused(what+" "+verb, call(), stock.ErrInvalidName)
+			refused(what+" "+verb, call(), errs.ErrInvalidName)
 		}
 		for verb, call := range cartVerbs(c.Group(tag), lines(1, "a", "b")) {
-			refused(what+" "+verb, call("id"), stock.ErrInvalidName)
+			refused(what+" "+verb, call("id"), errs.ErrInvalidName)
 		}
 		for verb, call := range cartVerbs(c.Group("sale"), lines(1, "a", tag)) {
-			refused(what+" "+verb, call("id"), stock.ErrInvalidName)
+			refused(what+" "+verb, call("id"), errs.ErrInvalidName)
 		}
 	}
 	g := c.Group("sale")
@@ -165,29 +168,30 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		many = append(many, stock.Line{Stock: strconv.Itoa(i), N: 1})
 	}
 	for verb, call := range cartVerbs(g, many) {
-		refused(verb, call("id"), stock.ErrInvalidOption, "17", "16")
+		refused(verb, call("id"), errs.ErrInvalidOption, "17", "16")
 	}
 	for verb, call := range cartVerbs(g, lines(1, "b", "a", "b")) {
-		refused(verb, call("id"), stock.ErrInvalidOption, `"b"`, "each of another stock")
+		refused(verb, call("id"), errs.ErrInvalidOption, `"b"`, "each of another stock")
 	}
 	for verb, call := range cartVerbs(g, lines(1, "a")) {
-		refused(verb, call(""), stock.ErrInvalidName, "id")
+		refused(verb, call(""), errs.ErrInvalidName, "id")
 	}
 	for what, err := range map[string]error{
 		`line "a": invalid option: N is 0`: second(g.Reserve(ctx, "id", "u", lines(0, "a"), time.Minute)),
 		"lines is 0":                       second(g.Reserve(ctx, "id", "u", nil, time.Minute)),
 		"ttl is 0s":                        second(g.Reserve(ctx, "id", "u", lines(1, "a"), 0)),
 	} {
-		refused(what, err, stock.ErrInvalidOption, strings.Split(what, " is ")...)
+		refused(what, err, errs.ErrInvalidOption, strings.Split(what, " is ")...)
 	}
-	refused("claimant", second(g.Reserve(ctx, "id", "", lines(1, "a"), time.Minute)), stock.ErrInvalidName, "claimant")
-	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1024+1), "UTF-8": "a\xff", `claimant "a\x00b" has a NUL`: "a\x00b"} {
+	refused("claimant", second(g.Reserve(ctx, "id", "", lines(1, "a"), time.Minute)), errs.ErrInvalidName, "claimant")
+	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1024+1), "UTF-8": "a\xff",
+		`claimant "a\x00b" has a NUL`: "a\x00b"} {
 		_, err := s.Claim(ctx, claimant)
-		refused(what, err, stock.ErrInvalidName, what)
+		refused(what, err, errs.ErrInvalidName, what)
 		_, _, err = lookup(s, claimant)
-		refused(what, err, stock.ErrInvalidName, what)
+		refused(what, err, errs.ErrInvalidName, what)
 		_, err = s.Return(ctx, stock.Units{Claimant: claimant, Ordinal: 1})
-		refused(what, err, stock.ErrInvalidName, what)
+		refused(what, err, errs.ErrInvalidName, what)
 	}
 	long = strings.Repeat("x", 1024+1)
 	for what, id := range map[string]string{"empty": "", "1025": long, "UTF-8": "a\xff", `"a\x00b" has a NUL`: "a\x00b"} {
@@ -195,11 +199,20 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 			"ClaimOnce":            func() error { _, err := s.Claim(ctx, "u", stock.Request{ID: id, N: 1}); return err },
 			"ClaimOnce's claimant": func() error { _, err := s.Claim(ctx, id, stock.Request{ID: "r", N: 1}); return err },
 			"ReturnOnce":           func() error { _, err := s.Return(ctx, stock.Units{Request: id}); return err },
-			"Reserve":              func() error { _, err := s.Reserve(ctx, "u", stock.Request{ID: id, N: 1}, time.Minute); return err },
-			"Reserve's claimant":   func() error { _, err := s.Reserve(ctx, id, stock.Request{ID: "h", N: 1}, time.Minute); return err },
-			"LookupID":             func() error { _, err := s.Lookup(ctx, stock.Units{Request: id}); return err },
-			"Units":                func() error { _, err := unitsOf(s, id); return err },
-			"ClaimUpTo":            func() error { _, err := s.Claim(ctx, "u", stock.Request{ID: id, N: 1, UpTo: true}); return err },
+			"Reserve": func() error {
+				_, err := s.Reserve(ctx, "u", stock.Request{ID: id, N: 1}, time.Minute)
+				return err
+			},
+			"Reserve's claimant": func() error {
+				_, err := s.Reserve(ctx, id, stock.Request{ID: "h", N: 1}, time.Minute)
+				return err
+			},
+			"LookupID": func() error { _, err := s.Lookup(ctx, stock.Units{Request: id}); return err },
+			"Units":    func() error { _, err := unitsOf(s, id); return err },
+			"ClaimUpTo": func() error {
+				_, err := s.Claim(ctx, "u", stock.Request{ID: id, N: 1, UpTo: true})
+				return err
+			},
 			"ReserveUpTo": func() error {
 				_, err := s.Reserve(ctx, "u", stock.Request{ID: id, N: 1, UpTo: true}, time.Minute)
 				return err
@@ -210,32 +223,32 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 			"ReturnPart":     func() error { _, err := s.Return(ctx, stock.Units{Request: id, Keep: 1}); return err },
 			"Cancel":         func() error { _, err := s.Cancel(ctx, id); return err },
 		} {
-			refused(verb+" "+what, call(), stock.ErrInvalidName, what)
+			refused(verb+" "+what, call(), errs.ErrInvalidName, what)
 		}
 	}
 	for _, n := range []int64{0, -1, 1 << 53} {
 		_, err := s.ClaimAny(ctx, n)
-		refused("ClaimAny", err, stock.ErrInvalidOption, "n is", dec(n))
+		refused("ClaimAny", err, errs.ErrInvalidOption, "n is", dec(n))
 		_, err = s.Claim(ctx, "u", stock.Request{ID: "r", N: n})
-		refused("ClaimOnce", err, stock.ErrInvalidOption, "N is", dec(n))
+		refused("ClaimOnce", err, errs.ErrInvalidOption, "N is", dec(n))
 		_, err = s.Reserve(ctx, "u", stock.Request{ID: "h", N: n}, time.Minute)
-		refused("Reserve", err, stock.ErrInvalidOption, "N is", dec(n))
+		refused("Reserve", err, errs.ErrInvalidOption, "N is", dec(n))
 		_, err = s.Claim(ctx, "u", stock.Request{ID: "r", N: n, UpTo: true})
-		refused("ClaimUpTo", err, stock.ErrInvalidOption, "N is", dec(n))
+		refused("ClaimUpTo", err, errs.ErrInvalidOption, "N is", dec(n))
 		_, err = s.Reserve(ctx, "u", stock.Request{ID: "h", N: n, UpTo: true}, time.Minute)
-		refused("ReserveUpTo", err, stock.ErrInvalidOption, "N is", dec(n))
+		refused("ReserveUpTo", err, errs.ErrInvalidOption, "N is", dec(n))
 		_, err = s.Confirm(ctx, "h", stock.Paid(n))
-		refused("Confirm a part", err, stock.ErrInvalidOption, "paid is", dec(n))
+		refused("Confirm a part", err, errs.ErrInvalidOption, "paid is", dec(n))
 		if n != 0 {
 			_, err = s.Return(ctx, stock.Units{Request: "h", Keep: n})
-			refused("Return", err, stock.ErrInvalidOption, "Keep is", dec(n))
-			refused("Change", s.Change(ctx, stock.Change{Limit: n}), stock.ErrInvalidOption, "Limit is", dec(n))
-			refused("Change", s.Change(ctx, stock.Change{PerUser: n}), stock.ErrInvalidOption, "PerUser is", dec(n))
+			refused("Return", err, errs.ErrInvalidOption, "Keep is", dec(n))
+			refused("Change", s.Change(ctx, stock.Change{Limit: n}), errs.ErrInvalidOption, "Limit is", dec(n))
+			refused("Change", s.Change(ctx, stock.Change{PerUser: n}), errs.ErrInvalidOption, "PerUser is", dec(n))
 		}
 		_, err = s.Return(ctx, stock.Units{Request: "a", Ordinal: 5, N: n})
-		refused("ReturnAny", err, stock.ErrInvalidOption, "N is", dec(n))
+		refused("ReturnAny", err, errs.ErrInvalidOption, "N is", dec(n))
 		_, err = s.Return(ctx, stock.Units{Request: "a", Ordinal: n, N: 1})
-		refused("ReturnAny", err, stock.ErrInvalidOption, "Ordinal", dec(n))
+		refused("ReturnAny", err, errs.ErrInvalidOption, "Ordinal", dec(n))
 	}
 	for field, u := range map[string]stock.Units{
 		"Claimant": {Claimant: "u", Request: "r"},
@@ -244,75 +257,79 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		"N is 2":   {Claimant: "u", Ordinal: 1, N: 2},
 	} {
 		_, err = s.Return(ctx, u)
-		refused("Return", err, stock.ErrInvalidOption, field)
+		refused("Return", err, errs.ErrInvalidOption, field)
 	}
 	_, err = s.Return(ctx, stock.Units{})
-	refused("Return", err, stock.ErrInvalidName, "claimant")
+	refused("Return", err, errs.ErrInvalidName, "claimant")
 	for _, u := range []stock.Units{{Claimant: "u", Ordinal: 1}, {Request: "r", Keep: 1}, {Request: "r", N: 1}} {
 		_, err = s.Lookup(ctx, u)
-		refused("Lookup", err, stock.ErrInvalidOption, "units")
+		refused("Lookup", err, errs.ErrInvalidOption, "units")
 	}
 	two := []stock.Request{{ID: "r", N: 1}, {ID: "q", N: 1}}
 	_, err = s.Claim(ctx, "u", two...)
-	refused("Claim", err, stock.ErrInvalidOption, "request is 2")
+	refused("Claim", err, errs.ErrInvalidOption, "request is 2")
 	_, err = s.Confirm(ctx, "h", 1, 2)
-	refused("Confirm", err, stock.ErrInvalidOption, "paid is 2")
-	refused("Change", s.Change(ctx, stock.Change{}), stock.ErrInvalidOption, "change")
-	refused("Change", s.Change(ctx, stock.Change{Pause: true, Resume: true}), stock.ErrInvalidOption, "Resume")
+	refused("Confirm", err, errs.ErrInvalidOption, "paid is 2")
+	refused("Change", s.Change(ctx, stock.Change{}), errs.ErrInvalidOption, "change")
+	refused("Change", s.Change(ctx, stock.Change{Pause: true, Resume: true}), errs.ErrInvalidOption, "Resume")
 	for _, ttl := range []time.Duration{0, -time.Second, time.Microsecond, lifetime + 1} {
 		_, err = s.Reserve(ctx, "u", stock.Request{ID: "h", N: 1}, ttl)
-		refused("Reserve", err, stock.ErrInvalidOption, "ttl", ttl.String())
+		refused("Reserve", err, errs.ErrInvalidOption, "ttl", ttl.String())
 		_, err = s.Reserve(ctx, "u", stock.Request{ID: "h", N: 1, UpTo: true}, ttl)
-		refused("ReserveUpTo", err, stock.ErrInvalidOption, "ttl", ttl.String())
+		refused("ReserveUpTo", err, errs.ErrInvalidOption, "ttl", ttl.String())
 		_, err = s.Extend(ctx, "h", ttl)
-		refused("Extend", err, stock.ErrInvalidOption, "ttl", ttl.String())
+		refused("Extend", err, errs.ErrInvalidOption, "ttl", ttl.String())
 	}
 	for _, in := range []time.Duration{-1, lifetime + 1} {
-		refused("Change", s.Change(ctx, stock.Change{EndIn: stock.In(in)}), stock.ErrInvalidOption, "EndIn is", in.String())
-		refused("Change", s.Change(ctx, stock.Change{StartIn: stock.In(in)}), stock.ErrInvalidOption, "StartIn is", in.String())
+		refused("Change", s.Change(ctx, stock.Change{EndIn: stock.In(in)}), errs.ErrInvalidOption, "EndIn is", in.String())
+		refused("Change", s.Change(ctx, stock.Change{StartIn: stock.In(in)}), errs.ErrInvalidOption, "StartIn is",
+			in.String())
 	}
 	_, err = s.OpenOrJoin(ctx, stock.Spec{OpenFor: time.Hour})
-	refused("OpenOrJoin", err, stock.ErrInvalidOption, "Limit", "0")
+	refused("OpenOrJoin", err, errs.ErrInvalidOption, "Limit", "0")
 	nothing := func(context.Context, []stock.Entry) error { return nil }
-	for _, max := range []int{0, -1, 10_000 + 1} {
-		_, err = s.Ledger(ctx, max, nothing)
-		refused("Ledger", err, stock.ErrInvalidOption, "max", strconv.Itoa(max))
+	for _, n := range []int{0, -1, 10_000 + 1} {
+		_, err = s.Ledger(ctx, n, nothing)
+		refused("Ledger", err, errs.ErrInvalidOption, "n", strconv.Itoa(n))
 	}
 	_, err = s.Ledger(ctx, 1, nil)
-	refused("Ledger", err, stock.ErrInvalidOption, "fn")
-	refused("KeepLedger", s.KeepLedger(ctx, time.Second, 1, nil), stock.ErrInvalidOption, "fn")
-	refused("KeepLedger", s.KeepLedger(ctx, 0, 1, nothing), stock.ErrInvalidOption, "every", "0s")
-	refused("KeepReaped", s.KeepReaped(ctx, time.Microsecond), stock.ErrInvalidOption, "every", "1µs")
+	refused("Ledger", err, errs.ErrInvalidOption, "fn")
+	refused("KeepLedger", s.KeepLedger(ctx, time.Second, 1, nil), errs.ErrInvalidOption, "fn")
+	refused("KeepLedger", s.KeepLedger(ctx, 0, 1, nothing), errs.ErrInvalidOption, "every", "0s")
+	refused("KeepReaped", s.KeepReaped(ctx, time.Microsecond), errs.ErrInvalidOption, "every", "1µs")
 	for field, e := range map[string]stock.Entry{
 		"Serial is 0":   {Epoch: 1, Kind: stock.KindGrant},
 		"Epoch is -1":   {Epoch: -1, Serial: 1, Kind: stock.KindGrant},
 		`Kind is ""`:    {Epoch: 1, Serial: 1},
 		`Kind is "odd"`: {Epoch: 1, Serial: 1, Kind: "odd"},
 	} {
-		refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant}, e}), stock.ErrInvalidOption, field, "entry 1")
+		refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant}, e}),
+			errs.ErrInvalidOption, field, "entry 1")
 	}
-	refused("Publish", s.Publish(ctx, make([]stock.Entry, 10_001)), stock.ErrInvalidOption, "entries is 10001")
-	refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Claimant: "\xff"}}), stock.ErrInvalidName, "claimant")
-	refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Request: "\x00"}}), stock.ErrInvalidName, "request")
+	refused("Publish", s.Publish(ctx, make([]stock.Entry, 10_001)), errs.ErrInvalidOption, "entries is 10001")
+	refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Claimant: "\xff"}}),
+		errs.ErrInvalidName, "claimant")
+	refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Request: "\x00"}}),
+		errs.ErrInvalidName, "request")
 	for _, err := range s.Events(ctx, 0) {
-		refused("Events", err, stock.ErrInvalidOption, "every", "0s")
+		refused("Events", err, errs.ErrInvalidOption, "every", "0s")
 	}
 	for _, err := range c.Stock("{s}").Events(ctx, time.Second) {
-		refused("Events", err, stock.ErrInvalidName)
+		refused("Events", err, errs.ErrInvalidName)
 	}
 	_, err = s.Restore(ctx, nil)
-	refused("Restore", err, stock.ErrInvalidOption, "winners")
+	refused("Restore", err, errs.ErrInvalidOption, "winners")
 	for _, o := range []int64{0, -1, 1 << 53} {
 		_, err := s.Return(ctx, stock.Units{Claimant: "u", Ordinal: o})
-		refused("Return", err, stock.ErrInvalidOption, "Ordinal", dec(o))
+		refused("Return", err, errs.ErrInvalidOption, "Ordinal", dec(o))
 	}
 
 	require.NoError(t, c.Close(ctx))
 	for verb, call := range stockVerbs(s) {
-		refused(verb, call(), stock.ErrClosed)
+		refused(verb, call(), errs.ErrClosed)
 	}
 	_, err = c.Stock("x").Claim(ctx, "u")
-	refused("a stock made afterwards", err, stock.ErrClosed)
+	refused("a stock made afterwards", err, errs.ErrClosed)
 	require.NoError(t, c.Close(ctx), "again")
 }
 
@@ -330,7 +347,7 @@ func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
 	c := on(t, srv.Client(t), patient)
 	for verb, call := range stockVerbs(c.Stock("a{b}")) {
 		err := call()
-		require.ErrorIs(t, err, stock.ErrInvalidName, verb)
+		require.ErrorIs(t, err, errs.ErrInvalidName, verb)
 		requirePrefix(t, err)
 	}
 	must(t, srv.Client(t), "SET", "rc:{s}", "another type")
@@ -339,14 +356,15 @@ func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
 			continue // its key is another
 		}
 		err := call()
-		require.ErrorIs(t, err, stock.ErrWrongType, verb)
+		require.ErrorIs(t, err, errs.ErrWrongType, verb)
 		requirePrefix(t, err)
 	}
 	_, err := c.Stock("none").Confirm(ctx, "r")
 	requirePrefix(t, err)
-	sure := on(t, srv.Client(t), stock.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
+	sure := on(t, srv.Client(t),
+		stock.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
 	_, err = opened(t, sure, "unsure", 1).Claim(ctx, "ann")
-	require.ErrorIs(t, err, stock.ErrNotReplicated)
+	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	requirePrefix(t, err)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
@@ -363,7 +381,7 @@ func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
 func TestNewRefusesWhatItCannotUse(t *testing.T) {
 	t.Parallel()
 	_, err := stock.New(nil, stock.Options{})
-	require.ErrorIs(t, err, stock.ErrInvalidOption)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	require.ErrorContains(t, err, "hub is nil")
 
 	h, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
@@ -391,7 +409,7 @@ func TestNewRefusesWhatItCannotUse(t *testing.T) {
 		{stock.Options{KeyPrefix: strings.Repeat("x", 64<<10)}, []string{"KeyPrefix", `"xxx`}},
 	} {
 		_, err := stock.New(h, tc.o)
-		require.ErrorIs(t, err, stock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		requirePrefix(t, err)
 		for _, s := range tc.says {
 			require.ErrorContains(t, err, s)

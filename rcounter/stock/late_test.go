@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -73,7 +74,7 @@ func TestAnActOfASharedCallIsNotDoneAfterItsCallerGaveUp(t *testing.T) {
 	for i := range 7 { // with these it shares a call, which is half of what is under way
 		claim("shared" + strconv.Itoa(i))
 	}
-	require.ErrorIs(t, <-gaveUp, stock.ErrUnknownOutcome, "its call was sent")
+	require.ErrorIs(t, <-gaveUp, errs.ErrUnknownOutcome, "its call was sent")
 	require.Equal(t, 9, g.count())
 	until, _ := hasty.Deadline()
 	require.Eventually(t, func() bool { return time.Since(until) > 20*time.Millisecond }, 20*time.Second, time.Millisecond)
@@ -105,14 +106,16 @@ func TestALateActIsNotDoneAndItsCompanionsAre(t *testing.T) {
 		s := on(t, c, exact).Stock(verb)
 		_, err := s.Open(ctx, stock.Spec{Limit: 20, PerUser: 5, OpenFor: time.Hour})
 		require.NoError(t, err)
-		_, err = s.ActsAs(ctx, "before", stock.Deed{Verb: "R", ID: "held", Claimant: "a", N: 2, TTL: time.Hour}, stock.Deed{Verb: "O", ID: "sold", Claimant: "b", N: 1})
+		_, err = s.ActsAs(ctx, "before", stock.Deed{Verb: "R", ID: "held", Claimant: "a", N: 2, TTL: time.Hour},
+			stock.Deed{Verb: "O", ID: "sold", Claimant: "b", N: 1})
 		require.NoError(t, err)
 		before := hash(t, c, "rc:{"+verb+"}:r")
 		deed.Until = time.Now().Add(-time.Second)
 		for range 2 { // as a script that runs twice
-			got, err := s.ActsAs(ctx, "call", stock.Deed{Verb: "O", ID: "one", Claimant: "x", N: 1}, deed, stock.Deed{Verb: "O", ID: "two", Claimant: "y", N: 1})
+			got, err := s.ActsAs(ctx, "call", stock.Deed{Verb: "O", ID: "one", Claimant: "x", N: 1}, deed,
+				stock.Deed{Verb: "O", ID: "two", Claimant: "y", N: 1})
 			require.NoError(t, err, verb)
-			require.ErrorIs(t, got[1].Err, stock.ErrUnknownOutcome, verb)
+			require.ErrorIs(t, got[1].Err, errs.ErrUnknownOutcome, verb)
 			require.Equal(t, stock.Granted, got[0].Grant.Outcome, verb)
 			require.Equal(t, stock.Granted, got[2].Grant.Outcome, verb)
 		}

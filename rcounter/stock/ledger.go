@@ -34,16 +34,16 @@ func (k Kind) known() bool {
 
 // Entry is a line of a stock's ledger: something that happened to units. It is also what Restore takes.
 type Entry struct {
-	// Serial numbers the entries of an opening: 1, 2, 3 and so on, in the order in which the server wrote them, without a hole.
-	// (Epoch, Serial) is the key of an entry: one that comes again has the same. Two different entries with one key come from a
-	// failover to a replica that had not heard of the first.
+	// Serial numbers the entries of an opening: 1, 2, 3 and so on, in the order in which the server wrote them, without a
+	// hole. (Epoch, Serial) is the key of an entry: one that comes again has the same. Two different entries with one key
+	// come from a failover to a replica that had not heard of the first.
 	Serial int64
 	// Kind is what happened. Where Restore takes an Entry, "" means KindGrant.
 	Kind Kind
 	// Epoch is the opening.
 	Epoch int64
-	// Ordinal to Ordinal + N - 1 are the units. Ordinal is 0 where units have none: they are held, or were only held. A unit is
-	// sold once and returned at most once under one ordinal: when it is sold again, it has another.
+	// Ordinal to Ordinal + N - 1 are the units. Ordinal is 0 where units have none: they are held, or were only held. A
+	// unit is sold once and returned at most once under one ordinal: when it is sold again, it has another.
 	Ordinal, N int64
 	// Claimant is the claimant that has, or had, the units; empty for ClaimAny.
 	Claimant string
@@ -54,41 +54,47 @@ type Entry struct {
 	At time.Time
 }
 
-// Ledger hands the first entries of the ledger, at most max (1 to 10,000), to fn, and removes them once fn has returned nil.
-// It returns how many entries fn took: 0 if the ledger is empty or the stock keeps none (Spec.Ledger). fn gets the entries in the
-// order of their serials, without a hole. Two round trips.
+// Ledger hands the first entries of the ledger, at most n (1 to 10,000), to fn, and removes them once fn has returned
+// nil. It returns how many entries fn took: 0 if the ledger is empty or the stock keeps none (Spec.Ledger). fn gets the
+// entries in the order of their serials, without a hole. Two round trips.
 //
-// The error is fn's, unchanged; ErrCorrupt if entries were lost, or somebody removed them, which names the ledger's key, how many
-// should be there and how many are (every verb of the stock says so, and nothing is sold until Restore has run); or the server's.
+// The error is fn's, unchanged; ErrCorrupt if entries were lost, or removed by hand, which names the ledger's
+// key, how many should be there and how many are (every verb of the stock says so, and nothing is sold until Restore
+// has run); or the server's.
 //
-// Several callers may move a ledger at the same time. fn may get an entry more than once: after an error, a crash, or a removal that
-// failed, and by another caller. So a caller that was slow may bring entries after those that followed them, and neither the number
-// of times nor the order may matter to fn. Package github.com/redlatch/redlatch/contrib/ledger is such a fn for SQL databases:
+// Several callers may move a ledger at the same time. fn may get an entry more than once: after an error, a crash, or a
+// removal that failed, and by another caller. So a caller that was slow may bring entries after those that followed
+// them, and neither the number of times nor the order may matter to fn. Package
+// github.com/redlatch/redlatch/contrib/ledger is such a fn for SQL databases:
 //
-//   - In one transaction, committed before fn returns nil, insert every entry under the primary key (stock, Epoch, Serial), and
-//     refuse what does not follow the entries that are there: the database then has a history without a hole.
+//   - In one transaction, committed before fn returns nil, insert every entry under the primary key (stock, Epoch,
+//     Serial), and refuse what does not follow the entries that are there: the database then has a history without a
+//     hole.
 //   - Delete no row. The units that are held are a view: the grants without what was returned.
-//   - If a row is there already and is of another entry, return an error: a failover has forgotten an entry, and its number was
-//     given a second time. Then nothing of the batch is removed. Restore, from all rows, sets the stock right.
+//   - If a row is there already and is of another entry, return an error: a failover has forgotten an entry, and its
+//     number was given a second time. Then nothing of the batch is removed. Restore, from all rows, sets the stock
+//     right.
 //
-// An entry is removed only if it is still the one that fn got, whatever a failover did meanwhile. With Options.MinReplicas fn gets only
-// what so many replicas have, and ErrNotReplicated says that they did not confirm it in time: try again. Without it, a failover may
-// forget what a database has.
+// An entry is removed only if it is still the one that fn got, whatever a failover did meanwhile. With
+// Options.MinReplicas fn gets only what so many replicas have, and ErrNotReplicated says that they did not confirm it
+// in time: try again. Without it, a failover may forget what a database has.
 //
 // A stock that was lost and opened again has another Epoch, and earlier units are returned under the new one. So before
 // Restore copy their rows from the old Epoch to the new one.
 //
-// Nothing bounds a ledger that nobody moves: it grows by about 55 bytes and the names of each entry until the stock's retention is over, and
-// what is not moved then is gone.
-func (s *Stock) Ledger(ctx context.Context, max int, fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {
-	return s.ledger().Move(ctx, max, fn)
+// Nothing bounds a ledger without a mover: it grows by about 55 bytes and the names of each entry until the stock's
+// retention is over, and what is not moved then is gone.
+func (s *Stock) Ledger(ctx context.Context, n int,
+	fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {
+	return s.ledger().Move(ctx, n, fn)
 }
 
-// KeepLedger runs Ledger until ctx ends: at once again while there are entries, and at the interval every while there are none.
-// It returns ctx's error, fn's, or an error that asking again does not cure, such as ErrClosed and ErrWrongType. After other
-// errors of the server, and after ErrNotReplicated, it goes on.
-func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, max int, fn func(ctx context.Context, entries []Entry) error) error {
-	return s.ledger().Keep(ctx, every, max, fn)
+// KeepLedger runs Ledger until ctx ends: at once again while there are entries, and at the interval every while there
+// are none. It returns ctx's error, fn's, or an error that asking again does not cure, such as ErrClosed and
+// ErrWrongType. After other errors of the server, and after ErrNotReplicated, it goes on.
+func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, n int,
+	fn func(ctx context.Context, entries []Entry) error) error {
+	return s.ledger().Keep(ctx, every, n, fn)
 }
 
 // lasting reports whether err is one that asking again does not cure.
@@ -102,7 +108,8 @@ var (
 )
 
 func (s *Stock) ledger() *ledger.Book[Entry] {
-	b := &ledger.Book[Entry]{Calls: s.c.calls, Refused: s.refused, Fields: entryFields, Call: s.call, Read: ledgerScript, Moved: movedScript,
+	b := &ledger.Book[Entry]{Calls: s.c.calls, Refused: s.refused, Fields: entryFields, Call: s.call, Read: ledgerScript,
+		Moved:   movedScript,
 		Verdict: s.verdict, Entry: entry, Edge: edged,
 		Bears: func(ctx context.Context, err error, failing *bool) { s.c.bears(ctx, notMoved, s.name, err, failing) }}
 	if s.refused == nil { // otherwise there are no keys
@@ -115,7 +122,8 @@ func (s *Stock) ledger() *ledger.Book[Entry] {
 var entryFields = []string{"k", "e", "o", "n", "c", "r", "at"}
 
 func entry(l *ledger.Line) (Entry, error) {
-	e := Entry{Serial: l.Serial, Kind: Kind(l.Text["k"]), Epoch: l.Number("e"), Ordinal: l.Number("o"), N: l.Number("n"), Claimant: l.Text["c"], Request: l.Text["r"], At: l.Time("at")}
+	e := Entry{Serial: l.Serial, Kind: Kind(l.Text["k"]), Epoch: l.Number("e"), Ordinal: l.Number("o"), N: l.Number("n"),
+		Claimant: l.Text["c"], Request: l.Text["r"], At: l.Time("at")}
 	if !e.Kind.known() {
 		return Entry{}, fmt.Errorf("kind %.32q", l.Text["k"])
 	}

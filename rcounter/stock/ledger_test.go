@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
 )
 
-// books is a database into which ledgers are moved: a row for each entry, and for each opening the serial that comes next.
+// books is a database into which ledgers are moved: a row for each entry, and for each opening the serial that comes
+// next.
 type books struct {
 	rows map[[2]int64]stock.Entry
 	next map[int64]int64
@@ -175,21 +177,25 @@ func TestTheLedgerHasEveryEventInItsOrder(t *testing.T) {
 	do(s.Extend(ctx, "g", 2*time.Hour))
 	do(s.Confirm(ctx, "g", stock.Paid(2)))
 	do(s.Return(ctx, stock.Units{Request: "g", Keep: 1}))
-	do(s.ActsAs(ctx, "call", stock.Deed{Verb: "R", ID: "e", Claimant: "eve", N: 1, TTL: time.Hour}, stock.Deed{Verb: "B", ID: "d"}, stock.Deed{Verb: "R", ID: "f", Claimant: "eve", N: 2, TTL: time.Hour}))
+	do(s.ActsAs(ctx, "call", stock.Deed{Verb: "R", ID: "e", Claimant: "eve", N: 1, TTL: time.Hour},
+		stock.Deed{Verb: "B", ID: "d"}, stock.Deed{Verb: "R", ID: "f", Claimant: "eve", N: 2, TTL: time.Hour}))
 	var got []string
 	n, err := s.Ledger(ctx, 100, func(_ context.Context, entries []stock.Entry) error {
 		for i, e := range entries {
 			require.EqualValues(t, i+1, e.Serial)
 			require.Equal(t, epoch, e.Epoch)
 			require.WithinRange(t, e.At, began.Add(-time.Millisecond), began.Add(time.Minute+time.Millisecond))
-			got = append(got, strings.TrimSpace(fmt.Sprintln(e.Kind, e.Ordinal, e.N, e.Claimant, strings.ReplaceAll(e.Request, any.Request, "any"))))
+			got = append(got, strings.TrimSpace(fmt.Sprintln(e.Kind, e.Ordinal, e.N, e.Claimant,
+				strings.ReplaceAll(e.Request, any.Request, "any"))))
 		}
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"held 0 2 ann a", "held 0 1 bob b", "held 0 3 cid c", "grant 1 2 ann a", "cancelled 0 1 bob b", "expired 0 3 cid c", "grant 3 1 dan",
+	require.Equal(t, []string{"held 0 2 ann a", "held 0 1 bob b", "held 0 3 cid c", "grant 1 2 ann a",
+		"cancelled 0 1 bob b", "expired 0 3 cid c", "grant 3 1 dan",
 		"grant 4 2 eve d", "grant 6 3  any", "return 7 1  any", "return 3 1 dan", "return 1 2 ann a",
-		"late 9 3 cid c", "held 0 3 gil g", "extended 0 3 gil g", "cancelled 0 1 gil g", "grant 12 2 gil g", "return 13 1 gil g", "held 0 1 eve e", "return 4 2 eve d", "held 0 2 eve f"}, got)
+		"late 9 3 cid c", "held 0 3 gil g", "extended 0 3 gil g", "cancelled 0 1 gil g", "grant 12 2 gil g",
+		"return 13 1 gil g", "held 0 1 eve e", "return 4 2 eve d", "held 0 2 eve f"}, got)
 	require.Equal(t, len(got), n)
 	n, err = s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error { t.Error("nothing is there"); return nil })
 	require.NoError(t, err)
@@ -197,8 +203,8 @@ func TestTheLedgerHasEveryEventInItsOrder(t *testing.T) {
 	requireEnds(t, raw)
 }
 
-// Whatever takes entries out of the stream, or puts some in, every verb of the stock says so, and sells nothing. The numbers are in the
-// error.
+// Whatever takes entries out of the stream, or puts some in, every verb of the stock says so, and sells nothing. The
+// numbers are in the error.
 func TestALedgerThatIsNotWholeStopsTheSaleUntilItIsRestored(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -210,7 +216,8 @@ func TestALedgerThatIsNotWholeStopsTheSaleUntilItIsRestored(t *testing.T) {
 		"deleted": {[]string{"DEL", "rc:{s}:l"}, "should have 4 entries, and has 0"},
 		"trimmed": {[]string{"XTRIM", "rc:{s}:l", "MAXLEN", "1"}, "should have 4 entries, and has 1"},
 		"one out": {[]string{"XDEL", "rc:{s}:l", "4-0"}, "should have 4 entries, and has 3"},
-		"one in":  {[]string{"XADD", "rc:{s}:l", "6-0", "k", "grant", "e", "1", "o", "5", "n", "1", "c", "eve", "r", "", "at", "1"}, "should have 4 entries, and has 5"},
+		"one in": {[]string{"XADD", "rc:{s}:l", "6-0", "k", "grant", "e", "1", "o", "5", "n", "1", "c", "eve", "r", "",
+			"at", "1"}, "should have 4 entries, and has 5"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			must(t, raw, "FLUSHALL")
@@ -235,7 +242,7 @@ func TestALedgerThatIsNotWholeStopsTheSaleUntilItIsRestored(t *testing.T) {
 			before := counts(t, raw)
 			for verb, call := range verbs {
 				err := call()
-				require.ErrorIs(t, err, stock.ErrCorrupt, verb)
+				require.ErrorIs(t, err, errs.ErrCorrupt, verb)
 				require.ErrorContains(t, err, `"rc:{s}:l" `+tc.says, verb)
 			}
 			require.Equal(t, before, counts(t, raw))
@@ -252,26 +259,28 @@ func TestALedgerThatIsNotWholeStopsTheSaleUntilItIsRestored(t *testing.T) {
 	}
 }
 
-// A run may be broken off between any two of its writes. Then the ledger tells what the stock knows, or every next call says that it
-// does not.
+// A run may be broken off between any two of its writes. Then the ledger tells what the stock knows, or every next call
+// says that it does not.
 func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
 	far := "9007199254740991"
 	for name, args := range map[string][]string{
-		"acts": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "0", "B", "return", far, "0", "O", "more", far, "d", "2", "X", "forbidden", far,
+		"acts": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "0", "B",
+			"return", far, "0", "O", "more", far, "d", "2", "X", "forbidden", far,
 			"C", "late", far, "0", "C", "part", far, "1", "E", "extend", far, "7200000", "B", "keep", far, "1"},
-		"acts back":          {"call", "0", far, "X", "cancel", far, "B", "return", far, "0"},
-		"acts in a straight": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "0", "O", "more", far, "d", "2"},
-		"acts reserve":       {"call", "0", far, "R", "new", far, "c", "1", "3600000"},
-		"acts confirm":       {"call", "0", far, "C", "confirm", far, "0"},
-		"acts cancel":        {"call", "0", far, "X", "cancel", far},
-		"claim":              {"call", "0", "ann", "bob"},
-		"any":                {"call", "0", "2"},
-		"return":             {"call", "one", "7"},
-		"returnany":          {"call", "any", "0", "0"},
-		"reap":               {"128"},
+		"acts back": {"call", "0", far, "X", "cancel", far, "B", "return", far, "0"},
+		"acts in a straight": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm",
+			far, "0", "O", "more", far, "d", "2"},
+		"acts reserve": {"call", "0", far, "R", "new", far, "c", "1", "3600000"},
+		"acts confirm": {"call", "0", far, "C", "confirm", far, "0"},
+		"acts cancel":  {"call", "0", far, "X", "cancel", far},
+		"claim":        {"call", "0", "ann", "bob"},
+		"any":          {"call", "0", "2"},
+		"return":       {"call", "one", "7"},
+		"returnany":    {"call", "any", "0", "0"},
+		"reap":         {"128"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			noticed := 0
@@ -285,8 +294,10 @@ func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 				must(t, raw, "ZADD", "rc:{s}:h", "1", "late")
 				_, err = s.Reap(ctx)
 				require.NoError(t, err)
-				_, err = s.ActsAs(ctx, "before", stock.Deed{Verb: "R", ID: "cancel", Claimant: "a", N: 3, TTL: time.Hour}, stock.Deed{Verb: "R", ID: "confirm", Claimant: "a", N: 2, TTL: time.Hour},
-					stock.Deed{Verb: "R", ID: "part", Claimant: "p", N: 3, TTL: time.Hour}, stock.Deed{Verb: "R", ID: "extend", Claimant: "e", N: 1, TTL: time.Hour},
+				_, err = s.ActsAs(ctx, "before", stock.Deed{Verb: "R", ID: "cancel", Claimant: "a", N: 3, TTL: time.Hour},
+					stock.Deed{Verb: "R", ID: "confirm", Claimant: "a", N: 2, TTL: time.Hour},
+					stock.Deed{Verb: "R", ID: "part", Claimant: "p", N: 3, TTL: time.Hour},
+					stock.Deed{Verb: "R", ID: "extend", Claimant: "e", N: 1, TTL: time.Hour},
 					stock.Deed{Verb: "O", ID: "return", Claimant: "b", N: 4}, stock.Deed{Verb: "O", ID: "keep", Claimant: "k", N: 2})
 				require.NoError(t, err)
 				claimed(t, s, "one")
@@ -300,13 +311,14 @@ func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 					must(t, raw, "ZADD", "rc:{s}:h", "1", "cancel", "2", "confirm", "3", "part")
 				}
 				file, _, _ := strings.Cut(name, " ")
-				err = raw.Do(ctx, raw.B().Eval().Script(brokenOff(k)+stock.Source(file)).Numkeys(7).Key(keysOf("rc:{s}")...).Arg(args...).Build()).Error()
+				err = raw.Do(ctx, raw.B().Eval().Script(brokenOff(k)+stock.Source(file)).Numkeys(7).Key(keysOf("rc:{s}")...).
+					Arg(args...).Build()).Error()
 				whole := err == nil
 				if !whole {
 					require.ErrorContains(t, err, "broken off")
 				}
 				st, err := s.Inspect(ctx)
-				if errors.Is(err, stock.ErrCorrupt) {
+				if errors.Is(err, errs.ErrCorrupt) {
 					require.False(t, whole, err)
 					noticed++
 					continue
@@ -328,8 +340,8 @@ func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 	}
 }
 
-// A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and sells on: other entries have
-// their numbers now.
+// A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and sells on: other
+// entries have their numbers now.
 func TestAMoverRemovesNothingThatAFailoverHasPutInThePlaceOfWhatItRead(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -394,8 +406,9 @@ func TestMoversSideBySideRemoveEachEntryOnce(t *testing.T) {
 	require.EqualValues(t, 11, b.next[epoch])
 }
 
-// Failovers to an older replica, streams that are deleted or trimmed, and movers that are ahead or behind: once the stock is restored
-// from the database, the ledger tells that what it does not know, with numbers that follow on, and both have the same.
+// Failovers to an older replica, streams that are deleted or trimmed, and movers that are ahead or behind: once the
+// stock is restored from the database, the ledger tells that what it does not know, with numbers that follow on, and
+// both have the same.
 func TestTheLedgerOfARestoredStockTellsWhatTheWinnersDoNotKnow(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -503,7 +516,10 @@ func undo(s *stock.Stock, rnd *rand.Rand, units map[int64]string, records map[st
 	case request == "":
 		_, err = s.Return(ctx, stock.Units{Claimant: claimant, Ordinal: o})
 	case claimant == "":
-		_, err = s.Return(ctx, stock.Units{Request: stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request}.Request, Ordinal: stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request}.Ordinal, N: stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request}.N})
+		_, err = s.Return(ctx,
+			stock.Units{Request: stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request}.Request,
+				Ordinal: stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request}.Ordinal,
+				N:       stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request}.N})
 	case rnd.IntN(2) == 0:
 		_, err = s.Return(ctx, stock.Units{Request: request, Keep: 1})
 	default:

@@ -9,10 +9,10 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Lookup returns what has come of u: Units{Claimant: c} is the unit that c has by Claim, Units{Request: id} are those of a request or
-// reservation. It changes nothing: it neither claims nor confirms nor gives up the id. What the stock does not know, or has forgotten
-// (Spec.Remember), is no error: the Outcome is 0. That is also so of a claimant whose unit was returned. One round trip, repeated until
-// answered.
+// Lookup returns what has come of u: Units{Claimant: c} is the unit that c has by Claim, Units{Request: id} are those
+// of a request or reservation. It changes nothing: it neither claims nor confirms nor gives up the id. What the stock
+// does not know, or has forgotten (Spec.Remember), is no error: the Outcome is 0. That is also so of a claimant whose
+// unit was returned. One round trip, repeated until answered.
 //
 // Errors: ErrInvalidName; ErrInvalidOption if u names anything else; and those of Claim.
 func (s *Stock) Lookup(ctx context.Context, u Units) (_ Holding, err error) {
@@ -37,7 +37,8 @@ func (s *Stock) Lookup(ctx context.Context, u Units) (_ Holding, err error) {
 // whole refuses units that are a part of what their holder has.
 func (u Units) whole() error {
 	if u.Ordinal != 0 || u.N != 0 || u.Keep != 0 {
-		return errs.InvalidOption("units", fmt.Sprintf("%d, %d, %d", u.Ordinal, u.N, u.Keep), "all of a claimant or of a request: Ordinal, N and Keep are 0")
+		return errs.InvalidOption("units", fmt.Sprintf("%d, %d, %d", u.Ordinal, u.N, u.Keep),
+			"all of a claimant or of a request: Ordinal, N and Keep are 0")
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold has units reserved in every way, by a server whose clock counts microseconds.
+// TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold has units reserved in every way, by a server whose clock
+// counts microseconds.
 func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -123,8 +124,8 @@ func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 	}
 }
 
-// A reservation that is asked for again is told the rest of its time. What is left is a whole number of milliseconds, and the server was
-// somewhere in one when it counted them.
+// A reservation that is asked for again is told the rest of its time. What is left is a whole number of milliseconds,
+// and the server was somewhere in one when it counted them.
 func TestTheRestOfAReservationIsNoLongerThanItIs(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -132,7 +133,8 @@ func TestTheRestOfAReservationIsNoLongerThanItIs(t *testing.T) {
 	at := time.Now().Truncate(time.Second)
 	const ttl = 20 * time.Second
 	for i, phase := range []time.Duration{0, time.Microsecond, 400 * time.Microsecond, 999 * time.Microsecond} {
-		for j, later := range []time.Duration{0, 3*time.Millisecond + time.Microsecond, 999 * time.Microsecond, ttl - time.Millisecond, ttl - time.Microsecond} {
+		for j, later := range []time.Duration{0, 3*time.Millisecond + time.Microsecond, 999 * time.Microsecond,
+			ttl - time.Millisecond, ttl - time.Microsecond} {
 			at = at.Add(24 * time.Hour)
 			srv.Embedded.SetTime(at.Add(phase))
 			s := c.Stock(fmt.Sprint("s", i, j))

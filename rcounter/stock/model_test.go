@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -39,11 +40,12 @@ func (m *model) broken() bool { return m.there && len(m.known) > 0 && !m.records
 func (m *model) open(o stock.Spec, epoch int64) error {
 	switch {
 	case m.there:
-		return stock.ErrAlreadyOpen
+		return errs.ErrAlreadyOpen
 	case len(m.known) > 0 && m.records && m.now < m.gone-100*time.Millisecond: // see stray in ends.lua
-		return stock.ErrCorrupt
+		return errs.ErrCorrupt
 	}
-	*m = model{now: m.now, there: true, records: true, epoch: epoch, limit: o.Limit, held: map[string]int64{}, known: map[string]bool{},
+	*m = model{now: m.now, there: true, records: true, epoch: epoch, limit: o.Limit, held: map[string]int64{},
+		known: map[string]bool{},
 		start: m.now + o.StartIn, end: m.now + o.StartIn + o.OpenFor, gone: m.now + o.StartIn + o.OpenFor + o.Retain}
 	return nil
 }
@@ -53,7 +55,7 @@ func (m *model) claim(u string) (stock.Grant, error) {
 		return stock.Grant{Outcome: stock.NotOpen}, nil
 	}
 	if m.broken() {
-		return stock.Grant{}, stock.ErrCorrupt
+		return stock.Grant{}, errs.ErrCorrupt
 	}
 	g := stock.Grant{Epoch: m.epoch}
 	switch {
@@ -77,7 +79,7 @@ func (m *model) claim(u string) (stock.Grant, error) {
 func (m *model) lookup(u string) (stock.Holding, error) {
 	switch {
 	case m.broken():
-		return stock.Holding{}, stock.ErrCorrupt
+		return stock.Holding{}, errs.ErrCorrupt
 	case !m.there:
 		return stock.Holding{}, nil
 	case m.held[u] == 0:
@@ -88,7 +90,7 @@ func (m *model) lookup(u string) (stock.Holding, error) {
 
 func (m *model) giveBack(u string, ordinal int64) (bool, error) {
 	if m.broken() {
-		return false, stock.ErrCorrupt
+		return false, errs.ErrCorrupt
 	}
 	if !m.there || m.held[u] != ordinal {
 		return false, nil
@@ -101,7 +103,8 @@ func (m *model) status() (stock.Status, error) {
 	if !m.there {
 		return stock.Status{}, nil
 	}
-	st := stock.Status{State: stock.StateOpen, Limit: m.limit, Sold: int64(len(m.held)), Remaining: m.limit - int64(len(m.held)), Seq: m.seq, Epoch: m.epoch,
+	st := stock.Status{State: stock.StateOpen, Limit: m.limit, Sold: int64(len(m.held)),
+		Remaining: m.limit - int64(len(m.held)), Seq: m.seq, Epoch: m.epoch,
 		UntilStart: max(0, m.start-m.now), UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
 	switch {
 	case m.closed:
@@ -112,7 +115,7 @@ func (m *model) status() (stock.Status, error) {
 		st.State = stock.StatePending
 	}
 	if m.broken() {
-		return st, stock.ErrCorrupt
+		return st, errs.ErrCorrupt
 	}
 	return st, nil
 }
@@ -167,7 +170,7 @@ func walk(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *rand.Rand) 
 			epoch, err := s.Open(ctx, o)
 			wantErr := m.open(o, epoch)
 			same("open", nil, nil, wantErr, err)
-			if wantErr != nil && errors.Is(err, stock.ErrAlreadyOpen) {
+			if wantErr != nil && errors.Is(err, errs.ErrAlreadyOpen) {
 				require.Equal(t, m.epoch, epoch)
 			} else if wantErr != nil {
 				require.Zero(t, epoch)

@@ -7,15 +7,15 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is called with what happens to the stocks of a client, for metrics. It runs on the goroutine where that happens, which may be
-// that of a claim, so it must return at once. It may call the client. A panic in it is logged and otherwise ignored. It must be safe for
-// concurrent use.
+// Observer is called with what happens to the stocks of a client, for metrics. It runs on the goroutine where that
+// happens, which may be that of a claim, so it must return at once. It may call the client. A panic in it is logged and
+// otherwise ignored. It must be safe for concurrent use.
 //
-// ctx is that of the call: it carries the caller's span, and may have ended. EventBackgroundFailed gets the values of the context of the
-// call that left the work behind.
+// ctx is that of the call: it carries the caller's span, and may have ended. EventBackgroundFailed gets the values of
+// the context of the call that left the work behind.
 type Observer func(ctx context.Context, e Event)
 
-// Event is something that happened to a stock. Its Kind says which fields are set, beside Name.
+// Event is something that happened to a stock. Its Kind says which fields are set besides Name.
 type Event struct {
 	Kind EventKind
 	// Name is the stock's, as the caller gave it; that of a Group's begins with its tag.
@@ -37,21 +37,22 @@ type EventKind uint8
 const (
 	// EventClaimed: the server answered a Claim, ClaimAny or Reserve, or there is no answer (Outcome, N, Took, Err).
 	EventClaimed EventKind = iota + 1
-	// EventAnsweredLocally: the process answered one of these by itself, because the stock is sold out (Outcome). EventClaimed does not
-	// come then.
+	// EventAnsweredLocally: the process answered one of these by itself, because the stock is sold out (Outcome).
+	// EventClaimed does not come then.
 	EventAnsweredLocally
-	// EventBackgroundFailed: work in the background failed and is not tried again: the return of units whose callers had left. These units
-	// stay sold (Err). KeepReaped and KeepLedger tell of every failure after which they go on.
+	// EventBackgroundFailed: work in the background failed and is not tried again: the return of units whose callers had
+	// left. These units stay sold (Err). KeepReaped and KeepLedger tell of every failure after which they go on.
 	EventBackgroundFailed
 )
 
-var eventNames = [...]string{EventClaimed: "claimed", EventAnsweredLocally: "answered locally", EventBackgroundFailed: "background failed"}
+var eventNames = [...]string{EventClaimed: "claimed", EventAnsweredLocally: "answered locally",
+	EventBackgroundFailed: "background failed"}
 
 // String is the kind in words, such as "answered locally".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
 
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
-// told. Either may be nil.
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next
+// is not reported. Either may be nil.
 func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
 
 // observe tells of e. Called without a mutex held.
@@ -68,7 +69,8 @@ func (c *Client) began() (t time.Time) {
 // claimed tells of a claim that the server was asked for.
 func (c *Client) claimed(ctx context.Context, name string, began time.Time, g Grant, err error) {
 	if c.observer != nil {
-		c.observe(ctx, Event{Kind: EventClaimed, Name: name, Outcome: g.Outcome, N: g.N, Took: time.Since(began), Err: edged(err)})
+		c.observe(ctx, Event{Kind: EventClaimed, Name: name, Outcome: g.Outcome, N: g.N, Took: time.Since(began),
+			Err: edged(err)})
 	}
 }
 

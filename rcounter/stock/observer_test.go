@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -70,11 +71,13 @@ func TestAnObserverIsToldOfEveryClaimOnce(t *testing.T) {
 	_, err = s.Reserve(ctx, "cid", stock.Request{ID: "more", N: 2}, time.Hour)
 	require.NoError(t, err)
 	_, err = s.Claim(ctx, "cid", stock.Request{ID: "r", N: 2})
-	require.ErrorIs(t, err, stock.ErrMismatch)
+	require.ErrorIs(t, err, errs.ErrMismatch)
 	_, err = s.Claim(ctx, "") // refused, and not a claim
 	require.Error(t, err)
-	require.Equal(t, []string{"s: granted, 1, <nil>", "s: replayed, 1, <nil>", "s: granted, 2, <nil>", "s: granted, 1, <nil>", "s: granted, 2, <nil>",
-		"s: granted, 2, <nil>", "s: sold out, 0, <nil>", `s: none, 0, stock: id used before with other arguments: on "rc:{shop:s}"`}, told.take())
+	require.Equal(t, []string{"s: granted, 1, <nil>", "s: replayed, 1, <nil>", "s: granted, 2, <nil>",
+		"s: granted, 1, <nil>", "s: granted, 2, <nil>",
+		"s: granted, 2, <nil>", "s: sold out, 0, <nil>",
+		`s: none, 0, stock: id used before with other arguments: on "rc:{shop:s}"`}, told.take())
 	claimed(t, s, "last")
 	quiet(t, admin, func() { loses(t, s) })
 	told.take()
@@ -99,11 +102,12 @@ func TestWhatFailsInTheBackgroundIsToldAndLoggedOnce(t *testing.T) {
 	srv := redistest.Start(t)
 	log, text := rig.Logged()
 	var told seen
-	c := on(t, srv.Client(t), stock.Options{CallTimeout: 50 * time.Millisecond, Logger: log, Observer: func(_ context.Context, e stock.Event) {
-		if e.Kind == stock.EventBackgroundFailed {
-			told.add("%s: %v", e.Name, e.Err)
-		}
-	}})
+	c := on(t, srv.Client(t),
+		stock.Options{CallTimeout: 50 * time.Millisecond, Logger: log, Observer: func(_ context.Context, e stock.Event) {
+			if e.Kind == stock.EventBackgroundFailed {
+				told.add("%s: %v", e.Name, e.Err)
+			}
+		}})
 	opened(t, on(t, srv.Client(t), exact), "s", 10)
 	s := c.Stock("s")
 	redistest.Eventually(t, 20*time.Second, "it answers", func() bool { _, err := s.Inspect(ctx); return err == nil })
@@ -117,7 +121,7 @@ func TestWhatFailsInTheBackgroundIsToldAndLoggedOnce(t *testing.T) {
 		_, err := s.ClaimAny(brief, 1)
 		cancel()
 		require.Error(t, err)
-		if errors.Is(err, stock.ErrUnknownOutcome) { // and not over before it was sent
+		if errors.Is(err, errs.ErrUnknownOutcome) { // and not over before it was sent
 			unknown++
 		}
 	}

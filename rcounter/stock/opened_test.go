@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -39,7 +40,7 @@ func TestAStockThatItsOwnerKnowsIsNotOpenedASecondTime(t *testing.T) {
 			require.NoError(t, err, "it stands")
 			require.Equal(t, 2, asked, "only where there is none")
 			must(t, raw, "FLUSHALL")
-			require.ErrorIs(t, open(), stock.ErrCorrupt, name)
+			require.ErrorIs(t, open(), errs.ErrCorrupt, name)
 			require.Equal(t, stock.NotOpen, claimed(t, s, "bob").Outcome, "nothing is sold twice")
 		}
 	})

@@ -35,7 +35,8 @@ func rate(b *testing.B, callers int, d time.Duration, op func() error) float64 {
 // compare reports by what factor op is faster than base: the median of rounds in which both take turns, since the
 // absolute figures of a busy machine swing more than what is to be seen.
 func compare(b *testing.B, callers int, base, op func() error) {
-	rounds, d := redistest.Sized(1, 21, 21), redistest.Sized(30*time.Millisecond, 120*time.Millisecond, 120*time.Millisecond)
+	rounds, d := redistest.Sized(1, 21, 21), redistest.Sized(30*time.Millisecond, 120*time.Millisecond,
+		120*time.Millisecond)
 	rate(b, callers, d, base) // warm
 	rate(b, callers, d, op)
 	var ratios, bases, ops []float64
@@ -85,11 +86,17 @@ func BenchmarkGates(b *testing.B) {
 	for _, callers := range []int{256, 2048} {
 		b.Run("per-user, 1 ms away/"+strconv.Itoa(callers), func(b *testing.B) {
 			s1, s2 := one.Stock("s"), all.Stock("s")
-			compare(b, callers, func() error { _, err := s1.Claim(ctx, fresh()); return err }, func() error { _, err := s2.Claim(ctx, fresh()); return err })
+			compare(b, callers, func() error {
+				_, err := s1.Claim(ctx, fresh())
+				return err
+			}, func() error { _, err := s2.Claim(ctx, fresh()); return err })
 		})
 		b.Run("bounded, 1 ms away/"+strconv.Itoa(callers), func(b *testing.B) {
 			s1, s2 := one.Stock("s"), all.Stock("s")
-			compare(b, callers, func() error { _, err := s1.ClaimAny(ctx, 1); return err }, func() error { _, err := s2.ClaimAny(ctx, 1); return err })
+			compare(b, callers, func() error {
+				_, err := s1.ClaimAny(ctx, 1)
+				return err
+			}, func() error { _, err := s2.ClaimAny(ctx, 1); return err })
 		})
 	}
 	p := newPair(b)
@@ -99,7 +106,10 @@ func BenchmarkGates(b *testing.B) {
 	opened(b, one, "s", int64(1<<53-1))
 	b.Run("per-user, confirmed by a replica/256", func(b *testing.B) {
 		s1, s2 := one.Stock("s"), all.Stock("s")
-		compare(b, 256, func() error { _, err := s1.Claim(ctx, fresh()); return err }, func() error { _, err := s2.Claim(ctx, fresh()); return err })
+		compare(b, 256, func() error {
+			_, err := s1.Claim(ctx, fresh())
+			return err
+		}, func() error { _, err := s2.Claim(ctx, fresh()); return err })
 	})
 	out, server := opened(b, on(b, srv.Client(b), patient), "out", 1), on(b, srv.Client(b), alone).Stock("out")
 	claimed(b, out, "winner")

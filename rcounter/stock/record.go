@@ -42,7 +42,8 @@ type record struct {
 // units is what the record has, or had at its end.
 func (q record) units() span { return span{q.ordinal, q.ordinal + q.n - 1} }
 
-// returned is what a request that has units has returned of them, by Return with Keep: those after its own. See restock in acts.lua.
+// returned is what a request that has units has returned of them, by Return with Keep: those after its own. See restock
+// in acts.lua.
 func (q record) returned() span {
 	p := strings.Split(q.by, ".")
 	if q.state != "G" || len(p) < 3 {
@@ -62,7 +63,8 @@ func parseRecord(text string) (record, bool) {
 	if len(p) != 8 || len(p[0]) != 1 {
 		return record{}, false
 	}
-	q := record{state: p[0], ordinal: number(p[1]), n: number(p[2]), asked: number(p[3]), call: p[4], by: p[5], deadline: number(p[6]), claimant: p[7]}
+	q := record{state: p[0], ordinal: number(p[1]), n: number(p[2]), asked: number(p[3]), call: p[4], by: p[5],
+		deadline: number(p[6]), claimant: p[7]}
 	return q, q.ordinal >= 0 && q.n >= 0 && q.asked >= 0 && q.deadline >= 0
 }
 

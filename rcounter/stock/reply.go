@@ -23,8 +23,8 @@ func (s *Stock) run(ctx context.Context, n int, sc *script.Script, args ...strin
 	return v, err
 }
 
-// grant runs a script that grants units under id, as the call with the id in call, and decodes its reply: {0, epoch, remaining,
-// outcome, ordinal, n}, and for units that are only held, in how many ms they go back.
+// grant runs a script that grants units under id, as the call with the id in call, and decodes its reply: {0, epoch,
+// remaining, outcome, ordinal, n}, and for units that are only held, in how many ms they go back.
 func (s *Stock) grant(ctx context.Context, sc *script.Script, call, id string, args ...string) (Grant, error) {
 	sent := time.Now()
 	v, unconfirmed := s.sure(ctx, 6, sc, append([]string{call, s.c.calls.Mark()}, args...)...)
@@ -44,8 +44,8 @@ func (s *Stock) grant(ctx context.Context, sc *script.Script, call, id string, a
 	return g, nil
 }
 
-// sure is run for a script that grants: what it writes is confirmed by Options.MinReplicas. With ErrNotReplicated the reply
-// is there too.
+// sure is run for a script that grants: what it writes is confirmed by Options.MinReplicas. With ErrNotReplicated the
+// reply is there too.
 func (s *Stock) sure(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
 	v, unconfirmed := s.confirmed(ctx, n, sc, args...)
 	if v == nil {
@@ -111,13 +111,13 @@ func (s *Stock) verdict(v []int64) error {
 	case stockLedger:
 		return misled(s.keys[5], v[1], v[2])
 	case stockUsedUp:
-		return fmt.Errorf("%w: %q has given out ordinal %d", ErrOverflow, s.keys[0], maxLimit)
+		return fmt.Errorf("%w: %q has given out ordinal %d", errs.ErrOverflow, s.keys[0], maxLimit)
 	case stockMismatch:
-		return fmt.Errorf("%w: on %q", ErrMismatch, s.keys[0])
+		return fmt.Errorf("%w: on %q", errs.ErrMismatch, s.keys[0])
 	case stockParts:
-		return fmt.Errorf("%w: %q keeps no more than 1024 returned parts of one grant", ErrOutOfRange, s.keys[0])
+		return fmt.Errorf("%w: %q keeps no more than 1024 returned parts of one grant", errs.ErrOutOfRange, s.keys[0])
 	case stockTooSmall:
-		return fmt.Errorf("%w: %q has %d units sold and held", ErrOutOfRange, s.keys[0], v[1])
+		return fmt.Errorf("%w: %q has %d units sold and held", errs.ErrOutOfRange, s.keys[0], v[1])
 	case stockNone:
 		return fmt.Errorf("%w: on %q", ErrNotFound, s.keys[0])
 	}

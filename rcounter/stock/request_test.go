@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -50,7 +51,7 @@ func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
 			n        int64
 		}{{"bob", 3}, {"ann", 2}} {
 			_, err = s.Claim(ctx, other.claimant, stock.Request{ID: "r1", N: other.n})
-			require.ErrorIs(t, err, stock.ErrMismatch)
+			require.ErrorIs(t, err, errs.ErrMismatch)
 		}
 		anon, err := s.ClaimAny(ctx, 5)
 		require.NoError(t, err)
@@ -86,7 +87,7 @@ func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
 		once(grant(stock.Returned, 0, 0, 7, ""), "r1", "ann", 3)
 		once(grant(stock.Granted, 11, 3, 4, "r6"), "r6", "ann", 9)
 
-		require.ErrorIs(t, s.Change(ctx, stock.Change{Limit: 5}), stock.ErrOutOfRange)
+		require.ErrorIs(t, s.Change(ctx, stock.Change{Limit: 5}), errs.ErrOutOfRange)
 		require.NoError(t, s.Change(ctx, stock.Change{Limit: 6}))
 		once(grant(stock.SoldOut, 0, 0, 0, ""), "r7", "cid", 1)
 		require.NoError(t, s.Change(ctx, stock.Change{Limit: 8}))
@@ -115,7 +116,8 @@ func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
 			return stock.Entry{Kind: kind, Epoch: epoch, Ordinal: ordinal, N: n, Claimant: claimant, Request: request}
 		}
 		require.Equal(t, []stock.Entry{
-			e(false, 1, 3, "ann", "r1"), e(false, 4, 1, "ann", "r2"), e(false, 5, 5, "", anon.Request), e(false, 10, 1, "bob", "r4"),
+			e(false, 1, 3, "ann", "r1"), e(false, 4, 1, "ann", "r2"), e(false, 5, 5, "", anon.Request),
+			e(false, 10, 1, "bob", "r4"),
 			e(true, 6, 2, "", anon.Request), e(true, 8, 2, "", anon.Request), e(true, 1, 3, "ann", "r1"),
 			e(false, 11, 3, "ann", "r6"), e(false, 14, 2, "cid", "r7"),
 		}, got)

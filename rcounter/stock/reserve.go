@@ -13,14 +13,15 @@ import (
 // minReservation is the shortest time a reservation may be made for.
 const minReservation = time.Millisecond
 
-// Reserve holds the units of r for claimant until Confirm sells them, Cancel gives them back, or ttl (at least a millisecond) is over by the
-// server's clock. Then they go back by themselves, once. The id is a new one for each reservation, and not that of a Claim. One round
-// trip, repeated until answered.
+// Reserve holds the units of r for claimant until Confirm sells them, Cancel gives them back, or ttl (at least a
+// millisecond) is over by the server's clock. Then they go back by themselves, once. The id is a new one for each
+// reservation, and not that of a Claim. One round trip, repeated until answered.
 //
 // Grant.Until says when the units go back. The same call again is Replayed and prolongs nothing; if the reservation was
-// confirmed, that answer has the ordinals. If fewer than N units are left, the answer is SoldOut, and Remaining says how many are.
-// If claimant may not have N more (Spec.PerUser), it is UserLimit. If the reservation is over, it is Expired, Cancelled (also if
-// Cancel or Confirm came before this call) or Returned, for as long as Spec.Remember says; then the id is a new one.
+// confirmed, that answer has the ordinals. If fewer than N units are left, the answer is SoldOut, and Remaining says
+// how many are. If claimant may not have N more (Spec.PerUser), it is UserLimit. If the reservation is over, it is
+// Expired, Cancelled (also if Cancel or Confirm came before this call) or Returned, for as long as Spec.Remember says;
+// then the id is a new one.
 //
 // Errors: ErrInvalidName for id or claimant, ErrInvalidOption for N or ttl, ErrMismatch, ErrNotReplicated, and
 // those of Claim.
@@ -34,9 +35,10 @@ func (s *Stock) Reserve(ctx context.Context, claimant string, r Request, ttl tim
 	return s.obtain(ctx, isFresh(ctx), func(ctx context.Context) (Grant, error) { return s.granted(ctx, a) })
 }
 
-// Cancel gives back the units of a reservation, and reports whether this call did so. It is false if the reservation was confirmed (and
-// stays so) or cancelled before. It is also false if its time was over, or there was no such reservation; then no later Confirm or
-// Reserve of that id gets units, for as long as Spec.Remember says. One round trip, repeated until answered.
+// Cancel gives back the units of a reservation, and reports whether this call did so. It is false if the reservation
+// was confirmed (and stays so) or cancelled before. It is also false if its time was over, or there was no such
+// reservation; then no later Confirm or Reserve of that id gets units, for as long as Spec.Remember says. One round
+// trip, repeated until answered.
 func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
@@ -46,8 +48,9 @@ func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
 	return n > 0, err
 }
 
-// Reap ends the reservations whose time is over, and returns how many it has ended. Claims and reservations do the same first, so a
-// stock that sells does not need Reap. If no claims come, Inspect counts such units as held until a Reap. See KeepReaped.
+// Reap ends the reservations whose time is over, and returns how many it has ended. Claims and reservations do the same
+// first, so a stock that sells does not need Reap. If no claims come, Inspect counts such units as held until a Reap.
+// See KeepReaped.
 func (s *Stock) Reap(ctx context.Context) (ended int64, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -62,9 +65,9 @@ func (s *Stock) Reap(ctx context.Context) (ended int64, err error) {
 	}
 }
 
-// KeepReaped runs Reap at the interval every, at least a millisecond, until ctx ends. It returns ctx's error, or an error that
-// asking again does not cure, such as ErrClosed or ErrCorrupt. After other errors it goes on. Any number of processes may keep one
-// stock reaped.
+// KeepReaped runs Reap at the interval every, at least a millisecond, until ctx ends. It returns ctx's error, or an
+// error that asking again does not cure, such as ErrClosed or ErrCorrupt. After other errors it goes on. Any number of
+// processes may keep one stock reaped.
 func (s *Stock) KeepReaped(ctx context.Context, every time.Duration) error {
 	if every < time.Millisecond {
 		return edged(errs.InvalidOption("every", every, "at least 1ms"))

@@ -22,49 +22,55 @@ import (
 type Restored struct {
 	// Added is how many units of the winners the stock did not have as theirs.
 	Added int64
-	// Displaced are the units that Restore has taken from the claimants named here. Either the winners name another claimant
-	// for them: a failover forgot that grant, and the stock granted the ordinal again. Or an entry of KindReturn returned them: a
-	// failover forgot the return. The next claim of such a claimant may get another unit.
+	// Displaced are the units that Restore has taken from the claimants named here. Either the winners name another
+	// claimant for them: a failover forgot that grant, and the stock granted the ordinal again. Or an entry of KindReturn
+	// returned them: a failover forgot the return. The next claim of such a claimant may get another unit.
 	Displaced []Entry
-	// Unaccounted is how many units the stock counts as sold though neither its records nor the winners name a holder. They
-	// stay sold. A larger limit (Change) makes up for them.
+	// Unaccounted is how many units the stock counts as sold though neither its records nor the winners name a holder.
+	// They stay sold. A larger limit (Change) makes up for them.
 	Unaccounted int64
 }
 
-// Restore repairs a stock from the caller's own records: after a failover that lost grants, after ErrCorrupt, and after the
-// stock was lost and opened again with Spec.Suspended. It suspends the stock, writes a record for every winner that the stock
-// does not know, raises the number of units sold and the last ordinal, and lets the stock sell on. A stock that is closed,
-// before Restore or while it runs, stays closed. A Change while it runs stands.
+// Restore repairs a stock from the caller's own records: after a failover that lost grants, after ErrCorrupt, and after
+// the stock was lost and opened again with Spec.Suspended. It suspends the stock, writes a record for every winner that
+// the stock does not know, raises the number of units sold and the last ordinal, and lets the stock sell on. A stock
+// that is closed, before Restore or while it runs, stays closed. A Change while it runs stands.
 //
 // winners are the units that are held, each once, as the entries of the ledger or unit by unit: Ordinal, N (0 means 1),
-// Claimant and, if there was one, Request. Where the winners and the stock differ, the winners are right, except that a unit
-// returned here stays returned. If there are more winners than units, the limit is raised to their number, and nothing is left
-// to sell.
+// Claimant and, if there was one, Request. Where the winners and the stock differ, the winners are right, except that a
+// unit returned here stays returned. If there are more winners than units, the limit is raised to their number, and
+// nothing is left to sell.
 //
-// The winners may be behind the stock, and if nothing was lost, nobody's units change. That is certain with a ledger (Spec.Ledger).
-// Without one the stock knows the last unit that each claimant has returned, and the requests that were returned within
-// Spec.Remember: if the winners name a unit that was returned before that, its claimant gets it back.
+// The winners may be behind the stock, and if nothing was lost, no claimant's units change. That is certain with a
+// ledger (Spec.Ledger). Without one the stock knows the last unit that each claimant has returned, and the requests
+// that were returned within Spec.Remember: if the winners name a unit that was returned before that, its claimant gets
+// it back.
 //
-// An entry of KindReturn says that its units were sold and returned. Restore takes them from the claimant that has them here, and
-// their ordinals are not given out again. Without such entries a stock that a failover set back may give out an ordinal of
-// which the database has a row. The entries of other kinds only tell their serials.
+// An entry of KindReturn says that its units were sold and returned. Restore takes them from the claimant that has them
+// here, and their ordinals are not given out again. Without such entries a stock that a failover set back may give out
+// an ordinal of which the database has a row. The entries of other kinds only tell their serials.
 //
-// The ledger then tells the database of the winners what that does not know: its next entry has the serial after the highest one among
-// winners of this Epoch, or after the last that was moved. So pass the last entry that the database has, whatever its kind, and let
-// nobody move the ledger meanwhile. Entries that were lost from it are written again, as far as they tell of units that are sold or
-// came back; of what was only held, expired or cancelled they do not tell. Those of units that the winners give to somebody else go.
+// The ledger then tells the database of the winners what that does not know: its next entry has the serial after the
+// highest one among winners of this Epoch, or after the last that was moved. So pass the last entry that the database
+// has, whatever its kind, and let no mover run meanwhile. Entries that were lost from it are written again,
+// as far as they tell of units that are sold or came back; of what was only held, expired or cancelled they do not
+// tell. Those of units that the winners give to another claimant go.
 //
 // If Restore fails, the stock stays suspended, and Restore can be called again. (If it fails before it asks winners for
 // anything, the stock may sell on. If that error is ErrUnknownOutcome, the stock may be suspended up to a RetryTimeout
-// later.) Errors: that of winners, unchanged; ErrCorrupt if two winners have one ordinal, or a record on the server is none;
-// ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType; ErrUnavailable; ErrUnknownOutcome.
+// later.) Errors: that of winners, unchanged; ErrCorrupt if two winners have one ordinal, or a record on the server is
+// none; ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType; ErrUnavailable;
+// ErrUnknownOutcome.
 //
-// While it runs, claims are answered Suspended, and units can be returned. If something changes while Restore reads the records, it reads
-// them once more, and from then on the calls of others are ErrRestoring until it has ended, so that it ends however many units come back.
+// While it runs, claims are answered Suspended, and units can be returned. If something changes while Restore reads the
+// records, it reads them once more, and from then on the calls of others are ErrRestoring until it has ended, so that
+// it ends however many units come back.
 //
-// Restore keeps all records in memory and makes one round trip for 128 changes, each of which has a RetryTimeout. Copies of its requests that the network delivers late change nothing.
+// Restore keeps all records in memory and makes one round trip for 128 changes, each of which has a RetryTimeout.
+// Copies of its requests that the network delivers late change nothing.
 func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_ Restored, err error) {
-	r := &restorer{s: s, call: session.CallID(), added: map[string]int64{}, displaced: map[string]Entry{}, freed: map[string]freed{}}
+	r := &restorer{s: s, call: session.CallID(), added: map[string]int64{}, displaced: map[string]Entry{},
+		freed: map[string]freed{}}
 	defer func() {
 		if r.theirs == nil {
 			edge(&err)
@@ -95,7 +101,7 @@ func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_
 		if err == nil {
 			return r.out(), nil
 		}
-		if err != errChanged { // by a return or a cancellation
+		if !errors.Is(err, errChanged) { // by a return or a cancellation
 			return Restored{}, err
 		}
 		// The next round needs another id. Otherwise a late copy of a "put" of this round could undo one of the next
@@ -123,12 +129,12 @@ type restorer struct {
 	users, records table // as they are on the server
 
 	epoch   int64
-	told    int64   // the highest serial among the winners
+	serial  int64   // the highest serial among the winners
 	entries []Entry // of the ledger, as it is on the server
 	strange bool    // the ledger has something else, too
 
-	// What was done, by what it was done to. A round that is broken off is followed by one that may do it again: by key it counts
-	// once.
+	// What was done, by what it was done to. A round that is broken off is followed by one that may do it again: by key it
+	// counts once.
 	added       map[string]int64
 	displaced   map[string]Entry
 	freed       map[string]freed // by what had it, as wins
@@ -143,8 +149,8 @@ type owned struct {
 	holder string
 }
 
-// freed is a record from which units were taken for nobody, and how many. The server counts them as sold until the last step,
-// as long as the record is the one that this Restore has put.
+// freed is a record from which units were taken without a new owner, and how many. The server counts them as sold until
+// the last step, as long as the record is the one that this Restore has put.
 type freed struct {
 	text string
 	n    int64
@@ -189,7 +195,7 @@ func (r *restorer) begin(ctx context.Context) error {
 		}
 		r.epoch = seen.epoch
 		_, err = r.step(ctx, "begin", decimal(seen.revision), script.NotAfter(seen.at, r.s.c.calls.Wanted(ctx)))
-		if err != errChanged {
+		if !errors.Is(err, errChanged) {
 			return err
 		}
 	}
@@ -204,10 +210,10 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: restore of %q: %w", ErrUnavailable, r.s.keys[0], errs.Ended(ctx))
+			return fmt.Errorf("%w: restore of %q: %w", errs.ErrUnavailable, r.s.keys[0], errs.Ended(ctx))
 		}
 		if e.Epoch == r.epoch {
-			r.told = max(r.told, e.Serial)
+			r.serial = max(r.serial, e.Serial)
 		}
 		n := max(e.N, 1)
 		var holder string
@@ -217,14 +223,17 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 		case !e.sells() && e.Kind != KindReturn:
 			return errs.InvalidOption("Kind", fmt.Sprintf("%.32q", e.Kind), "a kind of entry")
 		case e.N < 0 || e.N > maxLimit || e.Ordinal < 1 || e.Ordinal > maxLimit-n+1:
-			return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N), fmt.Sprintf("within 1 and %d", int64(maxLimit)))
+			return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N),
+				fmt.Sprintf("within 1 and %d", int64(maxLimit)))
 		case keyname.Text("", e.Claimant) != nil || keyname.Text("", e.Request) != nil:
-			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request), fmt.Sprintf("UTF-8 of at most %d bytes, without a NUL byte", keyname.MaxText))
+			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request),
+				fmt.Sprintf("UTF-8 of at most %d bytes, without a NUL byte", keyname.MaxText))
 		case e.Kind == KindReturn:
 			r.back = append(r.back, span{e.Ordinal, e.Ordinal + n - 1})
 			continue
 		case e.Claimant == "" && e.Request == "":
-			return errs.InvalidOption("Claimant and Request", "empty", fmt.Sprintf("set, one of them at least: ordinal %d", e.Ordinal))
+			return errs.InvalidOption("Claimant and Request", "empty",
+				fmt.Sprintf("set, one of them at least: ordinal %d", e.Ordinal))
 		default:
 			holder = e.holder()
 		}
@@ -240,12 +249,16 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
 	for i, o := range r.owned {
 		if i > 0 && o.first <= r.owned[i-1].last {
-			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", ErrCorrupt, o.first, r.owned[i-1].holder, o.holder)
+			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", errs.ErrCorrupt, o.first,
+				r.owned[i-1].holder,
+				o.holder)
 		}
 	}
 	for _, s := range r.back {
 		for o := range r.others("", s) {
-			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q, and was returned", ErrCorrupt, max(o.first, s.first), o.holder)
+			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q, and was returned", errs.ErrCorrupt,
+				max(o.first, s.first),
+				o.holder)
 		}
 	}
 	slices.SortFunc(r.back, bySpan)
@@ -263,7 +276,8 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 			continue
 		}
 		for o := range r.others(holder, span{w.spans[0].first, w.spans[len(w.spans)-1].last}) {
-			return fmt.Errorf("%w: winners: ordinal %d, amid those of %.64q, is that of %.64q", ErrCorrupt, o.first, holder, o.holder)
+			return fmt.Errorf("%w: winners: ordinal %d, amid those of %.64q, is that of %.64q", errs.ErrCorrupt, o.first, holder,
+				o.holder)
 		}
 	}
 	return nil
@@ -272,7 +286,9 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 // others are the spans of the winners that overlap s and have another holder.
 func (r *restorer) others(holder string, s span) iter.Seq[owned] {
 	return func(yield func(owned) bool) {
-		for i := sort.Search(len(r.owned), func(i int) bool { return r.owned[i].last >= s.first }); i < len(r.owned) && r.owned[i].first <= s.last; i++ {
+		for i := sort.Search(len(r.owned), func(i int) bool {
+			return r.owned[i].last >= s.first
+		}); i < len(r.owned) && r.owned[i].first <= s.last; i++ {
 			if o := r.owned[i]; o.holder != holder && !yield(o) {
 				return
 			}
@@ -285,15 +301,18 @@ func (r *restorer) read(ctx context.Context) error {
 	r.users = table{"u", map[string]string{}, map[string]string{}}
 	r.records = table{"r", map[string]string{}, map[string]string{}}
 	for i, to := range []table{r.users, r.records} {
-		if err := r.s.c.scan(ctx, r.s.keys[1+i], func(field, value string) error { to.is[field] = value; return nil }); err != nil {
+		if err := r.s.c.scan(ctx, r.s.keys[1+i], func(field, value string) error {
+			to.is[field] = value
+			return nil
+		}); err != nil {
 			return err
 		}
 	}
 	return r.readLedger(ctx)
 }
 
-// mend writes the records as they should be, and lets the stock sell on. It returns errChanged if something has changed on the
-// server since it was read.
+// mend writes the records as they should be, and lets the stock sell on. It returns errChanged if something has changed
+// on the server since it was read.
 func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	back := r.returned()
 	for holder, w := range r.wins {
@@ -348,7 +367,8 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 		return err
 	}
 	if now.seen[0] != began.seen[0] || now.seen[1] != began.seen[1] || now.seen[2] != began.seen[2] ||
-		now.seen[3] != int64(len(r.users.is)) || now.seen[4] != int64(len(r.records.is)) || now.seen[5] != int64(len(t.deadlines)/2) {
+		now.seen[3] != int64(len(r.users.is)) || now.seen[4] != int64(len(r.records.is)) ||
+		now.seen[5] != int64(len(t.deadlines)/2) {
 		return errChanged
 	}
 	counted := now.seen[0] - t.free
@@ -356,7 +376,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	sold := max(t.sold, counted)
 	top := max(t.top, now.seen[2], sold)
 	if sold > maxLimit-t.held {
-		return fmt.Errorf("%w: %q would have %d units sold and %d held", ErrCorrupt, r.s.keys[0], sold, t.held)
+		return fmt.Errorf("%w: %q would have %d units sold and %d held", errs.ErrCorrupt, r.s.keys[0], sold, t.held)
 	}
 	var args []string
 	for _, v := range append(now.seen[:], sold, t.held, top) {
@@ -366,10 +386,10 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	return err
 }
 
-// leave enters nothing: all units that holder has by the winners were returned here, as entries say that the winners do not know.
-// But the record is to say so too. If this Restore is broken off while the ledger is written anew, the entries are gone, and the
-// next one finds only the record. That of a claimant names the last return, which may be another one, and that of a request may
-// be forgotten (TestRestoreGivesNothingBackThatWasReturnedAndForgotten).
+// leave enters nothing: all units that holder has by the winners were returned here, as entries say that the winners do
+// not know. But the record is to say so too. If this Restore is broken off while the ledger is written anew, the
+// entries are gone, and the next one finds only the record. That of a claimant names the last return, which may be
+// another one, and that of a request may be forgotten (TestRestoreGivesNothingBackThatWasReturnedAndForgotten).
 func (r *restorer) leave(holder, claimant string, units span) {
 	switch ordinal := decimal(units.first); holder[0] {
 	case 'u':
@@ -380,7 +400,8 @@ func (r *restorer) leave(holder, claimant string, units span) {
 		}
 	case 'r':
 		if _, known := r.records.is[holder]; !known {
-			r.records.put(holder, record{state: "R", ordinal: units.first, n: units.n(), call: byRestore, by: byRestore, claimant: claimant}.text())
+			r.records.put(holder,
+				record{state: "R", ordinal: units.first, n: units.n(), call: byRestore, by: byRestore, claimant: claimant}.text())
 		}
 	}
 }
@@ -414,7 +435,8 @@ func (r *restorer) enterRequest(field string, w win) {
 	case same && old.state == "G" && was == units:
 		return
 	case same && old.state == "R" && was.first <= units.first && units.last <= max(was.last, old.ordinal+old.asked-1):
-		// What was returned here stays returned. If a part came back first, the record has the rest, and the winners perhaps all.
+		// What was returned here stays returned. If a part came back first, the record has the rest, and the winners perhaps
+		// all.
 		return
 	}
 	next := record{state: "G", ordinal: units.first, n: units.n(), call: byRestore, claimant: w.claimant}
@@ -428,16 +450,16 @@ func (r *restorer) enterRequest(field string, w win) {
 			kept = nil
 		}
 		rest := was.minus(kept)
-		lost, nobodys := int64(0), int64(0)
+		lost, unowned := int64(0), int64(0)
 		for _, s := range rest {
 			r.displace(Entry{Ordinal: s.first, N: s.n(), Claimant: old.claimant, Request: field[2:]})
 			lost += s.n()
 			for o := range r.others(field, s) {
-				nobodys += o.nobodys(s.first, s.last)
+				unowned += o.unowned(s.first, s.last)
 			}
 		}
 		r.added[field] = units.n() - (was.n() - lost)
-		r.frees(field, next.text(), nobodys)
+		r.frees(field, next.text(), unowned)
 	case !known || old.state != "H":
 		r.added[field] = units.n()
 	}
@@ -474,7 +496,9 @@ func (r *restorer) out() Restored {
 	for _, n := range r.added {
 		out.Added += n
 	}
-	out.Displaced = slices.SortedFunc(maps.Values(r.displaced), func(a, b Entry) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	out.Displaced = slices.SortedFunc(maps.Values(r.displaced), func(a, b Entry) int {
+		return cmp.Compare(a.Ordinal, b.Ordinal)
+	})
 	return out
 }
 
@@ -494,7 +518,8 @@ const noLedger = -2
 
 var errChanged = errors.New("changed meanwhile")
 
-// stockChanged is what restore.lua replies when something has changed. It replies stockRestoring when another round restores the stock.
+// stockChanged is what restore.lua replies when something has changed. It replies stockRestoring when another round
+// restores the stock.
 const stockChanged = -11
 
 // step runs restore.lua. The error is errChanged itself if something has changed since the step was prepared.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -43,7 +44,7 @@ func TestALateRestoreSuspendsNothing(t *testing.T) {
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_, err := s.Restore(short, sequence(ann))
-			require.ErrorIs(t, err, stock.ErrUnknownOutcome)
+			require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 			<-short.Done()
 			time.Sleep(10 * time.Millisecond)
 		}},
@@ -213,7 +214,8 @@ func TestWinnersAreRightAboutHowManyUnitsARequestHasAndWhose(t *testing.T) {
 			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 5}},
 		},
 		"other units": {
-			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 4}, {Claimant: "ann", Request: "order", Ordinal: 5, N: 3}, {Claimant: "bob", Ordinal: 1}},
+			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 4},
+				{Claimant: "ann", Request: "order", Ordinal: 5, N: 3}, {Claimant: "bob", Ordinal: 1}},
 			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 3}},
 		},
 	} {
@@ -253,8 +255,10 @@ func TestWinnersAreRightAboutHowManyUnitsARequestHasAndWhose(t *testing.T) {
 		})
 	}
 	s := opened(t, c, "torn", 10)
-	_, err := s.Restore(ctx, sequence(stock.Entry{Claimant: "ann", Request: "r", Ordinal: 1}, stock.Entry{Claimant: "bob", Ordinal: 2}, stock.Entry{Claimant: "ann", Request: "r", Ordinal: 3}))
-	require.ErrorIs(t, err, stock.ErrCorrupt, "a request's units are in one piece")
+	_, err := s.Restore(ctx,
+		sequence(stock.Entry{Claimant: "ann", Request: "r", Ordinal: 1}, stock.Entry{Claimant: "bob", Ordinal: 2},
+			stock.Entry{Claimant: "ann", Request: "r", Ordinal: 3}))
+	require.ErrorIs(t, err, errs.ErrCorrupt, "a request's units are in one piece")
 }
 
 func TestRestoreCostsAsMuchAsThereAreRecordsNotUnits(t *testing.T) {
@@ -270,7 +274,8 @@ func TestRestoreCostsAsMuchAsThereAreRecordsNotUnits(t *testing.T) {
 	require.Positive(t, ok)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	out, err := s.Restore(ctx, sequence(stock.Entry{Request: "lot", Ordinal: n + 1, N: n}, stock.Entry{Claimant: "ann", Ordinal: 3}))
+	out, err := s.Restore(ctx,
+		sequence(stock.Entry{Request: "lot", Ordinal: n + 1, N: n}, stock.Entry{Claimant: "ann", Ordinal: 3}))
 	require.NoError(t, err)
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
@@ -299,7 +304,7 @@ func TestRestoreEndsWithItsContext(t *testing.T) {
 		}
 	})
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, stock.ErrUnavailable)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
 	require.Equal(t, 10, asked)
 }
 
@@ -314,16 +319,16 @@ func TestAFieldThatIsNoRecordIsCorruptToRestoreToo(t *testing.T) {
 			require.NoError(t, err)
 			must(t, admin, "HSET", "rc:{s}:r", field, "1")
 			_, err = s.Claim(ctx, "bob")
-			require.ErrorIs(t, err, stock.ErrCorrupt)
+			require.ErrorIs(t, err, errs.ErrCorrupt)
 			_, err = s.Restore(ctx, sequence())
-			require.ErrorIs(t, err, stock.ErrCorrupt)
+			require.ErrorIs(t, err, errs.ErrCorrupt)
 		}
 	})
 }
 
-// A stock is lost with all that it has, and opened anew to be restored. Copies of what was asked of the one before arrive in
-// their order, within the time that a caller may wait for an answer: none of them gives the new one another limit, or lets
-// it sell.
+// A stock is lost with all that it has, and opened anew to be restored. Copies of what was asked of the one before
+// arrive in their order, within the time that a caller may wait for an answer: none of them gives the new one another
+// limit, or lets it sell.
 func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -334,7 +339,8 @@ func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Change(ctx, stock.Change{Limit: 200}))
 		ann := claimed(t, s, "ann")
-		_, err = s.Restore(ctx, sequence(stock.Entry{Claimant: "ann", Ordinal: ann.Ordinal}, stock.Entry{Claimant: "bob", Ordinal: 7}))
+		_, err = s.Restore(ctx,
+			sequence(stock.Entry{Claimant: "ann", Ordinal: ann.Ordinal}, stock.Entry{Claimant: "bob", Ordinal: 7}))
 		require.NoError(t, err)
 		claimed(t, s, "cid")
 		_, err = s.Reserve(ctx, "h1", stock.Request{ID: "h1", N: 1}, time.Hour)
@@ -375,8 +381,8 @@ func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
 	})
 }
 
-// The database knows of a unit that was returned after the replica fell behind that was promoted: its ordinal is not given out
-// again in this opening, and the database has no second row for it.
+// The database knows of a unit that was returned after the replica fell behind that was promoted: its ordinal is not
+// given out again in this opening, and the database has no second row for it.
 func TestRestoreGivesOutNoOrdinalOfAUnitThatWasReturned(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -385,7 +391,7 @@ func TestRestoreGivesOutNoOrdinalOfAUnitThatWasReturned(t *testing.T) {
 			stock.Entry{Claimant: "ann", Ordinal: 1},
 			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3},
 			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Kind: stock.KindReturn}))
-		require.ErrorIs(t, err, stock.ErrCorrupt, "held and returned")
+		require.ErrorIs(t, err, errs.ErrCorrupt, "held and returned")
 		require.Zero(t, restored)
 		restored, err = s.Restore(ctx, sequence(
 			stock.Entry{Claimant: "ann", Ordinal: 1},
@@ -397,8 +403,8 @@ func TestRestoreGivesOutNoOrdinalOfAUnitThatWasReturned(t *testing.T) {
 	})
 }
 
-// An opening's requests stay in the network. The stock is opened by another copy of them, sells, and is lost with all that it
-// has; then they arrive, after their caller has long had its answer. Nobody asked for what would sell again.
+// An opening's requests stay in the network. The stock is opened by another copy of them, sells, and is lost with all
+// that it has; then they arrive, after their caller has long had its answer. Nobody asked for what would sell again.
 func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
 	srv := redistest.Embedded(t)
 	at := time.Now()
@@ -419,7 +425,7 @@ func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
 		}
 		require.Equal(t, stock.NotOpen, claimed(t, s, "bob").Outcome)
 		_, err = c.Stock("other").Open(ctx, spec(1)) // loads the scripts
-		require.NoError(t, errOf(err, stock.ErrAlreadyOpen))
+		require.NoError(t, errOf(err, errs.ErrAlreadyOpen))
 	}
 
 	// what is opened then is what was asked for then
@@ -428,7 +434,8 @@ func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
 	for _, args := range sent {
 		raw(admin, args...)
 	}
-	require.Equal(t, []stock.Outcome{stock.Granted, stock.SoldOut}, []stock.Outcome{claimed(t, s, "bob").Outcome, claimed(t, s, "cid").Outcome})
+	require.Equal(t, []stock.Outcome{stock.Granted, stock.SoldOut},
+		[]stock.Outcome{claimed(t, s, "bob").Outcome, claimed(t, s, "cid").Outcome})
 }
 
 // errOf is err, nil if it is the one that may be.
@@ -498,8 +505,9 @@ func TestRestoreTakesBackWhatTheWinnersSayWasReturned(t *testing.T) {
 	})
 }
 
-// While Restore has written some records and not the numbers, others hear that the stock is being restored, and not that something
-// deletes keys. Whoever gives back what is over goes on. A Restore that was broken off is over after a minute.
+// While Restore has written some records and not the numbers, others hear that the stock is being restored, and not
+// that something deletes keys. Whoever gives back what is over goes on. A Restore that was broken off is over after a
+// minute.
 func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
@@ -525,7 +533,7 @@ func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err = on(t, newLate(t, srv, has("end")), exact).Stock("s").Restore(short, won)
-	require.ErrorIs(t, err, stock.ErrUnknownOutcome)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	hear(stock.ErrRestoring)
 	st, err := other.Inspect(ctx)
 	require.NoError(t, err)
@@ -534,13 +542,14 @@ func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
 	defer stop()
 	require.ErrorIs(t, other.KeepReaped(reaping, time.Millisecond), context.DeadlineExceeded)
 	srv.Embedded.SetTime(at.Add(2 * time.Minute))
-	hear(stock.ErrCorrupt)
+	hear(errs.ErrCorrupt)
 	_, err = on(t, raw, exact).Stock("s").Restore(ctx, won)
 	require.NoError(t, err)
 	require.Equal(t, stock.Granted, claimed(t, other, "bob").Outcome)
 }
 
-// Units come back all the time, so something changes in each round. From the second on nobody else changes anything, and it ends.
+// Units come back all the time, so something changes in each round. From the second on nobody else changes anything,
+// and it ends.
 func TestRestoreEndsWhileReturnsGoOn(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)

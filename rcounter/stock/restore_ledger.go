@@ -11,16 +11,17 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// A restored stock's ledger says to the database of the winners what that does not know, and nothing else. The database has the
-// entries up to some serial; a failover may have given their numbers to others, a loss may have taken those after them. So Restore
+// A restored stock's ledger says to the database of the winners what that does not know, and nothing else. The database
+// has the entries up to some serial; a failover may have given their numbers to others, a loss may have taken those
+// after them. So Restore
 //
 //   - drops the entries that the winners have, or something else under their serials;
-//   - drops the rest as far as it tells of units that somebody else has by the winners;
-//   - writes an entry for each unit that the stock has sold and nobody has told of, and for each that came back unsaid;
+//   - drops the rest as far as it tells of units that another claimant has by the winners;
+//   - writes an entry for each unit that the stock has sold and no entry tells of, and for each that came back unsaid;
 //   - numbers all these from the serial on that the winners' last entry has.
 //
-// Between "relist" and "end" the hash has numbers by which every other script refuses, returns too. Restore may end there, or a copy of
-// a step come late: the next Restore compares what is there with the records again
+// Between "relist" and "end" the hash has numbers by which every other script refuses, returns too. Restore may end
+// there, or a copy of a step come late: the next Restore compares what is there with the records again
 // (TestTheLedgerOfARestoredStockTellsWhatTheWinnersDoNotKnow).
 
 var xrangeScript = script.Plain("xrange")
@@ -33,9 +34,10 @@ func (r *restorer) readLedger(ctx context.Context) error {
 	r.entries, r.strange = nil, false
 	key := r.s.keys[5]
 	for from := "-"; ; {
-		m, err := r.s.c.calls.Do(ctx, script.Call{Script: xrangeScript, Keys: r.s.keys[5:6], Command: func(b rueidis.Builder) rueidis.Completed {
-			return b.Xrange().Key(key).Start(from).End("+").Count(ledgerPage).Build()
-		}})
+		m, err := r.s.c.calls.Do(ctx,
+			script.Call{Script: xrangeScript, Keys: r.s.keys[5:6], Command: func(b rueidis.Builder) rueidis.Completed {
+				return b.Xrange().Key(key).Start(from).End("+").Count(ledgerPage).Build()
+			}})
 		if err != nil {
 			return err
 		}
@@ -70,8 +72,9 @@ func (e *Entry) holder() string {
 
 func (e *Entry) units() span { return span{e.Ordinal, e.Ordinal + max(e.N, 1) - 1} }
 
-// returned are the units that came back by the entries of the ledger, by the holder that had them. Of one that the winners give to
-// this very holder they do not know that: entries that a database has name no units that are held by it.
+// returned are the units that came back by the entries of the ledger, by the holder that had them. Of one that the
+// winners give to this very holder they do not know that: entries that a database has name no units that are held by
+// it.
 func (r *restorer) returned() map[string][]span {
 	all := map[string][]owned{}
 	for _, e := range r.entries {
@@ -89,17 +92,17 @@ func (r *restorer) returned() map[string][]span {
 // sells reports whether e says that units are sold.
 func (e *Entry) sells() bool { return e.Kind == KindGrant || e.Kind == KindLate || e.Kind == "" }
 
-// relist returns the entries that the ledger is to have, and whether those are others than it has. began is what the hash said when the
-// records were read.
+// relist returns the entries that the ledger is to have, and whether those are others than it has. began is what the
+// hash said when the records were read.
 func (r *restorer) relist(began restoreReply) (list []Entry, serial int64, differs bool) {
-	base := max(r.told, began.moved)
+	base := max(r.serial, began.moved)
 	differs = r.strange
-	var told, back []owned // by the winners, and by the entries that are kept
+	var sold, back []owned // by the winners, and by the entries that are kept
 	for _, o := range r.owned {
 		if o.holder == "" {
 			back = append(back, o)
 		} else {
-			told = append(told, o)
+			sold = append(sold, o)
 		}
 	}
 	for _, e := range r.entries {
@@ -115,14 +118,14 @@ func (r *restorer) relist(began restoreReply) (list []Entry, serial int64, diffe
 		}
 		switch {
 		case e.sells():
-			told = append(told, owned{e.units(), e.holder()})
+			sold = append(sold, owned{e.units(), e.holder()})
 		case e.Kind == KindReturn:
 			back = append(back, owned{e.units(), e.holder()})
 		}
 		differs = differs || e.Serial != base+int64(len(list))+1
 		list = append(list, e)
 	}
-	untold := r.untold(told, back)
+	untold := r.missing(sold, back)
 	for _, e := range untold {
 		e.Epoch, e.At = began.epoch, time.Unix(began.at/1e3, began.at%1e3*1e6)
 		list = append(list, e)
@@ -131,16 +134,17 @@ func (r *restorer) relist(began restoreReply) (list []Entry, serial int64, diffe
 	return list, serial, differs || len(untold) > 0 || serial != began.serial
 }
 
-// untold are entries for the units that were sold or came back, and of which nothing tells: told is what was sold, back what came back.
-func (r *restorer) untold(told, back []owned) (list []Entry) {
+// missing are entries for the units that were sold or came back, and of which nothing tells: sold is what was sold,
+// back what came back.
+func (r *restorer) missing(sold, back []owned) (list []Entry) {
 	has := r.held()
-	said, returned, still := merged(told), merged(back), merged(has)
+	said, returned, still := merged(sold), merged(back), merged(has)
 	for _, o := range has {
 		for _, s := range o.minusAll(said) {
 			list = append(list, o.entry(KindGrant, s, r))
 		}
 	}
-	for _, o := range told {
+	for _, o := range sold {
 		for _, s := range o.minusAll(still) {
 			for _, s := range s.minusAll(returned) {
 				list = append(list, o.entry(KindReturn, s, r))
@@ -211,7 +215,9 @@ func merged(all []owned) (spans []span) {
 
 // minusAll is minus for very many others.
 func (s span) minusAll(others []span) []span {
-	from, _ := slices.BinarySearchFunc(others, s.first, func(o span, first int64) int { return int(min(1, max(-1, o.last-first))) })
+	from, _ := slices.BinarySearchFunc(others, s.first, func(o span, first int64) int {
+		return int(min(1, max(-1, o.last-first)))
+	})
 	to := from
 	for to < len(others) && others[to].first <= s.last {
 		to++
@@ -229,7 +235,8 @@ func (r *restorer) rewrite(ctx context.Context, list []Entry, serial int64) erro
 		var args []string
 		for _, e := range part {
 			serial++
-			args = append(args, decimal(serial), string(e.Kind), decimal(e.Epoch), decimal(e.Ordinal), decimal(e.N), e.Claimant, e.Request, decimal(e.At.Unix()*1e6+int64(e.At.Nanosecond()/1e3)))
+			args = append(args, decimal(serial), string(e.Kind), decimal(e.Epoch), decimal(e.Ordinal), decimal(e.N), e.Claimant,
+				e.Request, decimal(e.At.Unix()*1e6+int64(e.At.Nanosecond()/1e3)))
 		}
 		if _, err := r.step(ctx, "lines", args...); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -99,8 +100,13 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
-	for name, wire := range map[string]rueidis.Client{"calm": raw, "twice": twice{Client: raw}, "lossy": newLossy(t, srv, func() bool { return rand.IntN(5) == 0 })} {
-		for _, loss := range []string{"rolled back", "claimants", "records", "holds", "all"} {
+	for name, wire := range map[string]rueidis.Client{"calm": raw, "twice": twice{Client: raw},
+		"lossy": newLossy(t, srv, func() bool { return rand.IntN(5) == 0 })} {
+		losses := []string{"rolled back", "all", "claimants", "records", "holds"}
+		if name != "calm" {
+			losses = losses[:redistest.Sized(1, 2, len(losses))]
+		}
+		for _, loss := range losses {
 			t.Run(name+"/"+loss, func(t *testing.T) {
 				must(t, raw, "FLUSHALL")
 				calm := on(t, raw, exact)
@@ -185,7 +191,7 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 				}
 				if loss != "all" && loss != "rolled back" {
 					_, err := s.Claim(ctx, "x")
-					require.ErrorIs(t, err, stock.ErrCorrupt)
+					require.ErrorIs(t, err, errs.ErrCorrupt)
 				}
 				out, err := on(t, wire, exact).Stock("s").Restore(ctx, db.winners())
 				require.NoError(t, err)
@@ -194,7 +200,8 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 				db.move(t, s)
 				told, err := s.Inspect(ctx)
 				require.NoError(t, err)
-				require.EqualValues(t, told.Sold-out.Unaccounted, len(db.rows), "the ledger has told the database what that did not know")
+				require.EqualValues(t, told.Sold-out.Unaccounted, len(db.rows),
+					"the ledger has told the database what that did not know")
 				require.Len(t, out.Displaced, len(strangers))
 				for _, e := range out.Displaced {
 					require.Equal(t, strangers[e.Claimant], e.Ordinal)
@@ -261,10 +268,12 @@ func TestRestoreThatFailsLeavesTheStockSuspended(t *testing.T) {
 			err     error
 		}{
 			"the database fails": {func(yield func(stock.Entry, error) bool) { yield(stock.Entry{}, boom) }, boom},
-			"nobody's":           {sequence(stock.Entry{Ordinal: 1}), stock.ErrInvalidOption},
-			"no ordinal":         {sequence(stock.Entry{Claimant: "x"}), stock.ErrInvalidOption},
-			"one unit, two":      {sequence(stock.Entry{Claimant: "x", Ordinal: 1}, stock.Entry{Claimant: "y", Ordinal: 1}), stock.ErrCorrupt},
-			"two units, one":     {sequence(stock.Entry{Claimant: "x", Ordinal: 1}, stock.Entry{Claimant: "x", Ordinal: 2}), stock.ErrInvalidOption},
+			"nobody's":           {sequence(stock.Entry{Ordinal: 1}), errs.ErrInvalidOption},
+			"no ordinal":         {sequence(stock.Entry{Claimant: "x"}), errs.ErrInvalidOption},
+			"one unit, two": {sequence(stock.Entry{Claimant: "x", Ordinal: 1}, stock.Entry{Claimant: "y", Ordinal: 1}),
+				errs.ErrCorrupt},
+			"two units, one": {sequence(stock.Entry{Claimant: "x", Ordinal: 1}, stock.Entry{Claimant: "x", Ordinal: 2}),
+				errs.ErrInvalidOption},
 		} {
 			_, err := s.Restore(ctx, tc.winners)
 			require.ErrorIs(t, err, tc.err, what)
@@ -272,11 +281,13 @@ func TestRestoreThatFailsLeavesTheStockSuspended(t *testing.T) {
 			require.Equal(t, stock.Replayed, claimed(t, s, "ann").Outcome, "what is known is told")
 		}
 		_, err := s.Restore(ctx, nil)
-		require.ErrorIs(t, err, stock.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		_, err = on(t, srv.Client(t), exact).Stock("none").Restore(ctx, sequence())
 		require.ErrorIs(t, err, stock.ErrNotOpen)
 
-		out, err := s.Restore(ctx, sequence(stock.Entry{Claimant: "cid", Ordinal: 7}, stock.Entry{Claimant: "dan", Ordinal: 8}, stock.Entry{Claimant: "ann", Ordinal: 1}))
+		out, err := s.Restore(ctx,
+			sequence(stock.Entry{Claimant: "cid", Ordinal: 7}, stock.Entry{Claimant: "dan", Ordinal: 8},
+				stock.Entry{Claimant: "ann", Ordinal: 1}))
 		require.NoError(t, err)
 		require.Equal(t, stock.Restored{Added: 2}, out)
 		st, err := s.Inspect(ctx)

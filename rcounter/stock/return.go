@@ -11,12 +11,13 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Units names units that somebody has, for Return and Lookup: those of a claimant by Claim, those of a request or reservation, or some of a
-// ClaimAny.
+// Units names units that a claimant has, for Return and Lookup: those of a claimant by Claim, those of a request or
+// reservation, or some of a ClaimAny.
 type Units struct {
 	// Claimant is who has a unit by Claim. Return wants its Ordinal too.
 	Claimant string
-	// Request is the id of a request or reservation, or the Grant.Request of a ClaimAny. Return wants Ordinal and N of the latter too.
+	// Request is the id of a request or reservation, or the Grant.Request of a ClaimAny. Return wants Ordinal and N of the
+	// latter too.
 	Request string
 	// Ordinal is that of the unit, or of the first of N units.
 	Ordinal, N int64
@@ -24,18 +25,22 @@ type Units struct {
 	Keep int64
 }
 
-// Return gives units back, and returns how many came back by this call: 0, without an error, if they had come back before, or nobody has
-// them. They can then be claimed again, by the same claimant too, and get new ordinals; the old ones are never given out again. Return
-// works until the retention is over. One round trip, repeated until answered. There are three kinds:
+// Return gives units back, and returns how many came back by this call: 0, without an error, if they had come back
+// before, or no claimant has them. They can then be claimed again, by the same claimant too, and get new ordinals; the
+// old ones are never given out again. Return works until the retention is over. One round trip, repeated until
+// answered. There are three kinds:
 //
-//   - Units{Claimant: c, Ordinal: o}: the unit that c has by Claim. The ordinal says which is meant, so a Return can be repeated at any time, by
-//     this library or by a queue that delivers a cancellation twice. Claimant has unit 5 and returns it, claims again and has unit 9;
-//     then a second copy of the first Return arrives. It names 5, so it changes nothing.
-//   - Units{Request: id}: all units of a request or confirmed reservation, once. For as long as Spec.Remember says, the id cannot be used again: a
-//     repeated request finds the record and gets nothing (Returned). With Keep, all but the first so many, which keep their ordinals.
-//     That it says what is to stay, and not how many are to come back, makes it safe to repeat.
-//   - Units{Request: g.Request, Ordinal: o, N: n}: units o to o + n - 1 of the grant g of a ClaimAny. Each part is returned once: if it
-//     overlaps what was returned before, nothing is returned. A grant can be returned in at most 1024 parts; one more is ErrOutOfRange.
+//   - Units{Claimant: c, Ordinal: o}: the unit that c has by Claim. The ordinal says which is meant, so a Return can be
+//     repeated at any time, by this library or by a queue that delivers a cancellation twice. Claimant has unit 5 and
+//     returns it, claims again and has unit 9; then a second copy of the first Return arrives. It names 5, so it
+//     changes nothing.
+//   - Units{Request: id}: all units of a request or confirmed reservation, once. For as long as Spec.Remember says, the
+//     id cannot be used again: a repeated request finds the record and gets nothing (Returned). With Keep, all but the
+//     first so many, which keep their ordinals. That it says what is to stay, and not how many are to come back, makes
+//     it safe to repeat.
+//   - Units{Request: g.Request, Ordinal: o, N: n}: units o to o + n - 1 of the grant g of a ClaimAny. Each part is
+//     returned once: if it overlaps what was returned before, nothing is returned. A grant can be returned in at most
+//     1024 parts; one more is ErrOutOfRange.
 //
 // Errors: ErrInvalidName, ErrInvalidOption for anything else in u, and those of Claim.
 func (s *Stock) Return(ctx context.Context, u Units) (returned int64, err error) {
@@ -68,16 +73,17 @@ func (u Units) check() error {
 	if err := u.holder(); err != nil {
 		return err
 	}
-	any := u.Request != "" && (u.Ordinal != 0 || u.N != 0)
+	part := u.Request != "" && (u.Ordinal != 0 || u.N != 0)
 	switch {
-	case (u.Request == "" || any) && (u.Ordinal < 1 || u.Ordinal > maxLimit):
+	case (u.Request == "" || part) && (u.Ordinal < 1 || u.Ordinal > maxLimit):
 		return errs.InvalidOption("Ordinal", u.Ordinal, "that of a Grant that was won, at least 1")
-	case any && (u.N < 1 || u.N > maxLimit-u.Ordinal+1):
+	case part && (u.N < 1 || u.N > maxLimit-u.Ordinal+1):
 		return errs.InvalidOption("N", u.N, "that of ClaimAny's grant or less, at least 1")
 	case u.Request == "" && (u.N < 0 || u.N > 1):
 		return errs.InvalidOption("N", u.N, "0 or 1 for the unit of a claimant")
-	case u.Keep < 0 || u.Keep > maxLimit || u.Keep > 0 && (any || u.Request == ""):
-		return errs.InvalidOption("Keep", u.Keep, fmt.Sprintf("between 0 and %d, and 0 unless all units of a request are named", int64(maxLimit)))
+	case u.Keep < 0 || u.Keep > maxLimit || u.Keep > 0 && (part || u.Request == ""):
+		return errs.InvalidOption("Keep", u.Keep,
+			fmt.Sprintf("between 0 and %d, and 0 unless all units of a request are named", int64(maxLimit)))
 	}
 	return nil
 }

@@ -3,12 +3,14 @@ package stock
 import (
 	"fmt"
 	"strings"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // tally is what a stock has once its records are settled.
 type tally struct {
 	sold, held, top int64
-	// free is how many units the server still counts as sold though nobody has them any more.
+	// free is how many units the server still counts as sold though no claimant has them any more.
 	free      int64
 	deadlines []string         // of what is held: id, deadline …
 	counts    map[string]int64 // 'u:' and a claimant -> units by requests and reservations
@@ -17,7 +19,7 @@ type tally struct {
 // settle takes every unit from a holder that, by the winners, does not have it, and adds up the rest.
 func (r *restorer) settle() (tally, error) {
 	bad := func(name string) error {
-		return fmt.Errorf("%w: %q has a record of %.64q that is none", ErrCorrupt, r.s.keys[0], name)
+		return fmt.Errorf("%w: %q has a record of %.64q that is none", errs.ErrCorrupt, r.s.keys[0], name)
 	}
 	t := tally{counts: map[string]int64{}}
 	if len(r.owned) > 0 {
@@ -62,10 +64,10 @@ func (r *restorer) settleUser(t *tally, claimant, text string) bool {
 		t.free += r.freedAs("u"+claimant, text)
 		return true
 	}
-	taken, nobodys := false, int64(0)
+	taken, unowned := false, int64(0)
 	for o := range r.others("u"+claimant, span{ordinal, ordinal}) {
 		taken = true
-		nobodys += o.nobodys(ordinal, ordinal)
+		unowned += o.unowned(ordinal, ordinal)
 	}
 	if taken {
 		r.displace(Entry{Ordinal: ordinal, N: 1, Claimant: claimant})
@@ -75,7 +77,7 @@ func (r *restorer) settleUser(t *tally, claimant, text string) bool {
 		}
 		text := fmt.Sprintf("0;%s;%d;%s", byRestore, past, byRestore)
 		r.users.put(claimant, text)
-		t.free += r.frees("u"+claimant, text, nobodys)
+		t.free += r.frees("u"+claimant, text, unowned)
 		return true
 	}
 	t.sold++
@@ -90,29 +92,29 @@ func (r *restorer) settleRequest(t *tally, field, text string) bool {
 		return false
 	}
 	units := q.units()
-	nobodys, keeps := int64(0), units.n() // how many units from the front nobody else has
+	unowned, keeps := int64(0), units.n() // how many units from the front no one else has
 	if q.state == "G" {
 		for o := range r.others(field, units) {
 			keeps = max(0, min(keeps, o.first-units.first))
 			if o.holder != "" {
 				keeps = 0
 			}
-			nobodys += o.nobodys(units.first, units.last)
+			unowned += o.unowned(units.first, units.last)
 		}
 	}
 	switch {
 	case keeps == units.n():
 		t.free += r.freedAs(field, text)
-	case keeps > 0 && keeps+nobodys == units.n(): // a failover forgot a Return of a part
-		r.displace(Entry{Ordinal: q.ordinal + keeps, N: nobodys, Claimant: q.claimant, Request: field[2:]})
-		q.n, q.by = keeps, fmt.Sprintf("%s.%d.%d", byRestore, nobodys, units.n())
+	case keeps > 0 && keeps+unowned == units.n(): // a failover forgot a Return of a part
+		r.displace(Entry{Ordinal: q.ordinal + keeps, N: unowned, Claimant: q.claimant, Request: field[2:]})
+		q.n, q.by = keeps, fmt.Sprintf("%s.%d.%d", byRestore, unowned, units.n())
 		r.records.put(field, q.text())
-		t.free += r.frees(field, q.text(), nobodys)
+		t.free += r.frees(field, q.text(), unowned)
 	default:
 		r.displace(Entry{Ordinal: q.ordinal, N: q.n, Claimant: q.claimant, Request: field[2:]})
 		q.state, q.by = "R", byRestore
 		r.records.put(field, q.text())
-		t.free += r.frees(field, q.text(), nobodys)
+		t.free += r.frees(field, q.text(), unowned)
 	}
 	units = q.units()
 	switch q.state {
@@ -136,10 +138,10 @@ func (r *restorer) settleAny(t *tally, field, text string) bool {
 	}
 	left := a.units().minus(a.returned)
 	var lost []span
-	nobodys := int64(0)
+	unowned := int64(0)
 	for _, s := range left {
 		for o := range r.others(field, s) {
-			nobodys += o.nobodys(s.first, s.last)
+			unowned += o.unowned(s.first, s.last)
 			o := span{max(o.first, s.first), min(o.last, s.last)}
 			r.displace(Entry{Ordinal: o.first, N: o.n(), Request: field[2:]})
 			text += fmt.Sprintf(";%d.%d.%s", o.first, o.n(), byRestore)
@@ -148,7 +150,7 @@ func (r *restorer) settleAny(t *tally, field, text string) bool {
 	}
 	if lost != nil {
 		r.records.put(field, text)
-		t.free += r.frees(field, text, nobodys)
+		t.free += r.frees(field, text, unowned)
 	} else {
 		t.free += r.freedAs(field, text)
 	}
@@ -161,22 +163,22 @@ func (r *restorer) settleAny(t *tally, field, text string) bool {
 	return true
 }
 
-// nobodys is how many of the units first to last are in o, if o was returned.
-func (o owned) nobodys(first, last int64) int64 {
+// unowned is how many of the units first to last are in o, if o was returned.
+func (o owned) unowned(first, last int64) int64 {
 	if o.holder != "" {
 		return 0
 	}
 	return min(o.last, last) - max(o.first, first) + 1
 }
 
-// frees notes that the record text takes n units from holder and gives them to nobody. It returns n.
+// frees notes that the record text takes n units from holder and frees them. It returns n.
 func (r *restorer) frees(holder, text string, n int64) int64 {
 	r.freed[holder] = freed{text, n}
 	return n
 }
 
-// freedAs is how many units an earlier round has taken from holder, if text is that round's record. If it is not, a return has
-// come since, and the server does not count the units any more.
+// freedAs is how many units an earlier round has taken from holder, if text is that round's record. If it is not, a
+// return has come since, and the server does not count the units any more.
 func (r *restorer) freedAs(holder, text string) int64 {
 	if f := r.freed[holder]; f.text == text {
 		return f.n

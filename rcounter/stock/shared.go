@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// shared is what a process keeps of a stock while it claims from it: the claims that share calls, and what it knows while the stock
-// is sold out. All Stock values of a name have the same one. It is made when it is first needed. The client's map refers to it
-// weakly, so it goes when no such value is left and no call is under way.
+// shared is what a process keeps of a stock while it claims from it: the claims that share calls, and what it knows
+// while the stock is sold out. All Stock values of a name have the same one. It is made when it is first needed. The
+// client's map refers to it weakly, so it goes when no such value is left and no call is under way.
 type shared struct {
 	claims batch.Batcher[string, Grant] // by claimant
 	anys   batch.Batcher[int64, Grant]  // by how many units
@@ -33,18 +34,27 @@ func (s *Stock) shared() *shared {
 func newShared(c *Client, s *Stock) *shared {
 	s = &Stock{c: c, name: s.name, keys: s.keys} // not the caller's, which refers to what is made here
 	d := &shared{cache: newCache(c, s.keys)}
-	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0],
+	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish,
+		Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0],
 		Run: batch.Each(func(ctx context.Context, claimants []string) ([]Grant, error) {
 			return s.claim(ctx, session.CallID(), claimants)
 		}, Grant.Won)}
-	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
-	d.acts = batch.Batcher[act, done]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "act", Key: s.keys[0], Run: s.runActs, From: shareActsFrom, Halves: true, Calls: s.usefulCalls}
-	d.looks = batch.Batcher[string, found]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "find", Key: s.keys[0],
-		Run: batch.Each(s.findAll, func(found) bool { return false }), From: shareActsFrom, Halves: true, Calls: s.usefulCalls}
+	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish,
+		Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys,
+		Abandoned: s.takeBack}
+	d.acts = batch.Batcher[act, done]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(),
+		Patience: session.ErrPatience, What: "act", Key: s.keys[0], Run: s.runActs, From: shareActsFrom, Halves: true,
+		Calls: s.usefulCalls}
+	d.looks = batch.Batcher[string, found]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish,
+		Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "find", Key: s.keys[0],
+		Run: batch.Each(s.findAll, func(found) bool {
+			return false
+		}), From: shareActsFrom, Halves: true, Calls: s.usefulCalls}
 	return d
 }
 
-// runAnys makes one call for several ClaimAny: one grant for the sum of their units, which they get in the order of asking.
+// runAnys makes one call for several ClaimAny: one grant for the sum of their units, which they get in the order of
+// asking.
 func (s *Stock) runAnys(ctx context.Context, requests []*batch.Request[int64, Grant]) {
 	id, sum := session.RecordID(), int64(0)
 	for _, r := range requests {
@@ -55,7 +65,7 @@ func (s *Stock) runAnys(ctx context.Context, requests []*batch.Request[int64, Gr
 		for _, r := range requests {
 			r.Err = err
 		}
-		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrNotReplicated) {
+		if errors.Is(err, errs.ErrUnknownOutcome) || errors.Is(err, errs.ErrNotReplicated) {
 			s.c.calls.Finish(func() { s.handBack(ctx, id, 0, 0) })
 		}
 		return
@@ -93,7 +103,7 @@ func (s *Stock) handBack(ctx context.Context, request string, first, n int64) {
 	err := s.c.calls.GiveBack(ctx, func(ctx context.Context) error {
 		_, err := s.giveBackAny(ctx, call, request, first, n)
 		if errors.Is(err, ErrRestoring) { // it can be given back when the stock is restored
-			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+			err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 		}
 		return err
 	})

@@ -170,7 +170,8 @@ func TestAReturnedUnitIsSoldByEveryProcess(t *testing.T) {
 	}
 }
 
-// Once the news of a unit that came back is in the process, no answer goes by what was known before: not even the first.
+// Once the news of a unit that came back is in the process, no answer goes by what was known before: not even the
+// first.
 func TestNoAnswerIsOlderThanTheNewsOfAReturn(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -224,7 +225,10 @@ func TestSoldOutIsNotSaidForLongerThanItIsTrusted(t *testing.T) {
 	opened(t, on(t, admin, exact), "s", 1)
 	c := on(t, srv.Client(t), o)
 	s := c.Stock("s")
-	redistest.Eventually(t, 20*time.Second, "sold out", func() bool { g, err := s.Claim(ctx, "ann"); return err == nil && g.Won() })
+	redistest.Eventually(t, 20*time.Second, "sold out", func() bool {
+		g, err := s.Claim(ctx, "ann")
+		return err == nil && g.Won()
+	})
 	quiet(t, admin, func() { s.ClaimAny(ctx, 1) })
 	srv.Stop(t)
 	redistest.Eventually(t, 6*time.Second, "no answer is no answer", func() bool {
@@ -275,7 +279,9 @@ func TestTimeEndsSoldOut(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, r.Won())
 	quiet(t, admin, func() { loses(t, s) })
-	redistest.Eventually(t, 20*time.Second, "the reservation's unit is sold", func() bool { return freshly(t, s, "bob").Won() })
+	redistest.Eventually(t, 20*time.Second, "the reservation's unit is sold", func() bool {
+		return freshly(t, s, "bob").Won()
+	})
 	require.GreaterOrEqual(t, time.Since(began), time.Second)
 
 	s = c.Stock("short")
@@ -283,7 +289,9 @@ func TestTimeEndsSoldOut(t *testing.T) {
 	require.NoError(t, err)
 	claimed(t, s, "ann")
 	quiet(t, admin, func() { loses(t, s) })
-	redistest.Eventually(t, 20*time.Second, "it has ended", func() bool { return freshly(t, s, "bob").Outcome == stock.Ended })
+	redistest.Eventually(t, 20*time.Second, "it has ended", func() bool {
+		return freshly(t, s, "bob").Outcome == stock.Ended
+	})
 	require.Equal(t, stock.Replayed, claimed(t, s, "ann").Outcome)
 }
 

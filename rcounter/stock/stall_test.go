@@ -16,7 +16,8 @@ func TestTheEndOfABigStockHoldsNobodyUp(t *testing.T) {
 		s := opened(t, c, "s", 1<<53-1)
 		claimed(t, s, "ann")
 		rig.Grown(t, admin, "rc:{s}:u", rig.Records()-1)
-		must(t, admin, "HSET", "rc:{s}", "sold", dec(rig.Records()), "seq", dec(rig.Records()), "recorded", dec(rig.Records()))
+		must(t, admin, "HSET", "rc:{s}", "sold", dec(rig.Records()), "seq", dec(rig.Records()), "recorded",
+			dec(rig.Records()))
 		// its time is over soon, and a claim gives the keys the ends that are theirs
 		must(t, admin, "PERSIST", "rc:{s}:u")
 		must(t, admin, "HSET", "rc:{s}", "gone", dec(serverNow(t, admin)+500))

@@ -24,7 +24,8 @@ func TestStatsCountTheCallsThatClaimsShare(t *testing.T) {
 	require.Zero(t, c.Stats())
 
 	answer := make(chan struct{})
-	under := proxy.Trap(&redistest.Trap{Match: redistest.With("EVALSHA", "alone"), Fate: redistest.HoldReply, Release: answer})
+	under := proxy.Trap(&redistest.Trap{Match: redistest.With("EVALSHA", "alone"), Fate: redistest.HoldReply,
+		Release: answer})
 	var all sync.WaitGroup
 	claim := func(who string) {
 		all.Go(func() {

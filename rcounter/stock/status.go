@@ -41,8 +41,9 @@ type Status struct {
 	UntilStart, UntilEnd, UntilGone time.Duration
 }
 
-// Inspect reads the stock. If there is none, the Status is zero: StateAbsent. If records or entries of the ledger are missing, the error is ErrCorrupt
-// and the Status is what the stock's own numbers say. One round trip, repeated until answered.
+// Inspect reads the stock. If there is none, the Status is zero: StateAbsent. If records or entries of the ledger are
+// missing, the error is ErrCorrupt and the Status is what the stock's own numbers say. One round trip, repeated until
+// answered.
 func (s *Stock) Inspect(ctx context.Context) (_ Status, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -62,8 +63,10 @@ func (s *Stock) status(ctx context.Context) (Status, error) {
 	if v[0] < 0 {
 		return Status{}, corrupt(s.keys[0], -1, 0)
 	}
-	st := Status{State: State(v[0]), Limit: v[1], Sold: v[2], Held: v[10], Remaining: v[1] - v[2] - v[10], Seq: v[3], Epoch: v[4], Reservations: v[11],
-		UntilStart: script.Duration(max(0, v[5])), UntilEnd: script.Duration(max(0, v[6])), UntilGone: script.Duration(max(0, v[7]))}
+	st := Status{State: State(v[0]), Limit: v[1], Sold: v[2], Held: v[10], Remaining: v[1] - v[2] - v[10], Seq: v[3],
+		Epoch: v[4], Reservations: v[11],
+		UntilStart: script.Duration(max(0, v[5])), UntilEnd: script.Duration(max(0, v[6])),
+		UntilGone: script.Duration(max(0, v[7]))}
 	if recorded, found := v[8], v[9]; recorded != found {
 		if v[12] == 1 {
 			return st, misled(s.keys[5], recorded, found)

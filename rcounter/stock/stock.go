@@ -8,18 +8,18 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Stock is a number of units that are sold first come, first served: the first N claims win. Every unit has an ordinal. Every
-// answer is kept, and the same question gets the same answer. A Stock value is an immutable description. It is safe for
-// concurrent use and costs nothing until it is used.
+// Stock is a number of units that are sold first come, first served: the first N claims win. Every unit has an ordinal.
+// Every answer is kept, and the same question gets the same answer. A Stock value is an immutable description. It is
+// safe for concurrent use and costs nothing until it is used.
 //
-// Everything is decided on the server, in one script: the claimant's record comes first, then the window in the server's own
-// time, then what is left. So any process can repeat a claim at any time until the retention is over. If the winner of the
-// last unit never saw the answer and asks again, the answer is that unit and not SoldOut.
+// Everything is decided on the server, in one script: the claimant's record comes first, then the window in the
+// server's own time, then what is left. So any process can repeat a claim at any time until the retention is over. If
+// the winner of the last unit never saw the answer and asks again, the answer is that unit and not SoldOut.
 //
-// A stock that is not there grants nothing: only Open creates one. A stock that has lost records grants nothing, and its
-// verbs return ErrCorrupt. Two things are not promised: that a grant survives a failover to a replica that had not received
-// it, and that the window keeps to the sale's time when the server's clock is stepped. A unique index over (sale, claimant)
-// and (sale, ordinal) where the orders are kept is the last guard.
+// A stock that is not there grants nothing: only Open creates one. A stock that has lost records grants nothing, and
+// its verbs return ErrCorrupt. Two things are not promised: that a grant survives a failover to a replica that had not
+// received it, and that the window keeps to the sale's time when the server's clock is stepped. A unique index over
+// (sale, claimant) and (sale, ordinal) where the orders are kept is the last guard.
 type Stock struct {
 	c       *Client
 	name    string
@@ -29,8 +29,8 @@ type Stock struct {
 	known atomic.Pointer[shared]
 }
 
-// Stock describes the stock called name. It sends nothing. If the name cannot be used (it has braces, for example), every
-// verb of the result returns ErrInvalidName.
+// Stock describes the stock called name. It sends nothing. If the name cannot be used (it has braces, for example),
+// every verb of the result returns ErrInvalidName.
 //
 // The name has no braces because the keys of a stock have braces of their own, which put them into one slot
 // (TestStocksWorkOnEverySlotOfACluster).

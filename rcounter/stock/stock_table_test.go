@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,8 @@ const testEpoch = 1_700_000_000_000_001
 
 // selling is a stock in the middle of its time.
 func selling(limit, sold, seq, recorded int64, users ...string) stockState {
-	st := stockState{limit: limit, sold: sold, seq: seq, recorded: recorded, start: -hour, end: hour, gone: 2 * hour, users: map[string]string{}}
+	st := stockState{limit: limit, sold: sold, seq: seq, recorded: recorded, start: -hour, end: hour, gone: 2 * hour,
+		users: map[string]string{}}
 	for i := 0; i < len(users); i += 2 {
 		st.users[users[i]] = users[i+1]
 	}
@@ -55,8 +57,10 @@ func (st stockState) write(t testing.TB, c rueidis.Client) {
 		state = "2"
 	}
 	must(t, c, "DEL", "rc:{s}", "rc:{s}:u", "rc:{s}:r", "rc:{s}:h", "rc:{s}:o", "rc:{s}:l", "rc:{s}:f")
-	must(t, c, "HSET", "rc:{s}", "limit", dec(st.limit), "sold", dec(st.sold), "seq", dec(st.seq), "recorded", dec(st.recorded), "per", "1", "held", "0", "requests", "0", "holds", "0",
-		"start", dec(now+st.start), "end", dec(now+st.end), "gone", dec(now+st.gone), "epoch", dec(testEpoch), "state", state, "token", "T",
+	must(t, c, "HSET", "rc:{s}", "limit", dec(st.limit), "sold", dec(st.sold), "seq", dec(st.seq), "recorded",
+		dec(st.recorded), "per", "1", "held", "0", "requests", "0", "holds", "0",
+		"start", dec(now+st.start), "end", dec(now+st.end), "gone", dec(now+st.gone), "epoch", dec(testEpoch), "state",
+		state, "token", "T",
 		"ledger", "0", "revision", "0")
 	must(t, c, "PEXPIRE", "rc:{s}", "7200000")
 	for u, r := range st.users {
@@ -69,7 +73,8 @@ func (st stockState) write(t testing.TB, c rueidis.Client) {
 func counts(t testing.TB, c rueidis.Client) string {
 	t.Helper()
 	h := hash(t, c, "rc:{s}")
-	return fmt.Sprintf("sold %s seq %s recorded %s state %s users %v", h["sold"], h["seq"], h["recorded"], h["state"], hash(t, c, "rc:{s}:u"))
+	return fmt.Sprintf("sold %s seq %s recorded %s state %s users %v", h["sold"], h["seq"], h["recorded"], h["state"],
+		hash(t, c, "rc:{s}:u"))
 }
 
 func countsOf(st stockState) string {
@@ -121,27 +126,39 @@ func TestClaimTable(t *testing.T) {
 		{"closed before its start", two.shut().pending(), "B", "b", "ended 0", 1, nil, two.shut()},
 		{"a winner after Close", two.shut(), "B", "a", "replayed 1", 1, nil, two.shut()},
 		{"retained no longer", two.over(), "B", "a b", "not open 0, not open 0", 0, nil, two.over()},
-		{"a batch", two, "B", "b a c", "granted 2, replayed 1, sold out 0", 0, nil, selling(2, 2, 2, 2, "a", "1;A", "b", "2;B")},
-		{"one claimant twice in a batch", selling(5, 1, 1, 1, "a", "1;A"), "B", "b b a b", "granted 2, replayed 2, replayed 1, replayed 2", 3, nil,
+		{"a batch", two, "B", "b a c", "granted 2, replayed 1, sold out 0", 0, nil,
+			selling(2, 2, 2, 2, "a", "1;A", "b", "2;B")},
+		{"one claimant twice in a batch", selling(5, 1, 1, 1, "a", "1;A"), "B", "b b a b",
+			"granted 2, replayed 2, replayed 1, replayed 2", 3, nil,
 			selling(5, 2, 2, 2, "a", "1;A", "b", "2;B")},
 		{"again after a return", returned, "B", "a", "granted 2", 1, nil, selling(2, 1, 2, 1, "a", "2;B;1;R")},
-		{"again after a return, twice in a batch", returned, "B", "a a", "granted 2, replayed 2", 1, nil, selling(2, 1, 2, 1, "a", "2;B;1;R")},
+		{"again after a return, twice in a batch", returned, "B", "a a", "granted 2, replayed 2", 1, nil,
+			selling(2, 1, 2, 1, "a", "2;B;1;R")},
 		{"a duplicate that comes after the return", returned, "A", "a", "granted 1", 2, nil, returned},
-		{"a returned unit to somebody else", selling(1, 0, 1, 1, "a", "0;A;1;R"), "B", "b", "granted 2", 0, nil, selling(1, 1, 2, 2, "a", "0;A;1;R", "b", "2;B")},
-		{"again after a return, sold out", selling(1, 1, 2, 2, "a", "0;A;1;R", "b", "2;B"), "C", "a", "sold out 0", 0, nil, selling(1, 1, 2, 2, "a", "0;A;1;R", "b", "2;B")},
-		{"up to 10^15 and on", selling(2e15, 1e15-1, 1e15-1, 0), "B", "b c", "granted 1000000000000000, granted 1000000000000001", 1e15 - 1, nil,
+		{"a returned unit to somebody else", selling(1, 0, 1, 1, "a", "0;A;1;R"), "B", "b", "granted 2", 0, nil,
+			selling(1, 1, 2, 2, "a", "0;A;1;R", "b", "2;B")},
+		{"again after a return, sold out", selling(1, 1, 2, 2, "a", "0;A;1;R", "b", "2;B"), "C", "a", "sold out 0", 0, nil,
+			selling(1, 1, 2, 2, "a", "0;A;1;R", "b", "2;B")},
+		{"up to 10^15 and on", selling(2e15, 1e15-1, 1e15-1, 0), "B", "b c",
+			"granted 1000000000000000, granted 1000000000000001", 1e15 - 1, nil,
 			selling(2e15, 1e15+1, 1e15+1, 2, "b", "1000000000000000;B", "c", "1000000000000001;B")},
-		{"the last ordinal", selling(last, last-1, last-1, 0), "B", "b", "granted 9007199254740991", 0, nil, selling(last, last, last, 1, "b", "9007199254740991;B")},
-		{"the ordinals are used up", selling(9, 3, last, 0), "B", "b", "", 0, stock.ErrOverflow, selling(9, 3, last, 0)},
-		{"all records lost", two.drop("a"), "B", "b", "", 0, stock.ErrCorrupt, two.drop("a")},
-		{"one record lost, asked by one that is not", selling(5, 2, 2, 2, "a", "1;A"), "B", "a", "", 0, stock.ErrCorrupt, selling(5, 2, 2, 2, "a", "1;A")},
-		{"a record too many", selling(5, 1, 1, 1, "a", "1;A", "x", "2;X"), "B", "b", "", 0, stock.ErrCorrupt, selling(5, 1, 1, 1, "a", "1;A", "x", "2;X")},
-		{"a record that is none", selling(5, 1, 1, 1, "a", "?"), "B", "b a", "", 0, stock.ErrCorrupt, selling(5, 1, 1, 1, "a", "?")},
-		{"a return record that is none", selling(5, 0, 1, 1, "a", "0;A"), "A", "b a", "", 0, stock.ErrCorrupt, selling(5, 0, 1, 1, "a", "0;A")},
-		{"more sold than there are", selling(1, 2, 2, 0), "B", "b", "", 0, stock.ErrCorrupt, selling(1, 2, 2, 0)},
-		{"more sold than granted", selling(5, 2, 1, 0), "B", "b", "", 0, stock.ErrCorrupt, selling(5, 2, 1, 0)},
-		{"less than nothing sold", selling(5, -1, 1, 0), "B", "b", "", 0, stock.ErrCorrupt, selling(5, -1, 1, 0)},
-		{"128 claimants", selling(200, 0, 0, 0), "B", strings.Repeat("b ", 127) + "b", "granted 1" + strings.Repeat(", replayed 1", 127), 199, nil, selling(200, 1, 1, 1, "b", "1;B")},
+		{"the last ordinal", selling(last, last-1, last-1, 0), "B", "b", "granted 9007199254740991", 0, nil,
+			selling(last, last, last, 1, "b", "9007199254740991;B")},
+		{"the ordinals are used up", selling(9, 3, last, 0), "B", "b", "", 0, errs.ErrOverflow, selling(9, 3, last, 0)},
+		{"all records lost", two.drop("a"), "B", "b", "", 0, errs.ErrCorrupt, two.drop("a")},
+		{"one record lost, asked by one that is not", selling(5, 2, 2, 2, "a", "1;A"), "B", "a", "", 0, errs.ErrCorrupt,
+			selling(5, 2, 2, 2, "a", "1;A")},
+		{"a record too many", selling(5, 1, 1, 1, "a", "1;A", "x", "2;X"), "B", "b", "", 0, errs.ErrCorrupt,
+			selling(5, 1, 1, 1, "a", "1;A", "x", "2;X")},
+		{"a record that is none", selling(5, 1, 1, 1, "a", "?"), "B", "b a", "", 0, errs.ErrCorrupt,
+			selling(5, 1, 1, 1, "a", "?")},
+		{"a return record that is none", selling(5, 0, 1, 1, "a", "0;A"), "A", "b a", "", 0, errs.ErrCorrupt,
+			selling(5, 0, 1, 1, "a", "0;A")},
+		{"more sold than there are", selling(1, 2, 2, 0), "B", "b", "", 0, errs.ErrCorrupt, selling(1, 2, 2, 0)},
+		{"more sold than granted", selling(5, 2, 1, 0), "B", "b", "", 0, errs.ErrCorrupt, selling(5, 2, 1, 0)},
+		{"less than nothing sold", selling(5, -1, 1, 0), "B", "b", "", 0, errs.ErrCorrupt, selling(5, -1, 1, 0)},
+		{"128 claimants", selling(200, 0, 0, 0), "B", strings.Repeat("b ", 127) + "b",
+			"granted 1" + strings.Repeat(", replayed 1", 127), 199, nil, selling(200, 1, 1, 1, "b", "1;B")},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -188,14 +205,18 @@ func TestReturnTable(t *testing.T) {
 		{"a duplicate after the next claim", again, "R", "a", 4, true, nil, again},
 		{"a second call after the next claim", again, "S", "a", 4, false, nil, again},
 		{"the next unit", again, "S", "a", 6, true, nil, selling(2, 1, 6, 2, "a", "0;C;6;S", "b", "5;B")},
-		{"a duplicate after two returns", selling(2, 1, 6, 2, "a", "0;C;6;S", "b", "5;B"), "R", "a", 4, false, nil, selling(2, 1, 6, 2, "a", "0;C;6;S", "b", "5;B")},
+		{"a duplicate after two returns", selling(2, 1, 6, 2, "a", "0;C;6;S", "b", "5;B"), "R", "a", 4, false, nil,
+			selling(2, 1, 6, 2, "a", "0;C;6;S", "b", "5;B")},
 		{"after the end", held.ended(), "R", "a", 4, true, nil, back},
 		{"after Close", held.shut(), "R", "a", 4, true, nil, back.shut()},
 		{"retained no longer", held.over(), "R", "a", 4, false, nil, held.over()},
-		{"above 10^15", selling(2e15, 1e15+1, 1e15+1, 1, "a", "1000000000000001;A"), "R", "a", 1e15 + 1, true, nil, selling(2e15, 1e15, 1e15+1, 1, "a", "0;A;1000000000000001;R")},
-		{"records lost", held.drop("b"), "R", "a", 4, false, stock.ErrCorrupt, held.drop("b")},
-		{"a record that is none", selling(2, 1, 1, 1, "a", "x"), "R", "a", 1, false, stock.ErrCorrupt, selling(2, 1, 1, 1, "a", "x")},
-		{"nothing sold", selling(2, 0, 1, 1, "a", "1;A"), "R", "a", 1, false, stock.ErrCorrupt, selling(2, 0, 1, 1, "a", "1;A")},
+		{"above 10^15", selling(2e15, 1e15+1, 1e15+1, 1, "a", "1000000000000001;A"), "R", "a", 1e15 + 1, true, nil,
+			selling(2e15, 1e15, 1e15+1, 1, "a", "0;A;1000000000000001;R")},
+		{"records lost", held.drop("b"), "R", "a", 4, false, errs.ErrCorrupt, held.drop("b")},
+		{"a record that is none", selling(2, 1, 1, 1, "a", "x"), "R", "a", 1, false, errs.ErrCorrupt,
+			selling(2, 1, 1, 1, "a", "x")},
+		{"nothing sold", selling(2, 0, 1, 1, "a", "1;A"), "R", "a", 1, false, errs.ErrCorrupt,
+			selling(2, 0, 1, 1, "a", "1;A")},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -218,7 +239,8 @@ func TestReturnTable(t *testing.T) {
 func TestLookupTable(t *testing.T) {
 	t.Parallel()
 	held := selling(3, 1, 2, 2, "a", "2;A;1;R", "b", "0;B;1;R")
-	found, none := stock.Holding{Outcome: stock.Replayed, Claimant: "a", Ordinal: 2, N: 1, Asked: 1, Epoch: testEpoch}, stock.Holding{Epoch: testEpoch}
+	found, none := stock.Holding{Outcome: stock.Replayed, Claimant: "a", Ordinal: 2, N: 1, Asked: 1, Epoch: testEpoch},
+		stock.Holding{Epoch: testEpoch}
 	cases := []struct {
 		name     string
 		state    stockState
@@ -233,8 +255,8 @@ func TestLookupTable(t *testing.T) {
 		{"retained no longer", held.over(), "a", stock.Holding{}, nil},
 		{"returned", held, "b", none, nil},
 		{"never claimed", held, "c", none, nil},
-		{"records lost", held.drop("b"), "a", stock.Holding{}, stock.ErrCorrupt},
-		{"a record that is none", selling(3, 1, 1, 1, "a", "x"), "a", stock.Holding{}, stock.ErrCorrupt},
+		{"records lost", held.drop("b"), "a", stock.Holding{}, errs.ErrCorrupt},
+		{"a record that is none", selling(3, 1, 1, 1, "a", "x"), "a", stock.Holding{}, errs.ErrCorrupt},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -267,7 +289,7 @@ func TestStatusTable(t *testing.T) {
 		{"closed", base.shut(), stock.StateClosed, nil},
 		{"closed and ended", base.shut().ended(), stock.StateClosed, nil},
 		{"retained no longer", base.over(), stock.StateAbsent, nil},
-		{"records lost", base.drop("a"), stock.StateOpen, stock.ErrCorrupt},
+		{"records lost", base.drop("a"), stock.StateOpen, errs.ErrCorrupt},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -282,7 +304,8 @@ func TestStatusTable(t *testing.T) {
 					require.Zero(t, st)
 					return
 				}
-				for left, want := range map[int64]int64{st.UntilStart.Milliseconds(): tc.state.start, st.UntilEnd.Milliseconds(): tc.state.end, st.UntilGone.Milliseconds(): tc.state.gone} {
+				for left, want := range map[int64]int64{st.UntilStart.Milliseconds(): tc.state.start,
+					st.UntilEnd.Milliseconds(): tc.state.end, st.UntilGone.Milliseconds(): tc.state.gone} {
 					require.LessOrEqual(t, left, max(want, 0))
 					require.Greater(t, left, max(want, 0)-hour/10, "counts down from there")
 				}
@@ -292,7 +315,7 @@ func TestStatusTable(t *testing.T) {
 		}
 		must(t, c, "HDEL", "rc:{s}", "gone")
 		_, err := s.Inspect(ctx)
-		require.ErrorIs(t, err, stock.ErrCorrupt)
+		require.ErrorIs(t, err, errs.ErrCorrupt)
 	})
 }
 
@@ -309,7 +332,8 @@ func TestOpenTable(t *testing.T) {
 		require.True(t, opened)
 		require.Equal(t, countsOf(fresh), counts(t, c))
 		h := hash(t, c, "rc:{s}")
-		require.Equal(t, map[string]string{"limit": "7", "sold": "0", "held": "0", "seq": "0", "recorded": "0", "requests": "0", "holds": "0", "per": "1", "state": "1", "token": "X",
+		require.Equal(t, map[string]string{"limit": "7", "sold": "0", "held": "0", "seq": "0", "recorded": "0",
+			"requests": "0", "holds": "0", "per": "1", "state": "1", "token": "X",
 			"ledger": "0", "revision": dec(epoch), "remember": "259200000", "spec": "7;1;3600000;3600000;0;259200000",
 			"epoch": dec(epoch), "start": h["start"], "end": h["end"], "gone": h["gone"]}, h)
 		start, _ := strconv.ParseInt(h["start"], 10, 64)
@@ -324,7 +348,8 @@ func TestOpenTable(t *testing.T) {
 		require.True(t, opened)
 		require.Equal(t, epoch, again)
 
-		for name, st := range map[string]stockState{"selling": held, "pending": held.pending(), "ended": held.ended(), "closed": held.shut()} {
+		for name, st := range map[string]stockState{"selling": held, "pending": held.pending(), "ended": held.ended(),
+			"closed": held.shut()} {
 			st.write(t, c)
 			epoch, opened, err = s.OpenAs(ctx, "X", spec(7))
 			require.NoError(t, err, name)
@@ -352,14 +377,14 @@ func TestOpenTable(t *testing.T) {
 		held.write(t, c) // the stock's half is lost
 		must(t, c, "DEL", "rc:{s}")
 		_, _, err = s.OpenAs(ctx, "X", spec(7))
-		require.ErrorIs(t, err, stock.ErrCorrupt)
+		require.ErrorIs(t, err, errs.ErrCorrupt)
 		require.Equal(t, []string{"rc:{s}:u"}, keys(t, c))
 
 		must(t, c, "DEL", "rc:{s}:u")
 		must(t, c, "HSET", "rc:{s}", "somebody", "else's")
 		must(t, c, "PEXPIRE", "rc:{s}", "60000")
 		_, _, err = s.OpenAs(ctx, "X", spec(7))
-		require.ErrorIs(t, err, stock.ErrCorrupt)
+		require.ErrorIs(t, err, errs.ErrCorrupt)
 		require.Equal(t, map[string]string{"somebody": "else's"}, hash(t, c, "rc:{s}"))
 		g, err := s.Claim(ctx, "a")
 		require.NoError(t, err)
@@ -398,12 +423,13 @@ func TestEveryFieldOfAStockIsNeeded(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		s := on(t, c, patient).Stock("s")
-		for _, field := range []string{"limit", "sold", "held", "seq", "recorded", "requests", "holds", "per", "start", "end", "gone", "epoch", "state", "ledger"} {
+		for _, field := range []string{"limit", "sold", "held", "seq", "recorded", "requests", "holds", "per", "start",
+			"end", "gone", "epoch", "state", "ledger"} {
 			selling(2, 1, 1, 1, "a", "1;A").write(t, c)
 			must(t, c, "HSET", "rc:{s}", field, "x")
 			before := counts(t, c)
 			_, err := s.Claim(ctx, "b")
-			require.ErrorIs(t, err, stock.ErrCorrupt, field)
+			require.ErrorIs(t, err, errs.ErrCorrupt, field)
 			require.Equal(t, before, counts(t, c))
 		}
 	})
@@ -428,7 +454,8 @@ func TestTheScriptItselfRefusesTooManyClaimants(t *testing.T) {
 		got, err := s.ClaimAs(ctx, "B", many[:128]...)
 		require.NoError(t, err)
 		for i, g := range got {
-			require.Equal(t, stock.Grant{Outcome: stock.Granted, Ordinal: int64(i + 1), N: 1, Remaining: 72, Epoch: testEpoch}, g)
+			require.Equal(t, stock.Grant{Outcome: stock.Granted, Ordinal: int64(i + 1), N: 1, Remaining: 72,
+				Epoch: testEpoch}, g)
 		}
 	})
 }
@@ -469,7 +496,7 @@ func TestWhatAStockLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testi
 				must(t, c, "DEL", "rc:{s}")
 				continue
 			}
-			require.NotErrorIs(t, err, stock.ErrCorrupt, verb)
+			require.NotErrorIs(t, err, errs.ErrCorrupt, verb)
 			require.Empty(t, keys(t, c), verb)
 		}
 		for what, ms := range map[string]int64{"lost while it sold": hour + 60_000, "its end was taken off": -1} {
@@ -482,7 +509,7 @@ func TestWhatAStockLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testi
 				require.Len(t, keys(t, c), 4, "%s: %s", what, verb)
 			}
 			_, err := s.Open(ctx, spec(1))
-			require.ErrorIs(t, err, stock.ErrCorrupt, what)
+			require.ErrorIs(t, err, errs.ErrCorrupt, what)
 			g, err := s.Claim(ctx, "b")
 			require.NoError(t, err)
 			require.Equal(t, stock.NotOpen, g.Outcome)
@@ -491,7 +518,7 @@ func TestWhatAStockLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testi
 			leavings(t, c, hour)
 			must(t, c, "PEXPIRE", "rc:{s}:"+k, dec(hour+60_000))
 			_, err := s.Open(ctx, spec(1))
-			require.ErrorIs(t, err, stock.ErrCorrupt, k)
+			require.ErrorIs(t, err, errs.ErrCorrupt, k)
 		}
 	})
 }

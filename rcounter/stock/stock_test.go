@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -262,7 +263,7 @@ func TestOpenNeverOverwrites(t *testing.T) {
 					won = append(won, epoch)
 					return
 				}
-				if !errors.Is(err, stock.ErrAlreadyOpen) {
+				if !errors.Is(err, errs.ErrAlreadyOpen) {
 					t.Error(err)
 					return
 				}
@@ -278,7 +279,7 @@ func TestOpenNeverOverwrites(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.EndSale(ctx))
 		_, err = s.Open(ctx, spec(3))
-		require.ErrorIs(t, err, stock.ErrAlreadyOpen)
+		require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 		require.ErrorContains(t, err, `"s"`)
 		g, _, err := lookup(s, "ann")
 		require.NoError(t, err)
@@ -313,12 +314,14 @@ func TestWindowAndRetentionAreInServerTime(t *testing.T) {
 	require.Equal(t, stock.NotStarted, claim("ann"))
 	st := state()
 	require.Equal(t, stock.StatePending, st.State)
-	require.Equal(t, []time.Duration{time.Minute, 61 * time.Minute, 25*time.Hour + time.Minute}, []time.Duration{st.UntilStart, st.UntilEnd, st.UntilGone})
+	require.Equal(t, []time.Duration{time.Minute, 61 * time.Minute, 25*time.Hour + time.Minute},
+		[]time.Duration{st.UntilStart, st.UntilEnd, st.UntilGone})
 	forward(time.Minute - time.Millisecond)
 	require.Equal(t, stock.NotStarted, claim("ann"))
 	forward(time.Millisecond)
 	require.Equal(t, stock.Granted, claim("ann"))
-	require.Equal(t, number(t, raw, "PTTL", "rc:{s}")+hour, number(t, raw, "PTTL", "rc:{s}:u"), "the claimants outlive the stock")
+	require.Equal(t, number(t, raw, "PTTL", "rc:{s}")+hour, number(t, raw, "PTTL", "rc:{s}:u"),
+		"the claimants outlive the stock")
 	require.EqualValues(t, 25*hour, number(t, raw, "PTTL", "rc:{s}"))
 	forward(time.Hour - time.Millisecond)
 	require.Equal(t, stock.Granted, claim("bob"))
@@ -327,7 +330,7 @@ func TestWindowAndRetentionAreInServerTime(t *testing.T) {
 	require.Equal(t, stock.Ended, claim("cid"))
 	require.Equal(t, stock.StateEnded, state().State)
 	_, err = s.Open(ctx, spec(5))
-	require.ErrorIs(t, err, stock.ErrAlreadyOpen)
+	require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 	forward(24*time.Hour - time.Millisecond)
 	require.Equal(t, stock.Replayed, claim("ann"))
 	forward(time.Millisecond)
@@ -355,7 +358,8 @@ func TestFractionsOfAMillisecondAreRoundedUp(t *testing.T) {
 	srv := redistest.Embedded(t)
 	s := on(t, srv.Client(t), patient).Stock("s")
 	srv.Embedded.SetTime(time.Now())
-	_, err := s.Open(ctx, stock.Spec{Limit: 1, StartIn: time.Nanosecond, OpenFor: 1500 * time.Microsecond, Retain: time.Hour})
+	_, err := s.Open(ctx, stock.Spec{Limit: 1, StartIn: time.Nanosecond, OpenFor: 1500 * time.Microsecond,
+		Retain: time.Hour})
 	require.NoError(t, err)
 	st, err := s.Inspect(ctx)
 	require.NoError(t, err)
@@ -380,7 +384,7 @@ func expire(t testing.TB, srv *redistest.Server, c rueidis.Client, key string) {
 
 // loseDuring runs claims from many goroutines, loses a key in the middle, and returns what they were told before it
 // was known to be gone and afterwards.
-func loseDuring(t *testing.T, s *stock.Stock, lose func()) (after []stock.Grant, errs []error) {
+func loseDuring(t *testing.T, s *stock.Stock, lose func()) (after []stock.Grant, failed []error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	gone := make(chan struct{})
@@ -400,7 +404,7 @@ func loseDuring(t *testing.T, s *stock.Stock, lose func()) (after []stock.Grant,
 				}
 				if lost {
 					mu.Lock()
-					after, errs = append(after, g), append(errs, err)
+					after, failed = append(after, g), append(failed, err)
 					mu.Unlock()
 					if n > 10 {
 						return
@@ -415,7 +419,7 @@ func loseDuring(t *testing.T, s *stock.Stock, lose func()) (after []stock.Grant,
 	lose()
 	close(gone)
 	wg.Wait()
-	return after, errs
+	return after, failed
 }
 
 func TestNothingIsGrantedOrCreatedOnceTheStockIsGone(t *testing.T) {
@@ -430,9 +434,9 @@ func TestNothingIsGrantedOrCreatedOnceTheStockIsGone(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				must(t, raw, "FLUSHALL")
 				s := opened(t, c, "s", 1_000_000)
-				after, errs := loseDuring(t, s, func() { lose("rc:{s}") })
+				after, failed := loseDuring(t, s, func() { lose("rc:{s}") })
 				for i, g := range after {
-					require.NoError(t, errs[i])
+					require.NoError(t, failed[i])
 					require.Equal(t, stock.NotOpen, g.Outcome)
 				}
 				require.Equal(t, []string{"rc:{s}:u"}, keys(t, raw), "nothing but Open creates the stock")
@@ -446,7 +450,7 @@ func TestNothingIsGrantedOrCreatedOnceTheStockIsGone(t *testing.T) {
 				require.NoError(t, s.EndSale(ctx))
 				require.Equal(t, []string{"rc:{s}:u"}, keys(t, raw))
 				_, err = s.Open(ctx, spec(5))
-				require.ErrorIs(t, err, stock.ErrCorrupt, "its claimants have units")
+				require.ErrorIs(t, err, errs.ErrCorrupt, "its claimants have units")
 			})
 		}
 	})
@@ -465,18 +469,18 @@ func TestNothingIsGrantedOnceRecordsAreMissing(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				must(t, raw, "FLUSHALL")
 				s := opened(t, c, "s", 1_000_000)
-				after, errs := loseDuring(t, s, lose)
+				after, failed := loseDuring(t, s, lose)
 				for i, g := range after {
-					require.ErrorIs(t, errs[i], stock.ErrCorrupt)
+					require.ErrorIs(t, failed[i], errs.ErrCorrupt)
 					require.Equal(t, stock.Grant{}, g)
 				}
 				before := counts(t, raw)
 				_, _, err := lookup(s, "u0-0")
-				require.ErrorIs(t, err, stock.ErrCorrupt)
+				require.ErrorIs(t, err, errs.ErrCorrupt)
 				_, err = s.Return(ctx, stock.Units{Claimant: "u0-0", Ordinal: 1})
-				require.ErrorIs(t, err, stock.ErrCorrupt)
+				require.ErrorIs(t, err, errs.ErrCorrupt)
 				st, err := s.Inspect(ctx)
-				require.ErrorIs(t, err, stock.ErrCorrupt)
+				require.ErrorIs(t, err, errs.ErrCorrupt)
 				require.EqualValues(t, 1_000_000, st.Limit, "what the stock says is told all the same")
 				require.Equal(t, before, counts(t, raw))
 				if name != "in part" {
@@ -502,7 +506,7 @@ func TestWrongTypeUnderAStocksKeysIsTypedAndChangesNothing(t *testing.T) {
 		}
 		must(t, raw, "RPUSH", "rc:{s}", "x")
 		for name, verb := range verbs {
-			require.ErrorIs(t, verb(), stock.ErrWrongType, name)
+			require.ErrorIs(t, verb(), errs.ErrWrongType, name)
 		}
 		require.Equal(t, []string{"rc:{s}"}, keys(t, raw))
 		require.EqualValues(t, 1, number(t, raw, "LLEN", "rc:{s}"))
@@ -512,12 +516,12 @@ func TestWrongTypeUnderAStocksKeysIsTypedAndChangesNothing(t *testing.T) {
 		before := hash(t, raw, "rc:{s}")
 		for name, verb := range verbs {
 			if name != "Open" && name != "EndSale" { // those have no need of it
-				require.ErrorIs(t, verb(), stock.ErrWrongType, name)
+				require.ErrorIs(t, verb(), errs.ErrWrongType, name)
 			}
 		}
 		require.Equal(t, before, hash(t, raw, "rc:{s}"), "no part of a script's work is left behind")
 		must(t, raw, "DEL", "rc:{s}")
-		require.ErrorIs(t, verbs["Open"](), stock.ErrWrongType)
+		require.ErrorIs(t, verbs["Open"](), errs.ErrWrongType)
 		require.Equal(t, []string{"rc:{s}:u"}, keys(t, raw))
 	})
 }
@@ -628,7 +632,7 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 	}
 	for _, name := range []string{"a{b}", "{a}", "a{b", "a}b", "{}", "a{}b"} {
 		_, err := c.Stock(name).Claim(ctx, "u")
-		require.ErrorIs(t, err, stock.ErrInvalidName, name)
+		require.ErrorIs(t, err, errs.ErrInvalidName, name)
 	}
 }
 
@@ -638,7 +642,8 @@ func TestOutcomesAndStatesHaveNames(t *testing.T) {
 	for o := range stock.Paused + 2 {
 		names = append(names, o.String())
 	}
-	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, expired, cancelled, paused, outcome 13", strings.Join(names, ", "))
+	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, "+
+		"expired, cancelled, paused, outcome 13", strings.Join(names, ", "))
 	names = nil
 	for s := range stock.StatePaused + 2 {
 		names = append(names, s.String())

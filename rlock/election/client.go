@@ -22,40 +22,42 @@ import (
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Defaults to "".
 	KeyPrefix string
-	// WatchdogTimeout is the lease of a leadership: for how long a leader that crashed stands in the way if no candidate watches
-	// its heartbeats. It is renewed every third of that time. At least 100 ms. Defaults to 30 s.
+	// WatchdogTimeout is the lease of a leadership: for how long a leader that crashed stands in the way if no candidate
+	// watches its heartbeats. It is renewed every third of that time. At least 100 ms. Defaults to 30 s.
 	WatchdogTimeout time.Duration
-	// Heartbeat is the interval between the leader's heartbeats. A candidate that waits takes over after three without one. In
-	// return, a leadership ends (ErrLost) if none was confirmed for three. 50 ms to 10 s. Defaults to 1 s.
+	// Heartbeat is the interval between the leader's heartbeats. A candidate that waits takes over after three without
+	// one. In return, a leadership ends (ErrLost) if none was confirmed for three. 50 ms to 10 s. Defaults to 1 s.
 	Heartbeat time.Duration
-	// PollCap is the longest time for which a candidate or an observer sleeps before it looks again, whether or not messages
-	// come. At least 10 ms; more than a Heartbeat counts as one. Defaults to 1 s.
+	// PollCap is the longest time for which a candidate or an observer sleeps before it looks again, whether or not
+	// messages come. At least 10 ms; more than a Heartbeat counts as one. Defaults to 1 s.
 	PollCap time.Duration
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not answer or refuses,
-	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	// RetryTimeout bounds a call that does not wait for others: it is repeated for that long while the server does not
+	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
+	// Defaults to CallTimeout.
 	RetryTimeout time.Duration
-	// MaxHold ends every leadership after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0: no
-	// upper limit.
+	// MaxHold ends every leadership after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to
+	// 0: no upper limit.
 	MaxHold time.Duration
-	// MinReplicas is for how many replicas each election and each renewal waits, for ReplicaTimeout at most. A failover then
-	// forgets a leader less easily. Defaults to 0: off.
+	// MinReplicas is for how many replicas each election and each renewal waits, for ReplicaTimeout at most. A failover
+	// then forgets a leader less easily. Defaults to 0: off.
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
 	// Process is what rlock's Inspect shows of this process while it leads. Defaults to "host:pid".
 	Process string
-	// Logger gets a line when a leadership is lost, when the server does not answer candidates, when a leader cannot announce itself, and
-	// when an observer cannot look.
-	// Defaults to slog.Default().
+	// Logger gets a line when a leadership is lost, when the server does not answer candidates, when a leader cannot
+	// announce itself, and when an observer cannot look. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer is called with what happens to the locks under the elections: EventAcquired is an election won, EventReleased a
-	// resignation, EventEnded a leadership that was lost, EventTakenOver a crashed leader. Defaults to none.
+	// Observer is called with what happens to the locks under the elections: EventAcquired is an election won,
+	// EventReleased a resignation, EventEnded a leadership that was lost, EventTakenOver a crashed leader. Defaults to
+	// none.
 	Observer rlock.Observer
 }
 
-// Client makes elections and keeps the leaderships of this process. It is safe for concurrent use. Make one and share it.
+// Client makes elections and keeps the leaderships of this process. It is safe for concurrent use. Make one and share
+// it.
 type Client struct {
 	session *session.Session
 	locks   *rlock.Client
@@ -71,14 +73,19 @@ func init() {
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It returns
 // ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
-	s, err := session.New(h, "election", "leaderships", session.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap,
-		CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
+	s, err := session.New(h, "election", "leaderships",
+		session.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap,
+			CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas,
+			ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	locks, err := rlock.New(h, rlock.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap, CallTimeout: o.CallTimeout,
-		RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger,
-		Liveness: true, Heartbeat: o.Heartbeat, Process: o.Process, Observer: o.Observer})
+	locks, err := rlock.New(h,
+		rlock.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap,
+			CallTimeout:  o.CallTimeout,
+			RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout,
+			Logger:   o.Logger,
+			Liveness: true, Heartbeat: o.Heartbeat, Process: o.Process, Observer: o.Observer})
 	if err != nil {
 		return nil, edge(err)
 	}
@@ -86,10 +93,11 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	return &Client{session: s, locks: locks, queue: wait.NewQueue(h, s.PollCap, nil, nil)}, nil
 }
 
-// Close ends waiting candidates (ErrClosed), the channels of observers, and the contexts of all leaderships, with cause ErrClosed.
-// Then it waits until those that are not lost have resigned and the server has confirmed it, until ctx ends; for 10 s if ctx has
-// no end. What is left then lasts until its heartbeats are missed, or its lease is over, and the error names it. Close does not
-// close the hub. Later calls wait for the first until their own ctx ends, and return its result.
+// Close ends waiting candidates (ErrClosed), the channels of observers, and the contexts of all leaderships, with cause
+// ErrClosed. Then it waits until those that are not lost have resigned and the server has confirmed it, until ctx ends;
+// for 10 s if ctx has no end. What is left then lasts until its heartbeats are missed, or its lease is over, and the
+// error names it. Close does not close the hub. Later calls wait for the first until their own ctx ends, and return its
+// result.
 func (c *Client) Close(ctx context.Context) error {
 	return edge(c.closing.Close(ctx, func(ctx context.Context) error {
 		c.queue.Close()

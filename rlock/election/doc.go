@@ -8,15 +8,16 @@
 //	leader, err := scheduler.Leader(ctx)   // in any process: who leads, and where to reach it
 //	leaders, err := scheduler.Observe(ctx) // and a channel of later leaders
 //
-// [Election.Run] is the loop that most programs want; [Election.Campaign] and [Leadership.Resign] are its parts. An election is a
-// Fenced lock of package rlock with Options.Liveness: the leader is its holder, the candidates are its waiters, and a candidate's
-// value is the label of its owner.
+// [Election.Run] is the loop that most programs want; [Election.Campaign] and [Leadership.Resign] are its parts. An
+// election is a Fenced lock of package rlock with Options.Liveness: the leader is its holder, the candidates are its
+// waiters, and a candidate's value is the label of its owner.
 //
 // # What is guaranteed
 //
-//   - At most one leader acts at a time, among leaders that stop when their Context ends, or at Until, under the conditions of
-//     package rlock.
-//   - Tokens grow from leader to leader. A resource that refuses a smaller token than it has seen refuses every former leader.
+//   - At most one leader acts at a time, among leaders that stop when their Context ends, or at Until, under the
+//     conditions of package rlock.
+//   - Tokens grow from leader to leader. A resource that refuses a smaller token than it has seen refuses every former
+//     leader.
 //   - A leader's value is never shown with the token of another.
 //   - A leader that resigned or lost is not shown once the server knows that it leads no more.
 //   - An observer that misses a message sees the state after PollCap at the latest.
@@ -26,19 +27,21 @@
 //
 //   - Two leaders may act at once unless tokens are checked: a suspended process acts when it runs again, and failover,
 //     FLUSHALL, DEL, eviction or a step of the server's clock may let the next one in early.
-//   - There may be no leader for a while. If a leader resigns, the next candidate leads at once. If it crashes or is cut off, a
-//     waiting candidate leads after three missed heartbeats, 3 to 4 s by default. If no candidate waits, the
+//   - There may be no leader for a while. If a leader resigns, the next candidate leads at once. If it crashes or is
+//     cut off, a waiting candidate leads after three missed heartbeats, 3 to 4 s by default. If no candidate waits, the
 //     lock lasts until the end of its lease (WatchdogTimeout), and the crashed leader is shown until then.
 //   - Leader and Observe say who led when the server was asked. Leaders must check their own context, not Leader.
 //   - An observer may miss a leader that came and went between two looks.
-//   - A leader whose announcement was deleted, or lost in a failover, leads on but is not shown until it announces itself again, which it
-//     does every third of WatchdogTimeout.
+//   - A leader whose announcement was deleted, or lost in a failover, leads on but is not shown until it announces
+//     itself again, which it does every third of WatchdogTimeout.
 //
 // # Cost
 //
-// To be elected takes what a Fenced lock takes, and one call for the announcement, which is repeated every third of WatchdogTimeout.
-// To resign takes two calls. Leader takes two reads, or one without an announcement; so does an observer after each message and each
-// PollCap.
+// To be elected takes what a Fenced lock takes, and one call for the announcement, which is repeated every third of
+// WatchdogTimeout. To resign takes two calls. Leader takes two reads, or one without an announcement; so does an
+// observer after each message and each PollCap.
+//
+// The errors are those of a Fenced lock, which package redlatch has, such as redlatch.ErrLost.
 //
 // In the repository, docs/design.md has the keys and the protocol.
 package election

@@ -17,8 +17,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Election describes one election: those who campaign under its name in any process. It is immutable and costs nothing. It is
-// safe for concurrent use. A candidate that is elected has a *Leadership.
+// Election describes one election: those who campaign under its name in any process. It is immutable and costs nothing.
+// It is safe for concurrent use. A candidate that is elected has a *Leadership.
 type Election struct {
 	c         *Client
 	name, key string
@@ -27,24 +27,25 @@ type Election struct {
 	bad       error // what every call returns
 }
 
-// Election describes the election of that name. Nothing is sent. If the name cannot be used, every call on the election returns
-// ErrInvalidName.
+// Election describes the election of that name. Nothing is sent. If the name cannot be used, every call on the election
+// returns ErrInvalidName.
 func (c *Client) Election(name string) *Election {
 	key, bad := c.session.Key(name)
-	return &Election{c: c, name: name, key: key, announced: keyname.Prefix("redlatch_leader", key), lock: c.locks.Fenced(name), bad: bad}
+	return &Election{c: c, name: name, key: key, announced: keyname.Prefix("redlatch_leader", key),
+		lock: c.locks.Fenced(name), bad: bad}
 }
 
 // Name returns the election's name, without Options.KeyPrefix.
 func (e *Election) Name() string { return e.name }
 
-// Campaign waits until the caller is elected, or ctx ends. Candidates are elected in the order in which their processes came,
-// those of one process in the order of their calls.
+// Campaign waits until the caller is elected, or ctx ends. Candidates are elected in the order in which their processes
+// came, those of one process in the order of their calls.
 //
-// value is what Leader and Observe show of the leader, such as an address. Every user who may read the keys can see it, even while it is a
-// candidate (rlock's Inspect). It has at most 256 bytes of UTF-8, and may be empty.
+// value is what Leader and Observe show of the leader, such as an address. Every user who may read the keys can see it,
+// even while it is a candidate (rlock's Inspect). It has at most 256 bytes of UTF-8, and may be empty.
 //
-// On success the caller leads until Resign, or until the leadership is lost; ctx bounds the waiting only. Leader shows it from
-// now on. If the announcement was not confirmed in time, it is made in the background.
+// On success the caller leads until Resign, or until the leadership is lost; ctx bounds the waiting only. Leader shows
+// it from now on. If the announcement was not confirmed in time, it is made in the background.
 //
 // On failure the caller is no longer a candidate. The error is one of:
 //
@@ -52,8 +53,8 @@ func (e *Election) Name() string { return e.name }
 //   - ErrUnavailable or ErrUnknownOutcome: the server could not be asked for as long as ctx lasted.
 //   - ErrDenied: the user lacks a right to the lock, or to the announcement.
 //   - ErrInvalidOption: value is out of its bounds.
-//   - ErrNotReplicated, ErrClosed, ErrInvalidName, ErrWrongType: see there. Any other refusal of the server is returned at once,
-//     wrapped.
+//   - ErrNotReplicated, ErrClosed, ErrInvalidName, ErrWrongType: see there. Any other refusal of the server is returned
+//     at once, wrapped.
 //
 // A ctx that comes from a leadership of this election is not a re-entry: the call waits for the end of that leadership.
 func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, error) {
@@ -66,7 +67,7 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 	}
 	l := newLeadership(e, hold)
 	if err := l.announceFirst(ctx); err != nil {
-		hold.Unlock(ctx)
+		_ = hold.Unlock(ctx) // if it fails it goes on by itself
 		return nil, e.c.session.Error(err)
 	}
 	return l, nil
@@ -82,18 +83,18 @@ type Leader struct {
 // Elected reports whether there is a leader.
 func (l Leader) Elected() bool { return l.Token != 0 }
 
-// Leader returns who leads, or the zero Leader if there is none. The answer is what the server knew when it was asked. A leader is
-// shown from the moment at which Campaign has returned it. One that crashed is shown until its lock is taken over, or its lease
-// is over. If the rueidis client sends reads to replicas, it is what a replica knew.
+// Leader returns who leads, or the zero Leader if there is none. The answer is what the server knew when it was asked.
+// A leader is shown from the moment at which Campaign has returned it. One that crashed is shown until its lock is
+// taken over, or its lease is over. If the rueidis client sends reads to replicas, it is what a replica knew.
 //
-// It tries until it is answered, ctx ends or Options.RetryTimeout is over. The error is ErrUnavailable, ErrUnknownOutcome,
-// ErrClosed, ErrInvalidName, ErrWrongType, ErrDenied, or another refusal of the server.
+// It tries until it is answered, ctx ends or Options.RetryTimeout is over. The error is ErrUnavailable,
+// ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrWrongType, ErrDenied, or another refusal of the server.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return session.Ask(ctx, e.c.session, e.bad, e.look)
 }
 
-// look asks who is announced, and then whether that owner holds the lock. In this order: see "How it is announced". Each question
-// has one key, so it is answered also while the slot is being migrated.
+// look asks who is announced, and then whether that owner holds the lock. In this order: see "How it is announced".
+// Each question has one key, so it is answered also while the slot is being migrated.
 func (e *Election) look(ctx context.Context) (Leader, error) {
 	m, err := e.ask(ctx, "read the leader", e.announced, func(b rueidis.Builder) rueidis.Completed {
 		return b.Get().Key(e.announced).Build()
@@ -125,7 +126,8 @@ func (e *Election) look(ctx context.Context) (Leader, error) {
 	return Leader{Value: rlock.Owner(owner).Label(), Token: token, Owner: rlock.Owner(owner)}, nil
 }
 
-func (e *Election) ask(ctx context.Context, what, key string, command func(rueidis.Builder) rueidis.Completed) (rueidis.RedisMessage, error) {
+func (e *Election) ask(ctx context.Context, what, key string,
+	command func(rueidis.Builder) rueidis.Completed) (rueidis.RedisMessage, error) {
 	return e.c.session.Runner.Do(ctx, script.Call{Script: script.Plain(what), Keys: []string{key}, Command: command})
 }
 

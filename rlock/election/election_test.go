@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
@@ -46,7 +47,7 @@ func TestALeaderIsShownUntilItResigns(t *testing.T) {
 		require.NoError(t, l.Resign(within(t)))
 		require.NoError(t, l.Resign(within(t)), "again")
 		<-l.Done()
-		require.ErrorIs(t, context.Cause(ctx), election.ErrReleased)
+		require.ErrorIs(t, context.Cause(ctx), errs.ErrReleased)
 		leader, err = other.elections.Election("boss").Leader(within(t))
 		require.NoError(t, err)
 		require.Zero(t, leader)
@@ -138,7 +139,7 @@ func TestAValueIsNeverShownWithTheTokenOfAnother(t *testing.T) {
 func TestObserversAreToldByMessages(t *testing.T) {
 	o := patient
 	o.PollCap = 10 * time.Second // and the clock of the bubble says who waited for that
-	bubble(t, 3, o, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 3, o, func(t *testing.T, _ *redistest.Server, all []*process) {
 		told, err := all[2].elections.Election("boss").Observe(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, news(t, told), "nobody leads yet, and that is told first")
@@ -172,7 +173,7 @@ func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
 		require.Zero(t, news(t, told))
 		require.LessOrEqual(t, time.Since(at), o.PollCap)
 		require.NotZero(t, time.Since(at))
-		require.ErrorIs(t, l.Resign(t.Context()), election.ErrLost)
+		require.ErrorIs(t, l.Resign(t.Context()), errs.ErrLost)
 	})
 }
 
@@ -184,7 +185,7 @@ func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) 
 		require.NoError(t, s.Embedded.Set("redlatch_leader:{boss}", "no hash"))
 		time.Sleep(5 * time.Second)
 		_, err = all[0].elections.Election("boss").Leader(t.Context())
-		require.ErrorIs(t, err, election.ErrWrongType)
+		require.ErrorIs(t, err, errs.ErrWrongType)
 		synctest.Wait() // the observer, which has seen that, pauses
 		const patience = 20 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -234,7 +235,7 @@ func TestEverythingMayRunTwice(t *testing.T) {
 			l := elect(t, p.elections.Election("boss"), value)
 			require.Equal(t, l.Token(), hear(t, told, value, called(value)).Token)
 			if err := l.Resign(within(t)); err != nil { // the second run of a release finds nothing
-				require.ErrorIs(t, err, election.ErrLost)
+				require.ErrorIs(t, err, errs.ErrLost)
 			}
 			hear(t, told, "nobody", nobody)
 		}
@@ -267,7 +268,7 @@ func TestALeaderThatCannotAnnounceItselfLeadsAndTriesAgain(t *testing.T) {
 }
 
 func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
-	bubble(t, 3, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 3, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[0].elections.Election("boss"), "ann")
 		ctx, leave := context.WithCancelCause(t.Context())
 		why := errors.New("no more ambitions")
@@ -279,7 +280,7 @@ func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
 		synctest.Wait()
 		leave(why)
 		err := <-left
-		require.ErrorIs(t, err, election.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, why)
 		require.True(t, strings.HasPrefix(err.Error(), "election: "), err)
@@ -289,20 +290,20 @@ func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
 }
 
 func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
-	bubble(t, 1, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 1, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		e := all[0].elections.Election("boss")
 		l := elect(t, e, "ann")
 		ctx, cancel := context.WithTimeout(l.Context(t.Context()), time.Second)
 		defer cancel()
 		_, err := e.Campaign(ctx, "ann again")
-		require.ErrorIs(t, err, election.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NoError(t, l.Err())
 		require.NoError(t, l.Resign(t.Context()))
 	})
 }
 
 func TestASlowObserverHearsTheLatest(t *testing.T) {
-	bubble(t, 2, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 2, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		told, err := all[1].elections.Election("boss").Observe(t.Context())
 		require.NoError(t, err)
 		e := all[0].elections.Election("boss")
@@ -319,7 +320,7 @@ func TestASlowObserverHearsTheLatest(t *testing.T) {
 }
 
 func TestCloseEndsCandidatesObserversAndLeaderships(t *testing.T) {
-	bubble(t, 2, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 2, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		p := all[0]
 		e := p.elections.Election("boss")
 		l := elect(t, e, "ann")
@@ -338,18 +339,18 @@ func TestCloseEndsCandidatesObserversAndLeaderships(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- p.elections.Close(t.Context()) }()
 		<-l.Done()
-		require.ErrorIs(t, l.Err(), election.ErrClosed)
+		require.ErrorIs(t, l.Err(), errs.ErrClosed)
 		require.NoError(t, l.Resign(t.Context()), "it can still resign")
 		require.NoError(t, <-closed)
 		for range told {
 		}
-		require.ErrorIs(t, <-campaign, election.ErrClosed)
+		require.ErrorIs(t, <-campaign, errs.ErrClosed)
 		_, err = e.Campaign(t.Context(), "")
-		require.ErrorIs(t, err, election.ErrClosed)
+		require.ErrorIs(t, err, errs.ErrClosed)
 		_, err = e.Leader(t.Context())
-		require.ErrorIs(t, err, election.ErrClosed)
+		require.ErrorIs(t, err, errs.ErrClosed)
 		_, err = e.Observe(t.Context())
-		require.ErrorIs(t, err, election.ErrClosed)
+		require.ErrorIs(t, err, errs.ErrClosed)
 		leader, err := all[1].elections.Election("boss").Leader(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, leader)
@@ -362,22 +363,22 @@ func TestWhatCannotBeUsedIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	before := s.Embedded.CommandCount()
 	for _, value := range []string{strings.Repeat("x", 257), "\xff"} {
 		_, err := p.elections.Election("boss").Campaign(t.Context(), value)
-		require.ErrorIs(t, err, election.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, "election: invalid option: value is")
-		require.ErrorIs(t, p.elections.Election("boss").Run(t.Context(), value, nil), election.ErrInvalidOption)
+		require.ErrorIs(t, p.elections.Election("boss").Run(t.Context(), value, nil), errs.ErrInvalidOption)
 	}
 	for _, err := range []error{
 		errOf(p.elections.Election("").Campaign(t.Context(), "ann")),
 		errOf(p.elections.Election("").Leader(t.Context())),
 		errOf(p.elections.Election("").Observe(t.Context())),
 	} {
-		require.ErrorIs(t, err, election.ErrInvalidName)
+		require.ErrorIs(t, err, errs.ErrInvalidName)
 		require.True(t, strings.HasPrefix(err.Error(), "election: "), err)
 	}
 	require.Equal(t, before, s.Embedded.CommandCount())
 	for _, o := range []election.Options{{Heartbeat: time.Millisecond}, {Process: "\xff"}, {Heartbeat: time.Minute}} {
 		_, err := election.New(p.hub, o)
-		require.ErrorIs(t, err, election.ErrInvalidOption)
+		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.True(t, strings.HasPrefix(err.Error(), "election: "), err)
 	}
 }
@@ -396,10 +397,10 @@ func TestAKeyThatIsSomethingElseIsWrongType(t *testing.T) {
 		} {
 			rig.Must(t, p.redis, value...)
 			_, err := p.elections.Election(name).Leader(within(t))
-			require.ErrorIs(t, err, election.ErrWrongType, name)
+			require.ErrorIs(t, err, errs.ErrWrongType, name)
 		}
 		_, err := p.elections.Election("a list").Campaign(within(t), "ann")
-		require.ErrorIs(t, err, election.ErrWrongType)
+		require.ErrorIs(t, err, errs.ErrWrongType)
 		require.EqualValues(t, 0, rig.Number(t, p.redis, "EXISTS", "a list"), "the lock was given back")
 	})
 }
@@ -434,16 +435,17 @@ func TestWhoMayNotAnnounceItselfIsNotElected(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	root := s.Client(t)
-	rig.Must(t, root, "ACL", "SETUSER", "modest", "on", "nopass", "~boss", "~redlatch_queue:*", "~redisson_lock_token:*", "~redlatch_alive:*", "&*", "+@all")
+	rig.Must(t, root, "ACL", "SETUSER", "modest", "on", "nopass", "~boss", "~redlatch_queue:*", "~redisson_lock_token:*",
+		"~redlatch_alive:*", "&*", "+@all")
 	p, other := start(t, s, patient, user("modest")), start(t, s, patient)
 	e := p.elections.Election("boss")
 	_, err := e.Campaign(within(t), "ann")
-	require.ErrorIs(t, err, election.ErrDenied)
-	require.ErrorIs(t, e.Run(within(t), "ann", nil), election.ErrDenied)
+	require.ErrorIs(t, err, errs.ErrDenied)
+	require.ErrorIs(t, e.Run(within(t), "ann", nil), errs.ErrDenied)
 	_, err = e.Leader(within(t))
-	require.ErrorIs(t, err, election.ErrDenied)
+	require.ErrorIs(t, err, errs.ErrDenied)
 	_, err = e.Observe(within(t))
-	require.ErrorIs(t, err, election.ErrDenied)
+	require.ErrorIs(t, err, errs.ErrDenied)
 	require.NoError(t, elect(t, other.elections.Election("boss"), "bob").Resign(within(t)), "the lock was given back")
 }
 
@@ -460,7 +462,7 @@ func TestAnObserverOutlastsARightThatIsTakenAway(t *testing.T) {
 	rig.Must(t, root, "ACL", "SETUSER", "app", "-get")
 	l := elect(t, leader.elections.Election("boss"), "ann")
 	_, err = p.elections.Election("boss").Leader(within(t))
-	require.ErrorIs(t, err, election.ErrDenied)
+	require.ErrorIs(t, err, errs.ErrDenied)
 	require.Empty(t, told)
 	rig.Must(t, root, "ACL", "SETUSER", "app", "+get")
 	require.Equal(t, l.Token(), hear(t, told, "ann", called("ann")).Token)

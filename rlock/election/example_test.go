@@ -11,12 +11,13 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
-// demo is a client on an embedded server; a program would call pubsub.Dial with its server's address. It has time, so that a
-// busy machine changes no output.
+// demo is a client on an embedded server; a program would call pubsub.Dial with its server's address. It has time, so
+// that a busy machine changes no output.
 func demo() (c *election.Client, server *miniredis.Miniredis, end func()) {
 	server = miniredis.NewMiniRedis()
 	server.ClockTTL(true)
@@ -28,7 +29,9 @@ func demo() (c *election.Client, server *miniredis.Miniredis, end func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c, err = election.New(hub, election.Options{CallTimeout: 10 * time.Second, Heartbeat: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	c, err = election.New(hub,
+		election.Options{CallTimeout: 10 * time.Second, Heartbeat: 10 * time.Second, WatchdogTimeout: time.Minute,
+			Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -73,18 +76,19 @@ func ExampleElection_Run() {
 	}
 
 	var former int64
-	err := elections.Election("scheduler").Run(context.Background(), "ann", func(ctx context.Context, l *election.Leadership) error {
-		fmt.Println("writes:", write(l.Token()))
-		if former == 0 {
-			former = l.Token()
-			server.Del("scheduler") // a flush, an eviction, a failover that lost the write
-			<-ctx.Done()            // a heartbeat or renewal finds out
-			fmt.Println(errors.Is(l.Err(), election.ErrLost), "so Run campaigns again")
-			return ctx.Err()
-		}
-		fmt.Println("with the token of before:", write(former))
-		return nil
-	})
+	err := elections.Election("scheduler").Run(context.Background(), "ann",
+		func(ctx context.Context, l *election.Leadership) error {
+			fmt.Println("writes:", write(l.Token()))
+			if former == 0 {
+				former = l.Token()
+				server.Del("scheduler") // a flush, an eviction, a failover that lost the write
+				<-ctx.Done()            // a heartbeat or renewal finds out
+				fmt.Println(errors.Is(l.Err(), redlatch.ErrLost), "so Run campaigns again")
+				return ctx.Err()
+			}
+			fmt.Println("with the token of before:", write(former))
+			return nil
+		})
 	fmt.Println(err)
 	// Output:
 	// writes: true
@@ -112,7 +116,7 @@ func ExampleElection_Campaign() {
 	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
 	_, err = scheduler.Campaign(soon, "bob")
-	fmt.Println("bob has waited:", errors.Is(err, election.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded))
+	fmt.Println("bob has waited:", errors.Is(err, redlatch.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded))
 
 	fmt.Println("resigned:", l.Resign(ctx))
 	<-l.Done()
@@ -181,7 +185,8 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true},
+		pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -19,7 +19,8 @@ func TestAnOfficeIsNotVacantWhileCandidatesGiveUp(t *testing.T) {
 			s := redistest.Start(t)
 			var processes []redistest.Take
 			for range 3 {
-				e := start(t, s, election.Options{CallTimeout: 5 * time.Second, PollCap: 10 * time.Second}).elections.Election("boss")
+				e := start(t, s, election.Options{CallTimeout: 5 * time.Second, PollCap: 10 * time.Second}).
+					elections.Election("boss")
 				processes = append(processes, func(ctx context.Context, _ time.Duration) (func(), error) {
 					l, err := e.Campaign(ctx, "")
 					if err != nil {

@@ -12,10 +12,11 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Leadership is one term of a leader: from its election until Resign, or until it is lost. It is safe for concurrent use.
+// Leadership is one term of a leader: from its election until Resign, or until it is lost. It is safe for concurrent
+// use.
 //
-// Work runs under [Leadership.Context], and has the resource check [Leadership.Token]. If the program can no longer reach a
-// leadership or any of its contexts, it is renewed no more, a warning is logged, and its lease runs out.
+// Work runs under [Leadership.Context], and has the resource check [Leadership.Token]. If the program can no longer
+// reach a leadership or any of its contexts, it is renewed no more, a warning is logged, and its lease runs out.
 type Leadership struct {
 	e     *Election
 	hold  *rlock.Hold
@@ -29,8 +30,8 @@ func newLeadership(e *Election, hold *rlock.Hold) *Leadership {
 	return &Leadership{e: e, hold: hold, token: token}
 }
 
-// Context returns a child of parent that ends with the leadership. Its cause is ErrReleased after Resign, otherwise ErrLost,
-// ErrMaxHold or ErrClosed. If the leadership is over, the context has already ended.
+// Context returns a child of parent that ends with the leadership. Its cause is ErrReleased after Resign, otherwise
+// ErrLost, ErrMaxHold or ErrClosed. If the leadership is over, the context has already ended.
 func (l *Leadership) Context(parent context.Context) context.Context { return l.hold.Context(parent) }
 
 // Done returns a channel that is closed when the leadership is over.
@@ -39,20 +40,21 @@ func (l *Leadership) Done() <-chan struct{} { return l.hold.Done() }
 // Err returns nil while the leadership lasts, and then why it ended: ErrReleased, ErrLost, ErrMaxHold or ErrClosed.
 func (l *Leadership) Err() error { return l.hold.Err() }
 
-// Token returns the leadership's fencing token. It is positive, and greater than that of every earlier leader of the election, on
-// the conditions that [rlock.Client.Fenced] names.
+// Token returns the leadership's fencing token. It is positive, and greater than that of every earlier leader of the
+// election, on the conditions that [rlock.Client.Fenced] names.
 func (l *Leadership) Token() int64 { return l.token }
 
-// Until returns the instant, on this process's monotonic clock, until which it is safe to act as the leader. Every confirmed
-// renewal and heartbeat moves it on. Check it directly before an act that cannot be undone.
+// Until returns the instant, on this process's monotonic clock, until which it is safe to act as the leader. Every
+// confirmed renewal and heartbeat moves it on. Check it directly before an act that cannot be undone.
 func (l *Leadership) Until() time.Time { return l.hold.Until() }
 
-// Resign ends the leadership: its contexts end, and then the next candidate is elected. It may be called from any goroutine, and
-// with a ctx that has ended: it then has a second.
+// Resign ends the leadership: its contexts end, and then the next candidate is elected. It may be called from any
+// goroutine, and with a ctx that has ended: it then has a second.
 //
-// nil: the server has confirmed it. ErrLost: the leadership was over before, and another may have led since. ErrUnavailable or
-// ErrUnknownOutcome: it was not confirmed while ctx lasted; that goes on in the background until the lease is over, and there is no leader until
-// then. Any other refusal of the server, such as ErrDenied, is returned at once, and it goes on likewise.
+// nil: the server has confirmed it. ErrLost: the leadership was over before, and another may have led since.
+// ErrUnavailable or ErrUnknownOutcome: it was not confirmed while ctx lasted; that goes on in the background until the
+// lease is over, and there is no leader until then. Any other refusal of the server, such as ErrDenied, is returned at
+// once, and it goes on likewise.
 //
 // In every case the leadership is over. Later calls return the first one's result.
 func (l *Leadership) Resign(ctx context.Context) error {
@@ -63,10 +65,11 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	return edge(err)
 }
 
-// announceFirst makes the leader known, or returns why it cannot be; otherwise it is made known again and again until the end of
-// the leadership. A server that does not answer is no reason to give a leadership up.
+// announceFirst makes the leader known, or returns why it cannot be; otherwise it is made known again and again until
+// the end of the leadership. A server that does not answer is no reason to give a leadership up.
 //
-// What goes on in the background refers to the text of the leadership, and not to its hold, which would never be forgotten.
+// What goes on in the background refers to the text of the leadership, and not to its hold, which would never be
+// forgotten.
 func (l *Leadership) announceFirst(ctx context.Context) error {
 	s, call := l.e.c.session, l.e.announcement(l)
 	_, err := s.Runner.Attempt(context.WithoutCancel(ctx), call)
@@ -90,7 +93,7 @@ func (l *Leadership) announceFirst(ctx context.Context) error {
 			_, err := s.Runner.Do(limit, call)
 			cancel()
 			if again = false; err != nil && ctx.Err() == nil {
-				s.Complain("a leader could not announce itself: observers see nobody until it can", name, err)
+				s.Complain("a leader could not announce itself: observers see no leader until it can", name, err)
 			}
 		}
 	})
@@ -101,15 +104,17 @@ func (l *Leadership) announceFirst(ctx context.Context) error {
 func (e *Election) announcement(l *Leadership) script.Call {
 	lasts, _ := e.standing()
 	return script.Call{Script: announceScript, Keys: []string{e.announced}, Args: []string{
-		strconv.FormatInt(l.token, 10), string(l.hold.Owner()), script.Millis(lasts), e.announced, e.c.session.Inner.PublishCommand(),
+		strconv.FormatInt(l.token, 10), string(l.hold.Owner()), script.Millis(lasts), e.announced,
+		e.c.session.Inner.PublishCommand(),
 	}}
 }
 
-// retract tells the observers that the leader has resigned. If that fails they see it when they look next, because the lock has
-// another owner, or none.
+// retract tells the observers that the leader has resigned. If that fails they see it when they look next, because the
+// lock has another owner, or none.
 func (l *Leadership) retract(ctx context.Context) {
 	e := l.e
-	e.c.session.Runner.Attempt(context.WithoutCancel(ctx), script.Call{Script: retractScript, Keys: []string{e.announced}, Args: []string{
-		strconv.FormatInt(l.token, 10), string(l.hold.Owner()), e.announced, e.c.session.Inner.PublishCommand(),
-	}})
+	_, _ = e.c.session.Runner.Attempt(context.WithoutCancel(ctx),
+		script.Call{Script: retractScript, Keys: []string{e.announced}, Args: []string{
+			strconv.FormatInt(l.token, 10), string(l.hold.Owner()), e.announced, e.c.session.Inner.PublishCommand(),
+		}})
 }

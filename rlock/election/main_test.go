@@ -66,13 +66,14 @@ func on(t testing.TB, c rueidis.Client, o election.Options) *process {
 }
 
 // patient are options for a busy machine: a heartbeat that is late by seconds loses nothing.
-var patient = election.Options{Heartbeat: 10 * time.Second, PollCap: 50 * time.Millisecond, WatchdogTimeout: 5 * time.Minute}
+var patient = election.Options{Heartbeat: 10 * time.Second, PollCap: 50 * time.Millisecond,
+	WatchdogTimeout: 5 * time.Minute}
 
 // bubble runs fn with n processes on a server inside a synctest bubble: hours there are moments here.
 func bubble(t *testing.T, n int, o election.Options, fn func(t *testing.T, s *redistest.Server, all []*process)) {
 	t.Helper()
 	o.Logger = quiet
-	redistest.InBubble(t, n, func(t *testing.T, s *redistest.Server, c rueidis.Client) (*process, func()) {
+	redistest.InBubble(t, n, func(t *testing.T, _ *redistest.Server, c rueidis.Client) (*process, func()) {
 		h, err := pubsub.New(c, pubsub.Options{Logger: quiet})
 		require.NoError(t, err)
 		if o.RetryTimeout == 0 {

@@ -14,13 +14,15 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
 // The heartbeat of living is short, and three of them are still long for a busy machine.
-var living = election.Options{Heartbeat: 700 * time.Millisecond, WatchdogTimeout: 5 * time.Minute, CallTimeout: 10 * time.Second}
+var living = election.Options{Heartbeat: 700 * time.Millisecond, WatchdogTimeout: 5 * time.Minute,
+	CallTimeout: 10 * time.Second}
 
 // beCandidate leads whenever it can, and says so.
 func beCandidate() error {
@@ -32,11 +34,12 @@ func beCandidate() error {
 	if err != nil {
 		return err
 	}
-	go elections.Election("boss").Run(context.Background(), "child", func(ctx context.Context, l *election.Leadership) error {
-		fmt.Println("leads", l.Token())
-		<-ctx.Done()
-		return nil
-	})
+	go elections.Election("boss").Run(context.Background(), "child",
+		func(ctx context.Context, l *election.Leadership) error {
+			fmt.Println("leads", l.Token())
+			<-ctx.Done()
+			return nil
+		})
 	io.Copy(io.Discard, os.Stdin)
 	return nil
 }
@@ -90,8 +93,8 @@ func TestRunCampaignsAgainAfterALossAndEndsWithItsWork(t *testing.T) {
 			}
 			s.Embedded.Del("boss")
 			<-ctx.Done()
-			require.ErrorIs(t, context.Cause(ctx), election.ErrLost)
-			require.ErrorIs(t, l.Err(), election.ErrLost)
+			require.ErrorIs(t, context.Cause(ctx), errs.ErrLost)
+			require.ErrorIs(t, l.Err(), errs.ErrLost)
 			return ctx.Err()
 		})
 		require.Equal(t, done, err)
@@ -110,7 +113,7 @@ func TestALostLeaderIsNobodyAndItsWorkEndsBeforeRunLeadsAgain(t *testing.T) {
 		inside, ran := 0, make(chan error, 1)
 		elected := make(chan struct{}, 10)
 		go func() {
-			ran <- all[0].elections.Election("boss").Run(ctx, "ann", func(ctx context.Context, l *election.Leadership) error {
+			ran <- all[0].elections.Election("boss").Run(ctx, "ann", func(ctx context.Context, _ *election.Leadership) error {
 				inside++
 				require.Equal(t, 1, inside)
 				elected <- struct{}{}
@@ -135,28 +138,29 @@ func TestALostLeaderIsNobodyAndItsWorkEndsBeforeRunLeadsAgain(t *testing.T) {
 }
 
 func TestRunEndsWithItsContextAndWithTheClient(t *testing.T) {
-	bubble(t, 2, election.Options{}, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 2, election.Options{}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[1].elections.Election("boss"), "bob")
 		never := func(context.Context, *election.Leadership) error { panic("it was not elected") }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := all[0].elections.Election("boss").Run(ctx, "ann", never)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, election.ErrNotAcquired)
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.NoError(t, l.Resign(t.Context()))
 
 		ran := make(chan error, 1)
 		elected := make(chan struct{})
 		go func() {
-			ran <- all[0].elections.Election("boss").Run(t.Context(), "ann", func(ctx context.Context, l *election.Leadership) error {
-				close(elected)
-				<-ctx.Done()
-				return nil
-			})
+			ran <- all[0].elections.Election("boss").Run(t.Context(), "ann",
+				func(ctx context.Context, _ *election.Leadership) error {
+					close(elected)
+					<-ctx.Done()
+					return nil
+				})
 		}()
 		<-elected
 		require.NoError(t, all[0].elections.Close(t.Context()))
-		require.ErrorIs(t, <-ran, election.ErrClosed)
+		require.ErrorIs(t, <-ran, errs.ErrClosed)
 	})
 }
 
@@ -168,28 +172,31 @@ func TestRunOutlastsAServerThatCannotBeAsked(t *testing.T) {
 			s.Embedded.SetError("")
 		}()
 		ran := 0
-		require.NoError(t, all[0].elections.Election("boss").Run(t.Context(), "ann", func(context.Context, *election.Leadership) error { ran++; return nil }))
+		require.NoError(t, all[0].elections.Election("boss").Run(t.Context(), "ann",
+			func(context.Context, *election.Leadership) error { ran++; return nil }))
 		require.Equal(t, 1, ran)
 		s.Embedded.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
-		require.ErrorIs(t, all[0].elections.Election("boss").Run(t.Context(), "ann", nil), election.ErrDenied)
+		require.ErrorIs(t, all[0].elections.Election("boss").Run(t.Context(), "ann", nil), errs.ErrDenied)
 		s.Embedded.SetError("")
 	})
 }
 
 func TestAPanicOfTheWorkResigns(t *testing.T) {
-	bubble(t, 2, election.Options{MaxHold: 10 * time.Minute}, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 2, election.Options{MaxHold: 10 * time.Minute}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		require.PanicsWithValue(t, "at the work", func() {
-			all[0].elections.Election("boss").Run(t.Context(), "ann", func(context.Context, *election.Leadership) error { panic("at the work") })
+			all[0].elections.Election("boss").Run(t.Context(), "ann", func(context.Context, *election.Leadership) error {
+				panic("at the work")
+			})
 		})
 		at := time.Now()
 		e := all[1].elections.Election("boss")
 		terms := 0
-		require.NoError(t, e.Run(t.Context(), "bob", func(ctx context.Context, l *election.Leadership) error {
+		require.NoError(t, e.Run(t.Context(), "bob", func(ctx context.Context, _ *election.Leadership) error {
 			if terms++; terms == 2 {
 				return nil
 			}
 			<-ctx.Done()
-			require.ErrorIs(t, context.Cause(ctx), election.ErrMaxHold)
+			require.ErrorIs(t, context.Cause(ctx), errs.ErrMaxHold)
 			return nil
 		}), "after MaxHold it campaigns again")
 		require.Less(t, time.Since(at), 11*time.Minute, "the panic left nothing to wait for")
@@ -198,7 +205,7 @@ func TestAPanicOfTheWorkResigns(t *testing.T) {
 
 func TestWithoutACandidateACrashedLeaderIsShownUntilItsLeaseIsOver(t *testing.T) {
 	o := election.Options{WatchdogTimeout: 30 * time.Second}
-	bubble(t, 2, o, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 2, o, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[0].elections.Election("boss"), "ann")
 		told, err := all[1].elections.Election("boss").Observe(t.Context())
 		require.NoError(t, err)
@@ -207,7 +214,7 @@ func TestWithoutACandidateACrashedLeaderIsShownUntilItsLeaseIsOver(t *testing.T)
 		cancel()
 		at := time.Now()
 		require.Error(t, all[0].elections.Close(ended), "it is left as it is")
-		require.ErrorIs(t, l.Err(), election.ErrClosed)
+		require.ErrorIs(t, l.Err(), errs.ErrClosed)
 		synctest.Wait()
 		require.Zero(t, news(t, told))
 		require.LessOrEqual(t, time.Since(at), o.WatchdogTimeout+2*time.Second)

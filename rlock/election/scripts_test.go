@@ -64,7 +64,8 @@ func TestTheScriptTable(t *testing.T) {
 		rig.Must(t, c, "SET", key, "hello")
 		text, err := script.Compose(os.DirFS("."), "announce")
 		require.NoError(t, err)
-		require.ErrorContains(t, rig.Raw(c, "EVAL", text, "1", key, "7", "ann", "60000", key, "PUBLISH").Error(), "no announcement")
+		require.ErrorContains(t, rig.Raw(c, "EVAL", text, "1", key, "7", "ann", "60000", key, "PUBLISH").Error(),
+			"no announcement")
 		require.Equal(t, "hello", rig.Text(t, c, "GET", key))
 	})
 }

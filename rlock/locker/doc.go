@@ -4,7 +4,7 @@
 //	mu.Lock()
 //	defer mu.Unlock()
 //
-// A sync.Locker has no way to report that a network lock could not be acquired, or that it was lost. So this adapter panics in
-// the first case and calls a function in the second. Use package rlock itself wherever you can: its Lock returns an error, and
-// its Hold has a context that ends with it. [New] has the rules.
+// A sync.Locker has no way to report that a network lock could not be acquired, or that it was lost. So this adapter
+// panics in the first case and calls a function in the second. Use package rlock itself wherever you can: its Lock
+// returns an error, and its Hold has a context that ends with it. [New] has the rules.
 package locker

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -58,7 +59,8 @@ func TestLockersOfSeveralProcessesExclude(t *testing.T) {
 		n := 0 // not atomic: the race detector and the sum tell
 		var wg sync.WaitGroup
 		for range 3 {
-			var x sync.Locker = locker.New(context.Background(), locks(t, s, rlock.Options{PollCap: 50 * time.Millisecond}).Reentrant("l"), never(t))
+			var x sync.Locker = locker.New(context.Background(),
+				locks(t, s, rlock.Options{PollCap: 50 * time.Millisecond}).Reentrant("l"), never(t))
 			for range 4 {
 				wg.Go(func() {
 					for range 10 {
@@ -115,9 +117,9 @@ func TestLockPanicsWithTheReasonAndCanBeTriedAgain(t *testing.T) {
 	defer cancel()
 	x := locker.New(ctx, c.Reentrant("l"), never(t))
 	require.ErrorIs(t, reason(x), context.DeadlineExceeded)
-	require.ErrorIs(t, reason(x), rlock.ErrNotAcquired, "not a deadlock")
+	require.ErrorIs(t, reason(x), redlatch.ErrNotAcquired, "not a deadlock")
 	brief := locker.New(context.Background(), c.Reentrant("l").WithWait(0), never(t))
-	require.ErrorIs(t, reason(brief), rlock.ErrNotAcquired)
+	require.ErrorIs(t, reason(brief), redlatch.ErrNotAcquired)
 	require.NoError(t, h.Unlock(context.Background()))
 	long := locker.New(context.Background(), c.Reentrant("l"), never(t))
 	use(long) // it may take a moment until what was handed to those who left is given back
@@ -125,9 +127,9 @@ func TestLockPanicsWithTheReasonAndCanBeTriedAgain(t *testing.T) {
 	defer cancel()
 	x = locker.New(ctx, c.Reentrant("l"), never(t))
 	x.Lock()
-	require.ErrorIs(t, reason(x), rlock.ErrNotAcquired, "held by this very Locker, until ctx ends")
+	require.ErrorIs(t, reason(x), redlatch.ErrNotAcquired, "held by this very Locker, until ctx ends")
 	x.Unlock()
-	require.ErrorIs(t, reason(locker.New(context.Background(), c.Reentrant(""), never(t))), rlock.ErrInvalidName)
+	require.ErrorIs(t, reason(locker.New(context.Background(), c.Reentrant(""), never(t))), redlatch.ErrInvalidName)
 }
 
 func TestLossIsToldOnceAndBeforeUnlock(t *testing.T) {
@@ -139,7 +141,7 @@ func TestLossIsToldOnceAndBeforeUnlock(t *testing.T) {
 	taken, err := c.Reentrant("l").ForceUnlock(context.Background())
 	require.NoError(t, err)
 	require.True(t, taken)
-	require.ErrorIs(t, <-told, rlock.ErrLost)
+	require.ErrorIs(t, <-told, redlatch.ErrLost)
 	x.Unlock()
 	require.Empty(t, told)
 	use(x)
@@ -166,7 +168,8 @@ func ExampleLocker_TryLock() {
 		panic(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -194,7 +197,8 @@ func Example() {
 		panic(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -264,7 +268,7 @@ func TestALockedLockerThatIsDroppedIsRenewedNoMore(t *testing.T) {
 			return false
 		}
 	})
-	require.ErrorIs(t, why, rlock.ErrLost)
+	require.ErrorIs(t, why, redlatch.ErrLost)
 	locked, err := c.Reentrant("l").IsLocked(context.Background())
 	require.NoError(t, err)
 	require.False(t, locked && s.Embedded.TTL("l") > 300*time.Millisecond)

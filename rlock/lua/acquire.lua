@@ -1,6 +1,6 @@
 -- Take the lock. Redisson's layout: a hash, owner -> count. That of an owner of ours is 1: its process counts re-entries.
 -- uses: acquire
--- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nobody queues, nothing is handed over
+-- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) no one queues, nothing is handed over
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] entry to queue with, or '' or none
 --   Outside a Cluster these three are not sent without an entry: most calls make no use of them
@@ -27,7 +27,7 @@ if queue then
 else
   there = redis.call('EXISTS', key, key)
 end
-if there == 0 then -- free, and nobody waits: the common case
+if there == 0 then -- free, and no waiters: the common case
   redis.call('HSET', key, owner, '1')
   redis.call('PEXPIRE', key, ARGV[2]) -- as text: the server formats a number first
   return now

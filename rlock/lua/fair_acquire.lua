@@ -1,14 +1,14 @@
 -- Take a fair lock: see acquire.
 -- uses: owners, acquire, fair, clock
--- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) nobody
---   queues and the first to ask is the next  KEYS[4] places of those that can be handed the lock; without it nobody is
+-- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) no one
+--   queues and the first to ask is the next  KEYS[4] places of those that can be handed the lock; without it none is
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channel, without ":" and the owner  ARGV[6] patience, ms: stand in line, and be
 --   taken for dead after so long without asking; '': do not stand in line  ARGV[7] grant channels, without the connection id
 -- ARGV[8] first lease of a hand-over, ms, of a waiter that hears grants; ''  ARGV[9] server ms from which on it is handed nothing,
 --   because it gives up; '' or none: not known
 -- Reply {status, ms, server ms, …}, as acquire. Where others are first, ms is until the first of them counts as dead. After
---   the ticket: 1 if the waiter may be told on its own channel that it is next: it has no place, or the holder, the
+--   the ticket: 1 if the waiter may be notified on its own channel when it is next: it has no place, or the holder, the
 --   first in line or the one before it is Redisson's
 -- Twice: as acquire; an owner in line keeps its place and its ticket.
 local key, queue, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

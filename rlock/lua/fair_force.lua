@@ -1,7 +1,7 @@
--- Take a fair lock from the owners named, this client's or not; if nobody is left hand it to the first in line or wake it.
+-- Take a fair lock from the owners named, this client's or not; if none is left hand it to the first in line or wake it.
 -- uses: owners, fair, clock
--- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both nobody is served
--- KEYS[4] places of those that can be handed the lock; without it nobody is
+-- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both no waiter is served
+-- KEYS[4] places of those that can be handed the lock; without it none can
 -- ARGV[1] channel, without ":" and the owner  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id
 -- ARGV[4…] owners
 -- Reply: how many were removed

@@ -1,13 +1,13 @@
 -- Take an owner out of a fair lock, and hand the lock to the first in line or wake it: see release.
 -- uses: owners, fair, clock
--- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) nobody is
---   served  KEYS[4] places of those that can be handed the lock; without it nobody is
+-- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) no one is
+--   served  KEYS[4] places of those that can be handed the lock; without it none can
 -- ARGV[1] owner  ARGV[2] channel, without ":" and the owner  ARGV[3] PUBLISH or SPUBLISH
 -- ARGV[4] '' or not: this owner may stand in line, and leaves it  ARGV[5] grant channels, without the connection id
 -- ARGV[6…] others that leave, too: each may hold the lock, or stand in line, or neither. So those that leave the line together are one
---   call, and nobody of them is served on the way
+--   call, and none of them is served on the way
 -- Reply: 1 released; 0 none of them held anything
--- Twice: as release. A second run finds the lock held by the one that was handed it, or has told a first in line once more.
+-- Twice: as release. A second run finds the lock held by the one that was handed it, or has notified a first in line once more.
 local key, queue, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner = ARGV[1]
 local bad = unfit(owner, 1)

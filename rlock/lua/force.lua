@@ -1,4 +1,4 @@
--- Take a lock from the owners named, this client's or not; if nobody is left hand it over, or wake the waiters.
+-- Take a lock from the owners named, this client's or not; if none is left hand it over, or wake the waiters.
 -- uses: owners, handover, clock
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners

@@ -1,12 +1,12 @@
 -- The common case of acquire, release, plain_acquire and plain_release, for many locks of one server in one call: each takes its
--- lock if that is free and nobody queues, or releases it if it is its only owner's and nobody queues. Whoever meets anything else
+-- lock if that is free and the queue is empty, or releases it if it is its only owner's and the queue is empty. A lock in any other state
 -- is to ask alone: nothing has been done for it. A lock that cannot be looked at (of another type, no right) is left alone, too, and
 -- the lone call says what is wrong.
 -- KEYS[2i-1] a lock  KEYS[2i] its queue
 -- ARGV[1] PUBLISH or SPUBLISH, then for each lock: owner, lease in ms or '' to release, not after in server ms (0: any time)
 --   or the channel of a release, 1 if it is a plain lock or ''
 -- Reply {server ms, and for each 1 done, 0 ask alone}
--- Twice: an owner that holds its lock, or holds it no more, is told to ask alone, and learns that from a script that may run
+-- Twice: an owner that holds its lock, or holds it no more, has to ask alone, and learns that from a script that may run
 --   twice.
 -- uses: clock
 local pcall = redis.pcall

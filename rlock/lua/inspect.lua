@@ -4,7 +4,7 @@
 -- KEYS[5] last fencing token  KEYS[6] queue of a read-write lock  KEYS[7] line of a plain mutex; the lock alone will do
 -- Reply {ms left (-1 without end, -2 not locked), server ms, {field, value, …}, {waiter, µs when it came, …},
 --   {field, end in server ms, …}, {fair waiter, …}, token,
---   {waiter of a read-write lock, its score, …}, {waiter of a plain mutex, µs when it came, or less if it was told, …}}
+--   {waiter of a read-write lock, its score, …}, {waiter of a plain mutex, µs when it came, or less if it was notified, …}}
 -- Twice: reads only.
 local reply = {redis.call('PTTL', KEYS[1]), (clock()), {}, {}, {}, {}, '', {}, {}}
 local all = redis.pcall('HGETALL', KEYS[1])

@@ -1,6 +1,6 @@
 -- Join the hold of another owner of ours: the lock is free when both are released. The joiner gets a field and a lease
 -- of its own; from then on every owner of this lock has one ("owner!" -> its end, server ms), so that the death of one
--- keeps nobody out for longer than its lease. The end of an owner that is done is below 0 (see keep): nobody joins it.
+-- keeps no other out for longer than its lease. The end of an owner that is done is below 0 (see keep): it is not joined.
 -- uses: owners, clock
 -- KEYS[1] the lock
 -- ARGV[1] owner joined  ARGV[2] joiner  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)

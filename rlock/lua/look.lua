@@ -1,17 +1,17 @@
--- Have waiters look at a lock that its owner has left to the end of its lease (see keep): that is sooner than what they were told.
--- KEYS[1] the queue beside the lock, of any kind
+-- Have waiters look at a lock that its owner has left to the end of its lease (see keep): that is sooner than they expect.
+-- KEYS[1] the lock's queue, of any kind
 -- ARGV[1] PUBLISH or SPUBLISH  ARGV[2] channel of releases  ARGV[3] grant channels, without the connection id
--- Reply: how many were told by name
+-- Reply: how many were notified by name
 -- Twice: they look once more.
--- The first in line is told, and of a read-write lock the first reader and the first writer. When it has had the lock, its release
+-- The first in line is notified, and of a read-write lock the first reader and the first writer. When it has had the lock, its release
 -- tells the next. Who stands in no line (Redisson's waiters, ours that hear no grants) hears of it as of a release.
 local publish, channel, grants = ARGV[1], ARGV[2], ARGV[3]
 local WRITERS = '3000000000000000' -- BAND in rwqueue.lua
-local told = 0
+local notified = 0
 
 local function tell(owner)
   if owner then
-    told = told + 1
+    notified = notified + 1
     redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
   end
 end
@@ -20,11 +20,11 @@ local head = redis.pcall('LINDEX', KEYS[1], 0)
 if type(head) == 'string' then -- Redisson's list, of a fair lock: each listens for itself
   tell(head)
   redis.pcall(publish, channel .. ':' .. head, '0')
-  return told
+  return notified
 end
 for _, range in ipairs({{'0', '(' .. WRITERS}, {WRITERS, '+inf'}}) do
   local first = redis.pcall('ZRANGEBYSCORE', KEYS[1], range[1], range[2], 'LIMIT', 0, 1)[1]
   tell(first and string.match(first, '^%S+'))
 end
 redis.pcall(publish, channel, '0')
-return told
+return notified

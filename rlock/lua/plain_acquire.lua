@@ -1,6 +1,6 @@
 -- Take a plain mutex: one string key whose value is its owner, as in the Redis documentation's pattern (SET NX PX).
--- uses: owners, listeners, told, clock
--- KEYS[1] the lock  KEYS[2] its line; without it (a slot that is being migrated) nobody queues
+-- uses: owners, listeners, plain_queue, clock
+-- KEYS[1] the lock  KEYS[2] its line; without it (a slot that is being migrated) no one queues
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
 -- ARGV[6] entry, with which the owner stands in line if it is refused; '' or none: it does not. A free lock that is left to
 --   another it does not get either
@@ -33,7 +33,7 @@ end
 -- libraries
 local held = redis.call('GET', key)
 if not held then -- free, and another is the first in line
-  if not left_to(score, now) then -- nobody has told it, or it has not come: the lease has ended, or another program has released
+  if not left_to(score, now) then -- it was not notified, or it has not come: the lease has ended, or another program has released
     redis.call('SET', key, owner, 'PX', ARGV[2])
     if entry then
       redis.call('ZREM', line, entry)
@@ -52,7 +52,7 @@ elseif held == owner then
   return {1, left, now}
 end
 local foreign = held and not ours(held) and 1 or 0
-local left = held and redis.call('PTTL', key) or score - now + 1 -- from then on it is left to nobody
+local left = held and redis.call('PTTL', key) or score - now + 1 -- from then on it is reserved no more
 if not entry then
   return {0, left, now, 0, foreign, 0, 0, not line and listeners(ARGV[5], ARGV[4]) or 0}
 end

@@ -1,5 +1,5 @@
 -- Delete a plain mutex if one of the owners named has it, and tell the first in line, or wake the waiters where there is no line.
--- uses: told, clock
+-- uses: plain_queue, clock
 -- KEYS[1] the lock  KEYS[2] its line; without it (see plain_acquire) the release is published
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
 -- Reply: how many were removed

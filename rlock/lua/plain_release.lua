@@ -1,10 +1,10 @@
 -- Delete a plain mutex if it is its owner's, and tell the first in line, or wake the waiters where there is no line.
--- uses: told
+-- uses: plain_queue
 -- KEYS[1] the lock  KEYS[2] its line; without it (see plain_acquire) the release is published
 -- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH  ARGV[4] grant channels, without the connection id
 -- ARGV[5] entry of this owner that may be in line, or '' or none. The last three may not be sent: see acquire
 -- Reply: 1 released; 0 the owner held nothing
--- Twice: a second run finds nothing, or another's, and says 0. An owner is never used again. Who was told is not told again.
+-- Twice: a second run finds nothing, or another's, and says 0. An owner is never used again. A waiter is notified once.
 if ARGV[1] == '' then -- see unfit, a function; this script makes none
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end

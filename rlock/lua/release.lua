@@ -8,14 +8,14 @@
 --   ARGV[9] not after, server ms  ARGV[10] how many callers had this one, one after the other
 -- Reply: 1 released; 0 the owner held nothing. Where another is named {that, 1 it holds the lock now, 2 it is in the queue, 0
 --   neither, its ticket, or 1 if it holds the lock and others queue}
--- Twice: a second removal finds nothing and says 0, and names nobody. An owner is never used again, so a late second run
+-- Twice: a second removal finds nothing and says 0, and names no owner. An owner is never used again, so a late second run
 --   cannot find a newer hold.
 local key, queue, owner, channel, publish = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3] or 'PUBLISH'
 local grants, leave, named, entry = ARGV[4] or 'redlatch_grant:', ARGV[5] or '', ARGV[6], ARGV[7]
 if owner == '' then -- see unfit; the common case makes no function
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
--- The common case: no other owner is to be named, no other owner is left, and nobody queues.
+-- The common case: no other owner is to be named, no other owner is left, and the queue is empty.
 local gone = not named and redis.call('HDEL', key, owner, owner .. '!')
 local there -- as which has it; asked once, for a lock that is handed over is the common case, too
 if gone == 1 and leave == '' then
@@ -96,8 +96,8 @@ if there and there < 2 and (there == 1 or named) then
     return {released, 1, there}
   end
 end
--- The key is gone with its last owner. Waiters are told also when it went otherwise (expiry, DEL, failover), because
--- nobody else told them (TestUnlockAfterTheKeyWentReportsLostAndWakesWaiters). A user without rights on the channel can still
+-- The key is gone with its last owner. Waiters are notified also when it went otherwise (expiry, DEL, failover), because
+-- no one else notified them (TestUnlockAfterTheKeyWentReportsLostAndWakesWaiters). A user without rights on the channel can still
 -- release, and waiters poll (TestAUserWithoutRightsOnTheChannelCanStillRelease).
 if not there or there < 2 then
   redis.pcall(publish, channel, '0')

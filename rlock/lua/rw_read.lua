@@ -6,7 +6,7 @@
 -- ARGV[6] an owner of the same process that reads, whose hold would do as well, or ''
 -- ARGV[7] PUBLISH or SPUBLISH  ARGV[8] grant channels, without the connection id  ARGV[9] entry to queue with, or '' or none
 --   The last three may not be sent: see acquire
--- Reply: server ms, one integer: it was free, nobody queues, and it is granted with the lease in full. Otherwise
+-- Reply: server ms, one integer: it was free, the queue is empty, and it is granted with the lease in full. Otherwise
 --   {status, ms, server ms, …}:
 --   1 granted, or 5 the other owner's hold does and this owner has nothing, each with 1 if no writer waits; 0 there is a
 --   writer, or others come first, ms left of that (-1 without end), ticket in the queue (0: none), 1 if a holder is not one
@@ -26,7 +26,7 @@ end
 if not ends then
   return redis.error_reply('TRYAGAIN a read hold is more than one key, and their slot is being migrated')
 end
-if ARGV[5] == '' and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and nobody waits: the common case
+if ARGV[5] == '' and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and no waiters: the common case
   redis.call('HSET', lock, 'mode', 'read', owner, '1')
   redis.call('PEXPIRE', lock, ARGV[2])
   redis.call('ZADD', ends, string.format('%.0f', now + lease), owner)
@@ -37,7 +37,7 @@ end
 -- libraries
 local us = time[1] * 1000000 + time[2]
 local writer = ARGV[5] ~= '' and ARGV[5] .. ':write'
-local beside = ARGV[6] ~= '' and ARGV[6] or nil
+local joined = ARGV[6] ~= '' and ARGV[6] or nil
 local channel, publish, grants = ARGV[4], ARGV[7] or 'PUBLISH', ARGV[8] or 'redlatch_grant:'
 local entry = ARGV[9] ~= '' and ARGV[9] or nil
 
@@ -60,7 +60,7 @@ local function kept_out(mode)
   local lined = redis.call('EXISTS', queue) == 1
   local first = lined and first_writer(queue, now, publish, grants, {}, entry)
   local shut = mode == 'read' and (first or closed(queue, channel, publish, now))
-  if beside and mode == 'read' and not shut and redis.call('HEXISTS', lock, beside) == 1 then
+  if joined and mode == 'read' and not shut and redis.call('HEXISTS', lock, joined) == 1 then
     if entry then
       step_out(queue, entry)
       redis.call('DEL', timeout)

@@ -7,7 +7,7 @@
 -- Reply, for each: see renewal
 -- Twice: an end is raised to what is asked, never shortened. Nothing but a hold that is there is ever renewed, and none
 --   but its owner's.
--- Where the server tells of changes it is of the timeout key, which nobody else writes: its last access is a read (see
+-- Where the server tells of changes it is of the timeout key, which no other script writes: its last access is a read (see
 -- renew.lua). Memory that is full refuses ZADD and SET only as the first write of a script,
 -- so another goes first.
 local replies, now = {}, clock()

@@ -1,7 +1,7 @@
 -- End the hold of a reader or of the writer; then serve the line, or wake the waiters that can acquire the lock now.
 -- uses: owners, rw, rwqueue, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] a reader's timeout key; the lock alone (a slot is being
---   migrated) does: the others are left to their expiry, and nobody is served
+--   migrated) does: the others are left to their expiry, and no one is served
 -- ARGV[1] field  ARGV[2] channel  ARGV[3] 1: it is the writer's, 0: a reader's, which is Redisson's message too
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may be in line,
 --   or '' or none. The last three may not be sent: see acquire
@@ -17,7 +17,7 @@ local released = redis.call('HDEL', lock, field)
 if timeout then -- of a reader, which has an end always
   redis.pcall('ZREM', ends, field)
 end
--- The common case: no hold but this one was there, and nobody queues.
+-- The common case: no hold but this one was there, and the queue is empty.
 if released == 1 and ends and redis.pcall('HLEN', lock) == 1 and redis.pcall('EXISTS', ends, queue) == 0 then
   redis.call('DEL', lock, timeout or lock)
   redis.pcall(publish, channel, side)

@@ -1,14 +1,14 @@
 -- Become the writer, or stand in line: see rwqueue.
 -- uses: raise, rw, rwqueue, handover
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue; the lock alone (a slot is being migrated) does: then the dead are
---   not told from the living, and nobody queues
+--   not distinguished from the living, and no one queues
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
 -- ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or '' or none
 --   The last three may not be sent: see acquire
--- Reply: server ms, one integer: it was free, nobody queues, and it is granted with the lease in full. Otherwise
+-- Reply: server ms, one integer: it was free, the queue is empty, and it is granted with the lease in full. Otherwise
 --   {status, ms, server ms, …}:
---   1 granted, 1 if nobody queues; 0 held by others, or others come first, ms left (-1 without end), ticket in the queue (0:
+--   1 granted, 1 if the queue is empty; 0 held by others, or others come first, ms left (-1 without end), ticket in the queue (0:
 --   none), 1 if a holder is not one of ours; 2 too late, nothing done
 -- Twice: an owner that writes is granted that again; leases are only ever raised, and never add up; an owner in line keeps
 --   its ticket.
@@ -24,7 +24,7 @@ if notafter > 0 and now > notafter then
   return {2, 0, now}
 end
 local field = owner .. ':write'
-if ends and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and nobody waits: the common case
+if ends and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and no waiters: the common case
   redis.call('HSET', lock, 'mode', 'write', field, '1')
   redis.call('PEXPIRE', lock, ARGV[2])
   return now

@@ -3,9 +3,9 @@
 -- ARGV[1] capacity, then a colon and its revision if it has one: see revise  ARGV[2] not after, server ms (0: any time)  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] 1: shared with Redisson, the capacity on the server counts, and the keys have no end
 -- ARGV[6] channels of grants, without the process  ARGV[7] the process
--- ARGV[8] 1: whoever cannot be served gets a place in the queue; 0: none does, and nobody is served after one that was not
+-- ARGV[8] 1: a request that cannot be served gets a place in the queue; 0: none does, and none is served after one that was not
 -- ARGV[9…] entry and lease in ms of each
--- Reply: server ms, one integer: the one that was asked for was granted, and nobody else was served. Otherwise {status, server ms, capacity, ms until enough leases are over for the first that was not served (-1: not known), ms after
+-- Reply: server ms, one integer: the one that was asked for was granted, and no other was served. Otherwise {status, server ms, capacity, ms until enough leases are over for the first that was not served (-1: not known), ms after
 --   which to ask for the first in line (-1: another process does), 1 if Redisson may release some, for each: -1
 --   granted, -2 more than there are in all, -3 to ask again, 0 not served, or the ticket of its place; then lease and base of others of this process
 --   that were served}. status: 1 done; 2 too late, and 3 the capacity differs: nothing done, and nothing is said of each
@@ -122,7 +122,7 @@ else
   local lacks = lacking(count, resized, available, out)
   if lacks ~= 0 then
     available = redis.call('INCRBY', count, digits(lacks))
-    freed = freed + math.max(0, lacks) -- waiters are told of these as well
+    freed = freed + math.max(0, lacks) -- waiters are notified of these as well
   end
 end
 local total = available + out
@@ -131,7 +131,7 @@ if total ~= capacity and not resized and not shared then
 end
 local before, longest = available, 0
 local lined, own, look, head, most = not bare and redis.call('EXISTS', q.key) == 1, {}, -1, nil, 0
-if lined and not place then -- who asks without a place goes past nobody that can be served
+if lined and not place then -- a request without a place passes no waiter that can be served
   available, own, look, head, longest = serve(q, available, total, dealing(permits, notes, now))
 end
 local spare = available - (lined and reserved(q) or 0)

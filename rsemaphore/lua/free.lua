@@ -1,4 +1,4 @@
--- The common case of acquire and release, for one permit each of many semaphores of one server in one call. Whoever meets anything
+-- The common case of acquire and release, for one permit each of many semaphores of one server in one call. One that meets anything
 -- else is to ask alone: nothing has been done for it. What cannot be looked at (of another type, no right) is left alone, too, and the
 -- lone call says what is wrong.
 -- KEYS of each semaphore, five: count, permits, notes, the record of a latch of that name, queue
@@ -6,7 +6,7 @@
 --   not after in server ms (0: any time) or the channel of a release; the capacity, then a colon and its revision if it has one, and a star
 --   before it if that of the server counts (shared with Redisson)
 -- Reply {server ms, and for each 1 done, 0 ask alone}
--- Twice: a permit that is out, or is out no more, is told to ask alone, and learns that from a script that may run twice.
+-- Twice: a permit that is out, or is out no more, has to ask alone, and learns that from a script that may run twice.
 -- uses: clock, integer
 local pcall, now = redis.pcall, clock()
 local out, known, texts, described = {now}, {}, {}, {}
@@ -40,7 +40,7 @@ for a = 2, #ARGV, 5 do
   local at, id, label, lease, last, capacity = tonumber(ARGV[a]) * 5, string.sub(ARGV[a + 1], 1, 13) .. '\0\0\0', string.sub(ARGV[a + 1], 14), ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
   local count, permits, notes, latch, queue = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5]
   local s, done = known[at], 0
-  if not s then -- each semaphore is looked at once: nothing runs beside
+  if not s then -- each semaphore is looked at once: nothing runs at the same time
     s = {}
     known[at] = s
     if lease ~= '' then

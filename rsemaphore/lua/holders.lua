@@ -3,7 +3,7 @@
 -- ARGV[1] '' for the first, or the end from which on to look  ARGV[2] how many of that end to leave out
 -- Reply {end and number for the next, or '' and 0: that was all; then base of 13 bytes and number of permits of each}: of one that is in two
 --   replies the higher number is right
--- Twice: reads only. A permit whose lease nobody moves is in one of the replies, whatever is acquired and released between them.
+-- Twice: reads only. A permit whose lease stays is in one of the replies, whatever is acquired and released between them.
 -- An id that looks like ours may be Redisson's: see liveness.go. The 9th byte of one that is not renewed is 128 or more.
 -- uses: clock
 local from, skip = ARGV[1], tonumber(ARGV[2])

@@ -63,7 +63,7 @@ if left > 0 then
 end
 redis.call('DEL', key)
 over()
--- The message that looks were told, if this is the latch that they saw. It is published only here, once, and no look is told it
--- after this, so whoever was told it knows by the message alone that the latch has opened since.
+-- The message that looks got, if this is the latch that they saw. It is published only here, once, and no look gets it
+-- after this, so a waiter that got it knows by the message alone that the latch has opened since.
 wake(publish, channel, opens or '0')
 return {1, 0}

@@ -5,7 +5,7 @@
 --   that it has opened, '' if it is not known; 3 the key holds no integer; 4 expired. Since the caller's last look, by which the latch was closed, and whatever it is now: 5 deleted; 6 opened;
 --   7 expired; 8 over, and it is not known how
 -- Twice: the writes record that a latch is open which another program has opened, and keep the record of a latch without a TTL
---   for as long as somebody waits. A second run finds both done.
+--   for as long as there are waiters. A second run finds both done.
 -- uses: integer, kind, record
 local key, record, permits, last, keep = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
 local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set', 'before', 'gone', 'opens')

@@ -4,14 +4,14 @@
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channels of grants, without the process  ARGV[6] the process
 -- ARGV[7] the owner's entry, if it may be in the queue; or ''
 -- ARGV[8…] owner and entry of others that leave, too: each may have been granted what it asked for, or stand in the queue, or neither.
---   Of what they had the reply says nothing. So those that leave a queue together are one call, and nobody of them is served on the way
--- Reply: 1, one integer: the one permit was held, and nobody queues. Otherwise {how many of them were held, their leases not over (-1: not all, nothing given back), ms after which to ask for the
+--   Of what they had the reply says nothing. So those that leave a queue together are one call, and none of them is served on the way
+-- Reply: 1, one integer: the one permit was held, and the queue is empty. Otherwise {how many of them were held, their leases not over (-1: not all, nothing given back), ms after which to ask for the
 --   first in line (-1: another process does), lease and base of those of this process that were served}
 -- Twice: an id that is not out is not given back. Ids are never used again. What the first run served for this process is found
 --   by those when they ask.
 -- uses: clock, permits, queue, wake
 local count, permits, notes, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
--- The common case: one permit, where no lease is over and nobody queues. It makes no function, so it says itself what clock, elapsed,
+-- The common case: one permit, where no lease is over and the queue is empty. It makes no function, so it says itself what clock, elapsed,
 -- wake, take_out and stored say. A second run finds no permit, and goes on to what follows.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -56,7 +56,7 @@ end
 if all and held < #ids then
   return {-1, -1}
 end
-local lined = there % 2 == 1 and type(redis.pcall('ZCARD', q.key)) == 'number' -- of another type it keeps nobody from releasing
+local lined = there % 2 == 1 and type(redis.pcall('ZCARD', q.key)) == 'number' -- of another type it prevents no release
 for i = 8, #ARGV, 2 do
   for _, id in ipairs(ids_of(read_owner(ARGV[i]))) do
     ids[#ids + 1] = id
@@ -67,7 +67,7 @@ for i = 7, lined and #ARGV or 0, 2 do
     redis.call('ZREM', q.key, ARGV[i], '!p' .. string.sub(ARGV[i], 1, 13))
   end
 end
-local back = take_out(permits, notes, ids) -- also what is over, if nobody has pruned it yet
+local back = take_out(permits, notes, ids) -- also what is over, if it is not pruned yet
 local freed = prune(count, permits, notes, now)
 -- A count that is gone is made anew by the next acquisition: made here it would have no end, and be too small.
 if not available then

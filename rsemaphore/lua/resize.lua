@@ -1,4 +1,4 @@
--- Set the capacity, whatever it was, and serve those that wait. Who waits for more than there is in all now is told to ask.
+-- Set the capacity, whatever it was, and serve those that wait. A waiter for more than the capacity is notified, and asks.
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] the record of a latch of that name  KEYS[5] queue
 -- ARGV[1] new capacity  ARGV[2] the caller's old one, if the semaphore is not in use  ARGV[3] ms to remember it unused
 -- ARGV[4] not after, server ms (0: any time)  ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH  ARGV[7] 1: shared with Redisson, no end

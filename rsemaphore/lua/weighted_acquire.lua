@@ -23,7 +23,7 @@ if revision ~= '' then
   end
   if newer then
     redis.call('HSET', main, 'keep', digits(REVISION_KEPT))
-    freed = freed + math.max(1, capacity - (known or 0)) -- so that it is written, and whoever waits is told
+    freed = freed + math.max(1, capacity - (known or 0)) -- so that it is written, and waiters are notified
     known = capacity
   end
   resized = true
@@ -37,7 +37,7 @@ if total ~= capacity and not resized then
 end
 local available, longest = total - used, 0
 local own, look, head, most = {}, -1, nil, 0
-if lined and not place then -- who asks without a place goes past nobody that can be served
+if lined and not place then -- a request without a place passes no waiter that can be served
   available, own, look, head, longest = serve(q, available, total, weighing(main, leases, now))
 end
 local spare = available - (lined and reserved(q) or 0)

@@ -13,7 +13,7 @@ local main, leases, base, kept, channel = KEYS[1], KEYS[2], ARGV[1], tonumber(AR
 local now, us = clock()
 local q = {key = KEYS[3], publish = ARGV[4], grants = ARGV[5], conn = ARGV[6], now = now, us = us,
   most = math.huge}
-local lined = redis.pcall('ZCARD', q.key) -- of another type it keeps nobody from releasing
+local lined = redis.pcall('ZCARD', q.key) -- of another type it prevents no release
 lined = type(lined) == 'number' and lined > 0
 for i = 7, lined and #ARGV or 0, 2 do
   if ARGV[i] ~= '' then

@@ -29,8 +29,8 @@ type hand struct {
 	ended  sync.Once
 }
 
-// Gather starts this very program n times, with env besides its own environment. It reads orders from standard input, whose end means
-// that it is to end, and answers on standard output. patience is how long an answer may take.
+// Gather starts this very program n times, with env besides its own environment. It reads orders from standard input,
+// whose end means that it is to end, and answers on standard output. patience is how long an answer may take.
 func Gather[O any, A Answer](n int, patience time.Duration, env ...string) (*Crew[O, A], error) {
 	self, err := os.Executable()
 	if err != nil {

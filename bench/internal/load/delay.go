@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Delay makes an address of this machine that leads to the server at addr, with each added to every way: what is sent there
-// arrives that much later, in its order, however much of it is under way. stop ends it with all its connections.
+// Delay makes an address of this machine that leads to the server at addr, with each added to every way: what is sent
+// there arrives that much later, in its order, however much of it is under way. stop ends it with all its connections.
 func Delay(addr string, each time.Duration) (through string, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

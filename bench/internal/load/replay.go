@@ -113,8 +113,8 @@ func cutCall(b []byte) (call []string, rest []byte, err error) {
 	return call, b, nil
 }
 
-// Replay returns what sends the i-th of the recorded script calls again through c. name, if not empty, takes the place of
-// the name that was recorded, so that several goroutines can replay one recording on locks of their own.
+// Replay returns what sends the i-th of the recorded script calls again through c. name, if not empty, takes the place
+// of the name that was recorded, so that several goroutines can replay one recording on locks of their own.
 func Replay(c rueidis.Client, calls [][]string, recorded, name string) func(ctx context.Context, i int) error {
 	mine := make([][]string, len(calls))
 	for i, call := range calls {
@@ -132,6 +132,7 @@ func Replay(c rueidis.Client, calls [][]string, recorded, name string) func(ctx 
 		if err != nil || len(call) < 3+n {
 			return fmt.Errorf("recorded call %q is no script call", call)
 		}
-		return c.Do(ctx, c.B().Evalsha().Sha1(call[1]).Numkeys(int64(n)).Key(call[3:3+n]...).Arg(call[3+n:]...).Build()).Error()
+		return c.Do(ctx, c.B().Evalsha().Sha1(call[1]).Numkeys(int64(n)).Key(call[3:3+n]...).Arg(call[3+n:]...).Build()).
+			Error()
 	}
 }

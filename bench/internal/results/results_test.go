@@ -11,8 +11,10 @@ import (
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	row := results.Blank("contended", 8, 64, "redlatch", 2)
-	row.Ops, row.OpsPerSec, row.P99, row.Extra, row.Note = 1234, 12345, 0.25, "heap_per_lock=512 goroutines=7", "a, \"quoted\" note"
-	f := results.File{Facts: []results.Fact{{Name: "machine", Value: "2 x EPYC: fast"}, {Name: "date", Value: "2026-01-02"}}, Rows: []results.Row{row, row}}
+	row.Ops, row.OpsPerSec, row.P99, row.Extra, row.Note = 1234, 12345, 0.25, "heap_per_lock=512 goroutines=7",
+		"a, \"quoted\" note"
+	f := results.File{Facts: []results.Fact{{Name: "machine", Value: "2 x EPYC: fast"},
+		{Name: "date", Value: "2026-01-02"}}, Rows: []results.Row{row, row}}
 	var b bytes.Buffer
 	require.NoError(t, f.Write(&b))
 	got, err := results.Read(&b)

@@ -30,10 +30,13 @@ func TestTheTestsOfPeersPassOnAdaptersButForThoseThatDifferByDesign(t *testing.T
 }
 
 func TestWhatASuiteLeavesIsCutOutAndNothingElse(t *testing.T) {
-	s := &suite{imports: map[string]string{"a/b": "x/y"}, text: map[string]string{"here": "ADDR"}, left: []left{{[]string{"gone"}, ""}}}
-	out, err := s.adapt([]byte("package p\n\nimport (\n\t\"a/b\"\n\t\"c/d\"\n\tv \"e/v9\"\n)\n\n// stays\nfunc f() { b.G(\"here\"); v.H() }\n\nfunc gone() { d.I() }\n\nfunc BenchmarkJ() { d.K() }\n"), "1:2")
+	s := &suite{imports: map[string]string{"a/b": "x/y"}, text: map[string]string{"here": "ADDR"},
+		left: []left{{[]string{"gone"}, ""}}}
+	out, err := s.adapt([]byte("package p\n\nimport (\n\t\"a/b\"\n\t\"c/d\"\n\tv \"e/v9\"\n)\n\n// stays\nfunc f() { "+
+		"b.G(\"here\"); v.H() }\n\nfunc gone() { d.I() }\n\nfunc BenchmarkJ() { d.K() }\n"), "1:2")
 	require.NoError(t, err)
-	require.Equal(t, "package p\n\nimport (\n\tb \"x/y\"\n\t\n\tv \"e/v9\"\n)\n\n// stays\nfunc f() { b.G(\"1:2\"); v.H() }\n\n\n\n\n", string(out))
+	require.Equal(t, "package p\n\nimport (\n\tb \"x/y\"\n\t\n\tv \"e/v9\"\n)\n\n// stays\nfunc f() { b.G(\"1:2\"); "+
+		"v.H() }\n\n\n\n\n", string(out))
 }
 
 func TestATestThatIsListedAsDifferentAndPassesIsAnError(t *testing.T) {

@@ -1,16 +1,19 @@
-// The program contracts runs the tests of other libraries on adapters that are made of redlatch, and prints a table of what passes and
-// what differs by design. The tests are taken from the module cache, and from the Go tree, when it runs. CONTRIBUTING.md says how.
+// The program contracts runs the tests of other libraries on adapters that are made of redlatch, and prints a table of
+// what passes and what differs by design. The tests are taken from the module cache, and from the Go tree, when it
+// runs. CONTRIBUTING.md says how.
 //
-// Files that are not of locks, semaphores, elections and the like are not run: sync's Once, Map and Pool, the backoff of redislock,
-// the scripts and error types of redsync, the sessions and transactions of etcd. A test that fails is tried again, up to twenty times,
-// because some of these tests allow 10 ms for what they do, which a busy machine misses.
+// Files that are not of locks, semaphores, elections and the like are not run: sync's Once, Map and Pool, the backoff
+// of redislock, the scripts and error types of redsync, the sessions and transactions of etcd. A test that fails is
+// tried again, up to twenty times, because some of these tests allow 10 ms for what they do, which a busy machine
+// misses.
 //
-// What the adapters add: where a peer releases by name or amount, the adapter keeps the handles. A latch stands for sync's WaitGroup;
-// Cond is sync's own, on a Mutex that is a locker.Locker. To acquire 0 of x/sync's semaphore asks no server, and to acquire more than
-// there is waits for the end of ctx (redlatch refuses both). redislock's token is the label of the owner, and whoever obtains with a
-// token that holds the lock joins that hold (WithOwner); a ttl under 10 ms is taken for 10 ms. redsync's Mutex is a Quorum over four or
-// eight embedded servers. An etcd session is a client; its Close releases what it holds and then closes the client; a Barrier is a
-// latch, a DoubleBarrier two CyclicBarriers.
+// What the adapters add: where a peer releases by name or amount, the adapter keeps the handles. A latch stands for
+// sync's WaitGroup; Cond is sync's own, on a Mutex that is a locker.Locker. To acquire 0 of x/sync's semaphore asks no
+// server, and to acquire more than there is waits for the end of ctx (redlatch refuses both). redislock's token is the
+// label of the owner, and whoever obtains with a token that holds the lock joins that hold (WithOwner); a ttl under 10
+// ms is taken for 10 ms. redsync's Mutex is a Quorum over four or eight embedded servers. An etcd session is a client;
+// its Close releases what it holds and then closes the client; a Barrier is a latch, a DoubleBarrier two
+// CyclicBarriers.
 package main
 
 import (
@@ -69,7 +72,9 @@ func runAll(ctx context.Context, only string, full bool, log io.Writer) (all []*
 	}
 	wg.Wait()
 	slices.SortFunc(all, func(a, b *outcome) int {
-		return slices.IndexFunc(suites, func(s suite) bool { return s.name == a.name }) - slices.IndexFunc(suites, func(s suite) bool { return s.name == b.name })
+		return slices.IndexFunc(suites, func(s suite) bool {
+			return s.name == a.name
+		}) - slices.IndexFunc(suites, func(s suite) bool { return s.name == b.name })
 	})
 	return all, err
 }
@@ -87,7 +92,8 @@ func table(all []*outcome) string {
 		if o.fetched != "" {
 			from = o.fetched + " " + o.version
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d |\n", o.name, from, len(o.passed)+len(o.differ), len(o.passed), len(o.differ))
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d |\n", o.name, from, len(o.passed)+len(o.differ), len(o.passed),
+			len(o.differ))
 	}
 	b.WriteString("\n| test that differs | why |\n|---|---|\n")
 	for _, o := range all {
@@ -98,7 +104,9 @@ func table(all []*outcome) string {
 	b.WriteString("\n| not run | why |\n|---|---|\n")
 	for _, o := range all {
 		for _, l := range o.left {
-			tests := slices.DeleteFunc(slices.Clone(l.decls), func(name string) bool { return !strings.HasPrefix(name, "Test") || name == "TestMain" })
+			tests := slices.DeleteFunc(slices.Clone(l.decls), func(name string) bool {
+				return !strings.HasPrefix(name, "Test") || name == "TestMain"
+			})
 			if len(tests) == 0 {
 				continue
 			}

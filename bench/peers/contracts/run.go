@@ -66,13 +66,15 @@ func (s *suite) run(ctx context.Context, full bool, log io.Writer) (o *outcome, 
 	}
 	defer os.RemoveAll(work)
 	server, end, err := redistest.Launch(func(host, port, dir string) []string {
-		return []string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "log")}
+		return []string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile",
+			filepath.Join(dir, "log")}
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true, DisableCache: true})
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		return nil, err
 	}
@@ -208,15 +210,16 @@ func (s *suite) compile(ctx context.Context, from, work, addr string) (string, e
 		return "", err
 	}
 	bin := filepath.Join(work, "suite.test")
-	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", to, "-o", bin, ours+s.adapter).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", to, "-o", bin,
+		ours+s.adapter).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%s does not compile: %w\n%s", s.name, err, out)
 	}
 	return bin, nil
 }
 
-// adapt cuts out of a file what the suite leaves, its benchmarks, and the imports that nothing needs then, and gives it other imports.
-// All else stays word for word.
+// adapt cuts out of a file what the suite leaves, its benchmarks, and the imports that nothing needs then, and gives it
+// other imports. All else stays word for word.
 func (s *suite) adapt(text []byte, addr string) ([]byte, error) {
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, "", text, parser.ParseComments|parser.SkipObjectResolution)
@@ -296,6 +299,8 @@ func (s *suite) leaves(d ast.Decl) bool {
 		}
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
-		return strings.HasPrefix(name, "Benchmark") || slices.ContainsFunc(s.left, func(l left) bool { return slices.Contains(l.decls, name) })
+		return strings.HasPrefix(name, "Benchmark") || slices.ContainsFunc(s.left, func(l left) bool {
+			return slices.Contains(l.decls, name)
+		})
 	})
 }

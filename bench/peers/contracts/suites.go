@@ -14,7 +14,8 @@ type suite struct {
 	differ  []differ
 }
 
-// left is tests, or what they are made of, that cannot even be compiled: they are of something that redlatch has no counterpart of.
+// left is tests, or what they are made of, that cannot even be compiled: they are of something that redlatch has no
+// counterpart of.
 type left struct {
 	decls []string
 	why   string
@@ -45,42 +46,54 @@ var suites = []suite{
 		imports: map[string]string{"sync": ours + "gosync", "internal/testenv": ours + "testenv"},
 		left:    []left{{[]string{"HammerSemaphore", "TestSemaphore"}, "of the runtime's own semaphore"}},
 		differ: []differ{
-			{"TestMutexMisuse", "did not find failure", "Unlock of what is not locked panics here, and there it ends the process: a panic can be recovered"},
+			{"TestMutexMisuse", "did not find failure",
+				"Unlock of what is not locked panics here, and there it ends the process: a panic can be recovered"},
 			{"TestWaitGroupMisuse", "Should panic", "to count down a latch that is open does nothing, as in Redisson"},
-			{"TestWaitGroupRace", "a latch that is closed keeps its count", "nothing raises the count of a latch that is closed"},
+			{"TestWaitGroupRace", "a latch that is closed keeps its count",
+				"nothing raises the count of a latch that is closed"},
 		},
 	},
 	{
-		name: "x/sync: semaphore.Weighted", module: "golang.org/x/sync", dir: "semaphore", files: []string{"semaphore_test.go"},
+		name: "x/sync: semaphore.Weighted", module: "golang.org/x/sync", dir: "semaphore",
+		files:   []string{"semaphore_test.go"},
 		adapter: "xsemaphore", imports: map[string]string{"golang.org/x/sync/semaphore": ours + "xsemaphore"},
 	},
 	{
-		name: "redislock", module: "github.com/bsm/redislock", dir: ".", files: []string{"redislock_test.go", "example_test.go"},
+		name: "redislock", module: "github.com/bsm/redislock", dir: ".",
+		files:   []string{"redislock_test.go", "example_test.go"},
 		adapter: "redislock", imports: map[string]string{"github.com/bsm/redislock": ours + "redislock"},
 		text: map[string]string{"127.0.0.1:6379": "ADDR"},
 		differ: []differ{
 			{"TestLock_Refresh", "expected ~1m0s", "Extend never shortens a lease"},
 			{"TestLock_Refresh_retry_success", "expected ~1m0s", "the same"},
-			{"TestLock_Refresh_retry_transient_error", "remaining", "the fault is put into go-redis, which redlatch does not use"},
+			{"TestLock_Refresh_retry_transient_error", "remaining",
+				"the fault is put into go-redis, which redlatch does not use"},
 			{"TestLock_Refresh_retry_transient_error_exhausted", "injected failure", "the same"},
 		},
 	},
 	{
-		name: "redsync: Mutex, as a Quorum", module: "github.com/go-redsync/redsync/v4", dir: ".", files: []string{"mutex_test.go", "redsync_test.go"},
+		name: "redsync: Mutex, as a Quorum", module: "github.com/go-redsync/redsync/v4", dir: ".",
+		files:   []string{"mutex_test.go", "redsync_test.go"},
 		adapter: "redsync",
-		left: []left{{[]string{"servers", "testCase", "makeCases", "ServerPools", "TestMain", "testRunner", "newMockPoolsRedigo", "newMockPoolsGoredis",
-			"newMockPoolsGoredisV7", "newMockPoolsGoredisV8", "newMockPoolsGoredisV9", "newMockPoolsRueidis"}, "their servers and drivers, for which ours stand"}},
+		left: []left{{[]string{"servers", "testCase", "makeCases", "ServerPools", "TestMain", "testRunner",
+			"newMockPoolsRedigo", "newMockPoolsGoredis",
+			"newMockPoolsGoredisV7", "newMockPoolsGoredisV8", "newMockPoolsGoredisV9", "newMockPoolsRueidis"},
+			"their servers and drivers, for which ours stand"}},
 		differ: []differ{
-			{"TestSetNXOnExtendAcquiresLockWhenKeyIsExpired", "mutex didn't extend", "a hold that was lost stays lost: whoever had it in between would not be noticed"},
-			{"TestMutexLockUnlockSplit", "this Mutex holds nothing", "a hold is released by its handle; another process has to join it first, by WithOwner"},
+			{"TestSetNXOnExtendAcquiresLockWhenKeyIsExpired", "mutex didn't extend",
+				"a hold that was lost stays lost: whoever had it in between would not be noticed"},
+			{"TestMutexLockUnlockSplit", "this Mutex holds nothing",
+				"a hold is released by its handle; another process has to join it first, by WithOwner"},
 		},
 	},
 	{
 		name: "etcd: concurrency", module: etcdClient, fetched: etcdTests, dir: "integration/clientv3/concurrency",
-		files: []string{"mutex_test.go", "election_test.go", "example_mutex_test.go", "example_election_test.go"}, adapter: "etcd/concurrency", imports: etcd,
+		files:   []string{"mutex_test.go", "election_test.go", "example_mutex_test.go", "example_election_test.go"},
+		adapter: "etcd/concurrency", imports: etcd,
 	},
 	{
-		name: "etcd: elections", module: etcdClient, fetched: etcdTests, dir: "integration", files: []string{"v3_election_test.go"}, adapter: "etcd/elections",
+		name: "etcd: elections", module: etcdClient, fetched: etcdTests, dir: "integration",
+		files: []string{"v3_election_test.go"}, adapter: "etcd/elections",
 		imports: etcd,
 		left: []left{
 			{[]string{"TestElectionOnSessionRestart"}, "a session has no id by which another process takes it over"},
@@ -88,15 +101,20 @@ var suites = []suite{
 			{[]string{"TestElectionWithAuthEnabled"}, "etcd's users and roles"},
 		},
 		differ: []differ{
-			{"TestElectionSessionRecampaign", "says its value once", "there is no Proclaim: a leader says its value once, when it campaigns"},
+			{"TestElectionSessionRecampaign", "says its value once",
+				"there is no Proclaim: a leader says its value once, when it campaigns"},
 		},
 	},
 	{
-		name: "etcd: locks and barriers of recipes", module: etcdClient, fetched: etcdTests, dir: "integration/clientv3/experimental/recipes",
-		files: []string{"v3_lock_test.go", "v3_barrier_test.go", "v3_double_barrier_test.go"}, adapter: "etcd/recipes", imports: etcd,
+		name: "etcd: locks and barriers of recipes", module: etcdClient, fetched: etcdTests,
+		dir:   "integration/clientv3/experimental/recipes",
+		files: []string{"v3_lock_test.go", "v3_barrier_test.go", "v3_double_barrier_test.go"}, adapter: "etcd/recipes",
+		imports: etcd,
 		left: []left{
-			{[]string{"TestDoubleBarrierTooManyClients"}, "who comes to a CyclicBarrier that is full waits for its next generation"},
-			{[]string{"TestDoubleBarrierFailover"}, "a party of a CyclicBarrier that died breaks its generation, and is not left out"},
+			{[]string{"TestDoubleBarrierTooManyClients"},
+				"who comes to a CyclicBarrier that is full waits for its next generation"},
+			{[]string{"TestDoubleBarrierFailover"},
+				"a party of a CyclicBarrier that died breaks its generation, and is not left out"},
 		},
 	},
 }

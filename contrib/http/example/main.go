@@ -1,5 +1,5 @@
-// Command example serves a page with a button, and limits its clicks: five at once and one a second, and thirty in a minute. The page shows the
-// header fields of every answer. Several of these programs on one Redis share the limits.
+// Command example serves a page with a button, and limits its clicks: five at once and one a second, and thirty in a
+// minute. The page shows the header fields of every answer. Several of these programs on one Redis share the limits.
 //
 //	go run ./example                                  # a server in this process
 //	go run ./example -redis redis://localhost:6379    # yours
@@ -57,8 +57,11 @@ func serve(redis string) (http.Handler, error) {
 		return nil, err
 	}
 	// While Redis is down each process lets half of that pass.
-	second := red.Limiters().Limiter("second", ratelimit.LimiterOptions{Rate: 1, Burst: 5, WhenDown: ratelimit.Local, Share: .5})
-	minute := red.Limiters().Limiter("minute", ratelimit.LimiterOptions{Rate: 30, Per: time.Minute, Algorithm: ratelimit.SlidingWindow, WhenDown: ratelimit.Local, Share: .5})
+	second := red.Limiters().Limiter("second",
+		ratelimit.LimiterOptions{Rate: 1, Burst: 5, WhenDown: ratelimit.Local, Share: .5})
+	minute := red.Limiters().Limiter("minute",
+		ratelimit.LimiterOptions{Rate: 30, Per: time.Minute, Algorithm: ratelimit.SlidingWindow, WhenDown: ratelimit.Local,
+			Share: .5})
 	limited, err := redlatchhttp.New(red.Limiters(), redlatchhttp.Options{Limits: []redlatchhttp.Limit{
 		{Limiter: second, Key: redlatchhttp.ByIP},
 		{Limiter: minute, Key: redlatchhttp.ByIP},
@@ -71,6 +74,8 @@ func serve(redis string) (http.Handler, error) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Write(page)
 	})
-	mux.Handle("POST /click", limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("passed")) })))
+	mux.Handle("POST /click", limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte("passed"))
+	})))
 	return mux, nil
 }

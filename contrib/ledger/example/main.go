@@ -46,7 +46,8 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
+	db, err := sql.Open("sqlite3",
+		"file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,8 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "sold, as Redis says %d, as the database says %d: %s\n", st.Sold, len(names), strings.Join(names, " "))
+	fmt.Fprintf(out, "sold, as Redis says %d, as the database says %d: %s\n", st.Sold, len(names),
+		strings.Join(names, " "))
 	if int(st.Sold) != len(names) {
 		return fmt.Errorf("they differ")
 	}

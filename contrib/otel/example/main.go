@@ -1,6 +1,6 @@
-// Command example is a program with spans and metrics: two workers that want the same order, a pool of permits, and a lock that is
-// taken away. It has a Redis of its own inside the process, and prints what an exporter would send: the spans as JSON or, with -short,
-// a line each, and the metrics if they are asked for.
+// Command example is a program with spans and metrics: two workers that want the same order, a pool of permits, and a
+// lock that is taken away. It has a Redis of its own inside the process, and prints what an exporter would send: the
+// spans as JSON or, with -short, a line each, and the metrics if they are asked for.
 //
 //	go -C contrib/otel run ./example -short
 package main
@@ -29,7 +29,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchotel "github.com/redlatch/redlatch/contrib/otel"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 func main() {
@@ -62,7 +61,8 @@ func run(ctx context.Context, short, metrics bool) error {
 	}
 	opts := redlatch.Options{CallTimeout: 5 * time.Second}
 	opts.Hub.NewClient = traced // yours: rueidisotel.NewClient
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{m.Addr()}, ForceSingleClient: true, DisableCache: true},
+	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{m.Addr()}, ForceSingleClient: true,
+		DisableCache: true},
 		telemetry.Instrument(opts))
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func lose(ctx context.Context, red *redlatch.Client) error {
 		return err
 	}
 	<-hold.Done()
-	if err := hold.Unlock(ctx); !errors.Is(err, rlock.ErrLost) {
+	if err := hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLost) {
 		return err
 	}
 	return nil
@@ -162,7 +162,8 @@ func (c *client) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 	return c.Client.Do(ctx, cmd)
 }
 
-// lines is an exporter that prints a line for each span: its trace and its own id, its parent's, its name, attributes and links.
+// lines is an exporter that prints a line for each span: its trace and its own id, its parent's, its name, attributes
+// and links.
 type lines struct{ mu sync.Mutex }
 
 func (l *lines) ExportSpans(_ context.Context, spans []trace.ReadOnlySpan) error {
@@ -170,7 +171,8 @@ func (l *lines) ExportSpans(_ context.Context, spans []trace.ReadOnlySpan) error
 	defer l.mu.Unlock()
 	for _, s := range spans {
 		var b strings.Builder
-		fmt.Fprintf(&b, "%.4s %.4s in %.4s  %-24s", s.SpanContext().TraceID(), s.SpanContext().SpanID(), s.Parent().SpanID(), s.Name())
+		fmt.Fprintf(&b, "%.4s %.4s in %.4s  %-24s", s.SpanContext().TraceID(), s.SpanContext().SpanID(), s.Parent().SpanID(),
+			s.Name())
 		attributes(&b, s.Attributes())
 		for _, e := range s.Events() {
 			fmt.Fprintf(&b, " event: %s", e.Name)

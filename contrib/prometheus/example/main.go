@@ -1,5 +1,5 @@
-// Command example is a program with metrics: locks that are contended, a pool of permits, a sale that sells out, a counter, over and
-// over, with a Redis of its own inside the process. /metrics is what Prometheus scrapes.
+// Command example is a program with metrics: locks that are contended, a pool of permits, a sale that sells out, a
+// counter, over and over, with a Redis of its own inside the process. /metrics is what Prometheus scrapes.
 //
 //	go -C contrib/prometheus run ./example -listen 127.0.0.1:9464
 package main
@@ -126,8 +126,8 @@ func orders(ctx context.Context, red *redlatch.Client) error {
 		time.Sleep(rand.N(40 * time.Millisecond))
 		return nil
 	})
-	if errors.Is(err, rlock.ErrNotAcquired) {
-		return nil // somebody else works on that order
+	if errors.Is(err, redlatch.ErrNotAcquired) {
+		return nil // another works on that order
 	}
 	return err
 }
@@ -166,7 +166,8 @@ func sale(ctx context.Context, red *redlatch.Client) error {
 
 func packet(ctx context.Context, red *redlatch.Client) error {
 	p := red.RedPackets().Packet(fmt.Sprintf("packet:%d", time.Now().UnixNano()))
-	if _, err := p.Send(ctx, redpacket.Spec{Total: 5000, Shares: 50, OpenFor: time.Minute, Retain: time.Minute}); err != nil {
+	if _, err := p.Send(ctx,
+		redpacket.Spec{Total: 5000, Shares: 50, OpenFor: time.Minute, Retain: time.Minute}); err != nil {
 		return err
 	}
 	var users sync.WaitGroup
@@ -196,7 +197,7 @@ func lose(ctx context.Context, red *redlatch.Client) error {
 	case <-hold.Done():
 	case <-ctx.Done():
 	}
-	if err := hold.Unlock(ctx); !errors.Is(err, rlock.ErrLost) {
+	if err := hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLost) {
 		return err
 	}
 	return nil

@@ -1,15 +1,15 @@
-// Command cron-once runs a job once for each tick of a schedule, although several machines have the same schedule and their
-// clocks differ.
+// Command cron-once runs a job once for each tick of a schedule, although several machines have the same schedule and
+// their clocks differ.
 //
 //	go -C docs/examples run ./cron-once                      embedded server, nothing else needed
 //	go -C docs/examples run ./cron-once -redis 127.0.0.1:6379
 //
-// A lock alone is not enough. The job takes a moment, and then the lock is free again. A machine whose clock is behind comes to
-// the same tick later, and runs the job again. The first part shows that.
+// A lock alone is not enough. The job takes a moment, and then the lock is free again. A machine whose clock is behind
+// comes to the same tick later, and runs the job again. The first part shows that.
 //
-// In the second part the machines release the lock with UnlockAfter. It keeps the lock taken for most of a period after it was
-// acquired, which is longer than the clocks differ. That also holds if the process exits. The job holds two locks together
-// (rlock.Multi), so that it also excludes another job that uses the same report.
+// In the second part the machines release the lock with UnlockAfter. It keeps the lock taken for most of a period after
+// it was acquired, which is longer than the clocks differ. That also holds if the process exits. The job holds two
+// locks together (rlock.Multi), so that it also excludes another job that uses the same report.
 //
 // The program ends with status 1 if the second part did not run the job exactly once for each tick.
 package main
@@ -55,7 +55,8 @@ func main() {
 
 func run(ctx context.Context, c config, out io.Writer) error {
 	if c.machines < 2 || c.ticks < 1 || c.skew <= 0 || c.period < 2*c.skew {
-		return fmt.Errorf("-machines is %d, must be 2 or more; -ticks is %d, must be 1 or more; -period is %v, must be at least twice -skew (%v), which must be more than 0", c.machines, c.ticks, c.period, c.skew)
+		return fmt.Errorf("-machines is %d, must be 2 or more; -ticks is %d, must be 1 or more; -period is %v, must be at "+
+			"least twice -skew (%v), which must be more than 0", c.machines, c.ticks, c.period, c.skew)
 	}
 	if c.redis == "" {
 		server, err := miniredis.Run()
@@ -67,16 +68,20 @@ func run(ctx context.Context, c config, out io.Writer) error {
 		c.redis = server.Addr()
 	}
 	fmt.Fprintf(out, "%d machines, %d ticks of %v, clocks up to %v apart\n", c.machines, c.ticks, c.period, c.skew)
-	plain, err := c.schedule(ctx, out, "Unlock when done", func(ctx context.Context, h *rlock.Hold) error { return h.Unlock(ctx) })
+	plain, err := c.schedule(ctx, out, "Unlock when done", func(ctx context.Context, h *rlock.Hold) error {
+		return h.Unlock(ctx)
+	})
 	if err != nil {
 		return err
 	}
 	least := c.period - (c.period-c.skew)/2
-	kept, err := c.schedule(ctx, out, fmt.Sprintf("UnlockAfter(%v)", least), func(ctx context.Context, h *rlock.Hold) error { return h.UnlockAfter(ctx, least) })
+	kept, err := c.schedule(ctx, out, fmt.Sprintf("UnlockAfter(%v)", least),
+		func(ctx context.Context, h *rlock.Hold) error { return h.UnlockAfter(ctx, least) })
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "the job ran %d times with Unlock, %d times with UnlockAfter; it was due %d times\n", plain, kept, c.ticks)
+	fmt.Fprintf(out, "the job ran %d times with Unlock, %d times with UnlockAfter; it was due %d times\n", plain, kept,
+		c.ticks)
 	if kept != c.ticks {
 		return fmt.Errorf("ran %d times, due %d times", kept, c.ticks)
 	}
@@ -84,7 +89,8 @@ func run(ctx context.Context, c config, out io.Writer) error {
 }
 
 // schedule has all machines follow the schedule, each by its own clock, and returns how often the job ran.
-func (c config) schedule(ctx context.Context, out io.Writer, how string, unlock func(context.Context, *rlock.Hold) error) (total int, err error) {
+func (c config) schedule(ctx context.Context, out io.Writer, how string,
+	unlock func(context.Context, *rlock.Hold) error) (total int, err error) {
 	runs := make([]int, c.ticks)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -111,7 +117,8 @@ func (c config) schedule(ctx context.Context, out io.Writer, how string, unlock 
 }
 
 // machine waits for each tick by its own clock, and runs the job if no other machine has the locks.
-func (c config) machine(ctx context.Context, start time.Time, unlock func(context.Context, *rlock.Hold) error, job func(tick int)) error {
+func (c config) machine(ctx context.Context, start time.Time, unlock func(context.Context, *rlock.Hold) error,
+	job func(tick int)) error {
 	option := rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true}
 	red, err := redlatch.Open(option, redlatch.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -127,7 +134,7 @@ func (c config) machine(ctx context.Context, start time.Time, unlock func(contex
 		time.Sleep(time.Until(start.Add(time.Duration(tick) * c.period)))
 		hold, err := both.TryLock(ctx, 0, 0)
 		switch {
-		case errors.Is(err, rlock.ErrNotAcquired):
+		case errors.Is(err, redlatch.ErrNotAcquired):
 			continue // another machine runs it, or has run it
 		case err != nil:
 			return err

@@ -19,7 +19,8 @@ func TestTheJobRunsOnceATickWithAMinimumHold(t *testing.T) {
 			var out bytes.Buffer
 			c := config{redis: s, machines: 3, ticks: 3, period: 3 * time.Second, skew: 300 * time.Millisecond}
 			require.NoError(t, run(context.Background(), c, &out), out.String())
-			require.Regexp(t, `ran [4-9] times with Unlock, 3 times with UnlockAfter; it was due 3 times`, out.String(), "and without it too often")
+			require.Regexp(t, `ran [4-9] times with Unlock, 3 times with UnlockAfter; it was due 3 times`, out.String(),
+				"and without it too often")
 		})
 	}
 }

@@ -83,7 +83,9 @@ const redisKey = "{account}:balance"
 
 func (a *redisAccount) reset(ctx context.Context, balance int64) error {
 	b := a.client.B()
-	return a.client.Do(ctx, b.Hset().Key(redisKey).FieldValue().FieldValue("balance", strconv.FormatInt(balance, 10)).FieldValue("fence", "0").Build()).Error()
+	return a.client.Do(ctx,
+		b.Hset().Key(redisKey).FieldValue().FieldValue("balance", strconv.FormatInt(balance, 10)).FieldValue("fence",
+			"0").Build()).Error()
 }
 
 func (a *redisAccount) read(ctx context.Context) (balance int64, err error) {
@@ -103,7 +105,8 @@ func (a *redisAccount) write(ctx context.Context, balance, token int64) error {
 	if a.guarded {
 		guard = "1"
 	}
-	n, err := guardedWrite.Exec(ctx, a.client, []string{redisKey}, []string{strconv.FormatInt(balance, 10), strconv.FormatInt(token, 10), guard}).AsInt64()
+	n, err := guardedWrite.Exec(ctx, a.client, []string{redisKey},
+		[]string{strconv.FormatInt(balance, 10), strconv.FormatInt(token, 10), guard}).AsInt64()
 	if err == nil && n == 0 {
 		err = errStale
 	}

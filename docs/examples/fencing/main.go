@@ -2,10 +2,10 @@
 
 // Command fencing shows what a lock cannot do by itself, and the other half that can.
 //
-// A clerk process holds the lock of an account and has read the balance. Then it is stopped until its lease is over, by SIGSTOP,
-// which stands for a long pause or a suspended virtual machine. Another clerk gets the lock and books a deposit. Then the first
-// clerk continues, and writes what it computed from the old balance. No lock can prevent that. The account can: it keeps
-// the greatest fencing token that it has seen, and refuses a write with a smaller one.
+// A clerk process holds the lock of an account and has read the balance. Then it is stopped until its lease is over, by
+// SIGSTOP, which stands for a long pause or a suspended virtual machine. Another clerk gets the lock and books a
+// deposit. Then the first clerk continues, and writes what it computed from the old balance. No lock can prevent that.
+// The account can: it keeps the greatest fencing token that it has seen, and refuses a write with a smaller one.
 //
 //	cd docs/examples/fencing && go run .                        embedded Redis and SQLite, nothing else needed
 //	cd docs/examples/fencing && go run . -redis 127.0.0.1:6379
@@ -32,7 +32,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 const (
@@ -44,7 +43,8 @@ const (
 
 func main() {
 	addr := flag.String("redis", "", "`address` of a Redis or Valkey server; empty: one is embedded")
-	clerk := flag.String("clerk", "", "be the clerk that is stopped, at the account of that `kind` (started by the program)")
+	clerk := flag.String("clerk", "",
+		"be the clerk that is stopped, at the account of that `kind` (started by the program)")
 	file := flag.String("sql", "", "`file` of the SQL account (given by the program)")
 	guarded := flag.Bool("guarded", false, "have the account refuse old tokens (given by the program)")
 	flag.Parse()
@@ -113,7 +113,8 @@ func run(ctx context.Context, addr string, out io.Writer) ([]outcome, error) {
 	var all []outcome
 	for _, kind := range []string{"SQL", "Redis"} {
 		for _, guarded := range []bool{false, true} {
-			fmt.Fprintf(out, "\naccount in %s, %s:\n", kind, map[bool]string{false: "which takes every write", true: "which refuses old tokens"}[guarded])
+			fmt.Fprintf(out, "\naccount in %s, %s:\n", kind,
+				map[bool]string{false: "which takes every write", true: "which refuses old tokens"}[guarded])
 			x, err := book(ctx, o, addr, kind, filepath.Join(dir, "account.db"), guarded, out)
 			if err != nil {
 				return all, fmt.Errorf("account in %s: %w", kind, err)
@@ -129,7 +130,8 @@ func run(ctx context.Context, addr string, out io.Writer) ([]outcome, error) {
 		if x.refused {
 			verdict = fmt.Sprintf("the late clerk knows that it has to book its %d again", slow)
 		}
-		fmt.Fprintf(table, "%s\t%v\t%s\t%d\t%s\n", x.kind, x.guarded, map[bool]string{true: "refused", false: "taken"}[x.refused], x.balance, verdict)
+		fmt.Fprintf(table, "%s\t%v\t%s\t%d\t%s\n", x.kind, x.guarded,
+			map[bool]string{true: "refused", false: "taken"}[x.refused], x.balance, verdict)
 	}
 	return all, table.Flush()
 }
@@ -148,7 +150,8 @@ func book(ctx context.Context, o *office, addr, kind, file string, guarded bool,
 	if err != nil {
 		return outcome{}, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-redis", addr, "-clerk", kind, "-sql", file, fmt.Sprintf("-guarded=%v", guarded))
+	cmd := exec.CommandContext(ctx, self, "-redis", addr, "-clerk", kind, "-sql", file,
+		fmt.Sprintf("-guarded=%v", guarded))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -264,7 +267,7 @@ func serveSlowly(ctx context.Context, addr, kind, file string, guarded bool) err
 	} else {
 		fmt.Printf("writes %d: taken\n", balance+slow)
 	}
-	if err := hold.Unlock(ctx); !errors.Is(err, rlock.ErrLost) {
+	if err := hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLost) {
 		return fmt.Errorf("the lock was to be lost by now: %v", err)
 	}
 	return nil

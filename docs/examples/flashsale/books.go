@@ -45,8 +45,8 @@ type win struct {
 	user    string
 }
 
-// books counts what was read and what was answered, and finds contradictions. It keeps all winners. Of the other users it keeps
-// only as many as the check can need: at most as many as the stock has units, however long the input is.
+// books counts what was read and what was answered, and finds contradictions. It keeps all winners. Of the other users
+// it keeps only as many as the check can need: at most as many as the stock has units, however long the input is.
 //
 // A replayed answer is no contradiction. The worker that was granted the unit may have been killed before it could
 // say so, and the one after it asks again; or two lines of one user were answered in the other order by two workers.
@@ -78,7 +78,8 @@ type books struct {
 const maxFaults = 20 // how many are spelled out; the rest are counted
 
 func newBooks() *books {
-	return &books{byUser: map[string]int64{}, byUnit: map[int64]string{}, cents: map[int64]int64{}, earlier: map[string]int64{}, users: map[string]struct{}{}}
+	return &books{byUser: map[string]int64{}, byUnit: map[int64]string{}, cents: map[int64]int64{},
+		earlier: map[string]int64{}, users: map[string]struct{}{}}
 }
 
 // opened records the state of the stock before the first claim. Only the first call counts.
@@ -220,7 +221,8 @@ type verdict struct {
 }
 
 // check compares the books with the promises. end is what the server says of the stock now, nil if it could not be
-// asked, zero if the stock is gone. complete says that every line was answered; private, that nobody else can have claimed from this stock.
+// asked, zero if the stock is gone. complete says that every line was answered; private, that nobody else can have
+// claimed from this stock.
 func (b *books) check(end *sold, complete, private bool) verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -245,7 +247,8 @@ func (b *books) check(end *sold, complete, private bool) verdict {
 		case gone < won:
 			say("the server sold %s and this run knows of %s", plural(gone, "unit"), plural(won, "winner"))
 		case gone > won && !private:
-			v.notes = append(v.notes, fmt.Sprintf("%s went to claims that this run did not make or saw no answer to", plural(gone-won, "unit")))
+			v.notes = append(v.notes,
+				fmt.Sprintf("%s went to claims that this run did not make or saw no answer to", plural(gone-won, "unit")))
 			free -= gone - won
 		case gone > won && complete:
 			say("the server sold %s and this run knows of only %s", plural(gone, "unit"), plural(won, "winner"))
@@ -262,9 +265,11 @@ func (b *books) check(end *sold, complete, private bool) verdict {
 	}
 	wanted := int64(len(b.users)) - int64(len(b.earlier)) // users who had not won before; at least free if there are more
 	if due := min(free, wanted); won != due {
-		say("%s, and %s were due: %s free and %s without one", plural(won, "winner"), group(due), plural(free, "unit"), atLeast(wanted, free))
+		say("%s, and %s were due: %s free and %s without one", plural(won, "winner"), group(due), plural(free, "unit"),
+			atLeast(wanted, free))
 	}
-	v.rule = fmt.Sprintf("no ordinal twice, no user twice, %s winners = min(%s, %s)", group(won), plural(free, "unit"), atLeast(wanted, free))
+	v.rule = fmt.Sprintf("no ordinal twice, no user twice, %s winners = min(%s, %s)", group(won), plural(free, "unit"),
+		atLeast(wanted, free))
 	return v
 }
 
@@ -291,7 +296,8 @@ func (b *books) totals() totals {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return totals{
-		read: b.read, winners: int64(len(b.wins)), already: b.already, soldOut: b.soldOut, malformed: b.malformed, failed: b.failed,
+		read: b.read, winners: int64(len(b.wins)), already: b.already, soldOut: b.soldOut, malformed: b.malformed,
+		failed:  b.failed,
 		earlier: int64(len(b.earlier)), cents: b.paid(), p50: b.latency.percentile(50), p99: b.latency.percentile(99),
 	}
 }

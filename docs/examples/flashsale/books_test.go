@@ -152,7 +152,8 @@ func TestAContinuedStockOwesOnlyWhatIsLeft(t *testing.T) {
 	b = opened(sold{limit: 4, count: 2, last: 2})
 	book(b, "old 1", replayed, 1)
 	book(b, "new 1", granted, 3)
-	require.Empty(t, b.check(&sold{limit: 4, count: 3, last: 3}, true, false).faults, "two units free and one user without")
+	require.Empty(t, b.check(&sold{limit: 4, count: 3, last: 3}, true, false).faults,
+		"two units free and one user without")
 }
 
 func TestUnitsSoldToOthersAreNotOwed(t *testing.T) {
@@ -162,7 +163,8 @@ func TestUnitsSoldToOthersAreNotOwed(t *testing.T) {
 	v := b.check(&sold{limit: 3, count: 3, last: 3}, true, false)
 	require.Empty(t, v.faults)
 	require.Equal(t, []string{"2 units went to claims that this run did not make or saw no answer to"}, v.notes)
-	require.NotEmpty(t, b.check(&sold{limit: 3, count: 3, last: 3}, true, true).faults, "on a stock of its own there are no others")
+	require.NotEmpty(t, b.check(&sold{limit: 3, count: 3, last: 3}, true, true).faults,
+		"on a stock of its own there are no others")
 }
 
 func TestASettledClaimMovesFromErrorToWinner(t *testing.T) {

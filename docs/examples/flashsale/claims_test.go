@@ -43,7 +43,8 @@ func TestEveryLineIsAClaimOrIsReported(t *testing.T) {
 		{"no end of the last line", "a\nb", map[int64]string{1: "a", 2: "b"}, map[int64]string{}},
 		{"columns and spaces", "a,1,2\n  b \t,x\nc d,", map[int64]string{1: "a", 2: "b", 3: "c d"}, map[int64]string{}},
 		{"Windows", "\ufeffUSER_ID,at\r\na,1\r\nb\r\n", map[int64]string{2: "a", 3: "b"}, map[int64]string{}},
-		{"quotes", "\"a\"\n\"b,c\",1\n\"d\"\"e\",\"f\"\n\"\ufeff g\"", map[int64]string{1: "a", 2: "b,c", 3: `d"e`, 4: "\ufeff g"}, map[int64]string{}},
+		{"quotes", "\"a\"\n\"b,c\",1\n\"d\"\"e\",\"f\"\n\"\ufeff g\"",
+			map[int64]string{1: "a", 2: "b,c", 3: `d"e`, 4: "\ufeff g"}, map[int64]string{}},
 		{
 			"a stray quote costs one line", "a\n\"b\nc,\"d\ne\n\"f\"g,h\ni,j\"k\nl",
 			map[int64]string{1: "a", 4: "e", 7: "l"},
@@ -73,7 +74,8 @@ func TestEveryLineIsAClaimOrIsReported(t *testing.T) {
 			map[int64]string{1: "a", 3: "c"},
 			map[int64]string{2: "the line is longer than 1,048,576 bytes"},
 		},
-		{"a line of the longest length", "a," + strings.Repeat("x", maxLine-3) + "\nb", map[int64]string{1: "a", 2: "b"}, map[int64]string{}},
+		{"a line of the longest length", "a," + strings.Repeat("x", maxLine-3) + "\nb", map[int64]string{1: "a", 2: "b"},
+			map[int64]string{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			users, why := readAll(t, newClaimFile(strings.NewReader(c.in), 0))

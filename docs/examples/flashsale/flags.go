@@ -141,7 +141,8 @@ func parseFlags(args []string) (options, error) {
 	case fs.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q: everything is set by flags", fs.Arg(0))
 	case o.claims != "" && usersGiven:
-		return o, fmt.Errorf("-users %d and -claims %s: the users are those in the file, leave one of the two out", o.users, o.claims)
+		return o, fmt.Errorf("-users %d and -claims %s: the users are those in the file, leave one of the two out", o.users,
+			o.claims)
 	case fast && o.rate > 0:
 		return o, fmt.Errorf("-fast and -rate %d: leave one of the two out", o.rate)
 	case o.Reserve && o.Packet > 0:

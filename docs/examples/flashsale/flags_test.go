@@ -70,7 +70,8 @@ func TestBadInputIsRefusedInOneLineBeforeAnyWork(t *testing.T) {
 func TestAnAddressThatDoesNotAnswerIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	var stdout, stderr bytes.Buffer
-	status := program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr}.run([]string{"-redis", "127.0.0.1:1", "-out", dir + "/x"})
+	status := program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr}.run([]string{"-redis",
+		"127.0.0.1:1", "-out", dir + "/x"})
 	require.Equal(t, exitBad, status)
 	require.Regexp(t, `^flashsale: cannot use Redis at 127\.0\.0\.1:1: [^\n]*refused\n$`, stderr.String())
 	left, err := os.ReadDir(dir)
@@ -83,7 +84,8 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, exitOK, program{stdout: &stdout, stderr: &stderr}.run([]string{flag}))
 		require.Empty(t, stderr.String())
-		for _, f := range []string{"redis", "stock", "users", "claims", "procs", "out", "name", "rate", "fast", "reserve", "redpacket", "json", "help"} {
+		for _, f := range []string{"redis", "stock", "users", "claims", "procs", "out", "name", "rate", "fast", "reserve",
+			"redpacket", "json", "help"} {
 			require.Regexp(t, `(?m)^  -`+f+` `, stdout.String())
 		}
 		for _, h := range headers {
@@ -96,7 +98,8 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 }
 
 func TestNumbersAreGrouped(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 7: "7", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -999: "-999"} {
+	for n, want := range map[int64]string{0: "0", 7: "7", 999: "999", 1000: "1,000", 1234567: "1,234,567",
+		-1000: "-1,000", -999: "-999"} {
 		require.Equal(t, want, group(n))
 	}
 	require.Equal(t, "1 unit", plural(1, "unit"))

@@ -33,7 +33,8 @@ func requireUnits(t *testing.T, wins []win, n int) {
 
 func TestAReservedSaleSellsEveryUnitThoughWorkersAreKilledBetweenTheTwoCalls(t *testing.T) {
 	s := redistest.Start(t)
-	k := &killer{r: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), alive: map[int]*os.Process{}, early: 4, every: 500}
+	k := &killer{r: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), alive: map[int]*os.Process{}, early: 4,
+		every: 500}
 	r := sellAll(t, program{tune: func(s *sale) { s.started, s.onAnswer = k.started, k.answered }},
 		"-redis", s.Addr(), "-users", "2000", "-stock", "1500", "-reserve")
 	k.wg.Wait()
@@ -44,16 +45,19 @@ func TestAReservedSaleSellsEveryUnitThoughWorkersAreKilledBetweenTheTwoCalls(t *
 	requireUnits(t, r.out, 1500) // units are numbered when they are sold, so by now 1 to 1500
 	requireFair(t, r.out, 1, 1500)
 
-	r = sellAll(t, program{stdin: strings.NewReader(crowdCSV(1, 5))}, "-redis", s.Addr(), "-claims", "-", "-stock", "4", "-reserve", "-name", "kept")
+	r = sellAll(t, program{stdin: strings.NewReader(crowdCSV(1, 5))}, "-redis", s.Addr(), "-claims", "-", "-stock", "4",
+		"-reserve", "-name", "kept")
 	require.Equal(t, exitOK, r.status)
-	r = sellAll(t, program{stdin: strings.NewReader(crowdCSV(1, 5))}, "-redis", s.Addr(), "-claims", "-", "-reserve", "-name", "kept")
+	r = sellAll(t, program{stdin: strings.NewReader(crowdCSV(1, 5))}, "-redis", s.Addr(), "-claims", "-", "-reserve",
+		"-name", "kept")
 	require.Equal(t, exitOK, r.status)
 	require.Equal(t, []int64{0, 4, 1, 4}, []int64{r.Winners, r.Already, r.SoldOut, r.SoldBefore})
 }
 
 func TestASaleOnAClusterSellsExactlyItsUnitsThoughWorkersAreKilled(t *testing.T) {
 	s := redistest.Cluster(t)
-	k := &killer{r: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), alive: map[int]*os.Process{}, early: 4, every: 600}
+	k := &killer{r: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), alive: map[int]*os.Process{}, early: 4,
+		every: 600}
 	r := sellAll(t, program{tune: func(s *sale) { s.started, s.onAnswer = k.started, k.answered }},
 		"-redis", strings.Join(s.Addrs, ","), "-users", "2000", "-stock", "1300")
 	k.wg.Wait()
@@ -64,7 +68,8 @@ func TestASaleOnAClusterSellsExactlyItsUnitsThoughWorkersAreKilled(t *testing.T)
 
 func TestARedPacketsSaleGivesOutTheWholeAmount(t *testing.T) {
 	s := redistest.Start(t)
-	k := &killer{r: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), alive: map[int]*os.Process{}, early: 4, every: 500}
+	k := &killer{r: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), alive: map[int]*os.Process{}, early: 4,
+		every: 500}
 	r := sellAll(t, program{tune: func(s *sale) { s.started, s.onAnswer = k.started, k.answered }},
 		"-redis", s.Addr(), "-users", "2000", "-stock", "1500", "-redpacket", "888.88")
 	k.wg.Wait()
@@ -75,16 +80,20 @@ func TestARedPacketsSaleGivesOutTheWholeAmount(t *testing.T) {
 	// the amounts in the file are those of the packet, in this run and in the next
 	var stdout, stderr bytes.Buffer
 	out := filepath.Join(t.TempDir(), "winners.csv")
-	status := program{stdin: strings.NewReader(crowdCSV(1, 30)), stdout: &stdout, stderr: &stderr}.run([]string{"-redis", s.Addr(), "-claims", "-", "-stock", "50",
+	status := program{stdin: strings.NewReader(crowdCSV(1, 30)), stdout: &stdout, stderr: &stderr}.run([]string{"-redis",
+		s.Addr(), "-claims", "-", "-stock", "50",
 		"-redpacket", "100", "-name", "gift", "-out", out})
 	require.Equal(t, exitOK, status, "%s", stderr.String())
 	first := centsIn(t, out)
 	require.Regexp(t, `(?m)^sold as +red packet of 100.00$`, stdout.String())
 	require.Regexp(t, `(?m)^amounts won +`+money(first)+`$`, stdout.String())
-	r = sellAll(t, program{stdin: strings.NewReader(crowdCSV(21, 80))}, "-redis", s.Addr(), "-claims", "-", "-redpacket", "100", "-name", "gift")
+	r = sellAll(t, program{stdin: strings.NewReader(crowdCSV(21, 80))}, "-redis", s.Addr(), "-claims", "-", "-redpacket",
+		"100", "-name", "gift")
 	require.Equal(t, exitOK, r.status)
-	require.Equal(t, []int64{60, 20, 10, 30, 30, 10_000 - first}, []int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.SoldBefore, r.Cents})
-	r = sellAll(t, program{stdin: strings.NewReader("u1\n")}, "-redis", s.Addr(), "-claims", "-", "-redpacket", "101", "-name", "gift")
+	require.Equal(t, []int64{60, 20, 10, 30, 30, 10_000 - first},
+		[]int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.SoldBefore, r.Cents})
+	r = sellAll(t, program{stdin: strings.NewReader("u1\n")}, "-redis", s.Addr(), "-claims", "-", "-redpacket", "101",
+		"-name", "gift")
 	require.Equal(t, exitUsage, r.status)
 	require.Contains(t, r.stderr, "-redpacket 101.00: another total: the packet is one of 100.00")
 }

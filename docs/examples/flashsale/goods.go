@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
@@ -102,8 +103,8 @@ const (
 	maxHolds = 10
 )
 
-// holdID names a user's n-th reservation. Every worker asks for the first one first. So a worker that asks again finds what an
-// earlier worker began.
+// holdID names a user's n-th reservation. Every worker asks for the first one first. So a worker that asks again finds
+// what an earlier worker began.
 func holdID(user string, n int) string { return strconv.Itoa(n) + "/" + user }
 
 func (s reservedGoods) claim(ctx context.Context, user string) (bought, error) {
@@ -152,14 +153,16 @@ type packetGoods struct {
 
 func (p packetGoods) open(ctx context.Context, units int64, openFor time.Duration) error {
 	_, err := p.packet.Send(ctx, redpacket.Spec{Total: p.total, Shares: units, OpenFor: openFor, Retain: retain})
-	if errors.Is(err, redpacket.ErrSending) { // a leader died while it was sending; the next one asks again, until that sending has expired
-		err = fmt.Errorf("%w: %w", stock.ErrUnavailable, err)
+	// a leader died while it was sending; the next one asks again, until that sending has expired
+	if errors.Is(err, redpacket.ErrSending) {
+		err = fmt.Errorf("%w: %w", redlatch.ErrUnavailable, err)
 	}
 	return err
 }
 
 // outcomes translates the outcomes of a packet to those of a stock.
-var outcomes = map[redpacket.Outcome]stock.Outcome{redpacket.Granted: stock.Granted, redpacket.Replayed: stock.Replayed, redpacket.SoldOut: stock.SoldOut,
+var outcomes = map[redpacket.Outcome]stock.Outcome{redpacket.Granted: stock.Granted,
+	redpacket.Replayed: stock.Replayed, redpacket.SoldOut: stock.SoldOut,
 	redpacket.NotOpen: stock.NotOpen, redpacket.Ended: stock.Ended}
 
 func shareOf(s redpacket.Share) bought {
@@ -187,11 +190,13 @@ func (p packetGoods) status(ctx context.Context) (shelf, error) {
 		return shelf{}, err
 	}
 	states := map[redpacket.State]stock.State{redpacket.StateOpen: stock.StateOpen, redpacket.StateEnded: stock.StateEnded,
-		redpacket.StateRefunded: stock.StateClosed, redpacket.StateSending: stock.StateAbsent, redpacket.StateAbsent: stock.StateAbsent}
+		redpacket.StateRefunded: stock.StateClosed, redpacket.StateSending: stock.StateAbsent,
+		redpacket.StateAbsent: stock.StateAbsent}
 	if st.State == redpacket.StateOpen && st.Total != p.total {
 		return shelf{}, fmt.Errorf("%w: the packet is one of %s", errOtherTotal, money(st.Total))
 	}
-	return shelf{Status: stock.Status{State: states[st.State], Limit: st.Shares, Sold: st.Taken, Remaining: st.Shares - st.Taken, Seq: st.Taken,
+	return shelf{Status: stock.Status{State: states[st.State], Limit: st.Shares, Sold: st.Taken,
+		Remaining: st.Shares - st.Taken, Seq: st.Taken,
 		Epoch: st.Epoch, UntilEnd: st.UntilEnd, UntilGone: st.UntilGone}, cents: st.TakenCents}, nil
 }
 

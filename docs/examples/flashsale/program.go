@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
@@ -151,7 +152,7 @@ func (s *sale) prepare() (sh *shop, status int, end func()) {
 	defer cancel()
 	st, err := sh.status(ctx)
 	switch {
-	case errors.Is(err, stock.ErrInvalidName):
+	case errors.Is(err, redlatch.ErrInvalidName):
 		s.console.say("-name %q: %v", s.name, err)
 		return nil, exitUsage, end
 	case errors.Is(err, errOtherTotal):
@@ -163,10 +164,12 @@ func (s *sale) prepare() (sh *shop, status int, end func()) {
 	case st.State == stock.StateAbsent:
 		return sh, exitOK, end
 	case st.State != stock.StateOpen:
-		s.console.say("-name %q: this stock is there and %v; Redis keeps it for another %v, choose another name", s.name, st.State, st.UntilGone.Round(time.Minute))
+		s.console.say("-name %q: this stock is there and %v; Redis keeps it for another %v, choose another name", s.name,
+			st.State, st.UntilGone.Round(time.Minute))
 		return nil, exitUsage, end
 	case s.unitsGiven && st.Limit != s.units:
-		s.console.say("-stock %d: stock %q was opened with %s; leave -stock out to go on with it, or choose another -name", s.units, s.name, plural(st.Limit, "unit"))
+		s.console.say("-stock %d: stock %q was opened with %s; leave -stock out to go on with it, or choose another -name",
+			s.units, s.name, plural(st.Limit, "unit"))
 		return nil, exitUsage, end
 	}
 	s.units = st.Limit

@@ -142,14 +142,16 @@ func parseReply(s string) (any, error) {
 			if errors.Join(err1, err2, err3, err4) != nil || o != granted && o != replayed && o != soldOut {
 				return nil, bad
 			}
-			return answer{line: line, outcome: o, ordinal: ordinal, cents: cents, took: time.Duration(took) * time.Microsecond}, nil
+			return answer{line: line, outcome: o, ordinal: ordinal, cents: cents,
+				took: time.Duration(took) * time.Microsecond}, nil
 		}
 		took, err2 := strconv.ParseInt(f[2], 10, 64)
 		reason, err3 := strconv.Unquote(f[3])
 		if errors.Join(err1, err2, err3) != nil {
 			return nil, bad
 		}
-		return answer{line: line, outcome: failed, asked: f[1] == "1", took: time.Duration(took) * time.Microsecond, err: reason}, nil
+		return answer{line: line, outcome: failed, asked: f[1] == "1", took: time.Duration(took) * time.Microsecond,
+			err: reason}, nil
 	}
 	return nil, bad
 }

@@ -41,7 +41,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 func TestHalfALineIsNoAnswer(t *testing.T) {
 	for _, s := range []string{
-		"", "done", "done 1", "done 1 granted", "done 1 granted 5", "done 1 granted 5 x", "done 1 granted 5 1 x", "done 1 granted 5 1 2 3", "done x granted 5 1", "done 1 won 5 1",
+		"", "done", "done 1", "done 1 granted", "done 1 granted 5", "done 1 granted 5 x", "done 1 granted 5 1 x",
+		"done 1 granted 5 1 2 3", "done x granted 5 1", "done 1 won 5 1",
 		"fail 1 0 5", "fail 1 0 5 \"half", "open", "open {", "dead", "dead x", "hello 1 2 3 4",
 	} {
 		_, err := parseReply(s)
@@ -71,7 +72,8 @@ func TestProgressIsDrawnOverItselfOnATerminalOnly(t *testing.T) {
 	c.progress("2 claims", now)
 	c.say("hello")
 	c.end()
-	require.Equal(t, "\r\x1b[?7l1 claim\x1b[K\x1b[?7h\r\x1b[?7l2 claims\x1b[K\x1b[?7h\r\x1b[Kflashsale: hello\n", b.String())
+	require.Equal(t, "\r\x1b[?7l1 claim\x1b[K\x1b[?7h\r\x1b[?7l2 claims\x1b[K\x1b[?7h\r\x1b[Kflashsale: hello\n",
+		b.String())
 }
 
 func TestAWorkersStderrIsPassedOnLineByLine(t *testing.T) {

@@ -213,7 +213,8 @@ func (s *sale) inputName() string {
 
 // workerConfig returns the configuration of a worker that starts now.
 func (s *sale) workerConfig() workerConfig {
-	c := workerConfig{Server: s.server, Name: s.name, Units: s.units, OpenFor: namedOpenFor, Form: s.form, MayOpen: !s.isOpen.Load(), Claims: s.parallel, Window: s.window(), patience: s.patience}
+	c := workerConfig{Server: s.server, Name: s.name, Units: s.units, OpenFor: namedOpenFor, Form: s.form,
+		MayOpen: !s.isOpen.Load(), Claims: s.parallel, Window: s.window(), patience: s.patience}
 	if s.private {
 		c.OpenFor = ownOpenFor
 	}
@@ -228,9 +229,11 @@ func (s *sale) opened(worker, pid int, o opening) error {
 	case !first && o.Epoch != s.books.start.epoch:
 		return fmt.Errorf("the stock was opened anew during the run (opening %d, now %d)", s.books.start.epoch, o.Epoch)
 	case first && s.unitsGiven && o.Limit != s.units:
-		return fmt.Errorf("-stock %d: somebody else has just opened stock %q with %s", s.units, s.name, plural(o.Limit, "unit"))
+		return fmt.Errorf("-stock %d: somebody else has just opened stock %q with %s", s.units, s.name,
+			plural(o.Limit, "unit"))
 	case o.Opened:
-		s.console.say("worker %d (pid %d) got the leader lock and opened the sale of %s", worker, pid, plural(o.Limit, "unit"))
+		s.console.say("worker %d (pid %d) got the leader lock and opened the sale of %s", worker, pid,
+			plural(o.Limit, "unit"))
 	}
 	if first {
 		s.mu.Lock()
@@ -361,7 +364,8 @@ func (s *sale) progressLine(input source) string {
 			of = " " + bar(percent)
 		}
 	}
-	line := fmt.Sprintf("%s%s claims, %s of %s won, %s/s, %d:%02d", group(done), of, group(t.winners), plural(s.units, "unit"),
+	line := fmt.Sprintf("%s%s claims, %s of %s won, %s/s, %d:%02d", group(done), of, group(t.winners),
+		plural(s.units, "unit"),
 		group(perSecond(t.answers(), elapsed)), int(elapsed.Minutes()), int(elapsed.Seconds())%60)
 	if n := s.restarts.Load(); n > 0 {
 		line += ", " + plural(n, "restart")

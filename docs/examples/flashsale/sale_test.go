@@ -67,7 +67,9 @@ func workAs(role string) int {
 		winner := regexp.MustCompile(`^(done \d+ granted) \d+`)
 		return work(os.Stdin, filter(func(line string) string { return winner.ReplaceAllString(line, "$1 1") }))
 	case "miser": // tells the winner of unit 2 that all are sold
-		return work(os.Stdin, filter(func(line string) string { return strings.Replace(line, "granted 2 ", "soldout 0 ", 1) }))
+		return work(os.Stdin, filter(func(line string) string {
+			return strings.Replace(line, "granted 2 ", "soldout 0 ", 1)
+		}))
 	case "babbler":
 		return work(os.Stdin, filter(func(line string) string { return strings.Replace(line, "done ", "sold ", 1) }))
 	}
@@ -224,7 +226,8 @@ func as(role string) func(*sale) {
 func TestDefaultRunNeedsNothing(t *testing.T) {
 	r := sellAll(t, program{})
 	require.Equal(t, exitOK, r.status)
-	require.Equal(t, []int64{10_000, 5000, 0, 5000, 0, 0, 0}, []int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.Malformed, r.Errors, r.Unanswered})
+	require.Equal(t, []int64{10_000, 5000, 0, 5000, 0, 0, 0},
+		[]int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.Malformed, r.Errors, r.Unanswered})
 	require.Equal(t, "embedded", r.Server)
 	require.Equal(t, 4, r.Procs)
 	require.True(t, r.Complete)
@@ -249,7 +252,8 @@ func TestClaimsComeAtTheRateThatIsGivenSoThatThereIsTimeToKill(t *testing.T) {
 
 func TestTheSummaryIsForPeople(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	status := program{stdin: strings.NewReader("user\nanna\nbert\n\nanna\ncarl\n"), stdout: &stdout, stderr: &stderr}.run(strings.Fields("-claims - -stock 2 -procs 1"))
+	status := program{stdin: strings.NewReader("user\nanna\nbert\n\nanna\ncarl\n"), stdout: &stdout,
+		stderr: &stderr}.run(strings.Fields("-claims - -stock 2 -procs 1"))
 	require.Equal(t, exitOK, status)
 	// claims are made side by side: both of anna's may come when bert and carl have won
 	require.Regexp(t, `^stock +flashsale-\d{8}-\d{6}-[0-9a-f]{8} on the embedded server
@@ -302,9 +306,11 @@ func TestCountsAreExact(t *testing.T) {
 		t.Run("more units than users", func(t *testing.T) {
 			r := sellAll(t, program{}, "-redis", strings.Join(s.Addrs, ","), "-claims", path, "-stock", "700", "-procs", "3")
 			require.Equal(t, exitOK, r.status)
-			require.Equal(t, []int64{1005, 600, 400, 0, 5, 0, 0}, []int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.Malformed, r.Errors, r.Unanswered})
+			require.Equal(t, []int64{1005, 600, 400, 0, 5, 0, 0},
+				[]int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.Malformed, r.Errors, r.Unanswered})
 			requireFair(t, r.out, 1, 600)
-			for _, line := range []string{"claims.csv:167: skipped, the user id is blank", `: "\"no end,1"`, "text follows the closing quote of column 1", "the line is longer than"} {
+			for _, line := range []string{"claims.csv:167: skipped, the user id is blank", `: "\"no end,1"`,
+				"text follows the closing quote of column 1", "the line is longer than"} {
 				require.Contains(t, r.stderr, line)
 			}
 			require.Equal(t, strings.Join(s.Addrs, ","), r.Server)
@@ -466,7 +472,9 @@ func startParent(t *testing.T, args ...string) *parent {
 func (p *parent) workers(t *testing.T) (pids []int) {
 	t.Helper()
 	line := regexp.MustCompile(`workers?: pid ([\d, ]+)\n`)
-	redistest.Eventually(t, 20*time.Second, "the workers are named", func() bool { return line.MatchString(p.stderr.String()) })
+	redistest.Eventually(t, 20*time.Second, "the workers are named", func() bool {
+		return line.MatchString(p.stderr.String())
+	})
 	for _, s := range strings.Split(line.FindStringSubmatch(p.stderr.String())[1], ", ") {
 		pid, err := strconv.Atoi(s)
 		require.NoError(t, err)
@@ -480,7 +488,8 @@ func requireGone(t *testing.T, pids []int) {
 	redistest.Eventually(t, 20*time.Second, "the workers have ended", func() bool {
 		for _, pid := range pids {
 			// one that the test process inherited as a zombie is gone as well
-			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(stat), ") Z ") {
+			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil &&
+				!strings.Contains(string(stat), ") Z ") {
 				return false
 			}
 		}
@@ -556,7 +565,10 @@ func TestAnInterruptedRunStillKnowsItsWinners(t *testing.T) {
 		signals <- os.Interrupt
 		done <- err
 	}()
-	r := sellAll(t, program{stdin: in, signals: signals, tune: func(s *sale) { as("mute")(s); s.Grace = 300 * time.Millisecond }},
+	r := sellAll(t, program{stdin: in, signals: signals, tune: func(s *sale) {
+		as("mute")(s)
+		s.Grace = 300 * time.Millisecond
+	}},
 		"-redis", s.Addr(), "-claims", "-", "-stock", "20", "-name", "mute")
 	require.NoError(t, <-done)
 	feed.Close()
@@ -583,7 +595,8 @@ func TestASecondCtrlCDoesNotWait(t *testing.T) {
 func TestAWorkerThatAlwaysDiesEndsTheRun(t *testing.T) {
 	r := sellAll(t, program{tune: func(s *sale) { as("dies")(s); s.maxDeaths = 3 }}, "-procs", "1")
 	require.Equal(t, exitBad, r.status)
-	require.Contains(t, r.Error, "worker 1 died 3 times without answering a claim in between; the last one ended with: exit status 3")
+	require.Contains(t, r.Error,
+		"worker 1 died 3 times without answering a claim in between; the last one ended with: exit status 3")
 	require.Contains(t, r.stderr, "worker 1: out of paper")
 	require.EqualValues(t, 2, r.Restarts)
 	require.False(t, r.Complete)
@@ -612,19 +625,24 @@ func TestLyingWorkersAreFoundOut(t *testing.T) {
 		"liar":  "was given twice",
 		"miser": "winners, and 5 were due",
 	} {
-		r := sellAll(t, program{stdin: strings.NewReader(crowdCSV(1, 9)), tune: as(role)}, "-claims", "-", "-stock", "5", "-procs", "1")
+		r := sellAll(t, program{stdin: strings.NewReader(crowdCSV(1, 9)), tune: as(role)}, "-claims", "-", "-stock", "5",
+			"-procs", "1")
 		require.Equal(t, exitBad, r.status)
 		require.Equal(t, "failed", r.Check)
 		require.Contains(t, strings.Join(r.Faults, "\n"), fault)
 	}
-	r := sellAll(t, program{stdin: strings.NewReader("a\n"), tune: func(s *sale) { as("babbler")(s); s.maxDeaths = 2 }}, "-claims", "-", "-procs", "1")
+	r := sellAll(t, program{stdin: strings.NewReader("a\n"), tune: func(s *sale) {
+		as("babbler")(s)
+		s.maxDeaths = 2
+	}}, "-claims", "-", "-procs", "1")
 	require.Equal(t, exitBad, r.status)
 	require.Contains(t, r.Error, "not an answer")
 }
 
 func TestACheckThatFailedIsSaid(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	status := program{stdin: strings.NewReader(crowdCSV(1, 9)), stdout: &stdout, stderr: &stderr, tune: as("liar")}.run(strings.Fields("-claims - -stock 2 -procs 1"))
+	status := program{stdin: strings.NewReader(crowdCSV(1, 9)), stdout: &stdout, stderr: &stderr,
+		tune: as("liar")}.run(strings.Fields("-claims - -stock 2 -procs 1"))
 	require.Equal(t, exitBad, status)
 	require.Contains(t, stdout.String(), "CHECK FAILED: unit 1 was given twice")
 	require.NotContains(t, stdout.String(), "check ok")
@@ -632,7 +650,8 @@ func TestACheckThatFailedIsSaid(t *testing.T) {
 
 func TestALargeCrowdLeavesAHundredWinnersInTheFile(t *testing.T) {
 	t.Parallel()
-	r := sellAll(t, program{}, "-redis", redistest.Start(t).Addr(), "-stock", "100", "-users", redistest.Sized("2000", "5000", "100000"))
+	r := sellAll(t, program{}, "-redis", redistest.Start(t).Addr(), "-stock", "100", "-users",
+		redistest.Sized("2000", "5000", "100000"))
 	require.Equal(t, "ok", r.Check)
 	require.Len(t, r.out, 100)
 }
@@ -677,7 +696,8 @@ func TestAStockThatVanishesIsNotOpenedAgain(t *testing.T) {
 }
 
 func TestAFileThatBreaksOffIsNotTheEnd(t *testing.T) {
-	r := sellAll(t, program{stdin: io.MultiReader(strings.NewReader("a\nb\n"), iotestErr{errors.New("disk on fire")})}, "-claims", "-", "-procs", "1")
+	r := sellAll(t, program{stdin: io.MultiReader(strings.NewReader("a\nb\n"), iotestErr{errors.New("disk on fire")})},
+		"-claims", "-", "-procs", "1")
 	require.Equal(t, exitBad, r.status)
 	require.Equal(t, "reading stdin after 2 lines: disk on fire", r.Error)
 	require.False(t, r.Complete)

@@ -91,7 +91,7 @@ func (s *shop) enter(ctx context.Context, cfg workerConfig) (opening, error) {
 		err = s.lock.Do(ctx, func(ctx context.Context) error {
 			err := s.goods.open(ctx, cfg.Units, cfg.OpenFor)
 			opened = err == nil
-			if err != nil && !errors.Is(err, stock.ErrAlreadyOpen) { // another leader was quicker
+			if err != nil && !errors.Is(err, redlatch.ErrAlreadyOpen) { // another leader was quicker
 				return err
 			}
 			st, err = s.goods.status(ctx)
@@ -115,7 +115,8 @@ func (s *shop) claim(ctx context.Context, user string, epoch int64) answer {
 		return answer{outcome: failed, err: err.Error(), asked: unanswered(err)}
 	}
 	if g.outcome != stock.NotOpen && g.epoch != epoch {
-		return answer{outcome: failed, err: fmt.Sprintf("the stock was opened anew during the run (opening %d, now %d)", epoch, g.epoch)}
+		return answer{outcome: failed,
+			err: fmt.Sprintf("the stock was opened anew during the run (opening %d, now %d)", epoch, g.epoch)}
 	}
 	switch g.outcome {
 	case stock.Granted:
@@ -132,7 +133,8 @@ func (s *shop) claim(ctx context.Context, user string, epoch int64) answer {
 
 // unanswered reports whether err means that the server could not be asked, as opposed to what it said.
 func unanswered(err error) bool {
-	return errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) || errors.Is(err, rlock.ErrNotAcquired)
+	return errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrUnknownOutcome) ||
+		errors.Is(err, redlatch.ErrNotAcquired)
 }
 
 // lookup returns what user has, ordinal 0 for nothing.

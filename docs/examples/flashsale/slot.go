@@ -53,10 +53,12 @@ func (s *slot) run() {
 			deaths = 1
 		}
 		if deaths == s.sale.maxDeaths {
-			s.sale.end(fmt.Errorf("worker %d died %d times without answering a claim in between; the last one ended with: %w", s.n, deaths, err))
+			s.sale.end(fmt.Errorf("worker %d died %d times without answering a claim in between; the last one ended with: %w",
+				s.n, deaths, err))
 			return
 		}
-		s.sale.console.say("worker %d (pid %d) ended with %v; starting another for its %s", s.n, pid, err, plural(int64(len(s.pending)), "unanswered claim"))
+		s.sale.console.say("worker %d (pid %d) ended with %v; starting another for its %s", s.n, pid, err,
+			plural(int64(len(s.pending)), "unanswered claim"))
 		select { // at once the first time, then ever more slowly
 		case <-time.After(min(500*time.Millisecond, time.Duration(deaths-1)*50*time.Millisecond)):
 		case <-s.sale.stop:

@@ -49,9 +49,12 @@ func (s *sale) summarize(elapsed time.Duration, unanswered int64, end *sold) *su
 	defer s.mu.Unlock()
 	t := s.books.totals()
 	r := &summary{
-		Stock: s.name, Server: "embedded", Form: s.form.String(), Cents: t.cents, Units: s.units, SoldBefore: s.books.start.count, Procs: s.procs, Restarts: s.restarts.Load(),
-		Claims: t.read, Winners: t.winners, Already: t.already, SoldOut: t.soldOut, Malformed: t.malformed, Errors: t.failed, Unanswered: unanswered,
-		Seconds: round(elapsed.Seconds()), ClaimsPerSecond: perSecond(t.answers(), elapsed), P50: millis(t.p50), P99: millis(t.p99),
+		Stock: s.name, Server: "embedded", Form: s.form.String(), Cents: t.cents, Units: s.units,
+		SoldBefore: s.books.start.count, Procs: s.procs, Restarts: s.restarts.Load(),
+		Claims: t.read, Winners: t.winners, Already: t.already, SoldOut: t.soldOut, Malformed: t.malformed, Errors: t.failed,
+		Unanswered: unanswered,
+		Seconds:    round(elapsed.Seconds()), ClaimsPerSecond: perSecond(t.answers(), elapsed), P50: millis(t.p50),
+		P99:         millis(t.p99),
 		Interrupted: s.signal != nil,
 	}
 	if !s.server.Embedded {
@@ -66,7 +69,8 @@ func (s *sale) summarize(elapsed time.Duration, unanswered int64, end *sold) *su
 		v.faults = append(v.faults, fmt.Sprintf("%s were read and %s accounted for", plural(t.read, "claim"), group(sum)))
 	}
 	if offered := s.offered.Load(); r.Complete && offered+t.malformed != t.read {
-		v.faults = append(v.faults, fmt.Sprintf("%s were read and %s handed out", plural(offered, "claim"), group(t.read-t.malformed)))
+		v.faults = append(v.faults,
+			fmt.Sprintf("%s were read and %s handed out", plural(offered, "claim"), group(t.read-t.malformed)))
 	}
 	if v.extra > 0 {
 		v.faults = append(v.faults, fmt.Sprintf("and %s more like these", group(v.extra)))

@@ -62,7 +62,8 @@ func work(in io.Reader, out io.Writer) int {
 }
 
 // sell connects and answers claims until there are no more.
-func sell(ctx context.Context, cfg workerConfig, claims <-chan claim, parentGone <-chan struct{}, replies chan<- []byte) int {
+func sell(ctx context.Context, cfg workerConfig, claims <-chan claim, parentGone <-chan struct{},
+	replies chan<- []byte) int {
 	s, open, err := goIn(ctx, cfg, parentGone)
 	if err != nil {
 		replies <- appendDead(nil, err)

@@ -16,8 +16,9 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
-// mapper turns the errors of handlers into statuses. usually is how long work under a lock lasts, which is what a client should wait
-// that was refused. The lease of the holder is no advice: it has 20 to 30 s left however soon the holder is done.
+// mapper turns the errors of handlers into statuses. usually is how long work under a lock lasts, which is what a
+// client should wait that was refused. The lease of the holder is no advice: it has 20 to 30 s left however soon the
+// holder is done.
 type mapper struct{ usually time.Duration }
 
 func (m mapper) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
@@ -34,15 +35,15 @@ func (m mapper) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, h
 
 // codeOf are the codes by redlatch.Reason, for errors after which the caller still listens.
 //
-//   - Aborted, and not FailedPrecondition, for what another owner has: nobody has to put anything right, it becomes free by itself. And not
-//     Unavailable: that is what proxies take a server out of service for, and what common retry policies repeat within milliseconds.
-//     With RetryInfo: nothing was begun, and the same call may be made again.
-//   - Aborted without RetryInfo for what was lost: the work was under way, and another owner may do it by now. Whether it is to be
-//     done again is for the client to find out: a retry "at a higher level", in the words of the code. The same for a server that went
-//     away in the middle of the work.
+//   - Aborted, and not FailedPrecondition, for what another owner has: nobody has to put anything right, it becomes
+//     free by itself. And not Unavailable: that is what proxies take a server out of service for, and what common retry
+//     policies repeat within milliseconds. With RetryInfo: nothing was begun, and the same call may be made again.
+//   - Aborted without RetryInfo for what was lost: the work was under way, and another owner may do it by now. Whether
+//     it is to be done again is for the client to find out: a retry "at a higher level", in the words of the code. The
+//     same for a server that went away in the middle of the work.
 //   - Unavailable for what was surely not run. A retry policy may name this code.
-//   - Unknown for an outcome that nobody knows. A retry policy must not name this code: a counter would count twice. Where the same
-//     call does no harm (redlatch.Retryable), RetryInfo says so.
+//   - Unknown for an outcome that nobody knows. A retry policy must not name this code: a counter would count twice.
+//     Where the same call does no harm (redlatch.Retryable), RetryInfo says so.
 //
 // All else that redlatch returns is Internal: an operator has to act, and the client need not know what about.
 var codeOf = map[string]codes.Code{
@@ -66,7 +67,8 @@ var codeOf = map[string]codes.Code{
 //
 //  1. A loss, whatever else went wrong: work may have run beside another's.
 //  2. A status that the handler made itself.
-//  3. The end of the call: the client has cancelled it, or its deadline is over. Then what that interrupted says nothing.
+//  3. The end of the call: the client has cancelled it, or its deadline is over. Then what that interrupted says
+//     nothing.
 //  4. What redlatch says.
 //
 // The text has no more than the reason: errors name keys, servers and users.
@@ -86,7 +88,8 @@ func (m mapper) status(ctx context.Context, err error) error {
 	}
 	code, known := codeOf[reason]
 	switch {
-	case !known && (reason == "other" || reason == "canceled"): // not redlatch's; or the handler's own context, not the client's
+	case !known && (reason == "other" || reason == "canceled"):
+		// not redlatch's; or the handler's own context, not the client's
 		return err
 	case !known:
 		code = codes.Internal
@@ -120,7 +123,8 @@ func (m mapper) make(code codes.Code, reason string, again time.Duration) error 
 	return s.Err()
 }
 
-// begunError is the error of work that was begun: parts of it may be done, so the call is not one to be made again as it is.
+// begunError is the error of work that was begun: parts of it may be done, so the call is not one to be made again as
+// it is.
 type begunError struct{ error }
 
 func (e *begunError) Unwrap() error { return e.error }

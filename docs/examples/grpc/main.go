@@ -3,8 +3,8 @@
 //	go run .                          embedded server, nothing else needed
 //	go run . -redis 127.0.0.1:6379
 //
-// The interceptors of interceptor.go turn errors of redlatch into statuses, for calls and for streams. They carry the reason (ErrorInfo)
-// and, only where the same call may be made again, when (RetryInfo):
+// The interceptors of interceptor.go turn errors of redlatch into statuses, for calls and for streams. They carry the
+// reason (ErrorInfo) and, only where the same call may be made again, when (RetryInfo):
 //
 //	error                                            code                RetryInfo
 //	ErrLost, ErrMaxHold                              Aborted             no: the work was under way
@@ -67,7 +67,8 @@ func run(ctx context.Context, redis string, out io.Writer) error {
 		defer m.Close()
 		redis = m.Addr()
 	}
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true, ForceSingleClient: true},
+	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true,
+		ForceSingleClient: true},
 		redlatch.Options{Logger: slog.New(slog.DiscardHandler), CallTimeout: 5 * time.Second})
 	if err != nil {
 		return err
@@ -136,8 +137,8 @@ func (s *service) charge(ctx context.Context, order string) error {
 	})
 }
 
-// under does work under an order's lock. What is done is done: if the server does not confirm the release, that goes on in the
-// background, and the client is told that the work succeeded. Otherwise it would do it again.
+// under does work under an order's lock. What is done is done: if the server does not confirm the release, that goes on
+// in the background, and the client is told that the work succeeded. Otherwise it would do it again.
 func (s *service) under(ctx context.Context, order string, work func(ctx context.Context) error) error {
 	begun, done := false, false
 	err := s.red.Locks().Reentrant("order:"+order).WithWait(s.usually).Do(ctx, func(ctx context.Context) error {
@@ -161,29 +162,34 @@ func (s *service) watch(ctx context.Context, order string, send func(state strin
 }
 
 // serve makes a server of the service, without generated code: its messages are strings.
-func serve(red *redlatch.Client, usually time.Duration, work func(ctx context.Context, order string) error) *grpc.Server {
+func serve(red *redlatch.Client, usually time.Duration,
+	work func(ctx context.Context, order string) error) *grpc.Server {
 	m := mapper{usually}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(m.unary), grpc.ChainStreamInterceptor(m.stream))
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "Charges", HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Charge", Handler: func(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-			order := new(wrapperspb.StringValue)
-			if err := decode(order); err != nil {
-				return nil, err
-			}
-			return intercept(ctx, order, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/Charges/Charge"}, func(ctx context.Context, req any) (any, error) {
-				return &wrapperspb.StringValue{Value: "charged"}, srv.(*service).charge(ctx, req.(*wrapperspb.StringValue).Value)
-			})
-		}}},
-		Streams: []grpc.StreamDesc{{StreamName: "Watch", ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
-			order := new(wrapperspb.StringValue)
-			if err := stream.RecvMsg(order); err != nil {
-				return err
-			}
-			return srv.(*service).watch(stream.Context(), order.Value, func(state string) error {
-				return stream.SendMsg(&wrapperspb.StringValue{Value: state})
-			})
-		}}},
+		Methods: []grpc.MethodDesc{{MethodName: "Charge",
+			Handler: func(srv any, ctx context.Context, decode func(any) error,
+				intercept grpc.UnaryServerInterceptor) (any, error) {
+				order := new(wrapperspb.StringValue)
+				if err := decode(order); err != nil {
+					return nil, err
+				}
+				return intercept(ctx, order, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/Charges/Charge"},
+					func(ctx context.Context, req any) (any, error) {
+						return &wrapperspb.StringValue{Value: "charged"}, srv.(*service).charge(ctx, req.(*wrapperspb.StringValue).Value)
+					})
+			}}},
+		Streams: []grpc.StreamDesc{{StreamName: "Watch", ServerStreams: true,
+			Handler: func(srv any, stream grpc.ServerStream) error {
+				order := new(wrapperspb.StringValue)
+				if err := stream.RecvMsg(order); err != nil {
+					return err
+				}
+				return srv.(*service).watch(stream.Context(), order.Value, func(state string) error {
+					return stream.SendMsg(&wrapperspb.StringValue{Value: state})
+				})
+			}}},
 	}, &service{red, usually, work})
 	return server
 }

@@ -60,36 +60,36 @@ func TestEveryErrorHasItsCode(t *testing.T) {
 		reason string
 		again  time.Duration
 	}{
-		{lives, wrap(rlock.ErrNotAcquired), codes.Aborted, "not_acquired", usually},
-		{lives, wrap(rlock.ErrLost), codes.Aborted, "lost", 0},
-		{lives, wrap(rlock.ErrMaxHold), codes.Aborted, "max_hold", 0},
-		{lives, wrap(rlock.ErrUnavailable), codes.Unavailable, "unavailable", usually},
-		{lives, wrap(rlock.ErrNotReplicated), codes.Unavailable, "not_replicated", usually},
-		{lives, wrap(rlock.ErrClosed), codes.Unavailable, "closed", 0},
-		{lives, wrap(rlock.ErrUnknownOutcome), codes.Unknown, "unknown_outcome", usually},
-		{lives, wrap(rlock.ErrDenied), codes.Internal, "denied", 0},
-		{lives, wrap(rlock.ErrWrongType), codes.Internal, "wrong_type", 0},
-		{lives, wrap(rlock.ErrInvalidOption), codes.Internal, "invalid_option", 0},
+		{lives, wrap(redlatch.ErrNotAcquired), codes.Aborted, "not_acquired", usually},
+		{lives, wrap(redlatch.ErrLost), codes.Aborted, "lost", 0},
+		{lives, wrap(redlatch.ErrMaxHold), codes.Aborted, "max_hold", 0},
+		{lives, wrap(redlatch.ErrUnavailable), codes.Unavailable, "unavailable", usually},
+		{lives, wrap(redlatch.ErrNotReplicated), codes.Unavailable, "not_replicated", usually},
+		{lives, wrap(redlatch.ErrClosed), codes.Unavailable, "closed", 0},
+		{lives, wrap(redlatch.ErrUnknownOutcome), codes.Unknown, "unknown_outcome", usually},
+		{lives, wrap(redlatch.ErrDenied), codes.Internal, "denied", 0},
+		{lives, wrap(redlatch.ErrWrongType), codes.Internal, "wrong_type", 0},
+		{lives, wrap(redlatch.ErrInvalidOption), codes.Internal, "invalid_option", 0},
 		{lives, wrap(rlock.ErrReentry), codes.Internal, "reentry", 0},
-		{lives, wrap(rlock.ErrInvalidName), codes.InvalidArgument, "invalid_name", 0},
+		{lives, wrap(redlatch.ErrInvalidName), codes.InvalidArgument, "invalid_name", 0},
 		{lives, context.DeadlineExceeded, codes.DeadlineExceeded, "timeout", 0},
 		{lives, &limitedError{ratelimit.Admission{RetryAfter: time.Minute}}, codes.ResourceExhausted, "limited", time.Minute},
 		{lives, wrap(ratelimit.ErrLimited), codes.ResourceExhausted, "limited", usually},
 		// a deadline of the handler's own ended the waiting: the lock is what is in the way
-		{lives, errors.Join(rlock.ErrNotAcquired, context.DeadlineExceeded), codes.Aborted, "not_acquired", usually},
+		{lives, errors.Join(redlatch.ErrNotAcquired, context.DeadlineExceeded), codes.Aborted, "not_acquired", usually},
 		// the client has gone, or its time is over: nobody is to try again
-		{cancelled, errors.Join(rlock.ErrNotAcquired, context.Canceled), codes.Canceled, "", 0},
-		{cancelled, errors.Join(rlock.ErrUnavailable, context.Canceled), codes.Canceled, "", 0},
+		{cancelled, errors.Join(redlatch.ErrNotAcquired, context.Canceled), codes.Canceled, "", 0},
+		{cancelled, errors.Join(redlatch.ErrUnavailable, context.Canceled), codes.Canceled, "", 0},
 		{cancelled, errors.New("interrupted"), codes.Canceled, "", 0},
-		{late, errors.Join(rlock.ErrNotAcquired, context.DeadlineExceeded), codes.DeadlineExceeded, "", 0},
+		{late, errors.Join(redlatch.ErrNotAcquired, context.DeadlineExceeded), codes.DeadlineExceeded, "", 0},
 		{late, context.DeadlineExceeded, codes.DeadlineExceeded, "", 0},
 		// but a loss stays one, whoever says what beside it
-		{cancelled, errors.Join(context.Canceled, rlock.ErrLost), codes.Aborted, "lost", 0},
-		{lives, errors.Join(status.Error(codes.Canceled, "context canceled"), rlock.ErrLost), codes.Aborted, "lost", 0},
+		{cancelled, errors.Join(context.Canceled, redlatch.ErrLost), codes.Aborted, "lost", 0},
+		{lives, errors.Join(status.Error(codes.Canceled, "context canceled"), redlatch.ErrLost), codes.Aborted, "lost", 0},
 		// work that was begun is not repeated blindly
-		{lives, &begunError{wrap(rlock.ErrUnavailable)}, codes.Aborted, "unavailable", 0},
-		{lives, &begunError{wrap(rlock.ErrUnknownOutcome)}, codes.Unknown, "unknown_outcome", 0},
-		{lives, &begunError{wrap(rlock.ErrLost)}, codes.Aborted, "lost", 0},
+		{lives, &begunError{wrap(redlatch.ErrUnavailable)}, codes.Aborted, "unavailable", 0},
+		{lives, &begunError{wrap(redlatch.ErrUnknownOutcome)}, codes.Unknown, "unknown_outcome", 0},
+		{lives, &begunError{wrap(redlatch.ErrLost)}, codes.Aborted, "lost", 0},
 		{lives, &begunError{status.Error(codes.NotFound, "no such order")}, codes.NotFound, "", 0},
 		// a handler's own status is the handler's
 		{lives, status.Error(codes.NotFound, "no such order"), codes.NotFound, "", 0},
@@ -111,7 +111,8 @@ func TestEveryErrorHasItsCode(t *testing.T) {
 }
 
 // start has the service run, and a client of it.
-func start(t *testing.T, work func(ctx context.Context, order string) error) (*redlatchtest.Server, client, context.Context) {
+func start(t *testing.T,
+	work func(ctx context.Context, order string) error) (*redlatchtest.Server, client, context.Context) {
 	t.Helper()
 	srv := redlatchtest.New(t)
 	red := srv.Open()

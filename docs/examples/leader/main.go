@@ -1,5 +1,5 @@
-// Command leader elects one of several processes as the leader. It shows what happens when the leader is told to stop, when it
-// is killed, and when it is frozen.
+// Command leader elects one of several processes as the leader. It shows what happens when the leader is told to stop,
+// when it is killed, and when it is frozen.
 //
 //	go -C docs/examples run ./leader                      embedded server, nothing else needed
 //	go -C docs/examples run ./leader -redis 127.0.0.1:6379
@@ -7,12 +7,13 @@
 // The candidates campaign by package rlock/election, and the parent observes who leads. The lease of a leader is 30 s.
 //
 //   - A leader that gets SIGTERM finishes its work and resigns. Its successor follows at once.
-//   - A leader that is killed sends no heartbeats any more. Its successor sees that, and follows after about three heartbeats
-//     (election.Options.Heartbeat).
-//   - A leader that is frozen is followed in the same way. When it runs again, it finds that its leadership is over before it does
-//     anything. If it did not, its writes would be refused because of its fencing token.
+//   - A leader that is killed sends no heartbeats any more. Its successor sees that, and follows after about three
+//     heartbeats (election.Options.Heartbeat).
+//   - A leader that is frozen is followed in the same way. When it runs again, it finds that its leadership is over
+//     before it does anything. If it did not, its writes would be refused because of its fencing token.
 //
-// The program ends with status 1 if a successor took as long as a lease, or if a former leader did not learn of its loss.
+// The program ends with status 1 if a successor took as long as a lease, or if a former leader did not learn of its
+// loss.
 package main
 
 import (
@@ -97,7 +98,7 @@ func stand(c config) error {
 		}
 		return nil
 	})
-	if errors.Is(err, election.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return nil // it was told to stop while it waited
 	}
 	if err == nil {
@@ -106,7 +107,8 @@ func stand(c config) error {
 	return err
 }
 
-// lead does one piece of work after the other, until it is told to stop. It returns false if it is no longer the leader.
+// lead does one piece of work after the other, until it is told to stop. It returns false if it is no longer the
+// leader.
 func lead(stop context.Context, client rueidis.Client, l *election.Leadership) bool {
 	ctx := l.Context(context.Background()) // not of stop: work that was begun is finished
 	for stop.Err() == nil {
@@ -156,7 +158,8 @@ func run(ctx context.Context, c config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	e := &contest{out: out, leaders: leaders, events: make(chan event, 1000), crew: map[int]*process{}, said: map[event]int{}}
+	e := &contest{out: out, leaders: leaders, events: make(chan event, 1000), crew: map[int]*process{},
+		said: map[event]int{}}
 	defer e.end()
 	for n := 1; n <= 4; n++ {
 		if err := e.start(ctx, c, n); err != nil {
@@ -226,7 +229,8 @@ func (e *contest) start(ctx context.Context, c config, n int) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, exe, "-candidate", strconv.Itoa(n), "-redis", c.redis, "-heartbeat", c.heartbeat.String())
+	cmd := exec.CommandContext(ctx, exe, "-candidate", strconv.Itoa(n), "-redis", c.redis, "-heartbeat",
+		c.heartbeat.String())
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -247,7 +251,8 @@ func (e *contest) start(ctx context.Context, c config, n int) error {
 	return nil
 }
 
-// succeed does something to the leader, when it has worked for a while, and returns who that was. The next one leads by then.
+// succeed does something to the leader, when it has worked for a while, and returns who that was. The next one leads by
+// then.
 func (e *contest) succeed(ctx context.Context, c config, what string, sig syscall.Signal) (leader int, err error) {
 	for worked := 0; worked < 10; {
 		leader = e.leading
@@ -268,7 +273,8 @@ func (e *contest) succeed(ctx context.Context, c config, what string, sig syscal
 		return 0, err
 	}
 	took := time.Since(at)
-	fmt.Fprintf(e.out, "candidate %d %s: candidate %d follows after %.1f heartbeats\n", leader, what, e.leading, took.Seconds()/c.heartbeat.Seconds())
+	fmt.Fprintf(e.out, "candidate %d %s: candidate %d follows after %.1f heartbeats\n", leader, what, e.leading,
+		took.Seconds()/c.heartbeat.Seconds())
 	if took > lease-lease/10 {
 		return 0, fmt.Errorf("that took %v, as long as the lease", took)
 	}

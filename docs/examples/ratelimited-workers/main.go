@@ -5,7 +5,8 @@
 //	go -C docs/examples run ./ratelimited-workers                      embedded server, nothing else needed
 //	go -C docs/examples run ./ratelimited-workers -redis 127.0.0.1:6379
 //
-// The program ends with status 1 if the service was ever called by more than -slots at once, or if the throughput did not recover.
+// The program ends with status 1 if the service was ever called by more than -slots at once, or if the throughput did
+// not recover.
 package main
 
 import (
@@ -49,7 +50,8 @@ func main() {
 	var err error
 	switch {
 	case c.workers < 2 || c.slots < 1 || c.phase <= 0:
-		err = fmt.Errorf("-workers is %d, must be 2 or more; -slots is %d, must be 1 or more; -phase is %v, must be more than 0", c.workers, c.slots, c.phase)
+		err = fmt.Errorf("-workers is %d, must be 2 or more; -slots is %d, must be 1 or more; -phase is %v, must be "+
+			"more than 0", c.workers, c.slots, c.phase)
 	case c.worker > 0:
 		err = work(ctx, c)
 	default:

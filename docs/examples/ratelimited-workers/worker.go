@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -42,9 +43,9 @@ func work(ctx context.Context, c config) error {
 	return errors.Join(errs...)
 }
 
-// callOnce calls the service under one slot. ctx bounds only the waiting for the slot. The call itself ends if the slot is
-// lost. It does not end when the worker is asked to stop: the service would still be at work, and the slot would be free too
-// early.
+// callOnce calls the service under one slot. ctx bounds only the waiting for the slot. The call itself ends if the slot
+// is lost. It does not end when the worker is asked to stop: the service would still be at work, and the slot would be
+// free too early.
 func callOnce(ctx context.Context, slots *rsemaphore.Semaphore, url string) error {
 	slot, err := slots.Acquire(ctx, 1)
 	if err != nil {
@@ -55,7 +56,7 @@ func callOnce(ctx context.Context, slots *rsemaphore.Semaphore, url string) erro
 	}
 	err = call(slot.Context(context.WithoutCancel(ctx)), url)
 	err = errors.Join(err, slot.Release(ctx))
-	if errors.Is(err, rsemaphore.ErrLost) {
+	if errors.Is(err, redlatch.ErrLost) {
 		return nil // no reason to stop: the call has ended, and there are other slots
 	}
 	return err

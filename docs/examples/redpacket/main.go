@@ -1,6 +1,6 @@
-// Redpacket sends a red packet to a group of friends and shows how much each of them got. A red packet is an amount of money,
-// split into random shares. The first users get one share each. What nobody took goes back to the sender. The program uses
-// package rcounter/redpacket.
+// Redpacket sends a red packet to a group of friends and shows how much each of them got. A red packet is an amount of
+// money, split into random shares. The first users get one share each. What nobody took goes back to the sender. The
+// program uses package rcounter/redpacket.
 //
 // Run it from the root of the repository. It needs nothing but Go:
 //
@@ -11,8 +11,8 @@
 //
 // # How it works
 //
-// main.go reads the flags. party.go sends the packet, lets the users tap, and refunds what is left. terminal.go and svg.go draw
-// the amounts. At the end the program reads the shares back from Redis and checks the promises:
+// main.go reads the flags. party.go sends the packet, lets the users tap, and refunds what is left. terminal.go and
+// svg.go draw the amounts. At the end the program reads the shares back from Redis and checks the promises:
 //
 //   - Each user has at most one share.
 //   - Each user got the same answer both times.
@@ -126,7 +126,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // parseFlags checks args. Its error is one line that names the flag and the value.
 func parseFlags(args []string) (options, error) {
-	o := options{users: 60, packet: redpacket.Spec{Total: 20_000, Shares: 50, OpenFor: 10 * time.Second, Retain: time.Hour}}
+	o := options{users: 60,
+		packet: redpacket.Spec{Total: 20_000, Shares: 50, OpenFor: 10 * time.Second, Retain: time.Hour}}
 	fs := flag.NewFlagSet("redpacket", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	number := func(to *int64, most int64) func(string) error {
@@ -159,7 +160,8 @@ func parseFlags(args []string) (options, error) {
 	fs.Func("name", "", text(&o.name, "a name"))
 	fs.Func("svg", "", text(&o.svg, "a file"))
 	fs.Func("method", "", func(s string) error {
-		methods := map[string]redpacket.Method{"double": redpacket.DoubleMean, "line": redpacket.LineCutting, "equal": redpacket.Equal}
+		methods := map[string]redpacket.Method{"double": redpacket.DoubleMean, "line": redpacket.LineCutting,
+			"equal": redpacket.Equal}
 		m, ok := methods[s]
 		if !ok {
 			return errors.New("want double, line or equal")
@@ -193,12 +195,14 @@ func parseFlags(args []string) (options, error) {
 		o.packet.Min = 1
 	}
 	// package redpacket decides what fits together; the error is in the words of the flags
-	if _, err := redpacket.Split(o.packet.Total, o.packet.Shares, o.packet.Min, o.packet.Max, o.packet.Method, nil); err != nil {
+	if _, err := redpacket.Split(o.packet.Total, o.packet.Shares, o.packet.Min, o.packet.Max, o.packet.Method,
+		nil); err != nil {
 		most := "no -max"
 		if o.packet.Max > 0 {
 			most = "-max " + money(o.packet.Max)
 		}
-		return o, fmt.Errorf("-total %s cannot be split into -shares %d with -min %s and %s", money(o.packet.Total), o.packet.Shares, money(o.packet.Min), most)
+		return o, fmt.Errorf("-total %s cannot be split into -shares %d with -min %s and %s", money(o.packet.Total),
+			o.packet.Shares, money(o.packet.Min), most)
 	}
 	return o, nil
 }

@@ -48,7 +48,8 @@ func TestWhatNobodyTookGoesBack(t *testing.T) {
 func TestARealServerAndAPicture(t *testing.T) {
 	srv := redistest.Start(t)
 	file := filepath.Join(t.TempDir(), "amounts.svg")
-	out, _, status := sellTo(t, "-redis", srv.Addr(), "-total", "20000", "-shares", "5000", "-users", "6000", "-method", "line", "-max", "20", "-svg", file, "-open", "5m", "-name", "a<b")
+	out, _, status := sellTo(t, "-redis", srv.Addr(), "-total", "20000", "-shares", "5000", "-users", "6000", "-method",
+		"line", "-max", "20", "-svg", file, "-open", "5m", "-name", "a<b")
 	require.Equal(t, exitOK, status)
 	require.Contains(t, out, "20000.00 taken + 0.00 refunded = 20000.00")
 	svg, err := os.ReadFile(file)
@@ -129,7 +130,8 @@ func TestTheCheckFindsWhatIsWrong(t *testing.T) {
 	sound := func() (*party, []answer) {
 		a, b := share("user-0001", 1, 40), share("user-0002", 2, 60)
 		none := redpacket.Share{Outcome: redpacket.SoldOut}
-		return &party{users: 3, spec: redpacket.Spec{Total: 100, Shares: 2, Min: 1, Max: 70}, shares: []redpacket.Share{a, b}}, []answer{{a, a}, {b, b}, {none, none}}
+		return &party{users: 3, spec: redpacket.Spec{Total: 100, Shares: 2, Min: 1, Max: 70},
+			shares: []redpacket.Share{a, b}}, []answer{{a, a}, {b, b}, {none, none}}
 	}
 	p, answers := sound()
 	p.check(answers, 1)

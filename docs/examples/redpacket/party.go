@@ -38,7 +38,8 @@ type party struct {
 	faults []string
 }
 
-// hold sends a packet and lets all users tap. It waits for the end of the packet if anything is left, and checks the result.
+// hold sends a packet and lets all users tap. It waits for the end of the packet if anything is left, and checks the
+// result.
 func hold(ctx context.Context, o options) (p *party, status int, err error) {
 	if o.seed != nil {
 		o.packet.Rand = mrand.New(mrand.NewPCG(*o.seed, 0))
@@ -56,9 +57,11 @@ func hold(ctx context.Context, o options) (p *party, status int, err error) {
 	packet := packets.Packet(o.name)
 	epoch, err := packet.Send(ctx, o.packet)
 	switch {
-	case errors.Is(err, redpacket.ErrAlreadyOpen):
-		return nil, exitUsage, fmt.Errorf("-name %s: there is such a packet already; Redis keeps it until an hour after its end, choose another name", o.name)
-	case errors.Is(err, redpacket.ErrInvalidName):
+	case errors.Is(err, redlatch.ErrAlreadyOpen):
+		return nil, exitUsage,
+			fmt.Errorf("-name %s: there is such a packet already; Redis keeps it until an hour after its end, choose "+
+				"another name", o.name)
+	case errors.Is(err, redlatch.ErrInvalidName):
 		return nil, exitUsage, fmt.Errorf("-name %s: %w", o.name, err)
 	case err != nil:
 		return nil, exitBad, fmt.Errorf("sending the packet: %w", err)

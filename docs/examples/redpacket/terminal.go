@@ -14,7 +14,8 @@ const (
 // text is the chart and the summary.
 func (p *party) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "packet %s on %s: %s in %d shares, %v\n\n", p.name, p.where, money(p.spec.Total), p.spec.Shares, p.spec.Method)
+	fmt.Fprintf(&b, "packet %s on %s: %s in %d shares, %v\n\n", p.name, p.where, money(p.spec.Total), p.spec.Shares,
+		p.spec.Method)
 	if len(p.shares) > 0 {
 		p.histogram(&b)
 		p.list(&b)
@@ -35,7 +36,8 @@ func (p *party) text() string {
 		row("best luck", money(best.Cents), fmt.Sprintf("  %s, share %d", best.User, best.Ordinal))
 	}
 	if len(p.faults) == 0 {
-		fmt.Fprintf(&b, "check ok: nobody took two, everybody was told the same twice, %s taken + %s refunded = %s\n", money(taken), money(p.refund.Cents), money(p.spec.Total))
+		fmt.Fprintf(&b, "check ok: nobody took two, everybody was told the same twice, %s taken + %s refunded = %s\n",
+			money(taken), money(p.refund.Cents), money(p.spec.Total))
 	}
 	for _, f := range p.faults {
 		fmt.Fprintln(&b, "CHECK FAILED:", f)

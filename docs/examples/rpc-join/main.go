@@ -1,6 +1,6 @@
-// Command rpc-join lets another process join a held lock. A shop holds the lock of an order and calls a billing service in
-// another process. It sends its owner along in an HTTP header. The service joins the hold instead of waiting for it, and may
-// finish after the shop has released. The order is free for others when both have released.
+// Command rpc-join lets another process join a held lock. A shop holds the lock of an order and calls a billing service
+// in another process. It sends its owner along in an HTTP header. The service joins the hold instead of waiting for it,
+// and may finish after the shop has released. The order is free for others when both have released.
 //
 //	go -C docs/examples run ./rpc-join                      embedded server, nothing else needed
 //	go -C docs/examples run ./rpc-join -redis 127.0.0.1:6379
@@ -103,7 +103,7 @@ func runShop(ctx context.Context, addr string, out io.Writer) error {
 	}
 	fmt.Fprintln(out, "shop:    done, has released")
 	show(ctx, locks, out)
-	if _, err := order.TryLock(ctx, 0, 0); !errors.Is(err, rlock.ErrNotAcquired) {
+	if _, err := order.TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 		return fmt.Errorf("somebody else got the order while billing was at work: %v", err)
 	}
 	fmt.Fprintln(out, "others:  turned away")
@@ -210,7 +210,7 @@ func serveBilling(ctx context.Context, addr string) error {
 	mux.HandleFunc("POST /bill", func(w http.ResponseWriter, r *http.Request) {
 		hold, err := order.Lock(order.WithOwner(r.Context(), rlock.Owner(r.Header.Get(header))))
 		switch {
-		case errors.Is(err, rlock.ErrLost): // the caller's hold is over: do not act on its request
+		case errors.Is(err, redlatch.ErrLost): // the caller's hold is over: do not act on its request
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
 		case err != nil:

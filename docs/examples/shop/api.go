@@ -60,8 +60,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	json.NewEncoder(w).Encode(v)
 }
 
-// failure answers an error. 503 is for those after which the same request, with the same ids, is to be sent again: to this worker or
-// to another one. Nobody has to know whether it was served.
+// failure answers an error. 503 is for those after which the same request, with the same ids, is to be sent again: to
+// this worker or to another one. Nobody has to know whether it was served.
 func failure(w http.ResponseWriter, err error) {
 	var bad *badRequest
 	switch {

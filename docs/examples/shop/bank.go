@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// bank stands for the payment provider: another company, which the shop meets over HTTP only. It takes a customer's money at once, and
-// tells the shop later (POST /pay), again and again until that is answered with 200. A call may come twice, and may come when
-// the order's time is over.
+// bank stands for the payment provider: another company, which the shop meets over HTTP only. It takes a customer's
+// money at once, and tells the shop later (POST /pay), again and again until that is answered with 200. A call may come
+// twice, and may come when the order's time is over.
 type bank struct {
 	seed  uint64
 	hold  time.Duration // what the shop gives a customer to pay: late calls come later than that

@@ -40,7 +40,8 @@ func TestTheBankTakesAPaymentOnceAndCallsUntilItIsAnswered(t *testing.T) {
 	for range 2 {
 		require.NoError(t, customer.do(t.Context(), "", http.MethodPost, "/refund", paymentForm{Payment: p.Payment}, &more))
 	}
-	require.ErrorAs(t, customer.do(t.Context(), "", http.MethodPost, "/refund", paymentForm{Payment: "other"}, &more), &refused)
+	require.ErrorAs(t, customer.do(t.Context(), "", http.MethodPost, "/refund", paymentForm{Payment: "other"}, &more),
+		&refused)
 	var c charge
 	require.NoError(t, customer.do(t.Context(), "", http.MethodGet, "/payment/"+p.Payment, nil, &c))
 	require.Equal(t, charge{p, true}, c)

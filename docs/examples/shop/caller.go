@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// caller sends requests to a service of several processes until one of them has answered. A request that got no answer may have been
-// served, or may be served yet; so it goes out again word for word, with the ids it had, to the next process.
+// caller sends requests to a service of several processes until one of them has answered. A request that got no answer
+// may have been served, or may be served yet; so it goes out again word for word, with the ids it had, to the next
+// process.
 type caller struct {
 	urls    []string
 	client  *http.Client

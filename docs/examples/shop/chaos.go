@@ -35,7 +35,8 @@ const (
 
 var faultKinds = []string{killWorker, killMover, freeze, cutAll, loseReply, holdReply, scriptFlush, restart}
 
-// planFaults is what goes wrong in a sale: about three faults in two seconds, each kind at least once, the same for the same seed.
+// planFaults is what goes wrong in a sale: about three faults in two seconds, each kind at least once, the same for the
+// same seed.
 func planFaults(o options) []fault {
 	rnd := rand.New(rand.NewPCG(o.seed, 1<<32))
 	plan := make([]fault, max(len(faultKinds), int(o.duration/(700*time.Millisecond))))

@@ -35,7 +35,8 @@ func (f *finding) fault(format string, args ...any) {
 }
 
 func checkLimit(e evidence) finding {
-	f := finding{Name: "never above the limit", Proof: fmt.Sprintf("at most %d of %d sold and held, after every entry of the ledger", max(e.most, e.peak), e.limit)}
+	f := finding{Name: "never above the limit",
+		Proof: fmt.Sprintf("at most %d of %d sold and held, after every entry of the ledger", max(e.most, e.peak), e.limit)}
 	if most := max(e.most, e.peak); most > e.limit {
 		f.fault("%d units were out at one time, and there are %d", most, e.limit)
 	}
@@ -70,11 +71,13 @@ func checkSold(e evidence) finding {
 	return f
 }
 
-// recorded are the states that the database may have of an order, by what the customer was told last. The stock closes an order that
-// found nothing left without an event, and so it stays expired there.
+// recorded are the states that the database may have of an order, by what the customer was told last. The stock closes
+// an order that found nothing left without an event, and so it stays expired there.
 var recorded = map[state][]state{
-	sold: {sold}, returned: {returned}, cancelled: {cancelled, expired}, refunded: {cancelled, expired}, held: {expired}, expired: {expired},
-	soldOut: {"", expired}, closed: {"", expired}, tooMany: {""}, // a copy of the request came late, and held a unit for a time
+	sold: {sold}, returned: {returned}, cancelled: {cancelled, expired}, refunded: {cancelled, expired}, held: {expired},
+	expired: {expired},
+	// a copy of the request came late, and held a unit for a time
+	soldOut: {"", expired}, closed: {"", expired}, tooMany: {""},
 }
 
 func checkDatabase(e evidence) finding {
@@ -149,7 +152,8 @@ func checkMoney(e evidence) finding {
 		}
 		kept[c.Order] = true
 	}
-	f.Proof = fmt.Sprintf("%s paid - %s paid back = %s = %d × %s", money(paid), money(back), money(paid-back), e.stock.Sold, money(e.cents))
+	f.Proof = fmt.Sprintf("%s paid - %s paid back = %s = %d × %s", money(paid), money(back), money(paid-back),
+		e.stock.Sold, money(e.cents))
 	if paid-back != e.stock.Sold*e.cents {
 		f.fault("%s were kept for %d units of %s", money(paid-back), e.stock.Sold, money(e.cents))
 	}

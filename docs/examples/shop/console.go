@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// console is stderr: messages, and below them a line of progress that is drawn over itself. Where stderr is no terminal, progress is a
-// plain line now and then.
+// console is stderr: messages, and below them a line of progress that is drawn over itself. Where stderr is no
+// terminal, progress is a plain line now and then.
 type console struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -43,7 +43,8 @@ func (c *console) progress(line string) {
 	defer c.mu.Unlock()
 	switch {
 	case c.terminal:
-		fmt.Fprintf(c.w, "\r\x1b[?7l%s\x1b[K\x1b[?7h", line) // a line wider than the window is cut: a wrapped one could not be drawn over
+		// a line wider than the window is cut: a wrapped one could not be drawn over
+		fmt.Fprintf(c.w, "\r\x1b[?7l%s\x1b[K\x1b[?7h", line)
 		c.shown = true
 	case time.Since(c.last) >= plainEvery:
 		c.last = time.Now()

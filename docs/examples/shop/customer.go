@@ -133,8 +133,9 @@ func (m *market) visit(ctx context.Context, c *customer) receipt {
 	return r
 }
 
-// queue asks for a unit, and asks again some times while there is none: one may come back. If the answers were lost for so long that
-// the unit has gone back before the customer heard of it, he makes a new order: an id that has ended stays so.
+// queue asks for a unit, and asks again some times while there is none: one may come back. If the answers were lost for
+// so long that the unit has gone back before the customer heard of it, he makes a new order: an id that has ended stays
+// so.
 func (m *market) queue(ctx context.Context, c *customer) (a orderAnswer, err error) {
 	for try := range 4 {
 		a, err = m.post(ctx, c, "reserve", c.order)
@@ -163,7 +164,8 @@ func (m *market) await(ctx context.Context, c *customer) (a orderAnswer, err err
 	}
 }
 
-// post sends a request on an order; twice at the same time if that is the customer's manner, and then either answer will do.
+// post sends a request on an order; twice at the same time if that is the customer's manner, and then either answer
+// will do.
 func (m *market) post(ctx context.Context, c *customer, verb, order string) (a orderAnswer, err error) {
 	form := orderForm{Order: order, User: c.user}
 	var second sync.WaitGroup

@@ -38,7 +38,8 @@ type level struct {
 	Sold int64 `json:"sold"`
 }
 
-// news tells everybody who watches what happens. Who comes late is told all that came before, except for all but the last orders.
+// news tells everybody who watches what happens. Who comes late is told all that came before, except for all but the
+// last orders.
 type news struct {
 	mu       sync.Mutex
 	begun    time.Time

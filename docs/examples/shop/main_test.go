@@ -67,7 +67,8 @@ func TestASaleAddsUpWhateverGoesWrong(t *testing.T) {
 func TestASaleAddsUpOnAServerThatIsKilled(t *testing.T) {
 	t.Parallel()
 	redistest.NeedServer(t)
-	status, report := sells(t, nil, "-chaos", "-redis-server", "-duration", "4s", "-customers", "120", "-units", "40", "-seed", "2")
+	status, report := sells(t, nil, "-chaos", "-redis-server", "-duration", "4s", "-customers", "120", "-units", "40",
+		"-seed", "2")
 	require.Equal(t, exitOK, status)
 	require.Contains(t, report, restart)
 }
@@ -103,7 +104,8 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 func TestHelpNamesEveryFlag(t *testing.T) {
 	var out, messages output
 	require.Equal(t, exitOK, program{stdout: &out, stderr: &messages}.run(t.Context(), []string{"-help"}))
-	for _, flag := range []string{"chaos", "redis-server", "duration", "units", "customers", "workers", "movers", "hold", "seed", "page", "keep"} {
+	for _, flag := range []string{"chaos", "redis-server", "duration", "units", "customers", "workers", "movers", "hold",
+		"seed", "page", "keep"} {
 		require.Contains(t, out.String(), "\n  -"+flag+" ")
 	}
 }

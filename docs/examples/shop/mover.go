@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// move is a ledger mover: it writes what was sold and returned into the order database. Several run side by side, and each may be
-// killed before or after its commit: what it had in hand is moved again.
+// move is a ledger mover: it writes what was sold and returned into the order database. Several run side by side, and
+// each may be killed before or after its commit: what it had in hand is moved again.
 func move(ctx context.Context, s station) error {
 	red, err := s.open()
 	if err != nil {

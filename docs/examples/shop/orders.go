@@ -54,7 +54,8 @@ func openOrders(file, name string) (*orderBooks, error) {
 		db.Close()
 		return nil, err
 	}
-	return &orderBooks{db, redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: name, Also: enterOrders}}, nil
+	return &orderBooks{db,
+		redlatchledger.Mover{DB: db, Dialect: redlatchledger.SQLite, Stock: name, Also: enterOrders}}, nil
 }
 
 func (b *orderBooks) close() { b.db.Close() }
@@ -64,15 +65,16 @@ func (b *orderBooks) keep(ctx context.Context, sale *stock.Stock) error {
 	return b.mover.Keep(ctx, sale, 50*time.Millisecond)
 }
 
-// enterOrders brings the orders up to date. It gets each entry once, in order, in the transaction that writes the ledger's own rows; so
-// it may overwrite a state with the next one and need not ask what came before.
+// enterOrders brings the orders up to date. It gets each entry once, in order, in the transaction that writes the
+// ledger's own rows; so it may overwrite a state with the next one and need not ask what came before.
 func enterOrders(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
 	for _, e := range entries {
 		s, ok := became[e.Kind]
 		if !ok {
 			continue // more time for its payment
 		}
-		if _, err := tx.ExecContext(ctx, upsertOrder, e.Request, e.Claimant, s, e.Ordinal, e.Kind == stock.KindLate); err != nil {
+		if _, err := tx.ExecContext(ctx, upsertOrder, e.Request, e.Claimant, s, e.Ordinal,
+			e.Kind == stock.KindLate); err != nil {
 			return err
 		}
 	}

@@ -73,6 +73,7 @@ func TestThePageTellsWhoComesLate(t *testing.T) {
 
 func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
 	for _, from := range []string{"http:", "https:", "src=", "@import", "url("} {
-		require.NotContains(t, strings.ReplaceAll(string(page), "http://www.w3.org/2000/svg", ""), from) // the name of a namespace
+		// the name of a namespace
+		require.NotContains(t, strings.ReplaceAll(string(page), "http://www.w3.org/2000/svg", ""), from)
 	}
 }

@@ -41,7 +41,8 @@ func open(ctx context.Context, o options, dir string, w *waits, say func(string,
 		return p, err
 	}
 	p.ends = append(p.ends, func() { p.server.close() })
-	at := station{Redis: p.server.addr(), Embedded: !o.redisServer, Stock: stockName, Orders: filepath.Join(dir, "orders.db"), Hold: o.hold, Cents: o.cents}
+	at := station{Redis: p.server.addr(), Embedded: !o.redisServer, Stock: stockName,
+		Orders: filepath.Join(dir, "orders.db"), Hold: o.hold, Cents: o.cents}
 	if p.red, err = at.open(); err != nil {
 		return p, err
 	}
@@ -51,7 +52,8 @@ func open(ctx context.Context, o options, dir string, w *waits, say func(string,
 		return p, err
 	}
 	p.ends = append(p.ends, p.orders.close)
-	epoch, err := p.stock.Open(ctx, stock.Spec{Limit: int64(o.units), OpenFor: o.duration + time.Hour, Ledger: true, Opened: p.orders.mover.Opened})
+	epoch, err := p.stock.Open(ctx,
+		stock.Spec{Limit: int64(o.units), OpenFor: o.duration + time.Hour, Ledger: true, Opened: p.orders.mover.Opened})
 	if err != nil {
 		return p, err
 	}

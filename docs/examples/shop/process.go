@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// slot keeps one process of the shop running: when it dies, by the chaos or by itself, the next one starts with the same orders.
+// slot keeps one process of the shop running: when it dies, by the chaos or by itself, the next one starts with the
+// same orders.
 type slot struct {
 	role    string
 	station station

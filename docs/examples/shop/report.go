@@ -30,7 +30,8 @@ func (r report) print(to io.Writer) error {
 		fmt.Fprintf(&b, "  %7v  %s\n", n, fmt.Sprintf(format, args...))
 	}
 
-	head("A sale of %d units at %s to %d customers, in %.1f s, on %s", r.Units, money(r.Cents), r.Customers, r.took.Seconds(), r.Server)
+	head("A sale of %d units at %s to %d customers, in %.1f s, on %s", r.Units, money(r.Cents), r.Customers,
+		r.took.Seconds(), r.Server)
 	row(r.Workers, "shop workers%s", again(r.restarts["worker"]))
 	row(r.Movers, "ledger movers%s", again(r.restarts["mover"]))
 
@@ -81,8 +82,10 @@ func (r report) print(to io.Writer) error {
 
 // says are what a receipt can say, in the report's order.
 var says = []string{
-	"have a unit", "have one though they paid late: there was one left", "paid late and got their money back: nothing was left",
-	"had one and gave it back for their money", "cancelled", "never paid", "found everything sold", "were told another thing", "got no answer",
+	"have a unit", "have one though they paid late: there was one left",
+	"paid late and got their money back: nothing was left",
+	"had one and gave it back for their money", "cancelled", "never paid", "found everything sold",
+	"were told another thing", "got no answer",
 }
 
 // says is a receipt in the report's words.

@@ -20,7 +20,8 @@ import (
 // roleEnv makes this program one of the processes of the shop.
 const roleEnv = "REDLATCH_SHOP_ROLE"
 
-// station is what a process of the shop is told when it starts, as a line of JSON on its stdin. The end of stdin tells it to close.
+// station is what a process of the shop is told when it starts, as a line of JSON on its stdin. The end of stdin tells
+// it to close.
 type station struct {
 	Number   int
 	Listen   string // of a worker
@@ -37,7 +38,8 @@ var roles = map[string]func(ctx context.Context, s station) error{"worker": work
 
 // play is a process in a role; it returns the exit status.
 func play(role string, in io.Reader) int {
-	signal.Ignore(os.Interrupt, syscall.SIGHUP) // Ctrl-C reaches all processes of a terminal; the parent closes the shop in order
+	// Ctrl-C reaches all processes of a terminal; the parent closes the shop in order
+	signal.Ignore(os.Interrupt, syscall.SIGHUP)
 	stdin := bufio.NewReader(in)
 	line, err := stdin.ReadBytes('\n')
 	var s station
@@ -63,7 +65,8 @@ func play(role string, in io.Reader) int {
 
 // open connects to the server. Calls are made again while it does not answer, until their ctx ends.
 func (s station) open() (*redlatch.Client, error) {
-	return redlatch.Open(rueidis.ClientOption{InitAddress: []string{s.Redis}, DisableCache: s.Embedded, ForceSingleClient: true},
+	return redlatch.Open(rueidis.ClientOption{InitAddress: []string{s.Redis}, DisableCache: s.Embedded,
+		ForceSingleClient: true},
 		redlatch.Options{CallTimeout: 2 * time.Second, RetryTimeout: patience, Logger: slog.New(slog.DiscardHandler)})
 }
 

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// patience is how long a customer goes on asking, after the last one has come. Only what has broken for good takes so long.
+// patience is how long a customer goes on asking, after the last one has come. Only what has broken for good takes so
+// long.
 const patience = 2 * time.Minute
 
 // sale is one run, as the parent process sees it.
@@ -76,8 +77,8 @@ func (s *sale) opening() opening {
 	return o
 }
 
-// shopping lets the crowd in, with the chaos if that is wanted, and returns when all customers have left and the bank has called about
-// every payment. It returns how many faults of each kind there were.
+// shopping lets the crowd in, with the chaos if that is wanted, and returns when all customers have left and the bank
+// has called about every payment. It returns how many faults of each kind there were.
 func (s *sale) shopping(ctx context.Context) (faults map[string]int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.duration+s.hold+patience, errors.New("the customers' patience is over"))
 	defer cancel()
@@ -85,7 +86,8 @@ func (s *sale) shopping(ctx context.Context) (faults map[string]int, err error) 
 	if !s.chaos {
 		broken <- nil
 	} else {
-		c := &chaos{server: s.server, net: s.way, direct: s.red.Hub().Client(), workers: s.sellers, movers: s.keepers, counts: map[string]int{}}
+		c := &chaos{server: s.server, net: s.way, direct: s.red.Hub().Client(), workers: s.sellers, movers: s.keepers,
+			counts: map[string]int{}}
 		c.happened = func(what string) { s.faults.Add(1); s.news.tell(event{Fault: what}) }
 		faults = c.counts
 		go func() { broken <- c.run(ctx, planFaults(s.options)) }()
@@ -140,7 +142,8 @@ func (s *sale) evidence(ctx context.Context) (e evidence, err error) {
 	}
 	last := level{Left: st.Remaining, Held: st.Held, Sold: st.Sold}
 	s.news.tell(event{Stock: &last})
-	e = evidence{limit: st.Limit, cents: s.cents, receipts: s.receipts, stock: last, charges: s.bank.statement(), most: s.most}
+	e = evidence{limit: st.Limit, cents: s.cents, receipts: s.receipts, stock: last, charges: s.bank.statement(),
+		most: s.most}
 	if e.orders, err = s.orders.orders(ctx); err != nil {
 		return e, err
 	}

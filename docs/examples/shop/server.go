@@ -56,8 +56,8 @@ func (e *embedded) restart(ctx context.Context, down time.Duration) error {
 	return e.m.StartAddr(e.at)
 }
 
-// process is a redis-server of its own, which writes every change to disk before it answers (appendfsync always): what it has said
-// survives a kill.
+// process is a redis-server of its own, which writes every change to disk before it answers (appendfsync always): what
+// it has said survives a kill.
 type process struct {
 	bin, at, dir string
 	cmd          *exec.Cmd

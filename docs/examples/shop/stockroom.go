@@ -9,8 +9,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// stockroom is what the shop does with the stock: the only file that calls its verbs. Each method may be called again after any error,
-// by any process, and the last call's answer is the right one.
+// stockroom is what the shop does with the stock: the only file that calls its verbs. Each method may be called again
+// after any error, by any process, and the last call's answer is the right one.
 type stockroom struct {
 	sale *stock.Stock
 	hold time.Duration // how long a unit is held for its payment
@@ -22,13 +22,14 @@ func (r stockroom) reserve(ctx context.Context, order, user string) (orderAnswer
 	return answered(order, g, err)
 }
 
-// paid decides what a payment has bought, once for all: sold, or a state that says why not, and then the money has to go back.
+// paid decides what a payment has bought, once for all: sold, or a state that says why not, and then the money has to
+// go back.
 //
-// The decision is made in the stock, by one act on the order's id, before any money moves. Whoever is told of the same payment again,
-// or at the same time in another process, meets that act's record and comes to the same decision.
+// The decision is made in the stock, by one act on the order's id, before any money moves. Whoever is told of the same
+// payment again, or at the same time in another process, meets that act's record and comes to the same decision.
 //
-// A payment that comes late gets a unit if one is left. If none is, none ever will be for this order, though units come back. While the
-// sale is paused nothing is decided, and the bank calls again.
+// A payment that comes late gets a unit if one is left. If none is, none ever will be for this order, though units come
+// back. While the sale is paused nothing is decided, and the bank calls again.
 func (r stockroom) paid(ctx context.Context, order string) (orderAnswer, error) {
 	g, err := r.sale.Confirm(ctx, order)
 	if err == nil && !g.Outcome.Final() {
@@ -45,10 +46,11 @@ func (r stockroom) cancel(ctx context.Context, order string) (orderAnswer, error
 	return r.look(ctx, order)
 }
 
-// giveBack takes the sale of an order back, and sees to it that none comes any more. The money goes back after it: the other way round,
-// a crash in between would leave a unit with somebody who has been paid for it.
+// giveBack takes the sale of an order back, and sees to it that none comes any more. The money goes back after it: the
+// other way round, a crash in between would leave a unit with somebody who has been paid for it.
 //
-// What is held yet, or could be sold late, is cancelled first: a call of the bank that is on its way sells nothing any more.
+// What is held yet, or could be sold late, is cancelled first: a call of the bank that is on its way sells nothing any
+// more.
 func (r stockroom) giveBack(ctx context.Context, order string) (orderAnswer, error) {
 	if _, err := r.sale.Cancel(ctx, order); err != nil {
 		return orderAnswer{}, err

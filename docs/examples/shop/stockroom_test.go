@@ -103,8 +103,8 @@ func TestALatePaymentGetsAUnitThatIsLeft(t *testing.T) {
 	is(t, held)(r.reserve(t.Context(), "b", "bob"))
 }
 
-// The bank calls twice. The first call finds nothing left, and its worker is about to return the money. Then a unit comes back, and the
-// second call must not sell it.
+// The bank calls twice. The first call finds nothing left, and its worker is about to return the money. Then a unit
+// comes back, and the second call must not sell it.
 func TestALatePaymentThatFoundNothingBuysNothingLater(t *testing.T) {
 	r, forward := shelf(t, 1)
 	is(t, held)(r.reserve(t.Context(), "a", "ann"))

@@ -40,7 +40,8 @@ func (s *sale) look(ctx context.Context) (level, error) {
 
 // line is the line of progress.
 func (s *sale) line(l level, since time.Duration) string {
-	line := fmt.Sprintf("%5.1f s   %d sold, %d held, %d left   %d of %d customers are done", since.Seconds(), l.Sold, l.Held, l.Left, s.left.Load(), s.customers)
+	line := fmt.Sprintf("%5.1f s   %d sold, %d held, %d left   %d of %d customers are done", since.Seconds(), l.Sold,
+		l.Held, l.Left, s.left.Load(), s.customers)
 	if n := s.faults.Load(); n > 0 {
 		line += fmt.Sprintf("   %d faults", n)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// work is a shop worker: an HTTP server without any state of its own. It may be killed between any two lines; whoever asked asks
-// another worker, under the same ids.
+// work is a shop worker: an HTTP server without any state of its own. It may be killed between any two lines; whoever
+// asked asks another worker, under the same ids.
 func work(ctx context.Context, s station) error {
 	red, err := s.open()
 	if err != nil {
@@ -87,8 +87,8 @@ func (w *worker) answer(rw http.ResponseWriter, r *http.Request, serve func(cont
 	writeJSON(rw, http.StatusOK, a)
 }
 
-// pay is called by the bank, at least once for each payment. Its 200 means that the shop has decided and, where there is no unit, has
-// sent the money back.
+// pay is called by the bank, at least once for each payment. Its 200 means that the shop has decided and, where there
+// is no unit, has sent the money back.
 func (w *worker) pay(rw http.ResponseWriter, r *http.Request) {
 	var p paymentForm
 	if err := readJSON(r, &p); err != nil || p.Order == "" || p.Payment != paymentID(p.Order) {

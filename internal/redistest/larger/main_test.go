@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,11 +49,12 @@ func BenchmarkNot(b *testing.B)  { helper() }
 			found = append(found, name)
 		}
 	}
-	require.ElementsMatch(t, []string{"TestItself", "TestByAHelper", "TestByAMethod", "TestByAVariable", "TestByTheKit"}, found)
+	require.ElementsMatch(t, []string{"TestItself", "TestByAHelper", "TestByAMethod", "TestByAVariable", "TestByTheKit"},
+		found)
 }
 
-// What asks is used by a test that is found, as far as anything in its package uses it; and nothing asks in a way that is not seen.
-// Modules of their own are left out: CI runs their tests once, as they are.
+// What asks is used by a test that is found, as far as anything in its package uses it; and nothing asks in a way that
+// is not seen. Modules of their own are left out: CI runs their tests once, as they are.
 func TestNoTestThatIsLargerInFullIsMissed(t *testing.T) {
 	asked, err := switches(root)
 	require.NoError(t, err)
@@ -123,21 +125,47 @@ func TestWhatRunsInFullOnlyIsShownInLittle(t *testing.T) {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
 			calls := call.FindAllSubmatch(text, -1)
-			require.Len(t, calls, strings.Count(string(text), "redistest.InFull"), "%s: a literal names a test of the package", file)
+			require.Len(t, calls, strings.Count(string(text), "redistest.InFull"), "%s: a literal names a test of the package",
+				file)
 			for _, m := range calls {
 				shown := string(m[1])
-				require.True(t, p[shown] != nil && p[shown].Func && !full[shown], "%s: %s, which is to show it in little, is no test that runs by default", file, shown)
+				require.True(t, p[shown] != nil && p[shown].Func && !full[shown],
+					"%s: %s, which is to show it in little, is no test that runs by default", file, shown)
 			}
 		}
 		return nil
 	}))
 }
 
+func TestEveryLargerTestHasItsDay(t *testing.T) {
+	tests, err := ofModule(root)
+	require.NoError(t, err)
+	whole, everywhere := share(tests, 1, 4)
+	require.Len(t, everywhere, len(tests))
+	seen := map[string]int{}
+	for day := range 6 {
+		names, packages := share(tests, 6, 20_000+day)
+		require.InDelta(t, len(whole)/6, len(names), 1)
+		for _, name := range names {
+			seen[name]++
+		}
+		for dir, list := range tests {
+			if slices.ContainsFunc(list, func(name string) bool { return slices.Contains(names, name) }) {
+				require.Contains(t, packages, "./"+dir)
+			}
+		}
+	}
+	require.Len(t, seen, len(whole))
+	for name, n := range seen {
+		require.Equal(t, 1, n, name)
+	}
+}
+
 // Those are run in full with the race detector, and in full only there.
 func TestHistoriesThatAreLargerAreInThePackagesOfTheirOwnSection(t *testing.T) {
 	ci, err := os.ReadFile(filepath.Join(root, ".ci", "run"))
 	require.NoError(t, err)
-	require.Contains(t, string(ci), `-run "$larger" -skip Histor ./...`)
+	require.Contains(t, string(ci), `-run "$larger" -skip Histor $packages`)
 	m := regexp.MustCompile(`-run Histor (.*)`).FindStringSubmatch(string(ci))
 	require.Len(t, m, 2)
 	var own []string

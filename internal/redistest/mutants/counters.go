@@ -15,7 +15,8 @@ var ofCounters = []mutant{
 	{
 		name: "ids without an end", file: "rcounter/lua/addonce.lua", pkg: "rcounter",
 		old: "if redis.call('PTTL', young) < keep then", new: "if false then",
-		breaks: "no key is left without an end", tests: "TestTheIDsOfAddOnceEndInPartsOneAfterTheOther TestAddOnceForgetsAnIdAfterItsTime",
+		breaks: "no key is left without an end",
+		tests:  "TestTheIDsOfAddOnceEndInPartsOneAfterTheOther TestAddOnceForgetsAnIdAfterItsTime",
 	},
 	{
 		name: "a compare-and-set that does not compare", file: "rcounter/lua/cas.lua", pkg: "rcounter",
@@ -30,17 +31,20 @@ var ofCounters = []mutant{
 	{
 		name: "callers of one INCRBY with one value", file: "rcounter/share.go", pkg: "rcounter",
 		old: "			v -= r.Ask.d\n", new: "",
-		breaks: "each caller of Incr has a value of its own", tests: "TestAddsInOneCallAreAnsweredAsOneAfterTheOther TestSharedIncrsCountEachCallerOnce",
+		breaks: "each caller of Incr has a value of its own",
+		tests:  "TestAddsInOneCallAreAnsweredAsOneAfterTheOther TestSharedIncrsCountEachCallerOnce",
 	},
 	{
 		name: "one refusal for all of a call", file: "rcounter/share.go", pkg: "rcounter",
 		old: "		if k.passes(stands, d) {\n", new: "		if k.passes(stands, d) && d < 0 {\n",
-		breaks: "an Add is refused only if it would pass a bound itself", tests: "TestAddsInOneCallAreAnsweredAsOneAfterTheOther TestSharedIncrsCountEachCallerOnce",
+		breaks: "an Add is refused only if it would pass a bound itself",
+		tests:  "TestAddsInOneCallAreAnsweredAsOneAfterTheOther TestSharedIncrsCountEachCallerOnce",
 	},
 	{
 		name: "a key of another type that ends the call of others", file: "rcounter/lua/addmany.lua", pkg: "rcounter",
 		old: "redis.pcall('GET', KEYS[i])", new: "redis.call('GET', KEYS[i])",
-		breaks: "one counter's key of another type is nothing to others", tests: "TestAddsInOneCallAreAnsweredAsOneAfterTheOther",
+		breaks: "one counter's key of another type is nothing to others",
+		tests:  "TestAddsInOneCallAreAnsweredAsOneAfterTheOther",
 	},
 	{
 		name: "a user with two shares", file: "rcounter/redpacket/lua/grab.lua", pkg: "rcounter/redpacket",
@@ -90,47 +94,61 @@ var ofCounters = []mutant{
 	{
 		name: "a take that counts twice", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
 		old: "if l.by and l.by:sub(1, #id + 1) == id .. '+' then", new: "if l.by == '?' then",
-		breaks: "a repeated call takes once", tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
+		breaks: "a repeated call takes once",
+		tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond " +
+			"TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
 	},
 	{
 		name: "a shared take that counts twice", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
 		old: "      if last then again = number(value:sub(last + 1)) end\n", new: "",
-		breaks: "a repeated call takes once", tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
+		breaks: "a repeated call takes once",
+		tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond " +
+			"TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
 	},
 	{
 		name: "a run that takes more than there is", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
 		old: "    if short then units = k < 0 and left or left - left % n end\n", new: "",
-		breaks: "no more pass than the rate", tests: "TestRequestsInOneCallAreAnsweredAsOneAfterTheOther TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond",
+		breaks: "no more pass than the rate",
+		tests: "TestRequestsInOneCallAreAnsweredAsOneAfterTheOther " +
+			"TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond",
 	},
 	{
-		name: "a late copy of a reservation that was given back", file: "rcounter/ratelimit/lua/reserve.lua", pkg: "rcounter/ratelimit",
+		name: "a late copy of a reservation that was given back", file: "rcounter/ratelimit/lua/reserve.lua",
+		pkg: "rcounter/ratelimit",
 		old: "if l.by == '!' .. id then return answer(0, 0, 0) end\n", new: "",
-		breaks: "a late copy of a call that was given back takes nothing", tests: "TestALateCopyOfACallThatWasGivenBackTakesNothing",
+		breaks: "a late copy of a call that was given back takes nothing",
+		tests:  "TestALateCopyOfACallThatWasGivenBackTakesNothing",
 	},
 	{
-		name: "a limiter that a step of the clock closes", file: "rcounter/ratelimit/lua/lib/limit.lua", pkg: "rcounter/ratelimit",
+		name: "a limiter that a step of the clock closes", file: "rcounter/ratelimit/lua/lib/limit.lua",
+		pkg: "rcounter/ratelimit",
 		old: "* l.rate), by, past < 0\n", new: "* l.rate), by, false\n",
 		breaks: "a step of the clock back does not close a limiter", tests: "TestAClockSetBackDoesNotCloseTheLimiter",
 	},
 	{
 		name: "a level that is lowered for who leaves", file: "rcounter/ratelimit/lua/cancel.lua", pkg: "rcounter/ratelimit",
 		old: "      l.level = l.full + position_of(l, last[1], last[2])\n", new: "      l.level = l.level - n * l.per\n",
-		breaks: "no more pass than the rate, whoever leaves", tests: "TestReservationsOfCallersThatLeaveKeepThePromise TestATurnThatWasGivenBackGoesToTheNextThatReserves",
+		breaks: "no more pass than the rate, whoever leaves",
+		tests:  "TestReservationsOfCallersThatLeaveKeepThePromise TestATurnThatWasGivenBackGoesToTheNextThatReserves",
 	},
 	{
-		name: "more credit than the bucket was empty", file: "rcounter/ratelimit/lua/lib/limit.lua", pkg: "rcounter/ratelimit",
+		name: "more credit than the bucket was empty", file: "rcounter/ratelimit/lua/lib/limit.lua",
+		pkg: "rcounter/ratelimit",
 		old: "  if #passed > 0 then l.credit = math.min(l.credit, math.max(0, l.full - l.most)) end\n", new: "",
 		breaks: "no more pass than the rate, whoever leaves", tests: "TestReservationsOfCallersThatLeaveKeepThePromise",
 	},
 	{
 		name: "a turn that is given to two", file: "rcounter/ratelimit/lua/lib/limit.lua", pkg: "rcounter/ratelimit",
 		old: "if before + need - credit <= at - amount then", new: "if before + need - credit <= at then",
-		breaks: "no more pass than the rate, whoever leaves", tests: "TestReservationsOfCallersThatLeaveKeepThePromise TestATurnThatWasGivenBackGoesToTheNextThatReserves",
+		breaks: "no more pass than the rate, whoever leaves",
+		tests:  "TestReservationsOfCallersThatLeaveKeepThePromise TestATurnThatWasGivenBackGoesToTheNextThatReserves",
 	},
 	{
 		name: "some of all or none", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
-		old: "local took = passes and math.min(n, math.max(0, l.room)) or 0", new: "local took = (passes or n <= l.room) and math.min(n, math.max(0, l.room)) or 0",
-		breaks: "AllowAll takes all or none", tests: "TestAllowAllTakesAllOrNoneAndSaysWhichLimitRefused TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
+		old:    "local took = passes and math.min(n, math.max(0, l.room)) or 0",
+		new:    "local took = (passes or n <= l.room) and math.min(n, math.max(0, l.room)) or 0",
+		breaks: "AllowAll takes all or none",
+		tests:  "TestAllowAllTakesAllOrNoneAndSaysWhichLimitRefused TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
 	},
 	{
 		name: "a slice that ends too soon", file: "rcounter/ratelimit/lua/lib/limit.lua", pkg: "rcounter/ratelimit",
@@ -145,7 +163,8 @@ var ofCounters = []mutant{
 	{
 		name: "a limit of the server that nobody learns", file: "rcounter/ratelimit/stored.go", pkg: "rcounter/ratelimit",
 		old: "	s.text = text\n	s.terms.Store(t)\n", new: "	s.text = text\n	_ = t\n",
-		breaks: "a limit that is Set counts in all processes", tests: "TestALimitThatIsSetOnTheServerCountsInAllProcessesWithoutADeploy",
+		breaks: "a limit that is Set counts in all processes",
+		tests:  "TestALimitThatIsSetOnTheServerCountsInAllProcessesWithoutADeploy",
 	},
 	{
 		name: "a refusal that outlives a reset", file: "rcounter/ratelimit/refusals.go", pkg: "rcounter/ratelimit",

@@ -9,13 +9,15 @@ var ofFair = []mutant{
 	},
 	{
 		name: "a dead waiter that keeps its place", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
-		old: "    drops = drops - 1\n    drop(queue, timeouts, places, head)\n  end\nend\n\n-- Enter", new: "    return head, now, 0\n  end\nend\n\n-- Enter",
+		old:    "    drops = drops - 1\n    drop(queue, timeouts, places, head)\n  end\nend\n\n-- Enter",
+		new:    "    return head, now, 0\n  end\nend\n\n-- Enter",
 		breaks: "the dead in a fair queue are dropped", tests: "TestFairScriptTable",
 	},
 	{
 		name: "a fair waiter that is handed the lock as it leaves", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
 		old: "    if leaving and drops > 0 then\n", new: "    if leaving and drops < 0 then\n",
-		breaks: "a lock does not pass from one that has left to the next", tests: "TestFairScriptsPassOverThoseThatAreAboutToLeave",
+		breaks: "a lock does not pass from one that has left to the next",
+		tests:  "TestFairScriptsPassOverThoseThatAreAboutToLeave",
 	},
 	{
 		name: "one of those that leave a fair line together stays", file: "rlock/lua/fair_release.lua", pkg: "rlock",
@@ -24,7 +26,8 @@ var ofFair = []mutant{
 	},
 	{
 		name: "a fair grant without a lease", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
-		old: "      redis.call('HSET', key, head, 1)\n      redis.call('PEXPIRE', key, lease)\n", new: "      redis.call('HSET', key, head, 1)\n",
+		old:    "      redis.call('HSET', key, head, 1)\n      redis.call('PEXPIRE', key, lease)\n",
+		new:    "      redis.call('HSET', key, head, 1)\n",
 		breaks: "no key is left without an end", tests: "TestFairScriptsHandTheLockOver",
 	},
 	{

@@ -39,7 +39,8 @@ var ofLatches = []mutant{
 	},
 	{
 		name: "a party that arrives twice", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",
-		old: "  if redis.call('HEXISTS', key, 'm:' .. party) == 1 then\n    return reply(act == party and 1 or 0)\n  end\n", new: "",
+		old:    "  if redis.call('HEXISTS', key, 'm:' .. party) == 1 then\n    return reply(act == party and 1 or 0)\n  end\n",
+		new:    "",
 		breaks: "a repeated arrival counts once", tests: "TestBarrierScriptTable",
 	},
 	{
@@ -50,7 +51,8 @@ var ofLatches = []mutant{
 	{
 		name: "a first request to arrive without an instant", file: "rsemaphore/party.go", pkg: "rsemaphore",
 		old: "if c.runner.Clock.At(key, time.Now()) != 0 {", new: "if true {",
-		breaks: "a request to arrive that comes when its party is gone does nothing", tests: "TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate",
+		breaks: "a request to arrive that comes when its party is gone does nothing",
+		tests:  "TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate",
 	},
 	{
 		name: "a dead party that breaks nothing", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",
@@ -70,6 +72,7 @@ var ofLatches = []mutant{
 	{
 		name: "a party whose lease ends a millisecond early", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",
 		old: "local till = now + lease\n", new: "local till = now + lease - 1\n",
-		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoGenerationBreaksBeforeTheEndOfAPartysLease",
+		breaks: "nothing is given away before the instant that its holder was told",
+		tests:  "TestNoGenerationBreaksBeforeTheEndOfAPartysLease",
 	},
 }

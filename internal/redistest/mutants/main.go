@@ -1,6 +1,7 @@
-// The program mutants plants faults in the library, one after the other, and says which of them no test notices: those are holes
-// in the tests. Each fault is a text of a file of Go or Lua that stands for another, and names the test that fails with it. Nothing is
-// written to the tree: the go command compiles the planted text in the file's place (-overlay).
+// The program mutants plants faults in the library, one after the other, and says which of them no test notices: those
+// are holes in the tests. Each fault is a text of a file of Go or Lua that stands for another, and names the test that
+// fails with it. Nothing is written to the tree: the go command compiles the planted text in the file's place
+// (-overlay).
 //
 //	go run ./internal/redistest/mutants                  # all: some minutes
 //	go run ./internal/redistest/mutants -only lease      # those whose name or file has the word
@@ -83,7 +84,8 @@ func main() {
 
 // mutants are all, in the order of the packages.
 func mutants() []mutant {
-	return slices.Concat(ofLease, ofWait, ofTenures, ofCalls, ofLocks, ofReadWrite, ofFair, ofPermits, ofLatches, ofCounters, ofStocks, ofLedgers)
+	return slices.Concat(ofLease, ofWait, ofTenures, ofCalls, ofLocks, ofReadWrite, ofFair, ofPermits, ofLatches,
+		ofCounters, ofStocks, ofLedgers)
 }
 
 // choose returns those that are asked for. A sample is another one every day. It stands together in the list, because
@@ -144,14 +146,17 @@ func runAll(ctx context.Context, chosen []mutant, log string, show bool) (surviv
 			word = "SURVIVED"
 			survivors = append(survivors, m)
 		}
-		fmt.Printf("%3d of %d, %4.0f s: %-8s %-44s %4.1f s  %s\n", i+1, len(chosen), time.Since(began).Seconds(), word, m.name, v.Took.Seconds(), strings.Join(v.By, " "))
+		fmt.Printf("%3d of %d, %4.0f s: %-8s %-44s %4.1f s  %s\n", i+1, len(chosen), time.Since(began).Seconds(), word,
+			m.name, v.Took.Seconds(), strings.Join(v.By, " "))
 		if log != "" {
 			f, bad := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 			if bad != nil {
 				return survivors, bad
 			}
 			fmt.Fprintln(f, word, m.name)
-			f.Close()
+			if bad := f.Close(); bad != nil {
+				return survivors, bad
+			}
 		}
 	}
 	return survivors, err
@@ -175,7 +180,9 @@ func newBench(ctx context.Context) (b *bench, end func(), err error) {
 		return nil, nil, err
 	}
 	work, err := os.MkdirTemp("", "redlatch-mutants-")
-	return &bench{root: strings.TrimSpace(string(out)), work: work, plain: map[string]string{}}, func() { os.RemoveAll(work) }, err
+	return &bench{root: strings.TrimSpace(string(out)), work: work, plain: map[string]string{}}, func() {
+		_ = os.RemoveAll(work) // under the system's temporary directory
+	}, err
 }
 
 // compile makes the program of a package's tests, with other texts in the place of files.
@@ -200,7 +207,8 @@ func (b *bench) compile(ctx context.Context, pkg string, texts map[string][]byte
 	if err := os.WriteFile(overlay, text, 0o644); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", bin, "./"+pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", bin,
+		"./"+pkg)
 	cmd.Dir = b.root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -225,7 +233,8 @@ func (b *bench) program(ctx context.Context, m *mutant, text []byte) (bin string
 		b.plain[m.pkg] = bin
 	}
 	_, name, _ := strings.Cut(m.file, "/lua/")
-	return bin, []string{"REDLATCH_MUTANT_FILE=lua/" + name, "REDLATCH_MUTANT_OLD=" + m.old, "REDLATCH_MUTANT_NEW=" + m.new}, nil
+	return bin, []string{"REDLATCH_MUTANT_FILE=lua/" + name, "REDLATCH_MUTANT_OLD=" + m.old,
+		"REDLATCH_MUTANT_NEW=" + m.new}, nil
 }
 
 // run runs the tests with the fault in its place.
@@ -239,7 +248,8 @@ func (b *bench) run(ctx context.Context, m *mutant, show bool) (*verdict, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s does not compile: %w", m.name, err)
 	}
-	test := exec.CommandContext(ctx, bin, "-test.timeout", limit.String(), "-test.run", "^("+strings.ReplaceAll(m.tests, " ", "|")+")$")
+	test := exec.CommandContext(ctx, bin, "-test.timeout", limit.String(), "-test.run",
+		"^("+strings.ReplaceAll(m.tests, " ", "|")+")$")
 	test.Dir, test.Env = filepath.Join(b.root, m.pkg), append(os.Environ(), env...)
 	full, err := inFull(b.root, m.pkg)
 	if err != nil {
@@ -250,7 +260,7 @@ func (b *bench) run(ctx context.Context, m *mutant, show bool) (*verdict, error)
 	}
 	out, err := test.CombinedOutput()
 	if show {
-		os.Stdout.Write(out)
+		_, _ = os.Stdout.Write(out) // there is no other place to say so
 	}
 	v := &verdict{Killed: err != nil, Took: time.Since(began)}
 	if err == nil && (bytes.Contains(out, []byte("no tests to run")) || !bytes.Contains(out, []byte("PASS"))) {
@@ -276,7 +286,8 @@ func (m *mutant) plant(root string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", m.name, err)
 	}
 	if n := bytes.Count(text, []byte(m.old)); n != 1 || m.old == m.new {
-		return nil, fmt.Errorf("%s: what it changes stands in %s %d times, and must stand there once:\n%s", m.name, m.file, n, m.old)
+		return nil, fmt.Errorf("%s: what it changes stands in %s %d times, and must stand there once:\n%s", m.name, m.file,
+			n, m.old)
 	}
 	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
 }
@@ -314,7 +325,8 @@ func table(root string, all []mutant) (string, error) {
 		for _, t := range strings.Fields(m.tests) {
 			tests = append(tests, "`"+t+"`")
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s in `%s` | %s |\n", m.name, m.file, m.breaks, strings.Join(tests, ", "), m.pkg, step)
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s in `%s` | %s |\n", m.name, m.file, m.breaks, strings.Join(tests, ", "), m.pkg,
+			step)
 	}
 	return b.String(), nil
 }

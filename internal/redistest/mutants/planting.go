@@ -16,7 +16,8 @@ func planting(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for old, now := range map[string]string{"fs.ReadFile(files, ": "planted(files, ", "shared.ReadFile(": "planted(shared, "} {
+	for old, now := range map[string]string{"fs.ReadFile(files, ": "planted(files, ",
+		"shared.ReadFile(": "planted(shared, "} {
 		if !bytes.Contains(text, []byte(old)) {
 			return nil, fmt.Errorf("%s reads no script by %s any more", loader, old)
 		}

@@ -14,28 +14,34 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a write that looks at its ends when it has the lock", file: "rlock/lua/rw_write.lua", pkg: "rlock",
-		old: "  redis.call('ZCARD', ends) -- a key of another type has to refuse the script while nothing has changed\n", new: "",
+		old:    "  redis.call('ZCARD', ends) -- a key of another type has to refuse the script while nothing has changed\n",
+		new:    "",
 		breaks: "a key of another type leaves no lock taken", tests: "TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken",
 	},
 	{
 		name: "a read that looks at its ends when it has the lock", file: "rlock/lua/rw_read.lua", pkg: "rlock",
 		old: "redis.call('ZCARD', ends)\n", new: "",
-		breaks: "a key of another type leaves no lock taken", tests: "TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken TestAHoldBesideAKeyOfAnotherTypeChangesNothing",
+		breaks: "a key of another type leaves no lock taken",
+		tests:  "TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken TestAHoldBesideAKeyOfAnotherTypeChangesNothing",
 	},
 	{
 		name: "a token that is looked at when the lock is taken", file: "rlock/lua/fenced_acquire.lua", pkg: "rlock",
-		old: "-- Read before the lock is taken:", new: "acquire(key, queue, owner, lease, now, us, which(key, queue), entry, publish, grants)\n-- Read before the lock is taken:",
+		old: "-- Read before the lock is taken:",
+		new: "acquire(key, queue, owner, lease, now, us, which(key, queue), entry, publish, grants)\n-- Read before the " +
+			"lock is taken:",
 		breaks: "a key of another type leaves no lock taken", tests: "TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken",
 	},
 	{
 		name: "as many looks as a reader's count says", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
-		old: "tonumber(string.match(all[i + 1], '^[1-9]%d?%d?$'))\n      looked = looked + (count or MANY_KEYS + 1)\n", new: "tonumber(all[i + 1])\n      looked = 0\n",
+		old:    "tonumber(string.match(all[i + 1], '^[1-9]%d?%d?$'))\n      looked = looked + (count or MANY_KEYS + 1)\n",
+		new:    "tonumber(all[i + 1])\n      looked = 0\n",
 		breaks: "no value keeps the server busy", tests: "TestACountThatCannotBeOfAReaderDoesNotKeepTheServerBusy",
 	},
 	{
 		name: "an entry with a lease that cannot be", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
 		old: "if owner and #lease < 16 and #stale < 16 then", new: "if owner then",
-		breaks: "no value leaves a lock without an end, or has each release fail", tests: "TestTextsInTheQueueThatAreNoEntriesAreTakenOut",
+		breaks: "no value leaves a lock without an end, or has each release fail",
+		tests:  "TestTextsInTheQueueThatAreNoEntriesAreTakenOut",
 	},
 	{
 		name: "a job that shortens a reader's lease when it begins", file: "rlock/lua/rw_keep.lua", pkg: "rlock",
@@ -69,13 +75,16 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a reader that goes past a waiting writer", file: "rlock/lua/rw_read.lua", pkg: "rlock",
-		old: "if mode ~= 'write' and not first and not shut and not rest and not (lined and others_wait(queue, entry)) then", new: "if mode ~= 'write' and not shut and not rest then",
+		old: "if mode ~= 'write' and not first and not shut and not rest and not (lined and others_wait(queue, " +
+			"entry)) then",
+		new:    "if mode ~= 'write' and not shut and not rest then",
 		breaks: "new readers do not pass a waiting writer", tests: "TestReadWriteScriptsWithAQueue",
 	},
 	{
 		name: "a dead reader that keeps writers out", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
 		old: "  if dead.err or #dead == 0 then\n", new: "  if true then\n",
-		breaks: "a reader that died keeps writers out for its own lease", tests: "TestWriteAcquireScriptTable TestADeadReaderNeitherEndsNorProlongsOthers",
+		breaks: "a reader that died keeps writers out for its own lease",
+		tests:  "TestWriteAcquireScriptTable TestADeadReaderNeitherEndsNorProlongsOthers",
 	},
 	{
 		name: "an end of a reader that is lowered", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
@@ -84,7 +93,8 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a renewal of a reader that is over", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
-		old: "  elseif there == 0 or till and expired(till, now) then\n    return 0\n  end\n  return nil", new: "  elseif there == 0 then\n    return 0\n  end\n  return nil",
+		old:    "  elseif there == 0 or till and expired(till, now) then\n    return 0\n  end\n  return nil",
+		new:    "  elseif there == 0 then\n    return 0\n  end\n  return nil",
 		breaks: "what is over is not renewed", tests: "TestReadWriteRenewScriptTable",
 	},
 	{
@@ -94,7 +104,8 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a reader that is granted without its end", file: "rlock/lua/lib/rwqueue.lua", pkg: "rlock",
-		old: "    raise(lock, tonumber(lease))\n  end\n  last_until(ends, owner, now + lease, now)\n", new: "    raise(lock, tonumber(lease))\n  end\n",
+		old:    "    raise(lock, tonumber(lease))\n  end\n  last_until(ends, owner, now + lease, now)\n",
+		new:    "    raise(lock, tonumber(lease))\n  end\n",
 		breaks: "every reader has a lease of its own", tests: "TestReadWriteScriptsWithAQueue",
 	},
 	{
@@ -105,7 +116,9 @@ var ofReadWrite = []mutant{
 	{
 		name: "a listener of ours that is taken for Redisson's", file: "internal/script/lua/listeners.lua", pkg: "rlock",
 		old: "  return all and all > marks\n", new: "  return all and all > 0\n",
-		breaks: "readers make room for Java only while it waits", tests: "TestAListenerOfOursKeepsNoReaderOut TestReadWriteScriptsWithAQueue TestSomeReleasesAreOpenWhileRedissonListens",
+		breaks: "readers make room for Java only while it waits",
+		tests: "TestAListenerOfOursKeepsNoReaderOut TestReadWriteScriptsWithAQueue " +
+			"TestSomeReleasesAreOpenWhileRedissonListens",
 	},
 	{
 		name: "one of ours beside which Redisson's is not seen", file: "internal/script/lua/listeners.lua", pkg: "rlock",
@@ -125,6 +138,7 @@ var ofReadWrite = []mutant{
 	{
 		name: "a reader that is forgotten when its last millisecond begins", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
 		old: "redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))", new: "redis.pcall('ZRANGEBYSCORE', ends, 0, now)",
-		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold",
+		breaks: "nothing is given away before the instant that its holder was told",
+		tests:  "TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 }

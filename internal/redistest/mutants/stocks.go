@@ -40,7 +40,8 @@ var ofStocks = []mutant{
 	{
 		name: "a quick act of a stock that lost records", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
 		old: " and call('HLEN', KEYS[3]) == requests", new: "",
-		breaks: "a stock that lost records sells nothing", tests: "TestNothingIsGrantedOnceRecordsAreMissing TestLosingAnyKeyStopsTheSale",
+		breaks: "a stock that lost records sells nothing",
+		tests:  "TestNothingIsGrantedOnceRecordsAreMissing TestLosingAnyKeyStopsTheSale",
 	},
 	{
 		name: "quick acts that come late", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
@@ -50,7 +51,8 @@ var ofStocks = []mutant{
 	{
 		name: "an act of a shared call that comes late", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
 		old: "if late(ARGV[at + 2], s.now) then", new: "if false then",
-		breaks: "an act is not done after its caller gave up, in a shared call either", tests: "TestAnActOfASharedCallIsNotDoneAfterItsCallerGaveUp TestALateActIsNotDoneAndItsCompanionsAre",
+		breaks: "an act is not done after its caller gave up, in a shared call either",
+		tests:  "TestAnActOfASharedCallIsNotDoneAfterItsCallerGaveUp TestALateActIsNotDoneAndItsCompanionsAre",
 	},
 	{
 		name: "a quick confirmation that leaves its hold", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
@@ -60,12 +62,15 @@ var ofStocks = []mutant{
 	{
 		name: "a quick cancellation on a stock that is sold out", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
 		old: "  if back > 0 then call('DEL', KEYS[5]) end", new: "",
-		breaks: "the flag of a stock that is sold out goes when units come back", tests: "TestTheStraightLineDoesWhatTheRestDoes",
+		breaks: "the flag of a stock that is sold out goes when units come back",
+		tests:  "TestTheStraightLineDoesWhatTheRestDoes",
 	},
 	{
-		name: "units that are free before their quick record says so", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
+		name: "units that are free before their quick record says so", file: "rcounter/stock/lua/acts.lua",
+		pkg: "rcounter/stock",
 		old: "'held', text(f, held + back), ", new: "'held', text(f, held), ",
-		breaks: "a run that is broken off sells too little, never too much", tests: "TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice",
+		breaks: "a run that is broken off sells too little, never too much",
+		tests:  "TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice",
 	},
 	{
 		name: "a stock whose records are gone", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",
@@ -80,42 +85,55 @@ var ofStocks = []mutant{
 	{
 		name: "a hold that is reaped one millisecond late", file: "rcounter/stock/lua/lib/rare.lua", pkg: "rcounter/stock",
 		old: "'-inf', elapsed(s.now), 'LIMIT', 0, most)", new: "'-inf', elapsed(s.now - 1), 'LIMIT', 0, most)",
-		breaks: "a reservation ends at its deadline", tests: "TestAReservationIsSoldOrGoesBackOnce TestWhatHasEndedIsForgotten",
+		breaks: "a reservation ends at its deadline",
+		tests:  "TestAReservationIsSoldOrGoesBackOnce TestWhatHasEndedIsForgotten",
 	},
 	{
-		name: "a reservation that nobody can confirm in its last millisecond", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		name: "a reservation that nobody can confirm in its last millisecond", file: "rcounter/stock/lua/lib/acts.lua",
+		pkg: "rcounter/stock",
 		old: "if expired(r.deadline, s.now) then\n", new: "if begun(r.deadline, s.now) then\n",
-		breaks: "a holder has its units until the instant that it was told", tests: "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
+		breaks: "a holder has its units until the instant that it was told",
+		tests:  "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 	{
-		name: "a unit that goes to another in its holder's last millisecond", file: "rcounter/stock/lua/lib/rare.lua", pkg: "rcounter/stock",
+		name: "a unit that goes to another in its holder's last millisecond", file: "rcounter/stock/lua/lib/rare.lua",
+		pkg: "rcounter/stock",
 		old: "'-inf', elapsed(s.now), 'LIMIT', 0, most)", new: "'-inf', digits(s.now), 'LIMIT', 0, most)",
-		breaks: "a holder has its units until the instant that it was told", tests: "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold TestTheRestOfAReservationIsNoLongerThanItIs",
+		breaks: "a holder has its units until the instant that it was told",
+		tests:  "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold TestTheRestOfAReservationIsNoLongerThanItIs",
 	},
 	{
-		name: "a reservation that is said to be over in its last millisecond", file: "rcounter/stock/holding.go", pkg: "rcounter/stock",
+		name: "a reservation that is said to be over in its last millisecond", file: "rcounter/stock/holding.go",
+		pkg: "rcounter/stock",
 		old: "f.at <= q.deadline", new: "f.at < q.deadline",
-		breaks: "a holder has its units until the instant that it was told", tests: "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
+		breaks: "a holder has its units until the instant that it was told",
+		tests:  "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 	{
 		name: "a unit that is lost with its hold", file: "rcounter/stock/lua/lib/rare.lua", pkg: "rcounter/stock",
 		old: "s.held, s.waiting = s.held - n, s.waiting - #due", new: "s.held, s.waiting = s.held - n + 1, s.waiting - #due",
-		breaks: "the units of a reservation that ended are free", tests: "TestRequestsAndReservationsKeepToTheirModelInAnyOrder TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+		breaks: "the units of a reservation that ended are free",
+		tests: "TestRequestsAndReservationsKeepToTheirModelInAnyOrder " +
+			"TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
 	},
 	{
 		name: "a full server that refuses a winner", file: "rcounter/stock/lua/lib/state.lua", pkg: "rcounter/stock",
 		old: "local function free() redis.call('DEL', s.flag) end", new: "local function free() end",
-		breaks: "a server whose memory is full answers winners, and takes units back", tests: "TestAFullServerAnswersWinnersAndTakesUnitsBack",
+		breaks: "a server whose memory is full answers winners, and takes units back",
+		tests:  "TestAFullServerAnswersWinnersAndTakesUnitsBack",
 	},
 	{
 		name: "a flag that stays when units come back", file: "rcounter/stock/lua/lib/rare.lua", pkg: "rcounter/stock",
 		old: "    redis.call('DEL', s.flag)\n", new: "",
-		breaks: "the flag of a stock that is sold out goes when units come back", tests: "TestRequestsAndReservationsKeepToTheirModelInAnyOrder",
+		breaks: "the flag of a stock that is sold out goes when units come back",
+		tests:  "TestRequestsAndReservationsKeepToTheirModelInAnyOrder",
 	},
 	{
 		name: "a record that is not written", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
 		old: "  redis.call('HSET', s.records, unpack(set))\n", new: "",
-		breaks: "a repeated request is answered as the first time", tests: "TestRequestsAndReservationsKeepToTheirModelInAnyOrder TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+		breaks: "a repeated request is answered as the first time",
+		tests: "TestRequestsAndReservationsKeepToTheirModelInAnyOrder " +
+			"TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
 	},
 	{
 		name: "a unit that is returned twice", file: "rcounter/stock/lua/return.lua", pkg: "rcounter/stock",
@@ -139,23 +157,31 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a call of acts that comes late", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
-		old: "if notafter == 0 or expired(notafter, s.now) then return {-11, s.now, 0} end", new: "if notafter == 0 then return {-11, s.now, 0} end",
-		breaks: "a copy of a call that comes after its time does nothing", tests: "TestACallOfActsThatComesTooLateDoesNothing",
+		old:    "if notafter == 0 or expired(notafter, s.now) then return {-11, s.now, 0} end",
+		new:    "if notafter == 0 then return {-11, s.now, 0} end",
+		breaks: "a copy of a call that comes after its time does nothing",
+		tests:  "TestACallOfActsThatComesTooLateDoesNothing",
 	},
 	{
-		name: "a cancellation of what is not there that forbids nothing", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		name: "a cancellation of what is not there that forbids nothing", file: "rcounter/stock/lua/lib/acts.lua",
+		pkg: "rcounter/stock",
 		old: "N = forbids(0), ", new: "N = 0, ",
-		breaks: "an id that was cancelled before it was reserved is never reserved", tests: "TestRequestsAndReservationsKeepToTheirModelInAnyOrder",
+		breaks: "an id that was cancelled before it was reserved is never reserved",
+		tests:  "TestRequestsAndReservationsKeepToTheirModelInAnyOrder",
 	},
 	{
 		name: "an id in two acts of a call", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
 		old: "    if seen[id] then return end\n", new: "",
-		breaks: "an id is in one act of a call, so that a second run answers as the first", tests: "TestAnIdIsInOneActOfACall",
+		breaks: "an id is in one act of a call, so that a second run answers as the first",
+		tests:  "TestAnIdIsInOneActOfACall",
 	},
 	{
-		name: "a reservation under the id of another claimant", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
-		old: "other = r.asked ~= '0' and (r.deadline == '0' or r.asked ~= y) or r.claimant ~= x", new: "other = r.asked ~= '0' and (r.deadline == '0' or r.asked ~= y)",
-		breaks: "an id is that of one claimant's request", tests: "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+		name: "a reservation under the id of another claimant", file: "rcounter/stock/lua/lib/acts.lua",
+		pkg:    "rcounter/stock",
+		old:    "other = r.asked ~= '0' and (r.deadline == '0' or r.asked ~= y) or r.claimant ~= x",
+		new:    "other = r.asked ~= '0' and (r.deadline == '0' or r.asked ~= y)",
+		breaks: "an id is that of one claimant's request",
+		tests:  "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
 	},
 	{
 		name: "a confirm while the stock is suspended", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
@@ -164,43 +190,53 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a confirm of what was cancelled", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
-		old: "E = confirm, G = answered, R = answered, C = answered,", new: "E = confirm, G = answered, R = answered, C = confirm,",
+		old:    "E = confirm, G = answered, R = answered, C = answered,",
+		new:    "E = confirm, G = answered, R = answered, C = confirm,",
 		breaks: "what was cancelled stays so", tests: "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
 	},
 	{
 		name: "a payment that is refunded and then sold", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
 		old: "      finished(i, id, q)\n      return 10,", new: "      return 10,",
-		breaks: "what a payment was answered is decided for good", tests: "TestAPaymentIsAnsweredOnceAndForAll TestRequestsAndReservationsKeepToTheirModelInAnyOrder",
+		breaks: "what a payment was answered is decided for good",
+		tests:  "TestAPaymentIsAnsweredOnceAndForAll TestRequestsAndReservationsKeepToTheirModelInAnyOrder",
 	},
 	{
-		name: "a payment for an unknown order that forbids nothing", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		name: "a payment for an unknown order that forbids nothing", file: "rcounter/stock/lua/lib/acts.lua",
+		pkg: "rcounter/stock",
 		old: "N = forbids(11), ", new: "N = 11, ",
 		breaks: "what a payment was answered is decided for good", tests: "TestAPaymentIsAnsweredOnceAndForAll",
 	},
 	{
 		name: "a cart that is refunded and then sold", file: "rcounter/stock/lua/cart.lua", pkg: "rcounter/stock",
 		old: " or verb == 'C' and not undecided and out[5] == 11 then", new: " then",
-		breaks: "what a cart's payment was answered is decided for good", tests: "TestCartsKeepToTheirModelHoweverOftenACallRuns",
+		breaks: "what a cart's payment was answered is decided for good",
+		tests:  "TestCartsKeepToTheirModelHoweverOftenACallRuns",
 	},
 	{
 		name: "a restore that gives back what was returned", file: "rcounter/stock/restore.go", pkg: "rcounter/stock",
 		old: "s.minusAll(back[holder])", new: "s.minusAll(back[\"\"])",
-		breaks: "a unit that was returned stays returned, though the winners do not know it yet", tests: "TestRestoreFromADatabaseThatIsBehindLeavesEveryUnitWhereItIs TestRestoreFromADatabaseThatIsBehindChangesNoAnswer TestRestoreGivesNothingBackThatWasReturnedAndForgotten",
+		breaks: "a unit that was returned stays returned, though the winners do not know it yet",
+		tests: "TestRestoreFromADatabaseThatIsBehindLeavesEveryUnitWhereItIs " +
+			"TestRestoreFromADatabaseThatIsBehindChangesNoAnswer TestRestoreGivesNothingBackThatWasReturnedAndForgotten",
 	},
 	{
 		name: "a restore that forgets the last return", file: "rcounter/stock/restore.go", pkg: "rcounter/stock",
-		old: "parts[0] == ordinal || len(parts) == 4 && parts[2] == ordinal {", new: "parts[0] == ordinal || parts[0] == \"0\" && len(parts) == 4 && parts[2] == ordinal {",
-		breaks: "a unit that was returned stays returned without a ledger, too", tests: "TestRestoreFromADatabaseThatIsBehindLeavesEveryUnitWhereItIs",
+		old:    "parts[0] == ordinal || len(parts) == 4 && parts[2] == ordinal {",
+		new:    "parts[0] == ordinal || parts[0] == \"0\" && len(parts) == 4 && parts[2] == ordinal {",
+		breaks: "a unit that was returned stays returned without a ledger, too",
+		tests:  "TestRestoreFromADatabaseThatIsBehindLeavesEveryUnitWhereItIs",
 	},
 	{
 		name: "a restore that cannot be broken off", file: "rcounter/stock/restore.go", pkg: "rcounter/stock",
 		old: "r.freed[holder].text != record {", new: "r.freed[holder].text == holder {",
-		breaks: "a Restore after one that was broken off knows what was returned", tests: "TestRestoreGivesNothingBackThatWasReturnedAndForgotten",
+		breaks: "a Restore after one that was broken off knows what was returned",
+		tests:  "TestRestoreGivesNothingBackThatWasReturnedAndForgotten",
 	},
 	{
 		name: "an extension that ends sooner", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
 		old: "if q.by == ARGV[1] or deadline <= q.deadline + 0 then", new: "if q.by == ARGV[1] then",
-		breaks: "Extend moves the end of a reservation to no earlier time", tests: "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+		breaks: "Extend moves the end of a reservation to no earlier time",
+		tests:  "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
 	},
 	{
 		name: "an extension while the stock is suspended", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
@@ -215,12 +251,16 @@ var ofStocks = []mutant{
 	{
 		name: "a part of a return that is counted anew", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
 		old: "by == ARGV[1] and n == keep and back + 0 or 0 end", new: "0 end",
-		breaks: "a repeated return says what it gave back", tests: "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+		breaks: "a repeated return says what it gave back",
+		tests:  "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
 	},
 	{
-		name: "units that are free before their record says so", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
-		old: "    s.sold, s.held = s.sold + todo.unsold, s.held + todo.unheld\n    count()\n    s.sold, s.held = s.sold - todo.unsold, s.held - todo.unheld\n", new: "    count()\n",
-		breaks: "a run that is broken off sells too little, and never too much", tests: "TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice",
+		name: "units that are free before their record says so", file: "rcounter/stock/lua/lib/acts.lua",
+		pkg: "rcounter/stock",
+		old: "    s.sold, s.held = s.sold + todo.unsold, s.held + todo.unheld\n    count()\n    s.sold, s.held = s.sold - " +
+			"todo.unsold, s.held - todo.unheld\n", new: "    count()\n",
+		breaks: "a run that is broken off sells too little, and never too much",
+		tests:  "TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice",
 	},
 	{
 		name: "claimants without an end", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",
@@ -228,13 +268,18 @@ var ofStocks = []mutant{
 		breaks: "no key is left without an end", tests: "TestEveryKeyOfAStockHasAnEndAfterEveryVerb",
 	},
 	{
-		name: "a Restore that only those hear of that find records missing", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",
+		name: "a Restore that only those hear of that find records missing", file: "rcounter/stock/lua/lib/stock.lua",
+		pkg: "rcounter/stock",
 		old: "  if off or s.state ~= 1 then --", new: "  if off then --",
 		breaks: "Restore reads the records twice at most", tests: "TestRestoreEndsWhileReturnsGoOn",
 	},
 	{
 		name: "holds without an end", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
-		old: "  if #todo.hold > 0 then redis.call('ZADD', s.holds, unpack(todo.hold)) end -- before ZREM: a zset that is emptied and filled again has no end\n  if #todo.unhold > 0 then redis.call('ZREM', s.holds, unpack(todo.unhold)) end\n", new: "  if #todo.unhold > 0 then redis.call('ZREM', s.holds, unpack(todo.unhold)) end\n  if #todo.hold > 0 then redis.call('ZADD', s.holds, unpack(todo.hold)) end\n",
+		old: "  if #todo.hold > 0 then redis.call('ZADD', s.holds, unpack(todo.hold)) end -- before ZREM: a zset that is " +
+			"emptied and filled again has no end\n  if #todo.unhold > 0 then redis.call('ZREM', s.holds, " +
+			"unpack(todo.unhold)) end\n",
+		new: "  if #todo.unhold > 0 then redis.call('ZREM', s.holds, unpack(todo.unhold)) end\n  if #todo.hold > 0 then " +
+			"redis.call('ZADD', s.holds, unpack(todo.hold)) end\n",
 		breaks: "no key is left without an end", tests: "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
 	},
 	{
@@ -244,33 +289,42 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a claimed unit that does not count", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
-		old: "(todo.totals[claimant] or todo.counts[claimant] or 0) - (todo.single[claimant] or 0)", new: "(todo.totals[claimant] or todo.counts[claimant] or 0)",
-		breaks: "a claimant has no more units than it may have", tests: "TestRequestsAndReservationsKeepToTheirModelInAnyOrder",
+		old:    "(todo.totals[claimant] or todo.counts[claimant] or 0) - (todo.single[claimant] or 0)",
+		new:    "(todo.totals[claimant] or todo.counts[claimant] or 0)",
+		breaks: "a claimant has no more units than it may have",
+		tests:  "TestRequestsAndReservationsKeepToTheirModelInAnyOrder",
 	},
 	{
 		name: "a replay that replicas need not have", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
 		old: "    rare().own(ARGV[2])\n", new: "",
-		breaks: "every answer that replicas confirm comes with a write", tests: "TestEveryAnswerThatIsConfirmedComesWithAWrite",
+		breaks: "every answer that replicas confirm comes with a write",
+		tests:  "TestEveryAnswerThatIsConfirmedComesWithAWrite",
 	},
 	{
 		name: "a cart with the id of a reservation", file: "rcounter/stock/lua/cart.lua", pkg: "rcounter/stock",
 		old: "if verb == 'R' and fresh and alone and not refused then return {-3, 0, 0} end\n", new: "",
-		breaks: "an id is that of one cart, or of one reservation", tests: "TestALineOfACartIsAReservationOfItsStock TestCartsKeepToTheirModelHoweverOftenACallRuns",
+		breaks: "an id is that of one cart, or of one reservation",
+		tests:  "TestALineOfACartIsAReservationOfItsStock TestCartsKeepToTheirModelHoweverOftenACallRuns",
 	},
 	{
 		name: "a cart of other stocks", file: "rcounter/stock/lua/cart.lua", pkg: "rcounter/stock",
 		old: "if digest and digest ~= mine then return {-3, 0, 0} end", new: "",
-		breaks: "an id is that of one cart", tests: "TestACartsIdIsThatOfOneCart TestCartsKeepToTheirModelHoweverOftenACallRuns",
+		breaks: "an id is that of one cart",
+		tests:  "TestACartsIdIsThatOfOneCart TestCartsKeepToTheirModelHoweverOftenACallRuns",
 	},
 	{
 		name: "a cart that is held in part", file: "rcounter/stock/lua/cart.lua", pkg: "rcounter/stock",
-		old: "  if outcome < 0 or outcome > 2 and not (verb == 'C' and outcome == 10) then\n    refused, undecided = true,", new: "  if outcome < 0 or outcome > 2 and not (verb == 'C' and outcome == 10) then\n    undecided, undecided = true,",
-		breaks: "a cart is reserved all or none", tests: "TestACartNamesTheLineThatIsInTheWay TestACartIsReservedConfirmedAndCancelledAsOne",
+		old: "  if outcome < 0 or outcome > 2 and not (verb == 'C' and outcome == 10) then\n    refused, undecided = true,",
+		new: "  if outcome < 0 or outcome > 2 and not (verb == 'C' and outcome == 10) then\n    undecided, undecided " +
+			"= true,",
+		breaks: "a cart is reserved all or none",
+		tests:  "TestACartNamesTheLineThatIsInTheWay TestACartIsReservedConfirmedAndCancelledAsOne",
 	},
 	{
 		name: "a change over another", file: "rcounter/stock/lua/change.lua", pkg: "rcounter/stock",
 		old: "if revision ~= m[1] or notafter == 0 then", new: "if notafter == 0 then",
-		breaks: "a copy that comes after another change changes nothing", tests: "TestLateCopiesOfOneOpeningChangeNothingInTheNext",
+		breaks: "a copy that comes after another change changes nothing",
+		tests:  "TestLateCopiesOfOneOpeningChangeNothingInTheNext",
 	},
 	{
 		name: "a pause that lets sell", file: "rcounter/stock/lua/lib/state.lua", pkg: "rcounter/stock",
@@ -278,7 +332,8 @@ var ofStocks = []mutant{
 		breaks: "a paused stock grants nothing", tests: "TestAPausedStockGrantsNothingAndConfirmsWhatItHolds",
 	},
 	{
-		name: "a stock that is being restored, and said to be corrupt", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",
+		name: "a stock that is being restored, and said to be corrupt", file: "rcounter/stock/lua/lib/stock.lua",
+		pkg: "rcounter/stock",
 		old: "if off then return restoring and {-10, 0, 0} or off end", new: "if off then return off end",
 		breaks: "whoever asks while a stock is restored hears so", tests: "TestWhileAStockIsRestoredOthersHearSo",
 	},
@@ -288,7 +343,8 @@ var ofStocks = []mutant{
 		breaks: "a late Delete removes no other opening", tests: "TestALateDeleteRemovesNoOtherOpening",
 	},
 	{
-		name: "a Restore during which others change the stock for ever", file: "rcounter/stock/lua/restore.lua", pkg: "rcounter/stock",
+		name: "a Restore during which others change the stock for ever", file: "rcounter/stock/lua/restore.lua",
+		pkg: "rcounter/stock",
 		old: ", 'restorer', call, 'alone', 1)", new: ", 'restorer', call)",
 		breaks: "Restore reads the records twice at most", tests: "TestRestoreEndsWhileReturnsGoOn",
 	},

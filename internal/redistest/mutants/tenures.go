@@ -19,12 +19,14 @@ var ofTenures = []mutant{
 	},
 	{
 		name: "a turn that is taken by one that has left", file: "rlock/turn.go", pkg: "rlock",
-		old: "if err := c.queue.Ended(x.call.Ctx); err != nil {\n\t\town.Decline()", new: "if err := c.queue.Ended(x.call.Ctx); err != nil && own == nil {\n\t\town.Decline()",
+		old:    "if err := c.queue.Ended(x.call.Ctx); err != nil {\n\t\town.Decline()",
+		new:    "if err := c.queue.Ended(x.call.Ctx); err != nil && own == nil {\n\t\town.Decline()",
 		breaks: "a context that has ended lets nobody in", tests: "TestACallerWhoseContextHasEndedTakesNoTurn",
 	},
 	{
 		name: "an owner that is known elsewhere and passed on", file: "internal/session/handle.go", pkg: "rlock",
-		old: "if o.count != 1 || o.next != open || o.ended != nil {", new: "if o.count != 1 || o.next == single || o.ended != nil {",
+		old:    "if o.count != 1 || o.next != open || o.ended != nil {",
+		new:    "if o.count != 1 || o.next == single || o.ended != nil {",
 		breaks: "an owner that is known elsewhere has one turn", tests: "TestAnOwnerThatIsKnownElsewhereHasOneTurn",
 	},
 	{
@@ -44,18 +46,20 @@ var ofTenures = []mutant{
 	},
 	{
 		name: "a forced unlock that its own process hears of later", file: "rlock/force.go", pkg: "rlock",
-		old: "l.c.engine.Lost(held, ErrLost)", new: "_ = held",
+		old: "l.c.engine.Lost(held, errs.ErrLost)", new: "_ = held",
 		breaks: "a forced unlock ends this client's own hold at once", tests: "TestTheLossOfATenureEndsOneTurn",
 	},
 	{
 		name: "a request that nobody waits for", file: "rlock/turn.go", pkg: "rlock",
 		old: "case q != nil && (y.first == nil || q.x == x):", new: "case q != nil && q.x == x:",
-		breaks: "the last caller that leaves withdraws the request", tests: "TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest",
+		breaks: "the last caller that leaves withdraws the request",
+		tests:  "TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest",
 	},
 	{
 		name: "a caller that leaves and withdraws for all", file: "rlock/turn.go", pkg: "rlock",
 		old: "case q != nil && (y.first == nil || q.x == x):", new: "case q != nil:",
-		breaks: "callers come and go without a word to the server", tests: "TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest",
+		breaks: "callers come and go without a word to the server",
+		tests:  "TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest",
 	},
 	{
 		name: "a writer's turn while somebody reads under the last one", file: "rlock/readwrite.go", pkg: "rlock",
@@ -80,7 +84,8 @@ var ofTenures = []mutant{
 	{
 		name: "a reader that joins what is being given back", file: "internal/session/handle.go", pkg: "rlock",
 		old: "o.ended != nil || o.count == 0 || turn != o.turn {", new: "turn != o.turn {",
-		breaks: "nobody joins a tenure whose last reader has left", tests: "TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock TestAContextOfAnEarlierTurnReentersNothing",
+		breaks: "nobody joins a tenure whose last reader has left",
+		tests:  "TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock TestAContextOfAnEarlierTurnReentersNothing",
 	},
 	{
 		name: "a lock that lingers though others wait for it", file: "rlock/turn.go", pkg: "rlock",

@@ -1,5 +1,5 @@
-// Package reach finds the tests of the module that use something, themselves or by way of others. It goes by the names in the source
-// alone.
+// Package reach finds the tests of the module that use something, themselves or by way of others. It goes by the names
+// in the source alone.
 package reach
 
 import (
@@ -37,8 +37,8 @@ func Tests(root string, of map[string]bool) (map[string][]string, error) {
 	return tests, err
 }
 
-// Kit returns what of redistest, and of what is above it, uses one of the names in redistest that are given, by the name that a test
-// has for it, such as redistest.Start. What is in but is to be taken for a user of nothing.
+// Kit returns what of redistest, and of what is above it, uses one of the names in redistest that are given, by the
+// name that a test has for it, such as redistest.Start. What is in but is to be taken for a user of nothing.
 func Kit(root string, of map[string]bool, but ...string) (map[string]bool, error) {
 	found := map[string]bool{}
 	for _, dir := range []string{"", "rig"} {
@@ -62,7 +62,8 @@ func Kit(root string, of map[string]bool, but ...string) (map[string]bool, error
 	return found, nil
 }
 
-// Decl is what a package declares under one name: a function, all methods of that name, a variable, a constant or a type.
+// Decl is what a package declares under one name: a function, all methods of that name, a variable, a constant or a
+// type.
 type Decl struct {
 	Func bool
 	Uses map[string]bool // every name in it
@@ -136,8 +137,8 @@ func (p Pack) add(name string, isFunc bool, node ast.Node) {
 	ast.Inspect(node, note)
 }
 
-// Users returns what uses one of these names, itself or by way of others. It goes by names alone: a local variable or a method that
-// has the name of another is taken for that one. So it may find too much.
+// Users returns what uses one of these names, itself or by way of others. It goes by names alone: a local variable or a
+// method that has the name of another is taken for that one. So it may find too much.
 func (p Pack) Users(of map[string]bool) map[string]bool {
 	found := map[string]bool{}
 	for again := true; again; {

@@ -16,7 +16,7 @@ func Records() int64 {
 	if redistest.Long() {
 		return 1_000_000
 	}
-	return 200_000
+	return 100_000
 }
 
 // Grown writes records into a hash that is there, as fast as the server can.
@@ -28,7 +28,8 @@ func Grown(t testing.TB, c rueidis.Client, key string, n int64) {
 	}
 }
 
-// mainThread is how much processor time the thread that serves the clients of a server has used, however busy the machine is.
+// mainThread is how much processor time the thread that serves the clients of a server has used, however busy the
+// machine is.
 func mainThread(t testing.TB, c rueidis.Client) (used time.Duration) {
 	t.Helper()
 	info, err := c.Do(ctx, c.B().Info().Section("cpu").Build()).ToString()
@@ -58,8 +59,8 @@ func spent(t testing.TB, c rueidis.Client, done func() bool) time.Duration {
 	return mainThread(t, c) - before
 }
 
-// StallsLess holds the time that the server's one thread for clients works while big is freed against that while it frees a hash of
-// as many Records by its expiry. No client can be kept waiting for longer than that.
+// StallsLess holds the time that the server's one thread for clients works while big is freed against that while it
+// frees a hash of as many Records by its expiry. No client can be kept waiting for longer than that.
 func StallsLess(t *testing.T, srv *redistest.Server, big func(t *testing.T) (freed func() bool)) {
 	admin := srv.Client(t)
 	Must(t, admin, "CONFIG", "SET", "lazyfree-lazy-expire", "no") // as it is by default but in Valkey 8 and later
@@ -70,7 +71,8 @@ func StallsLess(t *testing.T, srv *redistest.Server, big func(t *testing.T) (fre
 	var took time.Duration
 	for range 5 {
 		took = spent(t, admin, big(t))
-		t.Logf("%d records: expiry of a hash %v of work, this %v: x%.3f", Records(), expires, took, float64(took)/float64(expires))
+		t.Logf("%d records: expiry of a hash %v of work, this %v: x%.3f", Records(), expires, took,
+			float64(took)/float64(expires))
 		if took < expires/2 {
 			return
 		}

@@ -1,10 +1,11 @@
-// Command servers runs the conformance part of the tests on each of the server programs it is given, and prints what was run and where
-// the servers differ. Run it in the module's root:
+// Command servers runs the conformance part of the tests on each of the server programs it is given, and prints what
+// was run and where the servers differ. Run it in the module's root:
 //
 //	go run ./internal/redistest/servers /opt/redis-7.2/redis-server /opt/valkey-8.0/valkey-server
 //
-// The conformance part is every test of a package of the library, of ./docs and of internal/rights that starts a server, alone, as a Cluster or
-// under sentinels; it is found by names, which may find some more. Without a program it is the one that the tests start otherwise.
+// The conformance part is every test of a package of the library, of ./docs and of internal/rights that starts a
+// server, alone, as a Cluster or under sentinels; it is found by names, which may find some more. Without a program it
+// is the one that the tests start otherwise.
 package main
 
 import (
@@ -30,7 +31,8 @@ var elsewhere = []string{"internal/redistest"}
 var modules = []string{".", "internal/rights"}
 
 func main() {
-	only := flag.String("run", "", "of these tests, only those that match this `pattern`, a name or several with | between them")
+	only := flag.String("run", "",
+		"of these tests, only those that match this `pattern`, a name or several with | between them")
 	race := flag.Bool("race", false, "with the race detector")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: servers [flags] [PROGRAM...]")
@@ -64,7 +66,8 @@ func all(programs []string, only string, race bool) (passed bool, err error) {
 	}
 	var commands [][]string
 	for _, module := range modules {
-		args := []string{"-C", module, "test", "-json", "-count=1", "-timeout=30m", "-race=" + strconv.FormatBool(race), "-run=" + only}
+		args := []string{"-C", module, "test", "-json", "-count=1", "-timeout=30m", "-race=" + strconv.FormatBool(race),
+			"-run=" + only}
 		var dirs []string
 		for dir := range tests {
 			if moduleOf(dir) != module {
@@ -165,7 +168,7 @@ func on(path string, commands [][]string) (*run, error) {
 		if err := r.read(out, os.Stderr); err != nil {
 			return nil, err
 		}
-		cmd.Wait() // it fails if a test does, which the results say
+		_ = cmd.Wait() // it fails if a test does, which the results say
 	}
 	r.took = time.Since(began)
 	if len(r.results) == 0 {

@@ -45,12 +45,15 @@ func TestTheReportSaysWhatWasRunAndWhatDiffers(t *testing.T) {
 		return r
 	}
 	event := func(action, name, output string) string {
-		return `{"Action":"` + action + `","Package":"github.com/redlatch/redlatch/rlock","Test":"` + name + `","Output":"` + output + `"}` + "\n"
+		return `{"Action":"` + action + `","Package":"github.com/redlatch/redlatch/rlock","Test":"` + name + `","Output":"` +
+			output + `"}` + "\n"
 	}
 	same := event("pass", "TestA", "") + event("pass", "TestA/inner", "") + event("skip", "TestSeldom", "")
-	one := read("Redis 1.0.0", same+event("pass", "TestB", "")+event("pass", "TestC/inner", "")+event("pass", "TestC", "")+event("pass", "", ""))
+	one := read("Redis 1.0.0",
+		same+event("pass", "TestB", "")+event("pass", "TestC/inner", "")+event("pass", "TestC", "")+event("pass", "", ""))
 	two := read("Valkey 2.0.0", same+event("fail", "TestB", "")+
-		event("output", "TestC/inner", "    x_test.go:7: no such thing\\n")+event("output", "TestC/inner", "--- SKIP: TestC/inner (0.00s)\\n")+
+		event("output", "TestC/inner", "    x_test.go:7: no such thing\\n")+
+		event("output", "TestC/inner", "--- SKIP: TestC/inner (0.00s)\\n")+
 		event("skip", "TestC/inner", "")+event("pass", "TestC", "")+event("fail", "", ""))
 	require.Equal(t, `| server | tests that passed | failed | skipped | seconds |
 |---|---|---|---|---|
@@ -64,5 +67,6 @@ func TestTheReportSaysWhatWasRunAndWhatDiffers(t *testing.T) {
 `, report([]*run{one, two}))
 
 	broken := read("Redis 1.0.0", same+event("fail", "", ""))
-	require.Contains(t, report([]*run{broken}), "| rlock | Redis 1.0.0 | failed |", "a package that does not build, or whose process ends")
+	require.Contains(t, report([]*run{broken}), "| rlock | Redis 1.0.0 | failed |",
+		"a package that does not build, or whose process ends")
 }

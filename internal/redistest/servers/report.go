@@ -72,7 +72,8 @@ func (r *run) read(out io.Reader, failures io.Writer) error {
 	}
 }
 
-// with returns what ended so. A test inside of another is one of it; a package that failed because its tests did is none.
+// with returns what ended so. A test inside of another is one of it; a package that failed because its tests did is
+// none.
 func (r *run) with(action string) (list []test) {
 	own := map[string]bool{}
 	for t, at := range r.results {
@@ -112,12 +113,14 @@ func (at *result) reason() string {
 	return "no reason given"
 }
 
-// report is a table of the runs, and what differs between them: each test that failed, or that is skipped on some servers only.
+// report is a table of the runs, and what differs between them: each test that failed, or that is skipped on some
+// servers only.
 func report(runs []*run) string {
 	var b strings.Builder
 	b.WriteString("| server | tests that passed | failed | skipped | seconds |\n|---|---|---|---|---|\n")
 	for _, r := range runs {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %.0f |\n", r.server, r.count("pass"), r.count("fail"), r.count("skip"), r.took.Seconds())
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %.0f |\n", r.server, r.count("pass"), r.count("fail"), r.count("skip"),
+			r.took.Seconds())
 	}
 	differs := map[test]bool{}
 	for _, r := range runs {

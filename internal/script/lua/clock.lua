@@ -30,7 +30,7 @@ local function expired(instant, now)
   return now > instant + 0
 end
 
--- Reports whether the time has begun that follows an instant at which nobody loses anything: the sale from its start on, and what comes
+-- Reports whether the time has begun that follows an instant at which no one loses anything: the sale from its start on, and what comes
 -- after its end. That millisecond is its first, so a sale that is to end now sells nothing more.
 local function begun(instant, now)
   return now >= instant + 0

@@ -1,11 +1,11 @@
 -- Who listens on a channel of this server. Redisson's waiters stand in no queue of ours: that they wait is known by their listening.
 -- Processes of this library listen on Redisson's channels, too, where a holder of Redisson's hands over nothing, and for a while
 -- afterwards. Each of them subscribes to a second channel in the same command, the mark (keyname.Mark), and leaves both in one. So
--- whoever listens without the mark is Redisson's, whatever happens in between:
+-- a listener without the mark is Redisson's, whatever happens in between:
 --
 --   process A        process B        Java                   listeners  marks
---   SUBSCRIBE both                                               1        1     nobody of Redisson's
---                    SUBSCRIBE both                              2        2     nobody
+--   SUBSCRIBE both                                               1        1     none of Redisson's
+--                    SUBSCRIBE both                              2        2     none
 --                                     SUBSCRIBE                  3        2     one
 --   is killed                                                    2        1     one: the server forgets both in one step
 --                    UNSUBSCRIBE both                            1        0     one

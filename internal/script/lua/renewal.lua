@@ -7,7 +7,7 @@ local function failed(answer)
 end
 
 -- The reply for a hold that is there. lease: -1 asks how long it lasts. left: ms left of the key, as PTTL replies. till: the hold's
--- own end, server ms, if it has one. The earlier end counts. A hold in its last millisecond is over for whoever asks how long it lasts:
+-- own end, server ms, if it has one. The earlier end counts. A hold in its last millisecond is over for a caller that asks how long it lasts:
 -- 1 ms would be more than is left.
 local function verdict(lease, left, till, now)
   if lease >= 0 or left < 0 and not till then

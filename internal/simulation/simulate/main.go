@@ -1,5 +1,5 @@
-// Command simulate runs the whole library in simulated time, on a simulated network and simulated servers, each seed a run. It prints the
-// seeds that fail, with their shortest failing plans, and how much time it has simulated.
+// Command simulate runs the whole library in simulated time, on a simulated network and simulated servers, each seed a
+// run. It prints the seeds that fail, with their shortest failing plans, and how much time it has simulated.
 //
 //	go run ./internal/simulation/simulate -for 10m                        # seeds 1, 2, 3 and so on, for so long
 //	go run ./internal/simulation/simulate -seeds 1-5000 -state sim.json   # and again: it goes on where it was
@@ -43,7 +43,9 @@ func main() {
 	}
 	// What is simulated is in a bubble of testing/synctest, which only a test has.
 	os.Args = os.Args[:1]
-	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "simulate", F: func(t *testing.T) {
+	testing.Main(func(string, string) (bool, error) {
+		return true, nil
+	}, []testing.InternalTest{{Name: "simulate", F: func(t *testing.T) {
 		do := run
 		if o.mutants {
 			do = tryMutants
@@ -90,9 +92,11 @@ func parse(args []string) (o orders, err error) {
 	f.StringVar(&o.seeds, "seeds", "", "`from-to`, from- or one seed; default 1-")
 	f.DurationVar(&o.long, "for", 0, "how long to go on, of real time; 0: to the last seed, or a minute")
 	f.StringVar(&o.state, "state", "", "`file` that says how far this is; it goes on from there")
-	f.StringVar(&o.kinds, "kinds", "", "objects of all plans, such as reentrant,stock; default by the seed: "+strings.Join(simulation.Kinds(), " "))
+	f.StringVar(&o.kinds, "kinds", "",
+		"objects of all plans, such as reentrant,stock; default by the seed: "+strings.Join(simulation.Kinds(), " "))
 	f.StringVar(&o.keep, "keep", "", "`numbers` of the plan's steps; the others are left out")
-	f.IntVar(&o.times, "times", 1, "how often each seed is run; for a plan that is shortened, how often a shorter one may pass")
+	f.IntVar(&o.times, "times", 1,
+		"how often each seed is run; for a plan that is shortened, how often a shorter one may pass")
 	f.BoolVar(&o.verbose, "v", false, "print the plan, and all that happens")
 	f.BoolVar(&o.mutants, "mutants", false, "plant each fault in turn, and run seeds until one finds it")
 	f.StringVar(&o.mutant, "mutant", "", "plant the fault of that `name`")
@@ -128,7 +132,8 @@ func run(ctx context.Context, t *testing.T, o orders, out io.Writer) error {
 		}
 	}
 	began, said, before := time.Now(), time.Now(), s.Real
-	for ; s.Next <= to && ctx.Err() == nil && (o.long == 0 || time.Since(began) < o.long) && len(s.Failed) < o.stop; s.Next++ {
+	for ; s.Next <= to && ctx.Err() == nil && (o.long == 0 || time.Since(began) < o.long) &&
+		len(s.Failed) < o.stop; s.Next++ {
 		if err := seed(t, o, s.Next, m, &s, out); err != nil {
 			return err
 		}
@@ -153,16 +158,16 @@ func run(ctx context.Context, t *testing.T, o orders, out io.Writer) error {
 
 // seed runs one seed, and shortens its plan if it fails.
 func seed(t *testing.T, o orders, number uint64, m *simulation.Mutant, s *state, out io.Writer) error {
-	make := simulation.NewPlan
+	plan := simulation.NewPlan
 	switch {
 	case o.crowds && o.keeping:
-		make = simulation.NewKeepingCrowd
+		plan = simulation.NewKeepingCrowd
 	case o.crowds && o.mute:
-		make = simulation.NewMuteCrowd
+		plan = simulation.NewMuteCrowd
 	case o.crowds:
-		make = simulation.NewCrowd
+		plan = simulation.NewCrowd
 	}
-	p := make(number, words(o.kinds)...)
+	p := plan(number, words(o.kinds)...)
 	if o.keep != "" {
 		var kept []int
 		for _, w := range words(o.keep) {
@@ -193,7 +198,8 @@ func seed(t *testing.T, o orders, number uint64, m *simulation.Mutant, s *state,
 		}
 	}
 	if o.times > 1 {
-		fmt.Fprintf(out, "seed %d: of %d runs %d had the same outcome of every step, and %d were the same to the last parcel and nanosecond\n",
+		fmt.Fprintf(out, "seed %d: of %d runs %d had the same outcome of every step, and %d were the same to the last "+
+			"parcel and nanosecond\n",
 			number, runs, slices.Max(slices.Collect(maps.Values(outcomes))), slices.Max(slices.Collect(maps.Values(traces))))
 	}
 	if len(failed.Violations) == 0 {
@@ -285,7 +291,8 @@ func rangeOf(s string) (from, to uint64, err error) {
 }
 
 func progress(out io.Writer, s state) {
-	fmt.Fprintf(out, "seed %d: %v; %d failed; %.2f simulated hours a second\n", s.Next, s.Figures, len(s.Failed), s.Figures.Simulated.Hours()/max(s.Real.Seconds(), 0.001))
+	fmt.Fprintf(out, "seed %d: %v; %d failed; %.2f simulated hours a second\n", s.Next, s.Figures, len(s.Failed),
+		s.Figures.Simulated.Hours()/max(s.Real.Seconds(), 0.001))
 }
 
 func load(name string, s *state) error {

@@ -33,7 +33,7 @@ if l.line and at ~= '0' then
   end
   if back == 1 then
     local last = redis.call('ZREVRANGE', l.key, 0, 0, 'WITHSCORES')
-    if tonumber(last[2]) <= l.age then -- the state, or a turn that has passed: nobody is in the line
+    if tonumber(last[2]) <= l.age then -- the state, or a turn that has passed: the line is empty
       l.level, l.line = math.max(0, l.full - l.credit), false
     else
       l.level = l.full + position_of(l, last[1], last[2])

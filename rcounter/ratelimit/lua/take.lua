@@ -11,7 +11,7 @@
 -- Replies  {taken, wait, free, state} for each run and for each n after '&', in one list
 --          taken    units that were taken, by all requests of the run; -1, after '&': these could not pass, so the request took none; -2: the
 --                   key holds another type; -3: or something else; then the request took none either
---          wait     us until n units could pass if nobody else comes, for those that took none
+--          wait     us until n units could pass if no other request comes, for those that took none
 --          free     units that could pass at once now, after this run
 --          state    what is left of the units that were taken. Not negative: the level, of which each unit is per and rate drains in a us, so
 --                   that the caller knows it after each request of the run. Negative: -1, less the us until none counts any more

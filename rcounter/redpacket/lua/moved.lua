@@ -7,7 +7,7 @@
 --
 -- Replies  {0, n, 0}   n entries were removed, by this call
 --
--- Safe to run twice, and beside other movers: what was removed is not there a second time, and only what was removed is counted.
+-- Safe to run twice, and at the same time as other movers: what was removed is not there a second time, and only what was removed is counted.
 --
 -- It removes no entry that its caller has not read: the last of them must still be the one that was read. A failover to a replica that
 -- has not heard of it gives its number to another (moved.lua of package stock has more).

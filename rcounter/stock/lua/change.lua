@@ -24,7 +24,7 @@
 -- 'end' would move the end, since it counts from when it runs. All pairs are checked before the first write.
 --
 -- The keys get their new end before the hash says so. If the run is broken off in between, the keys outlive what the hash says, and
--- whoever calls then removes them. The other way round the keys would be gone while the hash says that the sale goes on.
+-- the next call removes them. The other way round the keys would be gone while the hash says that the sale goes on.
 --
 -- The flag goes with every change but that of the limit, which may leave it. Otherwise a process that knows the stock sold out would
 -- answer SoldOut while it is paused, before a start that was put off, or after an end that came sooner (TestNobodyAnswersSoldOutOfAStockThatIsPausedOrOver).

@@ -25,7 +25,7 @@
 --          {-11, 0, 0}   'begin': it is another revision now, or too late; 'put', 'end': something has changed since it was
 --                        read. Nothing is written
 --
--- Safe to run twice, and however late. 'begin' needs the revision that its call was told, and raises it; so a late copy does not
+-- Safe to run twice, and however late. 'begin' needs the revision that its call got, and raises it; so a late copy does not
 -- suspend a stock that sells (TestALateRestoreSuspendsNothing). Every other step needs the id of its round, which stands in the
 -- hash from 'begin' or 'again' to 'end' or to the next round (TestLateCopiesOfARestoreChangeNothing). Within a round a step
 -- writes values, not differences. A late 'relist' leaves too few entries, and 'end' sees that. This script does not begin like the others, since they may refuse its stock.

@@ -4,7 +4,7 @@
 -- ARGV[4] channel of the observers  ARGV[5] PUBLISH or SPUBLISH
 -- Reply 1 it stands; 0 a leader with a later token has announced itself, nothing done
 -- Twice: the second run finds its own announcement, and prolongs it. One that comes after the next leader has announced itself
---   has the smaller token. One that comes after its leader has resigned names an owner who holds nothing, so nobody believes it.
+--   has the smaller token. One that comes after its leader has resigned names an owner who holds nothing, so it is not believed.
 local key, token, owner, channel, publish = KEYS[1], ARGV[1], ARGV[2], ARGV[4], ARGV[5]
 local mine = token .. ' ' .. owner
 local now = redis.call('GET', key)

@@ -1,4 +1,4 @@
--- Redisson's queue of a fair lock: a list of owners, first come first, and beside it a sorted set with the instant (ms)
+-- Redisson's queue of a fair lock: a list of owners, first come first, and a sorted set with the instant (ms)
 -- after which each counts as dead, which is looked at when it is the first. A waiter of ours is dead when it has not looked
 -- for its patience; Redisson's scores are sums: each adds its own patience to the score of the last waiter, and takes it off
 -- all others' when it is served. So ours begins at least its patience above the score of one of Redisson's that is
@@ -8,10 +8,10 @@
 -- (TestFairScoresOutlastRedissonsSubtractions, TestDeadFairWaitersCostTheirPatienceTogether).
 --
 -- Waiters of ours that hear grants have a place, too: a field of the hash "places", owner -> "<ticket> <first lease, ms>
--- <patience, ms>", then perhaps " <server ms from which on it is handed nothing>". Whoever finds the lock free makes the first in
+-- <patience, ms>", then perhaps " <server ms from which on it is handed nothing>". A script that finds the lock free makes the first in
 -- line its holder, in the same script, and publishes the ticket: the protocol and the rules of trust are those of the reentrant
--- lock's queue (handover.lua). A first in line without a place is told on a channel of its own, as Redisson does, and the lock is
--- left to it: Redisson's waiters, and ours that hear no grants. So nobody is served past them.
+-- lock's queue (handover.lua). A first in line without a place is notified on a channel of its own, as Redisson does, and the lock is
+-- left to it: Redisson's waiters, and ours that hear no grants. So no one is served past them.
 --
 -- * A place that Redisson's scripts have dropped from the line leaves its field behind. If that waiter queues again it has the
 --   same ticket, which no grant has named: a grant takes the field away.
@@ -19,7 +19,7 @@
 --   is left to its waiter until that has not asked for half its patience; then it counts as dead. So a waiter does not lose its
 --   place because its process connects anew (TestFairScriptsHandTheLockOver).
 -- * A waiter that is about to give up is passed over: what it is handed would not reach it in time, and be released again, a round trip
---   later. Callers that have less patience than the line is long all leave when they are the first, or nearly, so nobody would be
+--   later. Callers that have less patience than the line is long all leave when they are the first, or nearly, so none would be
 --   served, and the lock would pass from one that has left to the next (TestFairScriptsPassOverThoseThatAreAboutToLeave). One whose caller
 --   cancels is not known of before, and costs that round trip.
 -- uses: owners, clock, listeners
@@ -42,13 +42,13 @@ end
 local function front(queue, timeouts, places, now, drops)
   while true do
     local head = redis.pcall('LINDEX', queue, 0)
-    if type(head) ~= 'string' then -- nobody, or see emptied
+    if type(head) ~= 'string' then -- none, or see emptied
       return nil
     end
     local till = tonumber(redis.call('ZSCORE', timeouts, head) or 0)
     if not expired(till, now) then
       if till > now + MOST and ours(head) then
-        -- Nobody's patience is going to be taken off any more before the next of Redisson's. These scores are too high if
+        -- No patience is subtracted any more before the next of Redisson's. These scores are too high if
         -- they were made to outlast the score of a waiter that has died, or if the clock stepped back.
         till = now + MOST
         for _, owner in ipairs(redis.call('LRANGE', queue, 0, DROPS)) do
@@ -161,7 +161,7 @@ end
 --                                                published, B is taken out of the line
 --   <-------------------------------- on the channel of grants of B's process
 --
--- The field is written before anything is published, and nothing is taken back once it is: see hand_over. That nobody
+-- The field is written before anything is published, and nothing is taken back once it is: see hand_over. That no one
 -- listens is asked before for the same reason.
 local function pass(key, queue, timeouts, places, publish, channel, grants, now, me)
   local drops = DROPS

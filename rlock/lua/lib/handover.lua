@@ -1,4 +1,4 @@
--- The queue of waiters beside a lock: a sorted set, score = ticket, the server's µs when it was entered and more than
+-- The queue of a lock's waiters: a sorted set, score = ticket, the server's µs when it was entered and more than
 -- the last one; member = "<owner> <first lease, ms> <stale after, ms>". It has one entry for each process and manner of
 -- waiting: the other waiters stand in line inside the process.
 -- A waiter that has asked again since has "!<owner>" in it, its stamp, score = -ms of the last time; "!open" is -ms until
@@ -15,7 +15,7 @@
 --   checks that T is the ticket of its last "held" answer: it holds the lock
 --   after a third of the short lease the watchdog raises it to the full one
 --
--- * The lease that is written is the waiter's own, short one: a waiter that turns out to be cut off keeps nobody out for long.
+-- * The lease that is written is the waiter's own, short one: a waiter that turns out to be cut off keeps others out for a short time only.
 --   Were it the releaser's, the waiter would count a lease that is not there (TestLeasesOfHandedOverHolds).
 -- * A request that finds the lock free and others in the queue hands it to the first of them, and keeps the order.
 -- * A waiter that leaves takes its stamp along. Otherwise the stamps of waiters long gone pile up for as long as anybody waits
@@ -23,7 +23,7 @@
 -- * A grant that comes too late is not given back on sight: the waiter that gave up has a release pending for it. Otherwise a
 --   late message would take the lock from a waiter that had found its grant by asking and was already unlocking: its unlock
 --   would find nothing and report a loss.
--- * A release can name the owner of its process's next tenure (tenancy.go), which it makes the holder with its full lease if nobody else
+-- * A release can name the owner of its process's next tenure (tenancy.go), which it makes the holder with its full lease if no one else
 --   queues, and otherwise puts into the queue before it serves the first there. The deadline counts from when the release was sent.
 -- * Redisson's waiters race for what is published: see theirs in release.lua.
 -- * While the slot is being migrated, a script with two keys is refused. It is sent again without the queue, and waiters poll.
@@ -48,7 +48,7 @@ local function which(lock, queue, removed)
 end
 
 -- What an entry says: owner, first lease, stale after, as texts; nil: it is none. No program of ours writes others. They are taken out like
--- those of waiters that are gone: nobody can be told of them, and each release would fail at them.
+-- those of waiters that are gone: they cannot be notified, and each release would fail at them.
 local function read_entry(entry)
   local owner, lease, stale = string.match(entry, '^(%S+) ([1-9]%d*) (%d+)')
   if owner and #lease < 16 and #stale < 16 then
@@ -84,10 +84,10 @@ local function reserved(queue, now)
 end
 
 -- Make the first in line whose process is there the holder of a free lock, and tell that process. Returns its entry;
--- or nil: nobody is in line, or telling is not possible, or the first is "me", which the caller sees to.
+-- or nil: no one is in line, or publishing is not possible, or the first is "me", which the caller sees to.
 --
 -- Its field and lease are written before anything is published: a process that acts on the message must find them. For
--- the same reason nothing is taken back once it is published: that it has no receivers here does not say that nobody
+-- the same reason nothing is taken back once it is published: that it has no receivers here does not say that no one
 -- hears it, since a server passes it on to its replicas, where a process may be subscribed: the primary would undo and serve
 -- another, and both would hold (TestHoldersExcludeEachOtherWhilePrimaryAndReplicaChangePlaces). So whether the process is
 -- there is asked before. One that is gone does not count, and its entry is dropped; one that is there but has not
@@ -96,14 +96,14 @@ end
 -- has been left behind where the queue could not be reached; it is dropped.
 local function hand_over(lock, queue, publish, grants, now, me, over)
   while true do
-    -- A queue of another type keeps nobody from releasing: the owner is out of the lock already.
+    -- A queue of another type does not prevent a release: the owner is out of the lock already.
     local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if head.err then
       return nil
     end
     local entry, ticket = head[1], tonumber(head[2])
     if not entry then
-      redis.call('DEL', queue) -- stamps of nobody
+      redis.call('DEL', queue) -- stamps without entries
       return nil
     end
     if entry == me then
@@ -119,8 +119,8 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     if owner and owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then
       redis.call('HSET', lock, owner, 1)
       redis.call('PEXPIRE', lock, lease)
-      local told = redis.pcall(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))
-      if type(told) ~= 'table' then
+      local sent = redis.pcall(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))
+      if type(sent) ~= 'table' then
         return entry
       end
       -- no right to publish there, so nothing was: release openly

@@ -1,9 +1,9 @@
 -- Owners of a lock, and of locks that are a hash: owner -> count.
 -- uses: clock
 --
--- An owner that was joined, is a join, or is done with the lock has an end of its own beside it, "<owner>!" -> server
+-- An owner that was joined, is a join, or is done with the lock has a field with an end of its own, "<owner>!" -> server
 -- ms, with a minus if it is done with it (see join and keep). Whatever takes an owner out takes its end along, and does so by
--- remove: an end whose owner is gone would keep a lock that nobody holds, for a lease, and after UnlockAfter even ForceUnlock
+-- remove: an end whose owner is gone would keep a lock that no one holds, for a lease, and after UnlockAfter even ForceUnlock
 -- could not free it (TestAHoldOfAnyKindThatWasJoinedLeavesNothing, TestForceUnlockFreesWhatUnlockAfterLeft).
 
 -- Whether an owner is one of this library (TestLuaAndGoHaveOneIdeaOfOurs): its connection id is a UUID of version 8, a number follows, and perhaps a label.
@@ -14,7 +14,7 @@ local function ours(owner)
 end
 
 -- Whether an owner and a lease in ms are what a client may send. None sends another; one that came all the same
--- would leave a lock without an end (a lease that PEXPIRE refuses after HSET), or one that nobody can release. So a script
+-- would leave a lock without an end (a lease that PEXPIRE refuses after HSET), or one that no one can release. So a script
 -- refuses it before it does anything. LONGEST: a double still counts single ms there, also after the clock's ms.
 local LONGEST = 4503599627370496
 local function fit(owner, lease)
@@ -48,7 +48,7 @@ local function emptied(key)
   return redis.pcall('EXISTS', key) ~= 1
 end
 
--- The instant in an owner's end, without the minus; nil: it is none. An owner beside which there is none has the lock's.
+-- The instant in an owner's end, without the minus; nil: it is none. An owner without one has the lock's.
 local function read_end(text)
   local ms = string.match(text or '', '^%-?(%d+)$')
   return ms and #ms < 17 and tonumber(ms) or nil

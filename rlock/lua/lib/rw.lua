@@ -1,10 +1,10 @@
--- A read-write lock on Redisson's layout, and the ends of its holds beside it.
+-- A read-write lock on Redisson's layout, and a sorted set of the ends of its holds.
 --
 -- The lock is a hash: mode -> read or write; "<owner>" -> count of a reader; "<owner>:write" -> count of the writer. It
 -- lasts as long as the last of its holds. Redisson looks for the end of a read hold in a key of its own, the timeout key
 -- "{n}:<owner>:rwlock_timeout:<k>", k from 1 to the count; a reader of ours has the first, whatever its count.
 --
--- The ends are a sorted set of ours, so that nobody has to go through all readers: field of the hash -> end, server ms;
+-- The ends are a sorted set of ours, so that no script goes through all readers: field of the hash -> end, server ms;
 -- of a writer only once it reads too, before that it is the lock's.
 -- uses: owners, raise, renewal, clock
 
@@ -78,7 +78,7 @@ local function settle(lock, ends, writer)
   return writer
 end
 
--- Take out the holds whose own end has passed, which keep nobody out any more though others keep the key. Returns what
+-- Take out the holds whose own end has passed, which keep no one out any more though others keep the key. Returns what
 -- settle does.
 local function forget(lock, ends, now)
   local dead = redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))

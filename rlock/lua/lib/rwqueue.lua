@@ -1,4 +1,4 @@
--- The queue of waiters beside a read-write lock: a sorted set; member = "<owner> <first lease, ms> <stale after, ms>", score
+-- The queue of a read-write lock's waiters: a sorted set; member = "<owner> <first lease, ms> <stale after, ms>", score
 -- = band + ticket. The ticket is as in the queue of handover.lua. Readers stand in band 0, writers from BAND on, so the first of each is
 -- found in O(log n).
 --
@@ -6,7 +6,7 @@
 -- are -ms, and say how far the phases are:
 --   !readfrom  since when readers have been in           !lastread  how long they were, the last time
 --   !phase     since when writers have followed another  !writes    how many they were
---   !filled    when readers were last let in beside readers while a writer waited
+--   !filled    when readers last joined readers while a writer waited
 --   !rest      readers of this phase are still in line
 -- They begin with the first that has to wait: an uncontended lock has no queue.
 --
@@ -27,8 +27,8 @@
 --                                                   then publishes T, lease and owner
 --   <---------------------------------------------- on B's channel of grants
 --
--- * The timeout key is Redisson's end of a reader. Whoever grants may not write it: it is no key of that script. A reader that is
---   granted without one is deleted with the hash by the next unlock of a Java reader, and a writer gets in beside it. So the
+-- * The timeout key is Redisson's end of a reader. The script that grants may not write it: it is no key of that script. A reader that is
+--   granted without one is deleted with the hash by the next unlock of a Java reader, and a writer acquires although it reads. So the
 --   waiter makes it before it is in line, and each poll has it outlast the entry by the lease (TestAGrantedReaderHasItsTimeoutKey).
 -- * All fields, ends and leases are written before anything is published: see handover.lua, also for why it is asked before who
 --   listens, and nothing is taken back that was published. A grant whose PUBLISH is refused was not heard of, and is undone.
@@ -81,7 +81,7 @@ local function step_out(queue, entry)
   redis.call('ZREM', queue, entry, '!' .. (string.match(entry, '^%S+') or ''))
 end
 
--- Whether whoever made an entry is there: it has asked of late, and its process listens. heard: what is known of processes.
+-- Whether the waiter of an entry is there: it has asked of late, and its process listens. heard: what is known of processes.
 -- A stamp that is far ahead is of before the server's clock stepped back.
 local function alive(queue, entry, score, now, publish, grants, heard)
   local owner, _, stale = read_entry(entry)
@@ -135,7 +135,7 @@ local function readers(queue, now, publish, grants, heard, me)
   end
 end
 
--- When readers are next let in beside those that are in, ms, while a writer with that score and entry waits. alien: all that are
+-- When readers may next join those that read, ms, while a writer with that score and entry waits. alien: all that are
 -- in are Redisson's, which does not wait for our writers, so that ours alone would stand still.
 local function refill(queue, entry, score, now, alien)
   local since, filled = score % BAND / 1000, word(queue, 'filled') or 0
@@ -153,7 +153,7 @@ local function aliens(lock, ends, now)
   return others - redis.call('ZCOUNT', ends, digits(now), '+inf'), others
 end
 
--- Have whoever made an entry hold the lock: it is as in acquire, but with the entry's short lease. Its process is not told yet.
+-- Make the waiter of an entry a holder: it is as in acquire, but with the entry's short lease. Its process is not notified yet.
 local function admit(lock, ends, entry, now)
   local owner, lease = string.match(entry, '^(%S+) (%d+)')
   redis.call('HSET', lock, 'mode', 'read', owner, 1)
@@ -165,14 +165,14 @@ local function admit(lock, ends, entry, now)
   last_until(ends, owner, now + lease, now)
 end
 
--- Tell a process that its entry was served. Returns false if it may not be told, in which case nobody was.
+-- Notify a process that its entry was served. Returns false if publishing is denied, so that no one was.
 local function notify(entry, score, publish, grants)
   local owner, lease = string.match(entry, '^(%S+) (%d+)')
   local channel = grants .. string.sub(owner, 1, 36)
   return type(redis.pcall(publish, channel, string.format('%.0f %s %s', score, lease, owner))) ~= 'table'
 end
 
--- Let readers in. Returns whether one could not be told, and so is in line still.
+-- Let readers in. Returns whether one could not be notified, and so is in line still.
 local function serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
   local mute = false
   for i = 1, #there, 2 do
@@ -200,7 +200,7 @@ local function serve_readers(lock, ends, queue, there, more, publish, grants, no
   return mute
 end
 
--- Make the first writer the holder of a free lock. Returns whether it could not be told.
+-- Make the first writer the holder of a free lock. Returns whether it could not be notified.
 local function serve_writer(lock, queue, entry, score, had, publish, grants, now, me)
   local owner, lease = string.match(entry, '^(%S+) (%d+)')
   redis.call('HSET', lock, 'mode', 'write', owner .. ':write', 1)
@@ -217,7 +217,7 @@ local function serve_writer(lock, queue, entry, score, had, publish, grants, now
   return false
 end
 
--- Whether readers are to stay out though no writer of ours waits: readers have been in for long, and somebody of Redisson's
+-- Whether readers are to stay out though no writer of ours waits: readers have been in for long, and a waiter of Redisson's
 -- waits, who could not get in as long as others of ours come.
 local function closed(queue, channel, publish, now)
   if not java_waits(publish, channel) then
@@ -232,8 +232,8 @@ local function closed(queue, channel, publish, now)
   return now - from >= TURN
 end
 
--- Serve whoever is next in a line that is there. me: the caller's entry, or nil; it is told in the reply. turned: the writer has
--- become a reader, so that a readers' phase begins. Returns true if somebody could not be told, and nil if nothing was tried: a
+-- Serve the next in a line that exists. me: the caller's entry, or nil; it hears of it in the reply. turned: the writer has
+-- become a reader, so that a readers' phase begins. Returns true if one could not be notified, and nil if nothing was tried: a
 -- writer holds the lock, or it is reserved.
 local function serve(lock, ends, queue, publish, channel, grants, now, me, turned)
   local mode = redis.call('HGET', lock, 'mode')
@@ -314,7 +314,7 @@ local function foreign(lock, ends, mode, now)
 end
 
 -- Have Redisson's waiters, who stand in no line, race for a lock that is free, and ours only wait for a moment. The first in
--- line is told to ask when that is over.
+-- line is notified when that is over.
 local function open_to_others(queue, channel, publish, grants, now)
   say(queue, 'open', now + OPEN)
   redis.pcall(publish, channel, '1')
@@ -328,13 +328,13 @@ local function open_to_others(queue, channel, publish, grants, now)
   end
 end
 
--- See to the line beside a lock that has lost a hold, or whose line has lost a waiter. Returns whether it is to be said openly:
--- nobody stands in line, or somebody could not be told.
+-- See to the line of a lock that has lost a hold, or whose line has lost a waiter. Returns whether it is to be said openly:
+-- no one stands in line, or one could not be notified.
 local function pass_on(lock, ends, queue, publish, channel, grants, now, us, released, turned)
   if type(redis.pcall('EXISTS', lock, ends, queue)) ~= 'number' or redis.call('EXISTS', queue) == 0 then -- or see emptied
     return true
   elseif type(redis.pcall('ZCARD', queue)) ~= 'number' or type(redis.pcall('ZCARD', ends)) ~= 'number' then
-    return true -- of another type: nobody is kept from releasing, and what is released is said openly
+    return true -- of another type: a release still works, and is said openly
   elseif released and emptied(lock) and others_wait(queue) and java_waits(publish, channel) then
     local from = word(queue, 'readfrom')
     if us % 8 == 0 or from and now - from >= TURN then

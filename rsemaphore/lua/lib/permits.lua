@@ -38,7 +38,7 @@ local function split(ids)
 end
 
 -- Where permits are written and taken back, what the notes do not take is no reason to fail: they are a key of another type then. They only
--- inform, and a script that broke off there would have changed the permits, and not the count: permits that nobody has and nobody gets,
+-- inform, and a script that broke off there would have changed the permits, and not the count: permits that no one has and no one gets,
 -- or more of them than there are (TestAPermitBesideAKeyOfAnotherTypeIsNotLost).
 
 -- Writes n permits of a base, with a label if there is one. The lease of one that is out is only ever raised. Returns how many were not out.
@@ -87,7 +87,7 @@ local function dealing(permits, notes, now)
   end
 end
 
--- Reports whether permits are out that are not of this library: nobody hands those over. Of many, some are looked at. Ours have
+-- Reports whether permits are out that are not of this library: no script hands those over. Of many, some are looked at. Ours have
 -- version 8 in their 7th byte, as a connection id has, and a low number at the end.
 local function foreign(permits)
   for _, from in ipairs({0, -8}) do
@@ -106,8 +106,8 @@ local function stored(count)
 end
 
 -- Gives back permits whose lease is over, 1,000 at most, and returns how many they were. So a script is short however many a process
--- leaves that dies. No request is for more than 1,000. What is left over counts as out until the next script, and whoever waits for it is
--- told to ask at once: ends_for finds ends that have passed.
+-- leaves that dies. No request is for more than 1,000. What is left over counts as out until the next script, and a waiter for it is
+-- notified to ask at once: ends_for finds ends that have passed.
 local function prune(count, permits, notes, now)
   local dead = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1000)
   if #dead > 0 then

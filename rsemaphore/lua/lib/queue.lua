@@ -1,4 +1,4 @@
--- The queue of those that wait for permits: a sorted set beside the count, in its slot.
+-- The queue of those that wait for permits: a sorted set in the slot of the count.
 --   ticket (the server's µs when it was entered, and more than the last one) -> entry, of 13 bytes and
 --     " <number> <first lease, ms> <stale after, ms>[:<server ms from which on it is handed nothing>] <process> <label>"
 --     The 13 bytes are the base of the waiter's permits, which is its owner. Every waiter has an entry, not every process.
@@ -8,7 +8,7 @@
 -- The first in line is the lowest score above 0. A dead queue expires as one key.
 --
 -- First come, first served, but not strictly: while the first in line cannot be served, the 16 behind it may go past it with
--- up to 4 times what it asks for in all, and then nobody. Without that a request for all permits has the others stand idle
+-- up to 4 times what it asks for in all, and then none. Without that a request for all permits has the others stand idle
 -- while it waits for the last of them; with more, large requests starve.
 --
 --   waiter B, of 2                               holder A, of 2
@@ -22,21 +22,21 @@
 --   checks that T is the ticket of its last answer: it holds the permits
 --   5 to 10 ms later the watchdog raises the short lease to the full one
 --
--- * Whoever comes by serves: acquire, release, resize. A newcomer never takes what is free past a queue, except as serve lets it.
+-- * Every call serves: acquire, release, resize. A newcomer never takes what is free past a queue, except as serve lets it.
 -- * Who listens is asked before a grant is written, and nothing is taken back that was published; see rlock's lib/handover.lua.
---   Only a publish that is refused, and so reached nobody, is undone, with the same ticket.
+--   Only a publish that is refused, and so reached no one, is undone, with the same ticket.
 -- * Waiters of the caller's own process are named in the reply, not published. If that reply is lost the process asks for all of
 --   its waiters (wait.Queue.AskAgain), and finds the permits out under their bases.
--- * A waiter that wants more than there is in all, after a resize, is taken out and told to ask, which says so. It would block the
+-- * A waiter that wants more than there is in all, after a resize, is taken out and notified, which says so. It would block the
 --   queue for ever otherwise.
--- * What ends for want of a renewal is pruned by whoever comes by. One process comes by in time: that of the first in line, which is
---   told in the reply or by "0 <ms>". If it dies any poll finds it.
--- * One script serves up to 128 waiters, and 1,000 permits, and takes out some 500 that are gone, so that it holds up nobody else; then
---   the next in line is told to look. Where 500 were gone it is not known who that is, so one that came late and is there is told:
+-- * What ends for want of a renewal is pruned by every call. One process comes by in time: that of the first in line, which is
+--   notified in the reply or by "0 <ms>". If it dies any poll finds it.
+-- * One script serves up to 128 waiters, and 1,000 permits, and takes out some 500 that are gone, so that it holds up no other; then
+--   the next in line is notified. Where 500 were gone it is not known who that is, so one that came late and is there is notified:
 --     release: the first 512 of 10,000 are gone; the last entry is of process B, which lives; "look" to B
---     B asks for its own, as in a poll: the next 512 are gone; B is told in the reply; and so on until one can be served
+--     B asks for its own, as in a poll: the next 512 are gone; B hears of it in the reply; and so on until one can be served
 --   Any poll goes on likewise, so a lost message costs a poll.
--- * What is no entry at all is taken out as one that is gone: nobody can be told of it.
+-- * What is no entry at all is taken out as one that is gone: no one can be notified of it.
 -- uses: clock, listeners
 
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
@@ -130,7 +130,7 @@ end
 -- permits and returns how many were not out, take(base, n) takes them back and returns how many there were, ends(n, free) returns the ms
 -- until n are free, negative: not known.
 --
--- Of an acquisition that is to be given n some may be out, if somebody released part of its ids before it knew of them: so what give
+-- Of an acquisition that is to be given n some may be out, if part of its ids was released before it knew of them: so what give
 -- has taken is counted, and not n.
 --
 -- Returns how many are free then; the grants of the caller's own process: lease and base, one after the other (lease 0: it is to ask);
@@ -220,7 +220,7 @@ local function serve(q, free, total, give, take, ends)
     end
   end
   for channel, text in pairs(words) do
-    if type(redis.pcall(q.publish, channel, text)) == 'table' then -- no right: nobody was told
+    if type(redis.pcall(q.publish, channel, text)) == 'table' then -- no right: no one was notified
       for _, g in ipairs(granted[channel] or {}) do
         free = free + take(g[1], g[2])
         redis.call('ZADD', q.key, digits(g[4]), g[3])
@@ -229,7 +229,7 @@ local function serve(q, free, total, give, take, ends)
     end
   end
   if not head and not lined_up(q) then
-    redis.call('DEL', q.key) -- stamps of nobody
+    redis.call('DEL', q.key) -- stamps without entries
   end
   return free, own, look, head, longest
 end

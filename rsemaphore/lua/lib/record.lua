@@ -1,4 +1,4 @@
--- The record of a latch, a hash beside its count: see latch_set.lua.
+-- The record of a latch, a hash in the slot of its count: see latch_set.lua.
 -- uses: clock, integer
 
 -- Returns the generation after gen, which may be missing.
@@ -6,7 +6,7 @@ local function next_generation(gen)
   return digits((whole(gen, 'generation of a latch') or 0) + 1)
 end
 
--- Notes that the latch of generation gen is over: from here on no look is told the message of its opening. The write that removes comes first: a server without memory does not refuse
+-- Notes that the latch of generation gen is over: from here on no look gets the message of its opening. The write that removes comes first: a server without memory does not refuse
 -- it, and does not refuse the writes that follow it in the script.
 local function close_record(record, gen)
   local next = next_generation(gen)

@@ -1,4 +1,4 @@
--- A capacity that has a revision: the one with the highest revision counts, whoever comes first with it, until somebody resizes.
+-- A capacity that has a revision: the one with the highest revision counts, whichever client comes first with it, until a Resize.
 --
 --   old program: 5, revision 1       server                        new program: 8, revision 2
 --   acquires  ---------------------> 5, revision 1
@@ -12,7 +12,7 @@
 local REVISION_KEPT = 604860000 -- as long as a resize
 
 -- Notes the revision in a hash, if it is newer than what is there. Returns whether it is; or nil and another capacity, if the same
--- revision came with that before: then one of two programs is wrong, and nobody can tell which.
+-- revision came with that before: then one of two programs is wrong, and it cannot be known which.
 local function revise(hash, field, capacity, revision)
   local known, before = string.match(redis.call('HGET', hash, field) or '0 0', '^(%d+) (%d+)$')
   if revision > tonumber(known) then

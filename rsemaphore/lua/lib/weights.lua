@@ -1,4 +1,4 @@
--- What the scripts on weights share. A WeightedSemaphore has two keys of its own, beside the queue:
+-- What the scripts on weights share. A WeightedSemaphore has two keys of its own, and the queue:
 --   main    a hash: "capacity"; "used", the sum of all that is out; after a resize "keep" and "before"
 --           ("<call> <capacity>"); after a revision "keep" and "revised" ("<revision> <capacity>"); and of
 --           each acquisition that is out: its base of 13 bytes -> "<weight> <label>"
@@ -73,7 +73,7 @@ local function weighed(main, leases, now)
 end
 
 -- Returns the ms until enough leases are over for n where so much is free; -1: not known. It looks at 64 of them. If it takes more, it is
--- the end of the 64th: whoever asks then finds those given back, and is told of the next.
+-- the end of the 64th: a call then finds those given back, and learns of the next.
 local function weight_ends(main, leases, n, free, now)
   local list = redis.call('ZRANGE', leases, 0, 63, 'WITHSCORES')
   for i = 1, #list, 2 do

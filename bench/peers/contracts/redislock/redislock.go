@@ -67,7 +67,8 @@ func Obtain(ctx context.Context, client RedisClient, key string, ttl time.Durati
 }
 
 // ObtainMulti is the peer's.
-func ObtainMulti(ctx context.Context, client RedisClient, keys []string, ttl time.Duration, opt *Options) (*Lock, error) {
+func ObtainMulti(ctx context.Context, client RedisClient, keys []string, ttl time.Duration,
+	opt *Options) (*Lock, error) {
 	return New(client).ObtainMulti(ctx, keys, ttl, opt)
 }
 
@@ -76,8 +77,8 @@ func (c *Client) Obtain(ctx context.Context, key string, ttl time.Duration, opt 
 	return c.ObtainMulti(ctx, []string{key}, ttl, opt)
 }
 
-// ObtainMulti is the peer's. The token is the label of the owner, whose text is longer. A token that holds the lock already
-// joins its hold. A ttl of less than 10 ms, which is refused, is taken for 10 ms.
+// ObtainMulti is the peer's. The token is the label of the owner, whose text is longer. A token that holds the lock
+// already joins its hold. A ttl of less than 10 ms, which is refused, is taken for 10 ms.
 func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Duration, opt *Options) (*Lock, error) {
 	in, err := locks(c.client)
 	if err != nil {
@@ -109,7 +110,7 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 		}
 	}
 	hold, err := lock.TryLock(ctx, patience(ctx, ttl, opt.RetryStrategy), max(ttl, 10*time.Millisecond))
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		if ctx.Err() != nil {
 			return nil, errors.Join(ErrNotObtained, err)
 		}
@@ -165,7 +166,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // Refresh is the peer's.
 func (l *Lock) Refresh(ctx context.Context, ttl time.Duration, _ *Options) error {
 	err := l.hold.Extend(ctx, ttl)
-	if errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrReleased) {
+	if errors.Is(err, redlatch.ErrLost) || errors.Is(err, redlatch.ErrReleased) {
 		return ErrNotObtained
 	}
 	return err
@@ -177,7 +178,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		return ErrLockNotHeld
 	}
 	err := l.hold.Unlock(ctx)
-	if errors.Is(err, rlock.ErrLost) {
+	if errors.Is(err, redlatch.ErrLost) {
 		return ErrLockNotHeld
 	}
 	return err

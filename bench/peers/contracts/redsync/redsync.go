@@ -12,6 +12,7 @@ import (
 	peer "github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -105,7 +106,7 @@ func (m *Mutex) lock(ctx context.Context, wait time.Duration) (err error) {
 		return err
 	}
 	m.hold, err = lock.WithLabel(m.value).TryLock(ctx, wait, m.expiry)
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return errors.Join(&ErrTaken{}, err)
 	}
 	return err
@@ -136,7 +137,7 @@ func (m *Mutex) Extend() (bool, error) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	if errors.Is(err, rlock.ErrLost) && m.setNXOnExtend {
+	if errors.Is(err, redlatch.ErrLost) && m.setNXOnExtend {
 		err = errors.Join(errors.New("redsync: a lost hold is not acquired again by Extend"), err)
 	}
 	return err == nil, err

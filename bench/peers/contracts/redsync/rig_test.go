@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// The peer's tests find these in place of those of its redsync_test.go, which starts forty-eight servers on fixed ports and
-// reaches them through six drivers.
+// The peer's tests find these in place of those of its redsync_test.go, which starts forty-eight servers on fixed ports
+// and reaches them through six drivers.
 var _ = makeCases
 
 type testCase struct {
@@ -23,8 +23,8 @@ type testCase struct {
 	pools     []redis.Pool
 }
 
-// makeCases are so many servers in this process. They say that they have been up for a day, or a Quorum would not have their
-// votes: see rlock.Quorum.
+// makeCases are so many servers in this process. They say that they have been up for a day, or a Quorum would not have
+// their votes: see rlock.Quorum.
 func makeCases(n int) map[string]*testCase {
 	c := &testCase{poolCount: n}
 	for range n {

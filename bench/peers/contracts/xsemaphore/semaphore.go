@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/bench/peers/contracts/rig"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -25,7 +26,8 @@ func NewWeighted(n int64) *Weighted {
 	return &Weighted{in: rig.Shared().Semaphores().WeightedSemaphore(rig.Name(), n), size: n}
 }
 
-// Acquire is the peer's: a ctx that has ended is its error alone, nothing is acquired at once, and too much is waited for.
+// Acquire is the peer's: a ctx that has ended is its error alone, nothing is acquired at once, and too much is waited
+// for.
 func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	switch {
 	case n == 0:
@@ -35,11 +37,11 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 		return ctx.Err()
 	}
 	p, err := w.in.Acquire(ctx, n)
-	if errors.Is(err, rsemaphore.ErrInvalidOption) {
+	if errors.Is(err, redlatch.ErrInvalidOption) {
 		panic(err)
 	}
 	if err != nil {
-		if ctx.Err() != nil && errors.Is(err, rsemaphore.ErrNotAcquired) && errors.Is(err, ctx.Err()) {
+		if ctx.Err() != nil && errors.Is(err, redlatch.ErrNotAcquired) && errors.Is(err, ctx.Err()) {
 			return ctx.Err()
 		}
 		return err
@@ -51,7 +53,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 // TryAcquire is the peer's.
 func (w *Weighted) TryAcquire(n int64) bool {
 	p, err := w.in.TryAcquire(context.Background(), n, 0, 0)
-	if errors.Is(err, rsemaphore.ErrInvalidOption) {
+	if errors.Is(err, redlatch.ErrInvalidOption) {
 		panic(err)
 	}
 	if err != nil {

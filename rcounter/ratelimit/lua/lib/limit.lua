@@ -181,7 +181,7 @@ end
 -- Returns the number of the calendar's unit that lasts at an instant, s, and when it ends. A zone is three offsets from UTC in s, and the
 -- two instants between them: 'offset,instant,offset,instant,offset'. They are data of the calendar: what counts is the server's time.
 --
--- A unit is told by its local name, the date or the hour. Where clocks are put forward a day has 23 hours, and where they are put back 25,
+-- A unit is known by its local name, the date or the hour. Where clocks are put forward a day has 23 hours, and where they are put back 25,
 -- and an hour that comes twice is one unit.
 local function window(unit, zone, now)
   local o0, t1, o1, t2, o2 = zone:match('^(-?%d+),(%d+),(-?%d+),(%d+),(-?%d+)$')
@@ -273,7 +273,7 @@ local function next_turn(l, n)
   return l.level + need - l.full
 end
 
--- Returns how many µs it is until n units could pass if nobody else came.
+-- Returns how many µs it is until n units could pass if no other request came.
 local function waits(l, n)
   if n <= l.room then return 0 end
   if l.line then return math.ceil((next_turn(l, n)) / l.rate) end

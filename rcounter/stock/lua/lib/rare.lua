@@ -12,7 +12,7 @@ local function strays()
   return stray(redis.call('HLEN', s.users) + redis.call('HLEN', s.records) + redis.call('ZCARD', s.holds) + redis.call('EXISTS', s.ledger), 5)
 end
 
--- mark sets the flag, until it must be looked at again if nothing is written meanwhile: until the next deadline of a hold, or the end.
+-- mark sets the flag, until a call must look again, if none writes: until the next deadline of a hold, or the end.
 local function mark()
   local ms = s.ending - s.now
   if s.waiting > 0 then ms = math.min(ms, tonumber(redis.call('ZRANGE', s.holds, 0, 0, 'WITHSCORES')[2]) - s.now) end

@@ -27,7 +27,7 @@
 -- If numbers contradict each other, it replies {-1, -1, 0}.
 --
 -- The hash of a stock with a ledger counts the entries: serial is the number of the last, moved how many were removed because a
--- database has them. So the stream has serial - moved entries. If it has another number, some were lost, or somebody trimmed it, and
+-- database has them. So the stream has serial - moved entries. If it has another number, some were lost, or it was trimmed by hand, and
 -- the reply is {-13, should be, found}; see tell for what comes first.
 --
 -- Both are {-10, 0, 0} while Restore writes: 'restoring' is the server's ms until which it counts as going on, moved on by each of

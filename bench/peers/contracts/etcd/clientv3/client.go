@@ -1,4 +1,5 @@
-// Package clientv3 has what etcd's tests of locks and elections use of its client: a server of redlatch, and keys on it.
+// Package clientv3 has what etcd's tests of locks and elections use of its client: a server of redlatch, and keys on
+// it.
 package clientv3
 
 import (
@@ -72,8 +73,8 @@ func WithPrefix() OpOption { return OpOption{} }
 // WithRev is etcd's.
 func WithRev(int64) OpOption { return OpOption{} }
 
-// Watch tells of everybody who comes to the lock of that name, as its holder or in its queue, or leaves it. It looks every few
-// milliseconds, because redlatch has nothing of the kind; it is for these tests.
+// Watch tells of everybody who comes to the lock of that name, as its holder or in its queue, or leaves it. It looks
+// every few milliseconds, because redlatch has nothing of the kind; it is for these tests.
 func (c *Client) Watch(ctx context.Context, name string, _ ...OpOption) WatchChan {
 	events := make(chan WatchResponse)
 	go func() {

@@ -38,7 +38,8 @@ func NewSession(*clientv3.Client) (*Session, error) {
 	return &Session{Red: red, holds: map[string]*rlock.Hold{}, leads: map[string]*election.Leadership{}}, err
 }
 
-// Close ends it. Of what it holds it must say that nobody works under it any more: a Client that is closed waits for that.
+// Close ends it. Of what it holds it must say that nobody works under it any more: a Client that is closed waits for
+// that.
 func (s *Session) Close() error {
 	ctx := context.Background()
 	s.mu.Lock()
@@ -94,7 +95,7 @@ func (m *Mutex) Lock(ctx context.Context) error {
 func (m *Mutex) TryLock(ctx context.Context) error {
 	l, ctx := m.owner(ctx)
 	err := m.keep(l.TryLock(ctx, 0, 0))
-	if errors.Is(err, rlock.ErrNotAcquired) {
+	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return ErrLocked
 	}
 	return err

@@ -1,0 +1,86 @@
+package redlatch
+
+import "github.com/redlatch/redlatch/internal/errs"
+
+// These errors are of more than one package. Each is one value, which stands for one state wherever it comes from:
+// compare with errors.Is. What only one package returns is exported there, such as rsemaphore.ErrBrokenBarrier. What a
+// call returns, and what is special about it, is in its comment.
+//
+// Errors fall into three families, which need different answers. Contended (ErrNotAcquired): others hold what was asked
+// for. Lost (ErrLost, ErrMaxHold): the caller held it and holds it no longer. Unknown (ErrUnknownOutcome): a request
+// was sent and its reply was not seen.
+var (
+	// ErrNotAcquired: another owner held the lock, the permits or the leadership for as long as the caller was willing to
+	// wait. Nothing is held; try later. If ctx ended, the error is joined with ctx's error and cause, even if nothing was
+	// known of a holder by then, or a request was under way: what that may still take is released in the background. A
+	// handler checks for context.Canceled first. errors.As gives rlock's and rsemaphore's *NotAcquiredError.
+	ErrNotAcquired = errs.ErrNotAcquired
+	// ErrLost: a hold, permit or leadership ended without being released. Its lease ran out, its heartbeats were not
+	// confirmed, or its key was deleted, evicted or taken over. Another owner may have it. Stop, and have the resource
+	// refuse what was under way (fencing). If the server said that the key now holds something else, the error is joined
+	// with ErrWrongType, whichever call finds that out. A permit's ReleaseIDs returns it, too, if one of the ids was never
+	// granted or was released before; nothing was changed.
+	ErrLost = errs.ErrLost
+	// ErrReleased is the cause of the contexts of what was released, and the error of calls on it.
+	ErrReleased = errs.ErrReleased
+	// ErrMaxHold: a hold, permit or leadership reached Options.MaxHold. It is renewed no more. It stays taken until it is
+	// released or its lease runs out, whichever is first.
+	ErrMaxHold = errs.ErrMaxHold
+	// ErrUnavailable: the server could not be asked, or refused before it did anything. Nothing changed there. It wraps
+	// the cause: the error of rueidis, or of ctx.
+	ErrUnavailable = errs.ErrUnavailable
+	// ErrUnknownOutcome: a request was sent and its reply was not seen within Options.CallTimeout, or its connection
+	// broke; or ctx ended before the reply came. It may have run, or may run later. What an acquisition may have taken is
+	// released in the background. A release goes on in the background until it is confirmed or the lease is over. Any
+	// other call can be made again with the same arguments, and gives the one answer; except for the few that Retryable
+	// names, which may count twice then, and requests of a rate limiter, which may take their units twice.
+	ErrUnknownOutcome = errs.ErrUnknownOutcome
+	// ErrDenied: the server does not know the user, or the user lacks a right. The text names the operation, and the
+	// right, as far as the server reports it. No call waits, because waiting does not help. Nothing is acquired: what a
+	// script did before the refused command is released, as far as the rights go; what it wrote of a stock, a red packet
+	// or a limit stands, and the call can be made again once the user has the right. A hold whose renewals are denied
+	// lasts until its Until, and ends with ErrLost unless the right is back by then. A hold whose release is denied has
+	// ended here, and stays taken until the end of its lease.
+	ErrDenied = errs.ErrDenied
+	// ErrNotReplicated: fewer than Options.MinReplicas replicas confirmed a grant in time. A lock, permit or leadership
+	// was taken back; nothing is held. A unit of a stock and a share of a red packet stay: make the call again with the
+	// same arguments, and it gives the same answer once that is confirmed.
+	ErrNotReplicated = errs.ErrNotReplicated
+	// ErrClosed: the client, its hub or the subscription was closed. Nothing was sent, except to release what was held.
+	ErrClosed = errs.ErrClosed
+	// ErrInvalidName refuses a name that is empty, longer than 64 KiB with its prefix, not UTF-8, or that has a NUL byte,
+	// or braces that would spread one object over two Cluster slots; and one that is, with its prefix, a key that another
+	// object has next to its own, such as "redlatch_queue:{x}", the queue of the lock "x". The names of stocks, red
+	// packets and limiters have no braces. An id or a claimant, a user or a limit's key has at most 1024 bytes. A name
+	// that cannot be used is reported by every call on its object. Nothing was sent.
+	ErrInvalidName = errs.ErrInvalidName
+	// ErrInvalidOption refuses an option or argument. The text names it, its value and its bounds. Nothing was sent,
+	// except where only the server knows the bounds, as for more permits than a semaphore has; then nothing was changed.
+	ErrInvalidOption = errs.ErrInvalidOption
+	// ErrWrongType: the key, or one that belongs to it, does not hold an object of this kind: another type, or a value
+	// that no program of this library or of Redisson writes, such as "010" for a counter; the text says which. Another
+	// program uses the same name. Nothing was changed. A hold whose key was overwritten is lost: its error is ErrLost,
+	// too. (TestHostileValuesOfLocksAreErrWrongType)
+	ErrWrongType = errs.ErrWrongType
+)
+
+// These are answers to counters, stocks and red packets. Nothing was changed.
+var (
+	// ErrOutOfRange: a counter would leave its bounds, of which Add and AddOnce return the value; the limit of a stock
+	// would be below what is sold and held; or one grant has more than 1024 returned parts.
+	ErrOutOfRange = errs.ErrOutOfRange
+	// ErrOverflow: a counter would leave the 64-bit integers, or a stock has given out ordinal 2^53-1.
+	ErrOverflow = errs.ErrOverflow
+	// ErrMismatch: the id of an AddOnce, a request or a reservation has been used before with other arguments: another
+	// number, another claimant, or for another kind of call. A new request needs a new id. Of a stock's Open: the stock
+	// that stands was opened with another Spec, and the text says in what.
+	ErrMismatch = errs.ErrMismatch
+	// ErrAlreadyOpen: the stock or red packet exists, opened by another call, and its retention is not over. The epoch
+	// returned with it is that of the existing one.
+	ErrAlreadyOpen = errs.ErrAlreadyOpen
+	// ErrCorrupt: the keys of a stock or red packet do not agree: records are missing (evicted, deleted, trimmed, lost in
+	// a failover) or a number is impossible. It grants nothing any more, because a user who has a unit or share could be
+	// given a second one. Stock.Restore repairs a stock from the caller's own records of the sale; deleting the keys makes
+	// the name free.
+	ErrCorrupt = errs.ErrCorrupt
+)

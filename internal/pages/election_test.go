@@ -1,0 +1,69 @@
+package pages_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/redlatchtest"
+	"github.com/redlatch/redlatch/rlock/election"
+)
+
+// Schedule is called by every process; work runs in one of them.
+func Schedule(ctx context.Context, elections *election.Client, addr string,
+	work func(ctx context.Context, token int64) error) error {
+	return elections.Election("scheduler").Run(ctx, addr, func(ctx context.Context, l *election.Leadership) error {
+		return work(ctx, l.Token()) // ctx ends with the leadership; then Run campaigns again
+	})
+}
+
+// Where returns the address of the process that leads, "" if none does.
+func Where(ctx context.Context, elections *election.Client) (string, error) {
+	leader, err := elections.Election("scheduler").Leader(ctx)
+	return leader.Value, err
+}
+
+// Follow calls changed after every change of the leader, until ctx ends.
+func Follow(ctx context.Context, elections *election.Client, changed func(addr string)) error {
+	leaders, err := elections.Election("scheduler").Observe(ctx)
+	if err != nil {
+		return err
+	}
+	for leader := range leaders {
+		changed(leader.Value)
+	}
+	return ctx.Err()
+}
+
+func TestOneProcessLeadsAndAllKnowWhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		here, there := srv.Open().Elections(), srv.Open().Elections()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var told []string
+		followed := make(chan struct{})
+		go func() {
+			Follow(ctx, there, func(addr string) { told = append(told, addr) })
+			close(followed)
+		}()
+		var before int64
+		for _, addr := range []string{"10.0.0.7:80", "10.0.0.8:80"} {
+			require.NoError(t, Schedule(ctx, here, addr, func(_ context.Context, token int64) error {
+				require.Greater(t, token, before)
+				before = token
+				where, err := Where(ctx, there)
+				require.NoError(t, err)
+				require.Equal(t, addr, where)
+				time.Sleep(5 * time.Second) // an observer may miss a leader that goes at once
+				return nil
+			}))
+		}
+		cancel()
+		<-followed
+		require.Subset(t, told, []string{"10.0.0.7:80", "10.0.0.8:80"})
+	})
+}

@@ -1,0 +1,64 @@
+-- The line of a plain mutex's waiters: a sorted set, member = "<owner> <its reservation, ms>". Nothing is handed over: a
+-- release deletes the key, as the pattern has it, so that other programs can take it at any moment. It tells the first in line to
+-- ask. There is one entry for each process: the other waiters stand in line inside the process.
+-- A score is one of
+--   * the server's µs when the waiter came: it stands in line;
+--   * the server's ms until which the free lock is left to it, counted from its message: less than any µs, so it stays
+--     the first;
+--   * 1: it was notified, asked, and found that another had been quicker. It stays the first.
+--
+--   waiter B                                     holder A
+--   acquire: held; stands in line  ------------->  works
+--   sleeps
+--                                                release: deletes the key, tells the first
+--   <------------------------------- on B's channel redlatch_grant:<connectionID>: "0 0 B"
+--   acquire: it is the first, granted; out of the line
+--                                                acquire: free, but left to B: stands in line, behind
+--
+-- * B has died: the message has no receiver, so B is taken out, and the next is notified, in the same call.
+-- * B's process is stopped, or the message is lost: the lock is left to B for its reservation. A client of ours that asks meanwhile
+--   learns how long that lasts, and one that asks later takes the lock. The next release finds that B has not come,
+--   takes it out, and notifies the next; if B is alive it stands in line anew when it asks. If none asks, because all sleep,
+--   the lock is idle until one of them polls, a PollCap at most.
+-- * Another program takes the lock before B asks: B keeps its place, and is notified again. That program's release notifies no one;
+--   waiters poll. So do waiters of a lock whose lease has ended, when it has ended by their last answer.
+-- * A process that has not yet heard of any queue asks without a place. It has a place when it asks again; a waitTime of 0
+--   never has one. It does not get what is left to B: A, that is nearer to the server than B, would release, ask and have the
+--   lock again before B's request is there, every time (TestAPlainLockDoesNotStarveAProcessThatIsFarther).
+-- * A message that is on its way is not sent again: a lock that changes hands quickly does not have B ask twice.
+-- * B leaves after it was notified: its release, which takes it out of the line, finds the lock free and notifies the next.
+-- uses: clock
+
+local RESERVED = 200 -- at most
+local LINE_TTL = 60000 -- more than twice the longest time between two requests of a waiter
+local COME = 100000000000000 -- scores from here on are µs
+
+-- Whether the lock is left to one with this score. A time that is further ahead than one can be is of before the server's clock
+-- stepped back.
+local function left_to(score, now)
+  return score > 1 and score < COME and not expired(score, now) and score <= now + RESERVED
+end
+
+-- Tell the first in line whose process is there that the lock is free.
+local function tell(line, publish, grants, now)
+  while true do
+    local first = redis.pcall('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local entry, score = first[1], tonumber(first[2])
+    if not entry or left_to(score, now) then
+      return
+    end
+    local owner, reservation = string.match(entry, '^(%S+) (%d+)$')
+    local heard = 0
+    if owner and (score <= 1 or score >= COME) then
+      heard = redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
+    end
+    if type(heard) ~= 'number' then
+      return -- no right to publish there: waiters poll
+    end
+    if heard > 0 then
+      redis.pcall('ZADD', line, now + math.min(tonumber(reservation), RESERVED), entry) -- refused when memory is full
+      return
+    end
+    redis.call('ZREM', line, entry)
+  end
+end
