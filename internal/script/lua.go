@@ -26,9 +26,15 @@ import (
 //	-- libraries
 //
 // if it has one. The most frequent path stands before that line, and costs no function at all.
+//
+// A function of a library may have that line too. What only this function uses stands there, so it is made when the
+// function is called: that is for what a script seldom needs.
 
 //go:embed lua
 var shared embed.FS
+
+// marker is the line where libraries stand.
+const marker = "-- libraries\n"
 
 // Load makes a script of the file lua/<file>.lua in files, with what it uses of its libraries. name stands in error
 // texts. Load panics if there is no such file. The text is put together when the script is first sent, so that a
@@ -58,7 +64,7 @@ func Compose(files fs.FS, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	before, after, marked := strings.Cut("\n"+body, "\n-- libraries\n")
+	before, after, marked := strings.Cut("\n"+body, "\n"+marker)
 	if marked {
 		head += strings.TrimPrefix(before+"\n", "\n")
 	} else {
@@ -86,7 +92,7 @@ type part struct {
 // cutHeader splits a text after its leading comment.
 func cutHeader(text string) (head, rest string) {
 	n := 0
-	for strings.HasPrefix(text[n:], "--") && !strings.HasPrefix(text[n:], "-- libraries\n") {
+	for strings.HasPrefix(text[n:], "--") && !strings.HasPrefix(text[n:], marker) {
 		end := strings.IndexByte(text[n:], '\n')
 		if end < 0 {
 			return text, ""
@@ -138,8 +144,8 @@ func divide(name, text string) (parts []part, err error) {
 		switch names := defined(line); {
 		case names != nil:
 			parts = append(parts, part{names, line})
-		case strings.HasPrefix(line, "--"), strings.TrimSpace(line) == "":
-		case len(parts) == 0 || strings.IndexAny(line, " \te})]") != 0:
+		case strings.HasPrefix(line, "--") && (line != marker || len(parts) == 0), strings.TrimSpace(line) == "":
+		case len(parts) == 0 || line != marker && strings.IndexAny(line, " \te})]") != 0:
 			return nil, fmt.Errorf("library %s has %q in the first column, which defines nothing", name, strings.TrimSpace(line))
 		default:
 			parts[len(parts)-1].text += line
@@ -168,7 +174,7 @@ func defined(line string) (names []string) {
 }
 
 // pick returns the texts of the parts that a text uses, directly or through others, in their order. Two parts do not
-// define the same name.
+// define the same name. What only a part with the marker uses is put there.
 func pick(parts []part, text string) (texts []string) {
 	of := map[string]int{}
 	for i, p := range parts {
@@ -176,22 +182,45 @@ func pick(parts []part, text string) (texts []string) {
 			of[name] = i
 		}
 	}
+	all := used(parts, of, text, -1)
+	put := slices.Clone(parts)
+	for i := range put { // a function stands after what it uses, so what is within it is put together before it is
+		before, after, marked := strings.Cut(put[i].text, "\n"+marker)
+		if !all[i] || !marked {
+			continue
+		}
+		without, inside := used(parts, of, text, i), ""
+		for j := range i {
+			if all[j] && !without[j] {
+				all[j], inside = false, inside+put[j].text
+			}
+		}
+		put[i].text = before + "\n" + inside + after
+	}
+	for i, p := range put {
+		if all[i] {
+			texts = append(texts, p.text)
+		}
+	}
+	return texts
+}
+
+// used is which of the parts a text uses, but for what only the part with the number but uses. of are their numbers by
+// their names.
+func used(parts []part, of map[string]int, text string, but int) []bool {
 	taken := make([]bool, len(parts))
 	for todo := []string{text}; len(todo) > 0; {
 		text, todo = todo[0], todo[1:]
 		for name := range identifiers(text) {
 			if i, found := of[name]; found && !taken[i] {
 				taken[i] = true
-				todo = append(todo, parts[i].text)
+				if i != but {
+					todo = append(todo, parts[i].text)
+				}
 			}
 		}
 	}
-	for i, p := range parts {
-		if taken[i] {
-			texts = append(texts, p.text)
-		}
-	}
-	return texts
+	return taken
 }
 
 // identifiers are the names in a piece of Lua, but for fields and for what stands in comments and strings. It is

@@ -63,12 +63,12 @@ func play(role string, in io.Reader) int {
 	return 0
 }
 
-// open connects to the server.
+// open connects to the server. Calls are made again while it does not answer, until their ctx ends.
 func (s station) open() (*redlatch.Client, error) {
 	return redlatch.Open(context.Background(),
 		rueidis.ClientOption{InitAddress: []string{s.Redis}, DisableCache: s.Embedded,
 			ForceSingleClient: true},
-		redlatch.Options{CallTimeout: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		redlatch.Options{CallTimeout: 2 * time.Second, RetryTimeout: patience, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // stockroom is the shop's own view of its stock.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -22,6 +23,25 @@ func shelf(t *testing.T, n int64) (r stockroom, forward func(time.Duration)) {
 	_, err = r.sale.Open(t.Context(), stock.Spec{Limit: n, OpenFor: time.Hour, Ledger: true})
 	require.NoError(t, err)
 	return r, forward
+}
+
+// At the end the sale is settled and its ledger read. A server that does not answer for a while must not end the run.
+func TestASaleIsSettledByAServerThatWasSilent(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Embedded(t))
+	at := station{Redis: proxy.Addr(), Embedded: true, Stock: "sale", Hold: time.Minute}
+	red, err := at.open()
+	require.NoError(t, err)
+	t.Cleanup(func() { closeNow(red) })
+	sale := at.stockroom(red).sale
+	_, err = sale.Open(t.Context(), stock.Spec{Limit: 1, OpenFor: time.Hour, Ledger: true})
+	require.NoError(t, err)
+	_, err = sale.Claim(t.Context(), "ann")
+	require.NoError(t, err)
+	proxy.BlackHole(redistest.Down)
+	time.AfterFunc(2200*time.Millisecond, proxy.Heal) // longer than one request may take
+	n, err := sale.Ledger(t.Context(), 10, func(context.Context, []stock.Entry) error { return nil })
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
 }
 
 // is fails unless an answer is of the given state.

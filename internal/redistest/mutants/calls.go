@@ -118,7 +118,7 @@ var ofCalls = []mutant{
 	{
 		name: "an instant that is over when its millisecond begins", file: "internal/script/lua/clock.lua",
 		pkg: "internal/script",
-		old: "return now > tonumber(instant)", new: "return now >= tonumber(instant)",
+		old: "return now > instant + 0", new: "return now >= instant + 0",
 		breaks: "nothing is given away before the instant that its holder was told",
 		tests:  "TestAnInstantHasItsMillisecondWholly",
 	},

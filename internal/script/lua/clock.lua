@@ -21,18 +21,19 @@
 -- Returns the server's time in ms and in µs.
 local function clock()
   local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000), time[1] * 1000000 + time[2]
+  local s, us = time[1] + 0, time[2] + 0
+  return s * 1000 + (us - us % 1000) / 1000, s * 1000000 + us
 end
 
 -- Reports whether an instant, server ms, is over.
 local function expired(instant, now)
-  return now > tonumber(instant)
+  return now > instant + 0
 end
 
 -- Reports whether the time has begun that follows an instant at which no one loses anything: the sale from its start on, and what comes
 -- after its end. That millisecond is its first, so a sale that is to end now sells nothing more.
 local function begun(instant, now)
-  return now >= tonumber(instant)
+  return now >= instant + 0
 end
 
 -- The scores of a sorted set of instants: those that are expired lie between -inf and this.
@@ -47,7 +48,7 @@ end
 
 -- Reports whether a request comes too late: its caller has given up at notafter, server ms (0: it waits for any time).
 local function late(notafter, now)
-  notafter = tonumber(notafter)
+  notafter = notafter + 0
   return notafter > 0 and now > notafter
 end
 

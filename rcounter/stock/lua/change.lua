@@ -1,6 +1,6 @@
 -- Changes what Open has set: how many units there are, how many of them a claimant may have, when the sale starts and ends, and whether
 -- it is paused.
--- uses: clock, stock, integer
+-- uses: clock, integer, rare, stock
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  id of this call
@@ -59,5 +59,6 @@ end
 redis.call('HSET', s.stock, 'limit', digits(s.limit), 'per', digits(s.per), 'state', digits(s.state), 'start', digits(s.start), 'end', digits(s.ending),
   'gone', digits(s.gone), 'revision', digits(is + 1), 'resizer', call)
 if to.start or to['end'] or to.paused then redis.call('DEL', s.flag) end
-settle(before, s.records)
+settle(before)
+endless(s.records)
 return {0, is + 1, 1, s.now, s.gone - s.now}

@@ -1,5 +1,5 @@
 -- Claims one unit for each of some claimants, in their order.
--- uses: clock, stock
+-- uses: clock, rare, state, stock
 --
 -- KEYS     those of stock.lua. A claimant's record in KEYS[2] is 'ordinal;call', after a return
 --          '0;call;returned;by', where by is the id of the call that returned the ordinal returned; a later claim keeps
@@ -66,7 +66,7 @@ if wrong == 'absent' then
 end
 if wrong then return wrong end
 
-wrong = reap(128) -- each hold gives back at least one unit: enough for the claimants of this call
+wrong = overdue() and rare().reap(128) -- each hold gives back at least one unit: enough for the claimants of this call
 if wrong then return wrong end
 
 local before, closed = s.limit - s.sold - s.held, refusal()
@@ -113,7 +113,7 @@ for i = 1, n do
 end
 out[3] = s.limit - s.sold - s.held
 if limited then -- perhaps by holds that are over
-  wrong = more()
+  wrong = rare().more()
   if wrong then return wrong end
 end
 
@@ -121,10 +121,10 @@ if #set > 0 then
   for i = 1, #set, 2 do enter('grant', set[i + 1]:match('^%d+'), '1', set[i], '') end
   count()
   redis.call('HSET', s.users, unpack(set))
-  settle(before, s.users)
+  settle(before)
 elseif won then
-  own(sure)
+  rare().own(sure)
 elseif out[3] == 0 and not closed and redis.call('EXISTS', s.flag) == 0 then
-  mark()
+  rare().mark()
 end
 return out

@@ -1,5 +1,5 @@
 -- Closes a stock for good: no more grants. What was granted stays readable for as long as before. Or removes all of it.
--- uses: clock, ends, stock, integer
+-- uses: clock, ends, integer, rare
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  the epoch of the opening to close, '' to ask for it; 0: of what is left of a stock whose hash was lost

@@ -1,5 +1,5 @@
 -- Reads the first entries of a stock's ledger.
--- uses: ledger, stock
+-- uses: ledger, state
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  how many at most

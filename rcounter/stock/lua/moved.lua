@@ -1,5 +1,5 @@
 -- Removes the first entries of a stock's ledger, which a database has.
--- uses: ledger, stock
+-- uses: ledger, state
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  the id of the last of these entries

@@ -1,5 +1,5 @@
 -- Opens a stock. Nothing else ever creates its hash.
--- uses: clock, ends, stock, integer
+-- uses: clock, ends, integer, rare
 --
 -- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
 --          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both, 6 paused, 7 paused and suspended), token (id of the call that opened it),

@@ -1,5 +1,5 @@
 -- Gives back what is held by reservations whose time is over, and forgets records that were kept long enough.
--- uses: stock
+-- uses: rare, stock
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  how many reservations at most

@@ -1,5 +1,5 @@
 -- One step of restoring a stock from its owner's records of the sale.
--- uses: clock, stock, integer
+-- uses: clock, integer, rare
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  the step

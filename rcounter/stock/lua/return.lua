@@ -1,5 +1,5 @@
 -- Returns the unit that a claimant has, if it is the one named.
--- uses: stock
+-- uses: rare, state, stock
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  id of this call
@@ -35,7 +35,8 @@ if has == ordinal then
   redis.call('HSET', s.users, user, '0;' .. by .. ';' .. ordinal .. ';' .. call)
   s.sold = s.sold - 1
   count()
-  settle(before, s.users)
+  settle(before)
+  endless(s.users)
   return {0, 1, 0}
 end
 if past == ';' .. ordinal .. ';' .. call then return {0, 1, 0} end

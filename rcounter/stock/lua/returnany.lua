@@ -1,5 +1,5 @@
 -- Returns a part of the units that a call took without a claimant, or gives the call up.
--- uses: clock, stock
+-- uses: clock, rare, state, stock
 --
 -- KEYS     those of stock.lua; the record is that of any.lua
 -- ARGV[1]  id of this call
@@ -50,5 +50,6 @@ tell()
 redis.call('HSET', s.records, 'a:' .. id, record .. ';' .. digits(from) .. '.' .. digits(n) .. '.' .. call)
 s.sold = s.sold - n
 count()
-settle(before, s.records)
+settle(before)
+endless(s.records)
 return {0, n, 0}

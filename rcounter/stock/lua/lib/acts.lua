@@ -1,5 +1,5 @@
 -- Acts on requests and reservations by their ids: one act, or all acts of a process that share a call. Each is answered for itself.
--- uses: clock, stock
+-- uses: clock, rare, state, stock
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  id of this call
@@ -50,10 +50,11 @@
 -- todo is what the call is to write, and what look has read: the records of the acts, how many units their claimants have by requests and
 -- reservations, and which of them have one by a claim.
 local todo = {found = {}, fields = {}, counts = {}, single = {}, totals = {}, set = {}, hold = {}, unhold = {}, over = {}, unsold = 0, unheld = 0,
-  goes = false, replays = false, empty = false, looked = false, wrong = false, closed = false}
+  goes = false, closed = false, ms = false, deadline = false}
 
 -- put notes the record of act i, tally that a claimant's units by requests and reservations become n more, finished that a record
--- has ended. Nothing is written before all acts are decided. Numbers that come as decimals stay so: see parse.
+-- has ended. Nothing is written before all acts are decided. Numbers that come as decimals stay so: see parse. So do units that are a
+-- claimant's first.
 local function put(i, record)
   local set = todo.set
   local n = #set
@@ -61,12 +62,15 @@ local function put(i, record)
 end
 local function tally(claimant, n)
   local totals = todo.totals
-  local is = totals[claimant] or todo.counts[claimant]
-  if not is and n < 0 then is = redis.call('HGET', s.records, 'u:' .. claimant) end
-  if not is then s.requests = s.requests + 1 end
-  is = (is or 0) + n
-  totals[claimant] = is
-  if is < 0 then todo.wrong = {-1, -1, 0} end -- the record says more than the count
+  local was = totals[claimant] or todo.counts[claimant]
+  if not was and n + 0 < 0 then was = redis.call('HGET', s.records, 'u:' .. claimant) or '0' end
+  if was then
+    n = was + n
+    if n < 0 then todo.wrong = {-1, -1, 0} end -- the record says more than the count
+    totals[claimant] = digits(n)
+  else
+    s.requests, totals[claimant] = s.requests + 1, n
+  end
 end
 local function finished(i, id, r)
   put(i, written(r))
@@ -80,7 +84,7 @@ local function fits(claimant, n, part)
   if n <= left and n <= may then return n end
   if not todo.looked then -- perhaps by holds that are over
     todo.looked = true
-    todo.wrong = more()
+    todo.wrong = rare().more()
     if todo.wrong then return nil, 0 end
   end
   local gets = part and math.min(n, left, may) or n
@@ -92,17 +96,108 @@ local function fits(claimant, n, part)
   return gets
 end
 
+-- What acts do. Each gets the act's number and id, its record if it has one, and what it asks for, and returns up to five numbers of an
+-- answer, the others being 0. First what most acts do.
+
+-- reserve and claim grant units under a new id; part: fewer than n will do.
+local function reserve(i, id, part, claimant, n, ms)
+  local asks = n + 0
+  local gets, refused = fits(claimant, asks, part)
+  if not gets then return refused end
+  if todo.ms ~= ms then todo.ms, todo.deadline = ms, digits(s.now + ms) end -- to write a number takes as long as a command
+  local units, deadline, k = gets < asks and digits(gets) or n, todo.deadline, #todo.hold
+  s.held, s.waiting, s.requests, todo.goes = s.held + gets, s.waiting + 1, s.requests + 1, true
+  tally(claimant, units)
+  put(i, 'H;0;' .. units .. ';' .. n .. ';' .. ARGV[1] .. ';;' .. deadline .. ';' .. claimant)
+  todo.hold[k + 1], todo.hold[k + 2] = deadline, id
+  enter('held', '0', units, claimant, id)
+  return 1, 0, gets, asks, ms + 0
+end
+local function claim(i, id, part, claimant, n)
+  local asks = n + 0
+  local gets, refused = fits(claimant, asks, part)
+  if not gets then return refused end
+  if s.seq > 9007199254740991 - gets then return -2 end
+  local first, units = s.seq + 1, gets < asks and digits(gets) or n
+  local ordinal = digits(first)
+  s.sold, s.seq, s.requests, todo.goes = s.sold + gets, s.seq + gets, s.requests + 1, true
+  tally(claimant, units)
+  put(i, 'G;' .. ordinal .. ';' .. units .. ';' .. n .. ';' .. ARGV[1] .. ';;0;' .. claimant)
+  enter('grant', ordinal, units, claimant, id)
+  return 1, first, gets, asks
+end
+
+-- confirm sells the units that are held, or the first keep of them; the others come back. If the time of the reservation is over, it
+-- takes again what is left of them: a new claim then, under the same id, with new ordinals. It needs a stock that sells.
+--
+-- What it answers is decided for good, because money has moved: if it sells nothing it writes so. Otherwise a bank calls twice, and a
+-- unit comes back in between: the first call says that all is to be refunded, and the second one sells the unit. So an id of which
+-- nothing is known is forbidden too (TestAPaymentIsAnsweredOnceAndForAll). Only where the stock may sell the units later it decides nothing:
+-- it is suspended or paused, or its start was put off.
+--
+-- The second run finds the record of the first. A copy that comes after another confirmation finds that one's.
+local function confirm(i, id, q, keep)
+  if doubted() then return 8 end
+  local n, claimant, kind = q.n + 0, q.claimant, 'grant'
+  local k = keep == '0' and n or math.min(n, keep + 0)
+  if q.state == 'H' then
+    if n > s.held then return -1 end
+    if s.seq > 9007199254740991 - k then return -2 end
+    s.held, s.waiting = s.held - n, s.waiting - 1
+    todo.unhold[#todo.unhold + 1] = id
+    if k < n then
+      todo.unheld = todo.unheld + n - k
+      tally(claimant, k - n)
+      enter('cancelled', '0', digits(n - k), claimant, id)
+    end
+  else
+    local closed = todo.closed
+    if closed and closed ~= 6 then return closed end
+    if todo.counts[claimant] == nil then
+      todo.counts[claimant] = redis.call('HGET', s.records, 'u:' .. claimant)
+      local unit = s.recorded > 0 and redis.call('HGET', s.users, claimant)
+      if unit and unit:byte(1) ~= 48 then todo.single[claimant] = 1 end
+    end
+    k, kind = fits(claimant, k, true), 'late'
+    if todo.wrong then return 0 end
+    if not k then
+      q.state, q.n, q.by = 'C', '0', ARGV[1] .. '*' .. q.n
+      finished(i, id, q)
+      return 10, 0, 0, n
+    end
+    if s.seq > 9007199254740991 - k then return -2 end
+    tally(claimant, digits(k))
+  end
+  local first = s.seq + 1
+  q.by = k < n and ARGV[1] .. '*' .. q.n or ARGV[1]
+  q.state, q.ordinal, q.n = 'G', digits(first), k < n and digits(k) or q.n
+  enter(kind, q.ordinal, q.n, claimant, id)
+  s.sold, s.seq, todo.goes = s.sold + k, s.seq + k, true
+  put(i, written(q))
+  return 1, first, k, n
+end
+
+-- cancel gives back what is held.
+local function cancel(i, id, r)
+  local n = r.n + 0
+  if n > s.held then return -1 end
+  s.held, s.waiting, todo.unheld = s.held - n, s.waiting - 1, todo.unheld + n
+  tally(r.claimant, 0 - n)
+  r.state, r.by = 'C', ARGV[1]
+  finished(i, id, r)
+  todo.unhold[#todo.unhold + 1] = id
+  enter('cancelled', '0', r.n, r.claimant, id)
+  return 0, n
+end
+
+-- What other acts do, and what they are answered. All of it is made when a call has one of them.
+
 -- had is the id of the call that changed the record last, and how many units the record had when they were held, if it has fewer now:
 -- 'call*units', with what restock appends.
 local function had(r)
   local by, units = r.by:match('^([^*.]*)%*?(%d*)')
   return by, tonumber(units) or tonumber(r.by:match('%.(%d+)$') or r.n)
 end
-
--- What each verb does with a record, by the record's state: the outcome of its answer, or what decides it. That gets the act's number
--- and id, its record, and what the act asks for, and returns up to five numbers of an answer, the others being 0. The states are those
--- of a record, and N there is none, O it is held and its time is over, F the id was forbidden, V it was cancelled when it had expired, or
--- confirmed in vain. A verb's functions are made when a call has the verb: to make all of them costs as much as an act.
 
 -- again answers a request that was answered before, and perhaps had its units returned since.
 local function again(_, _, r)
@@ -123,7 +218,7 @@ local function forbids(outcome)
 end
 local function expiring(outcome)
   return function()
-    todo.wrong = more()
+    todo.wrong = rare().more()
     return outcome
   end
 end
@@ -140,186 +235,83 @@ local function answered(_, _, r)
   return by == ARGV[1] and 1 or 2, r.ordinal + 0, r.n + 0, units
 end
 
-local function reserves(part)
-  local function reserve(i, id, _, claimant, n, ms)
-    local asks = n + 0
-    local gets, refused = fits(claimant, asks, part)
-    if not gets then return refused end
-    local units, deadline, k = gets < asks and digits(gets) or n, digits(s.now + ms), #todo.hold
-    s.held, s.waiting, s.requests, todo.goes = s.held + gets, s.waiting + 1, s.requests + 1, true
-    tally(claimant, gets)
-    put(i, 'H;0;' .. units .. ';' .. n .. ';' .. ARGV[1] .. ';;' .. deadline .. ';' .. claimant)
-    todo.hold[k + 1], todo.hold[k + 2] = deadline, id
-    enter('held', '0', units, claimant, id)
-    return 1, 0, gets, asks, ms + 0
-  end
-
-  return {N = reserve, H = again, O = 10, E = 10, G = again, R = 9, C = 11, V = 10, F = 11}
-end
-
-local function claims(part)
-  local function claim(i, id, _, claimant, n)
-    local asks = n + 0
-    local gets, refused = fits(claimant, asks, part)
-    if not gets then return refused end
-    if s.seq > 9007199254740991 - gets then return -2 end
-    local first, units = s.seq + 1, gets < asks and digits(gets) or n
-    local ordinal = digits(first)
-    s.sold, s.seq, s.requests, todo.goes = s.sold + gets, s.seq + gets, s.requests + 1, true
-    tally(claimant, gets)
-    put(i, 'G;' .. ordinal .. ';' .. units .. ';' .. n .. ';' .. ARGV[1] .. ';;0;' .. claimant)
-    enter('grant', ordinal, units, claimant, id)
-    return 1, first, gets, asks
-  end
-
-  return {N = claim, H = again, O = again, E = again, G = again, R = again, C = again, V = again, F = 11}
-end
-
--- confirms sells the units that are held, or the first keep of them; the others come back. If the time of the reservation is over, it
--- takes again what is left of them: a new claim then, under the same id, with new ordinals. It needs a stock that sells.
---
--- What it answers is decided for good, because money has moved: if it sells nothing it writes so. Otherwise a bank calls twice, and a
--- unit comes back in between: the first call says that all is to be refunded, and the second one sells the unit. So an id of which
--- nothing is known is forbidden too (TestAPaymentIsAnsweredOnceAndForAll). Only where the stock may sell the units later it decides nothing:
--- it is suspended or paused, or its start was put off.
---
--- The second run finds the record of the first. A copy that comes after another confirmation finds that one's.
-local function confirms()
-  local function confirm(i, id, q, keep)
-    if doubted() then return 8 end
-    local n, claimant, kind = q.n + 0, q.claimant, 'grant'
-    local k = keep == '0' and n or math.min(n, keep + 0)
-    if q.state == 'H' then
-      if n > s.held then return -1 end
-      if s.seq > 9007199254740991 - k then return -2 end
-      s.held, s.waiting = s.held - n, s.waiting - 1
-      todo.unhold[#todo.unhold + 1] = id
-      if k < n then
-        todo.unheld = todo.unheld + n - k
-        tally(claimant, k - n)
-        enter('cancelled', '0', digits(n - k), claimant, id)
-      end
-    else
-      local closed = todo.closed
-      if closed and closed ~= 6 then return closed end
-      if todo.counts[claimant] == nil then
-        todo.counts[claimant] = redis.call('HGET', s.records, 'u:' .. claimant)
-        local unit = s.recorded > 0 and redis.call('HGET', s.users, claimant)
-        if unit and unit:byte(1) ~= 48 then todo.single[claimant] = 1 end
-      end
-      k, kind = fits(claimant, k, true), 'late'
-      if todo.wrong then return 0 end
-      if not k then
-        q.state, q.n, q.by = 'C', '0', ARGV[1] .. '*' .. q.n
-        finished(i, id, q)
-        return 10, 0, 0, n
-      end
-      if s.seq > 9007199254740991 - k then return -2 end
-      tally(claimant, k)
-    end
-    local first = s.seq + 1
-    q.by = k < n and ARGV[1] .. '*' .. q.n or ARGV[1]
-    q.state, q.ordinal, q.n = 'G', digits(first), k < n and digits(k) or q.n
-    enter(kind, q.ordinal, q.n, claimant, id)
-    s.sold, s.seq, todo.goes = s.sold + k, s.seq + k, true
-    put(i, written(q))
-    return 1, first, k, n
-  end
-
-  return {N = forbids(11), H = confirm, O = expiring(10), E = confirm, G = answered, R = answered, C = answered, V = answered, F = answered}
-end
-
--- extends moves the deadline of a hold, and never to an earlier time. The record names the call that moved it: the second run moves it
+-- extend moves the deadline of a hold, and never to an earlier time. The record names the call that moved it: the second run moves it
 -- no further. If the run is broken off between the record and the zset, the hold ends at its old deadline, as if this had not run.
-local function extends()
-  local function extend(i, id, q, ms)
-    local n, asked, deadline, k = q.n + 0, q.asked + 0, s.now + ms, #todo.hold
-    if q.by == ARGV[1] or deadline <= q.deadline + 0 then
-      todo.replays = true
-      return q.by == ARGV[1] and 1 or 2, 0, n, asked, q.deadline - s.now
-    end
-    if doubted() then return 8 end -- Restore writes the deadlines that it has read
-    q.by, q.deadline = ARGV[1], digits(deadline)
-    put(i, written(q))
-    todo.hold[k + 1], todo.hold[k + 2] = q.deadline, id
-    enter('extended', '0', q.n, q.claimant, id)
-    return 1, 0, n, asked, ms + 0
+local function extend(i, id, q, ms)
+  local n, asked, deadline, k = q.n + 0, q.asked + 0, s.now + ms, #todo.hold
+  if q.by == ARGV[1] or deadline <= q.deadline + 0 then
+    todo.replays = true
+    return q.by == ARGV[1] and 1 or 2, 0, n, asked, q.deadline - s.now
   end
-
-  return {N = -6, H = extend, O = answered, E = answered, G = answered, R = answered, C = answered, V = answered, F = answered}
+  if doubted() then return 8 end -- Restore writes the deadlines that it has read
+  q.by, q.deadline = ARGV[1], digits(deadline)
+  put(i, written(q))
+  todo.hold[k + 1], todo.hold[k + 2] = q.deadline, id
+  enter('extended', '0', q.n, q.claimant, id)
+  return 1, 0, n, asked, ms + 0
 end
 
-local function cancels()
-  local function cancel(i, id, r)
-    local n = r.n + 0
-    if n > s.held then return -1 end
-    s.held, s.waiting, todo.unheld = s.held - n, s.waiting - 1, todo.unheld + n
-    tally(r.claimant, 0 - n)
-    r.state, r.by = 'C', ARGV[1]
-    finished(i, id, r)
-    todo.unhold[#todo.unhold + 1] = id
-    enter('cancelled', '0', r.n, r.claimant, id)
-    return 0, n
-  end
-
-  local function void(i, id, r) -- nothing comes back, and from now on nothing is confirmed either
-    r.state, r.n, r.by = 'C', '0', ARGV[1] .. '*' .. r.n
-    finished(i, id, r)
-    return 0
-  end
-
-  local function cancelled(_, _, r) return 0, r.by == ARGV[1] and r.n + 0 or 0 end
-
-  return {N = forbids(0), H = cancel, O = expiring(0), E = void, G = 0, R = 0, C = cancelled, V = cancelled, F = cancelled}
+-- void is the cancellation of what has expired: nothing comes back, and from now on nothing is confirmed either.
+local function void(i, id, r)
+  r.state, r.n, r.by = 'C', '0', ARGV[1] .. '*' .. r.n
+  finished(i, id, r)
+  return 0
 end
+local function cancelled(_, _, r) return 0, r.by == ARGV[1] and r.n + 0 or 0 end
 
--- returns gives back what was sold but the first keep units. The number that is kept, and not the number that comes back, makes it
+-- restock gives back what was sold but the first keep units. The number that is kept, and not the number that comes back, makes it
 -- safe to repeat: a copy that comes after another return finds that it has so few already. A record of which units came back names
 -- the call, how many came back by it, and how many units there were at first: 'call.back.first', and before that '*units', see had.
-local function returns()
-  local function restock(i, id, r, keeps)
-    local keep, n, by, units = keeps + 0, r.n + 0, had(r)
-    local back, first = r.by:match('%.(%d+)%.(%d+)$')
-    if n <= keep then return 0, by == ARGV[1] and n == keep and back + 0 or 0 end
-    back = n - keep
-    if back > s.sold then return -1 end
-    s.sold, todo.unsold = s.sold - back, todo.unsold + back
-    tally(r.claimant, 0 - back)
-    if keep > 0 then
-      r.by, r.n = ARGV[1] .. '*' .. digits(units) .. '.' .. digits(back) .. '.' .. (first or r.n), digits(keep)
-      put(i, written(r))
-    else
-      r.state, r.by = 'R', units > n and ARGV[1] .. '*' .. digits(units) or ARGV[1]
-      finished(i, id, r)
-    end
-    enter('return', digits(r.ordinal + keep), digits(back), r.claimant, id)
-    return 0, back
+local function restock(i, id, r, keeps)
+  local keep, n, by, units = keeps + 0, r.n + 0, had(r)
+  local back, first = r.by:match('%.(%d+)%.(%d+)$')
+  if n <= keep then return 0, by == ARGV[1] and n == keep and back + 0 or 0 end
+  back = n - keep
+  if back > s.sold then return -1 end
+  s.sold, todo.unsold = s.sold - back, todo.unsold + back
+  tally(r.claimant, 0 - back)
+  if keep > 0 then
+    r.by, r.n = ARGV[1] .. '*' .. digits(units) .. '.' .. digits(back) .. '.' .. (first or r.n), digits(keep)
+    put(i, written(r))
+  else
+    r.state, r.by = 'R', units > n and ARGV[1] .. '*' .. digits(units) or ARGV[1]
+    finished(i, id, r)
   end
+  enter('return', digits(r.ordinal + keep), digits(back), r.claimant, id)
+  return 0, back
+end
+local function returned(_, _, r, keep) return 0, had(r) == ARGV[1] and keep == '0' and r.n + 0 or 0 end
 
-  local function returned(_, _, r, keep) return 0, had(r) == ARGV[1] and keep == '0' and r.n + 0 or 0 end
-
+-- does is what a verb does with a record, by the record's state: the outcome of its answer, or what decides it. The states are those of a
+-- record, and N there is none, O it is held and its time is over, F the id was forbidden, V it was cancelled when it had expired, or
+-- confirmed in vain. What most acts do is in attempt.
+local function does(verb)
+-- libraries
+  if verb == 'R' or verb == 'V' then return {H = again, O = 10, E = 10, G = again, R = 9, C = 11, V = 10, F = 11} end
+  if verb == 'O' or verb == 'U' then return {H = again, O = again, E = again, G = again, R = again, C = again, V = again, F = 11} end
+  if verb == 'C' then
+    return {N = forbids(11), O = expiring(10), E = confirm, G = answered, R = answered, C = answered, V = answered, F = answered}
+  end
+  if verb == 'E' then return {N = -6, H = extend, O = answered, E = answered, G = answered, R = answered, C = answered, V = answered, F = answered} end
+  if verb == 'X' then return {N = forbids(0), O = expiring(0), E = void, G = 0, R = 0, C = cancelled, V = cancelled, F = cancelled} end
   return {N = 0, H = 0, O = 0, E = 0, G = restock, R = returned, C = 0, V = 0, F = 0}
 end
 
--- does is what a verb does with records.
-local function does(verb)
-  if verb == 'R' or verb == 'V' then return reserves(verb == 'V') end
-  if verb == 'O' or verb == 'U' then return claims(verb == 'U') end
-  if verb == 'C' then return confirms() end
-  if verb == 'X' then return cancels() end
-  if verb == 'E' then return extends() end
-  return returns()
-end
-
--- attempt does an act with the record that it finds, by what its verb does.
-local function attempt(what, verb, i, id, record, x, y, z)
+-- attempt does an act with the record that it finds.
+local function attempt(verb, i, id, record, x, y, z)
   local r, is = nil, 'N'
   if record then
     r = parse(record)
     if not r then return -1 end
     is = r.state
     if is == 'H' then
-      if expired(r.deadline, s.now) then is = 'O' end
+      if expired(r.deadline, s.now) then
+        is = 'O'
+      elseif verb == 'C' then
+        return confirm(i, id, r, x)
+      elseif verb == 'X' then
+        return cancel(i, id, r)
+      end
     elseif is == 'C' then
       is = r.asked == '0' and 'F' or r.n == '0' and 'V' or 'C'
     end
@@ -334,18 +326,28 @@ local function attempt(what, verb, i, id, record, x, y, z)
       other = r.state ~= 'C' and r.deadline == '0' and r.asked ~= '0'
     end
     if other then return -3 end
+  elseif verb == 'R' or verb == 'V' then
+    return reserve(i, id, verb == 'V', x, y, z)
+  elseif verb == 'O' or verb == 'U' then
+    return claim(i, id, verb == 'U', x, y)
   end
-  local answer = what[is] or -1
+  local answer = does(verb)[is] or -1
   if type(answer) == 'number' then return answer end
   return answer(i, id, r, x, y, z)
 end
 
 -- look reads what there is of the acts, which begin at these places in ARGV. It returns the places, or nil if an id is in two.
 local function look()
-  local words = {R = 6, V = 6, O = 5, U = 5, C = 4, E = 4, X = 3, B = 4}
   local places, whose, seen, at, n, many, fields = {}, {}, {}, 4, 0, 0, todo.fields
   while ARGV[at] do
-    local id, long = ARGV[at + 1], words[ARGV[at]]
+    local verb, id, long = ARGV[at], ARGV[at + 1], 4
+    if verb == 'R' or verb == 'V' then
+      long = 6
+    elseif verb == 'O' or verb == 'U' then
+      long = 5
+    elseif verb == 'X' then
+      long = 3
+    end
     if seen[id] then return end
     n, seen[id] = n + 1, true
     places[n], fields[n] = at, 'r:' .. id
@@ -370,16 +372,15 @@ end
 
 -- save writes what was decided.
 local function save()
-  local before, records, first = s.limit - s.stored.sold - s.stored.held, s.stored.requests, s.stored.waiting
-  local noted, set, k, none, back = s.keeps == 1 and s.stored.serial == s.moved, todo.set, #todo.set, {}, todo.unsold + todo.unheld > 0
+  local before, set, k, none, back = s.limit - s.stored.sold - s.stored.held, todo.set, #todo.set, {}, todo.unsold + todo.unheld > 0
   if back then free() end
   tell()
   finish(todo.over)
   for claimant, n in pairs(todo.totals) do
-    if n == 0 then
+    if n == '0' then
       none[#none + 1] = 'u:' .. claimant
     else
-      set[k + 1], set[k + 2], k = 'u:' .. claimant, digits(n), k + 2
+      set[k + 1], set[k + 2], k = 'u:' .. claimant, n, k + 2
     end
   end
   s.requests = s.requests - #none
@@ -395,16 +396,13 @@ local function save()
   if not todo.goes or back then count() end
 
   -- What comes back and goes again within the call may be held for a shorter time than the flag stands.
-  if before <= 0 and back and s.limit - s.sold - s.held <= 0 then mark() end
-  follow(before)
-  -- A key that was there before has its end.
-  if records == 0 then outlive(s.records) end
-  if first == 0 and s.waiting > 0 then outlive(s.holds) end
-  if noted then outlive(s.ledger) end
+  if before <= 0 and back and s.limit - s.sold - s.held <= 0 then rare().mark() end
+  settle(before)
 end
 
 -- decide does all of a call but its writes. It returns the reply, with 0 in front if conclude may follow.
 local function decide()
+-- libraries
   local wrong, absent = begin(), nil
   if wrong == 'absent' then
     if not s.now then s.now, s.micros = clock() end
@@ -415,16 +413,17 @@ local function decide()
   local notafter = tonumber(ARGV[3])
   if notafter == 0 or expired(notafter, s.now) then return {-11, s.now, 0} end
   if not absent then
-    wrong = reap(128)
+    wrong = overdue() and rare().reap(128)
     if wrong then return wrong end
-    forget(256) -- more than the acts of a call can end
+    local head = s.remember and redis.call('LINDEX', s.endings, 0)
+    if head and expired(head:match('^%d+') or 0, s.now) then rare().forget(256) end -- more than the acts of a call can end
     if s.waiting == 0 then redis.call('ZCARD', s.holds) end -- a key of another type fails here, before anything is written
     todo.closed = refusal()
   end
   local places = look()
   if not places then return redis.error_reply('ERR one id is in two acts of a call') end
 
-  local out, k, found, what = {0, s.epoch, 0, s.now}, 4, todo.found, {}
+  local out, k, found = {0, s.epoch, 0, s.now}, 4, todo.found
   for i = 1, #places do
     local at = places[i]
     local verb, a, b, c, d, e = ARGV[at], nil, nil, nil, nil, nil
@@ -433,8 +432,7 @@ local function decide()
     elseif absent then
       a = absent[verb]
     else
-      what[verb] = what[verb] or does(verb)
-      a, b, c, d, e = attempt(what[verb], verb, i, ARGV[at + 1], found[i], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
+      a, b, c, d, e = attempt(verb, i, ARGV[at + 1], found[i], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
       if todo.wrong then return todo.wrong end
     end
     out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5], k = a, b or 0, c or 0, d or 0, e or 0, k + 5
@@ -448,8 +446,8 @@ local function conclude()
   if #todo.set > 0 then
     save()
   elseif todo.replays then
-    own(ARGV[2])
+    rare().own(ARGV[2])
   elseif todo.empty and redis.call('EXISTS', s.flag) == 0 then
-    mark()
+    rare().mark()
   end
 end
