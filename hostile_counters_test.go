@@ -196,6 +196,6 @@ func TestHostileValuesOfCountersAreErrWrongType(t *testing.T) {
 	redistest.SideBySide(t, kinds, func(t *testing.T, kind string, scenes func(t *testing.T, s *stage) []scene) {
 		s := newStage(t)
 		defer s.report(t)
-		s.suffer(t, kind, scenes(t, s), redistest.Sized(40, 15, 1))
+		s.suffer(t, kind, scenes(t, s), redistest.Sized(40, 30, 1))
 	})
 }

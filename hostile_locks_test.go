@@ -176,6 +176,6 @@ func TestHostileValuesOfLocksAreErrWrongType(t *testing.T) {
 		a := s.actors(t)
 		joins := kind == "Reentrant"
 		scenes := s.lockScenes(a, kind, k[0], k[1], joins)
-		s.suffer(t, strings.ToLower(kind), scenes, redistest.Sized(40, 15, 1))
+		s.suffer(t, strings.ToLower(kind), scenes, redistest.Sized(40, 30, 1))
 	})
 }

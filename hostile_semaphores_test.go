@@ -342,6 +342,6 @@ func TestHostileValuesOfSemaphoresAreErrWrongType(t *testing.T) {
 			s := newStage(t)
 			defer s.report(t)
 			s.suffer(t, strings.ToLower(kind), scenes(s, s.semaphores(t), s.semaphores(t), s.semaphores(t)),
-				redistest.Sized(40, 15, 1))
+				redistest.Sized(40, 30, 1))
 		})
 }

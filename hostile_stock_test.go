@@ -90,5 +90,5 @@ func TestHostileValuesOfStocksAreErrWrongType(t *testing.T) {
 		defer cancel()
 		c.Close(ctx)
 	})
-	s.suffer(t, "stock", stockScenes(c), redistest.Sized(40, 15, 1))
+	s.suffer(t, "stock", stockScenes(c), redistest.Sized(40, 30, 1))
 }

@@ -368,7 +368,7 @@ func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	const silent, again = "the server does not answer those who wait", "the server answers those who wait again"
-	eachOutage(t, func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
+	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
 		books := map[string]*redistest.Logbook{"rlock": {}, "election": {}, "rsemaphore": {}}
 		o := redlatch.Options{CallTimeout: callTimeout,
 			Locks:      func(o *rlock.Options) { o.Logger = books["rlock"].Logger() },
@@ -441,10 +441,10 @@ func TestACallThatWaitsEndsAtItsOwnTimeoutAndGrantsNothing(t *testing.T) {
 		locks, permits := red.Locks(), red.Semaphores()
 		require.NoError(t, err1(connect(patient).Semaphores().CountDownLatch("latch").TrySetCount(t.Context(), 1, 0)))
 		waits := verbs{
-			"Lock.TryLock": func(ctx context.Context) error {
+			"Lock.TryLock": func(_ context.Context) error {
 				return err1(locks.Reentrant("tried").TryLock(context.Background(), patience, 0))
 			},
-			"Semaphore.TryAcquire": func(ctx context.Context) error {
+			"Semaphore.TryAcquire": func(_ context.Context) error {
 				return err1(permits.Semaphore("tried", 1).TryAcquire(context.Background(), 1, patience, 0))
 			},
 			"Semaphore.Acquire": func(ctx context.Context) error {

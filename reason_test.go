@@ -199,7 +199,7 @@ func ExampleReason() {
 		panic(err)
 	}
 	defer red.Close(ctx)
-	handler := locked(red.Locks(), 50*time.Millisecond, func(w http.ResponseWriter, r *http.Request) error {
+	handler := locked(red.Locks(), 50*time.Millisecond, func(_ http.ResponseWriter, r *http.Request) error {
 		if r.Header.Get("Steal") != "" { // as if the lease had run out
 			red.Locks().Reentrant(r.URL.Path).ForceUnlock(r.Context())
 		}

@@ -77,13 +77,14 @@ func TestTheCodeOfTheTestingPageIsTested(t *testing.T) {
 	}
 }
 
-// The pages have the functions of pages/ word for word: locks.md those of pages/locks_test.go, and so on.
+// The pages have the functions of internal/pages word for word: locks.md those of its locks_test.go, and so on.
 func TestTheCodeOfThePagesIsTested(t *testing.T) {
-	sources, err := filepath.Glob("pages/*_test.go")
+	sources, err := filepath.Glob("../internal/pages/*_test.go")
 	require.NoError(t, err)
 	require.NotEmpty(t, sources)
 	for _, file := range sources {
-		if name := filepath.Base(file); name == "doc_test.go" || name == "killed_test.go" { // of no page, or of several
+		switch filepath.Base(file) {
+		case "doc_test.go", "killed_test.go", "migration_test.go": // of no page, of several, or as Examples
 			continue
 		}
 		page := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file), "_test.go"), "_", "-") + ".md"
@@ -93,6 +94,24 @@ func TestTheCodeOfThePagesIsTested(t *testing.T) {
 		for _, b := range blocks {
 			require.Contains(t, source, b[1], "%s has code that is not in %s", page, file)
 		}
+	}
+}
+
+// The "after" code of every migration is the body of the Example that is named above it.
+func TestTheCodeOfTheMigrationsIsTheExamples(t *testing.T) {
+	src := read(t, "../internal/pages/migration_test.go")
+	after := regexp.MustCompile("(?s)After \\(`(Example_\\w+)`\\):\n\n```go\n(.*?)```")
+	found := after.FindAllStringSubmatch(read(t, "redisson.md"), -1)
+	require.Len(t, found, strings.Count(src, "\nfunc Example_"), "each Example is shown once")
+	for _, m := range found {
+		_, example, ok := strings.Cut(body(t, src, m[1]), "\tdefer end()\n\n")
+		require.True(t, ok, m[1])
+		example, _, _ = strings.Cut(example, "\t// Output:")
+		want := ""
+		for line := range strings.Lines(example) {
+			want += strings.TrimPrefix(line, "\t")
+		}
+		require.Equal(t, strings.TrimSpace(want), strings.TrimSpace(m[2]), m[1])
 	}
 }
 

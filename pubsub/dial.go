@@ -77,7 +77,7 @@ func Dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, erro
 	case <-ctx.Done():
 		go func() {
 			if r := <-made; r.hub != nil {
-				r.hub.Close(context.Background())
+				_ = r.hub.Close(context.Background()) // it has no subscription yet
 			}
 		}()
 		return nil, ended(ctx)
@@ -119,7 +119,7 @@ func dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, erro
 		return nil, err
 	}
 	if err := unfit(ctx, c, cmp.Or(opts.CallTimeout, defaultCallTimeout), strict); err != nil {
-		hub.Close(context.Background())
+		_ = hub.Close(context.Background()) // it has no subscription yet
 		c.Close()
 		return nil, fmt.Errorf("pubsub: %w", err)
 	}
@@ -154,7 +154,7 @@ func (a *attempt) connect(ctx context.Context, dial func(context.Context) (net.C
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.over {
-		a.stops = append(a.stops, context.AfterFunc(a.ctx, func() { conn.Close() }))
+		a.stops = append(a.stops, context.AfterFunc(a.ctx, func() { _ = conn.Close() }))
 	}
 	return conn, nil
 }
@@ -310,10 +310,10 @@ func crossed(o rueidis.ClientOption, err error) (why string) {
 		if err != nil {
 			continue
 		}
-		conn.SetDeadline(time.Now().Add(probeTimeout))
+		_ = conn.SetDeadline(time.Now().Add(probeTimeout)) // a TCP connection that is open takes one
 		if config != nil {
 			reply := make([]byte, 1)
-			fmt.Fprint(conn, "PING\r\n")
+			_, _ = conn.Write([]byte("PING\r\n")) // if it fails, nothing can be read
 			if n, _ := conn.Read(reply); n == 1 && (reply[0] == '+' || reply[0] == '-') {
 				why = fmt.Sprintf("%s is set, and the server at %s speaks without TLS", field, addr)
 			}
@@ -325,7 +325,7 @@ func crossed(o rueidis.ClientOption, err error) (why string) {
 				why = fmt.Sprintf("%s is nil, and the server at %s speaks TLS", field, addr)
 			}
 		}
-		conn.Close()
+		_ = conn.Close() // it is over, whatever it says
 		return why
 	}
 	return ""

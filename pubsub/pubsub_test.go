@@ -892,7 +892,7 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 		"no right to INFO":          {"", false},
 	} {
 		s := redistest.Embedded(t)
-		s.Embedded.Server().SetPreHook(func(p *server.Peer, cmd string, args ...string) bool {
+		s.Embedded.Server().SetPreHook(func(p *server.Peer, cmd string, _ ...string) bool {
 			switch {
 			case cmd != "INFO":
 				return false

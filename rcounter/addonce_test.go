@@ -163,7 +163,7 @@ func TestAddOnceForgetsAnIdAfterItsTime(t *testing.T) {
 		k := on(t, c, patient).Counter("k", rcounter.CounterOptions{})
 		added := map[string]time.Duration{} // id -> age
 		sum, n := int64(0), 0
-		for range 300 {
+		for range redistest.Sized(80, 80, 300) {
 			d := rand.N(25 * time.Minute)
 			age(t, c, d)
 			for id := range added {
@@ -220,7 +220,7 @@ func TestAddOnceCountsOnceForEachIdWhateverIsLost(t *testing.T) {
 			const ids, callers = 50, 8
 			var first atomic.Int64
 			var sums [ids]atomic.Int64
-			crowd(callers, ids, func(caller, i int) {
+			crowd(callers, ids, func(_, i int) {
 				v, replayed, err := k.AddOnce(ctx, strconv.Itoa(i), 7)
 				if err != nil {
 					t.Error(err)

@@ -115,7 +115,7 @@ func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		const callers, each = 48, 100
+		const callers, each = 48, 25
 		clients := []*rcounter.Client{on(t, s.Client(t), patient), on(t, s.Client(t), patient)}
 		for name, o := range map[string]rcounter.CounterOptions{"plain": {}, "bounded": {Max: bound(callers*each - 100)}} {
 			var mu sync.Mutex
@@ -213,8 +213,8 @@ func TestCountersOfAClusterShareCallsInTheirSlots(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	c := on(t, s.Client(t), patient)
-	const callers, each = 32, 30
-	crowd(callers, each, func(caller, i int) {
+	const callers, each = 32, 12
+	crowd(callers, each, func(caller, _ int) {
 		for _, name := range []string{"all", "{tag}:" + dec(int64(caller%4)), dec(int64(caller % 8))} {
 			if _, err := c.Counter(name, rcounter.CounterOptions{}).Incr(ctx); err != nil {
 				t.Error(err)

@@ -117,14 +117,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	w.Write(out.Bytes())
+	_, _ = w.Write(out.Bytes()) // it fails if the reader has gone
 }
 
 func refuse(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	fmt.Fprintln(w, "redlatchdebug: "+why)
+	_, _ = fmt.Fprintln(w, "redlatchdebug: "+why) // it fails if the reader has gone
 }
 
 // query is what was asked for.

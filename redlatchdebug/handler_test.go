@@ -148,7 +148,7 @@ func stage(t *testing.T) *scene {
 	var waits sync.WaitGroup
 	s := &scene{srv, red, redlatchdebug.Handler(red)}
 	require.Zero(t, read(t, s.page, "").Holds.Total)
-	hold := func(red *redlatch.Client, lock *rlock.Lock) *rlock.Hold {
+	hold := func(_ *redlatch.Client, lock *rlock.Lock) *rlock.Hold {
 		h, err := lock.Lock(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(func() { h.Unlock(context.Background()) })

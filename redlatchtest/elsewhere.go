@@ -24,6 +24,7 @@ const helpTime = 30 * time.Second
 // LockKind is a kind of lock, for [Server.HoldElsewhere].
 type LockKind int
 
+// The kinds of locks.
 const (
 	Reentrant LockKind = iota // Reentrant covers NonReentrant and Spin locks.
 	Fenced                    // Fenced is a Fenced lock.

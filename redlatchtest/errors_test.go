@@ -74,7 +74,7 @@ func TestErrLost(t *testing.T) {
 }
 
 func TestErrReleased(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		hold, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, nil)
 		is(t, hold.Unlock(t.Context()), nil)
@@ -132,7 +132,7 @@ func TestErrNotReplicated(t *testing.T) {
 }
 
 func TestErrReentry(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		lock := red.Locks().NonReentrant("order:1")
 		err := lock.Do(t.Context(), func(ctx context.Context) error {
 			return lock.Do(ctx, func(context.Context) error { return nil })
@@ -142,7 +142,7 @@ func TestErrReentry(t *testing.T) {
 }
 
 func TestErrClosed(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		is(t, red.Close(t.Context()), nil)
 		_, err := once(t, red.Locks().Reentrant("order:1"))
 		is(t, err, redlatch.ErrClosed)
@@ -150,14 +150,14 @@ func TestErrClosed(t *testing.T) {
 }
 
 func TestErrInvalidName(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := once(t, red.Locks().Reentrant(""))
 		is(t, err, redlatch.ErrInvalidName)
 	})
 }
 
 func TestErrInvalidOption(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.Locks().Reentrant("order:1").TryLock(t.Context(), 0, time.Microsecond)
 		is(t, err, redlatch.ErrInvalidOption)
 	})
@@ -180,7 +180,7 @@ func TestErrCapacityMismatch(t *testing.T) {
 }
 
 func TestErrLatchExpired(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		latch := red.Semaphores().CountDownLatch("imported")
 		_, err := latch.TrySetCount(t.Context(), 1, time.Minute)
 		is(t, err, nil)
@@ -189,7 +189,7 @@ func TestErrLatchExpired(t *testing.T) {
 }
 
 func TestErrLatchDeleted(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		latch := red.Semaphores().CountDownLatch("imported")
 		_, err := latch.TrySetCount(t.Context(), 1, 0)
 		is(t, err, nil)
@@ -199,7 +199,7 @@ func TestErrLatchDeleted(t *testing.T) {
 }
 
 func TestErrBrokenBarrier(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := red.Semaphores().CyclicBarrier("start", 2).Await(ctx) // the other party does not come
@@ -208,7 +208,7 @@ func TestErrBrokenBarrier(t *testing.T) {
 }
 
 func TestErrOutOfRange(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.Counters().Counter("left", rcounter.CounterOptions{Min: rcounter.Bound(0)}).Decr(t.Context())
 		is(t, err, redlatch.ErrOutOfRange)
 	})
@@ -223,7 +223,7 @@ func TestErrOverflow(t *testing.T) {
 }
 
 func TestErrMismatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		points := red.Counters().Counter("points", rcounter.CounterOptions{})
 		_, _, err := points.AddOnce(t.Context(), "order:1", 5)
 		is(t, err, nil)
@@ -233,7 +233,7 @@ func TestErrMismatch(t *testing.T) {
 }
 
 func TestErrLimited(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		limit := red.Limiters().Limiter("mail", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
 		_, err := limit.Allow(t.Context(), "", 1)
 		is(t, err, nil)
@@ -255,7 +255,7 @@ func sale(t *testing.T, red *redlatch.Client, spec stock.Spec) *stock.Stock {
 }
 
 func TestErrNotOpen(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		is(t, red.Stocks().Stock("sale").Change(t.Context(), stock.Change{Limit: 5}), stock.ErrNotOpen)
 	})
 }
@@ -293,7 +293,7 @@ func TestErrRestoring(t *testing.T) {
 }
 
 func TestErrNotFound(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := sale(t, red, stock.Spec{Limit: 5}).Extend(t.Context(), "basket:1", time.Minute)
 		is(t, err, stock.ErrNotFound)
 	})
@@ -351,14 +351,14 @@ func packet(t *testing.T, red *redlatch.Client) *redpacket.Packet {
 }
 
 func TestErrNotEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := packet(t, red).Refund(t.Context())
 		is(t, err, redpacket.ErrNotEnded)
 	})
 }
 
 func TestErrNoPacket(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+	inBubble(t, func(t *testing.T, _ *redlatchtest.Server, red *redlatch.Client) {
 		_, err := red.RedPackets().Packet("new-year").Refund(t.Context())
 		is(t, err, redpacket.ErrNoPacket)
 	})

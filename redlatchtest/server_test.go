@@ -35,7 +35,7 @@ func (r *report) Fatalf(f string, a ...any) {
 func reported(t *testing.T, do func(srv *redlatchtest.Server)) string {
 	t.Helper()
 	r := &report{}
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		defer r.end()
 		defer func() {
 			if p := recover(); p != nil && p != any(r) {

@@ -52,7 +52,8 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 	if err != nil {
 		c.session.Leave()
 		err = ending(l.name, waited, seen.unsure).Explain(err)
-		if refused, ok := err.(*NotAcquiredError); ok {
+		var refused *NotAcquiredError
+		if errors.As(err, &refused) {
 			refused.Ours, refused.Foreign, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), seen.foreign, seen.noEnd,
 				seen.listeners
 		}
@@ -323,7 +324,7 @@ func (a *acquisition) register() (*Hold, error) {
 // keep has what was granted renewed.
 func (a *acquisition) keep() error {
 	l, own := a.l, a.own
-	added := false
+	var added bool
 	if a.handed {
 		added = l.c.engine.AddHanded(&own.Lease, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
 	} else {

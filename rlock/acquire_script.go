@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -75,7 +74,7 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) < 3 {
-		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v, error %v", v, err)
+		return acquireReply{}, script.Unexpected("acquire", v, err)
 	}
 	r := acquireReply{status: acquireStatus(v[0]), left: time.Duration(v[1]) * time.Millisecond, server: v[2]}
 	switch {

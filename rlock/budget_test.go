@@ -67,7 +67,7 @@ func TestBudgetOfAllocationsWhilePipelining(t *testing.T) {
 // pipelined returns the allocations of a cycle of so many goroutines with a lock each.
 func pipelined(t *testing.T, goroutines int) float64 {
 	r := newRig(t, redistest.Start(t), rlock.Options{})
-	const cycles = 100
+	const cycles = 40
 	locks := make([]*rlock.Lock, goroutines)
 	for i := range locks {
 		locks[i] = r.locks.Reentrant("pipelining" + strconv.Itoa(i))
@@ -103,7 +103,7 @@ func leastOf(n int, f func() float64) float64 {
 // TestBudgetOfCommands counts what the server runs for a cycle.
 func TestBudgetOfCommands(t *testing.T) {
 	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
+	r := newUntracked(t, s)
 	for _, c := range []struct {
 		lock   *rlock.Lock
 		within int // scripts' own commands

@@ -270,7 +270,7 @@ func (p *parts) giveBack(ctx context.Context, until time.Time) {
 func (x *Hold) discard(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.client().opts.CallTimeout)
 	defer cancel()
-	x.Unlock(ctx) // if it fails it goes on by itself
+	_ = x.Unlock(ctx) // if it fails it goes on by itself
 }
 
 func (p *parts) extend(ctx context.Context, d time.Duration) error {

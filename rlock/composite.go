@@ -44,8 +44,8 @@ func newComposite(verb string, members []member, need int) *Lock {
 }
 
 // renewed implements form.
-func (m *composite) renewed() (longest time.Duration) {
-	for _, l := range m.members {
+func (q *composite) renewed() (longest time.Duration) {
+	for _, l := range q.members {
 		longest = max(longest, l.renewed())
 	}
 	return longest

@@ -22,7 +22,7 @@ import (
 
 func TestDoOnceRunsOnceInAPeriodOverAllProcesses(t *testing.T) {
 	const period = 50 * time.Minute
-	bubble(t, 4, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 4, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		var runs, refused atomic.Int32
 		const hours = 2
 		for range hours {
@@ -78,7 +78,7 @@ func TestThePeriodCountsWhateverTheWorkReturns(t *testing.T) {
 		require.ErrorIs(t, l.WithWait(30*time.Second).Do(ctx, never), errs.ErrNotAcquired,
 			"also after a panic the period counts")
 		time.Sleep(30 * time.Second)
-		ran, err = l.DoOnce(ctx, time.Minute, func(ctx context.Context) error {
+		ran, err = l.DoOnce(ctx, time.Minute, func(_ context.Context) error {
 			s.Embedded.Del("job")
 			return nil
 		})
@@ -202,7 +202,7 @@ func TestDoOnceEndsInTwoCallTimeoutsIfTheServerFallsSilentOnceItHasGranted(t *te
 	require.NoError(t, err)
 	calls := 0
 	silent := p.Trap(&redistest.Trap{Fate: redistest.LoseRequestSilently, Every: true, Match: func(words []string) bool {
-		if isScript(words) && words[3] == "job" {
+		if redistest.IsScript(words) && words[3] == "job" {
 			calls++
 		}
 		return calls > 1

@@ -38,14 +38,6 @@ func (c *Client) Owed() int {
 // not keep the hold in use.
 func (x *Hold) Late() func() { return ownerOf(x.h).Late }
 
-// PlantMinority is a Quorum that makes do with one member fewer than it must.
-func PlantMinority(l *Lock) *Lock {
-	m, q := *l, *l.form.(*composite)
-	q.need--
-	m.form = &q
-	return &m
-}
-
 // PlantNoUptimeRule is a Quorum whose servers vote as soon as they are up.
 func PlantNoUptimeRule(l *Lock) *Lock {
 	lock, q := *l, *l.form.(*composite)

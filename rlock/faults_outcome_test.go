@@ -213,7 +213,7 @@ func TestNothingIsCountedOrReleasedTwiceWhenRueidisRunsAScriptTwice(t *testing.T
 			name := fmt.Sprint("twice", i)
 			seen := 0
 			p.Trap(&redistest.Trap{Match: func(words []string) bool { // counts, and catches nothing
-				if isScript(words) && words[3] == name {
+				if redistest.IsScript(words) && words[3] == name {
 					seen++
 				}
 				return false
@@ -266,7 +266,7 @@ func beCanceller() error {
 	time.Sleep(300 * time.Millisecond) // its key is tracked by now
 	if _, err := locks.Reentrant("held").TryLock(context.Background(), 50*time.Millisecond, 0); !errors.Is(err,
 		errs.ErrNotAcquired) {
-		return fmt.Errorf("taken twice: %v", err)
+		return fmt.Errorf("taken twice: %s", fmt.Sprint(err))
 	}
 	base := runtime.NumGoroutine()
 	var wg sync.WaitGroup
@@ -306,7 +306,7 @@ func beCanceller() error {
 			break
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("keys left: %q (%v)", left, err)
+			return fmt.Errorf("keys left: %q (%s)", left, fmt.Sprint(err))
 		}
 	}
 	fmt.Println("clean")

@@ -250,7 +250,7 @@ func TestTheCostOfAnAcquisitionDoesNotGrowWithTheWaiters(t *testing.T) {
 	s := redistest.Start(t)
 	c := s.Client(t)
 	rigs := newRigs(t, s, 32, rlock.Options{})
-	for _, n := range []int{2, 16, 64, 256} {
+	for _, n := range redistest.Sized([]int{2, 64}, []int{2, 64}, []int{2, 16, 64, 256}) {
 		x := &scramble{rigs: rigs[:min(n, len(rigs))], workers: max(1, n/len(rigs)), name: fmt.Sprint("l", n),
 			think: time.Millisecond}
 		x.run(t, within(t), 2*n) // everybody has been there, and hears

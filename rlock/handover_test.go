@@ -98,7 +98,7 @@ func looks(p *redistest.Proxy, name string) *atomic.Int32 {
 	var n atomic.Int32
 	with := redistest.With("redlatch_queue:{" + name + "}")
 	p.Trap(&redistest.Trap{Every: true, Match: func(words []string) bool {
-		if isScript(words) && with(words) {
+		if redistest.IsScript(words) && with(words) {
 			n.Add(1)
 		}
 		return false

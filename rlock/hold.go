@@ -178,7 +178,10 @@ func keep(h *session.Handle, d time.Duration) {
 	h.Unless(func() {
 		h.Bar()
 		own, until := ownerOf(h), int64(h.Began+d)
-		for k := own.keep.Load(); k < until && !own.keep.CompareAndSwap(k, until); k = own.keep.Load() {
+		for k := own.keep.Load(); k < until; k = own.keep.Load() {
+			if own.keep.CompareAndSwap(k, until) {
+				return
+			}
 		}
 	})
 }

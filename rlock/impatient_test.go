@@ -63,7 +63,7 @@ func TestACancelledCallLeavesAFreeLockFree(t *testing.T) {
 			s := redistest.Start(t)
 			r := newRig(t, s, patient)
 			failed := 0
-			for n := 0; failed < redistest.Sized(50, 150, 1000) && n < 100000; n++ {
+			for n := 0; failed < redistest.Sized(50, 60, 1000) && n < 100000; n++ {
 				ctx, cancel := context.WithCancel(context.Background())
 				time.AfterFunc(time.Duration(n%40)*10*time.Microsecond, cancel)
 				h, err := of(r.locks, "x").Lock(ctx)
@@ -208,13 +208,14 @@ func TestAFairLockIsHadByCallersWithLessPatienceThanItsLineIsLong(t *testing.T) 
 				processes = append(processes, taking(newRig(t, s, usual).locks.Fair("x")))
 			}
 			longest := 0
-			redistest.Hurry(t, way, redistest.Sized(10, 10, 300), func() {
+			gaveUp := redistest.Hurry(t, way, redistest.Sized(10, 10, 300), func() {
 				n, err := strconv.Atoi(s.Ask(t, "LLEN", "redisson_lock_queue:{x}"))
 				require.NoError(t, err)
 				longest = max(longest, n)
 			}, processes...)
 			t.Logf("%d in line", longest)
-			require.Less(t, longest, 500, "64 callers, and what some have left behind that was not answered")
+			require.Less(t, int64(longest), 200+gaveUp/2,
+				"64 callers, and what some have left behind that was not answered: less than would pile up")
 		})
 	}
 }

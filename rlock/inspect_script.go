@@ -44,7 +44,7 @@ const plainCome = 1e14
 func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	v, err := m.ToArray()
 	if err != nil || len(v) != 9 {
-		return inspectReply{}, fmt.Errorf("inspect: unexpected reply of %d values, error %v", len(v), err)
+		return inspectReply{}, script.Unexpected("inspect", fmt.Sprintf("of %d values", len(v)), err)
 	}
 	left, _ := v[0].AsInt64()
 	r := inspectReply{left: time.Duration(left) * time.Millisecond, locked: left != -2, ends: map[string]int64{}}

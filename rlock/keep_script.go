@@ -65,7 +65,7 @@ func (l *single) runBegin(ctx context.Context, owner string, least time.Duration
 //
 // A waiter that asks between the two gets the end, and one more message to look.
 func (l *single) runLook(ctx context.Context) {
-	l.c.runner.Attempt(ctx,
+	_, _ = l.c.runner.Attempt(ctx, // if it fails, waiters poll
 		script.Call{Script: lookScript, Keys: []string{l.keys[l.kind.queue]},
 			Args: []string{l.c.publish, l.channel, l.grants}})
 }

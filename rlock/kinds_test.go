@@ -3,10 +3,6 @@ package rlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/history"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -319,7 +314,7 @@ func TestTokensGrowUnderContentionAndLostReplies(t *testing.T) {
 					if w == 0 && i%5 == 0 {
 						p.Trap(&redistest.Trap{Match: redistest.With("redisson_lock_token:{l}"), Fate: redistest.LoseReply})
 					}
-					err := r.locks.Fenced("l").Do(within(t), func(ctx context.Context) error {
+					err := r.locks.Fenced("l").Do(within(t), func(_ context.Context) error {
 						mu.Lock()
 						defer mu.Unlock()
 						return nil
@@ -429,85 +424,6 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 		_, err = newRig(t, s, rlock.Options{}).locks.Plain(long).TryLock(ctx, 0, 0)
 		require.ErrorIs(t, err, errs.ErrInvalidName)
 	})
-}
-
-// Reentrant locks have more of these: TestHistoriesUnderMixedFaultsAreLinearizable.
-func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
-	redistest.InFull(t, "TestEveryKindExcludes")
-	t.Parallel()
-	all := maps.Clone(exclusive)
-	all["Fair"] = exclusiveKind{lock: (*rlock.Client).Fair, again: true, typ: "hash"}
-	delete(all, "Reentrant")
-	for kind, k := range all {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			const seed = 1
-			s := redistest.Start(t)
-			log := history.New()
-			var ops atomic.Int64
-			enough, stop := context.WithCancel(context.Background())
-			defer stop()
-			var proxies []*redistest.Proxy
-			var rigs []*rig
-			var workers, faults sync.WaitGroup
-			for c := range 4 {
-				p := redistest.NewProxy(t, s)
-				proxies = append(proxies, p)
-				r := newRig(t, p.Server(),
-					rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
-				rigs = append(rigs, r)
-				redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
-					return k.lock(r.locks, fmt.Sprint("warm", c)).Do(within(t), func(context.Context) error { return nil }) == nil
-				})
-				for w := range 3 {
-					rnd := rand.New(rand.NewPCG(seed, uint64(10*c+w)))
-					workers.Go(func() {
-						for enough.Err() == nil {
-							op := history.Op{Client: 3*c + w, Lock: fmt.Sprint("l", rnd.IntN(3)), Owner: log.Owner(), Kind: history.Acquire,
-								Lease: historyLease, Renewed: true}
-							var h *rlock.Hold
-							got := ask(log, op, historyTimeout, func(cancelled *bool) history.Outcome {
-								var err error
-								if take := asking(k.lock(r.locks, op.Lock), &h, cancelled); rnd.IntN(3) == 0 {
-									_, err = redistest.Impatient(rnd, take)
-								} else {
-									_, err = take(context.Background(), time.Duration(1+rnd.IntN(30))*time.Millisecond)
-								}
-								if err == nil {
-									return history.OK
-								}
-								return history.Unknown
-							})
-							ops.Add(1)
-							if got != history.OK {
-								continue
-							}
-							redistest.Pause(context.Background(), time.Duration(rnd.IntN(300))*time.Microsecond)
-							giveBack(log, op, h, history.Release)
-							if ops.Add(1) >= 2000 && log.Count(history.Acquire, history.OK) > 200 {
-								stop()
-							}
-						}
-					})
-				}
-			}
-			faults.Go(func() { inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 99))) })
-			workers.Wait()
-			faults.Wait()
-			if kind != "Spin" { // whose waiters ask when their pauses are over
-				thenWell(t, s, log, rigs, k.lock, 3)
-			}
-			require.NoError(t, history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond,
-				Late: time.Second}.Check(log))
-			require.Greater(t, log.Count(history.Acquire, history.OK), 200)
-			direct := s.Client(t)
-			redistest.Eventually(t, 20*time.Second, "nothing is left but last tokens", func() bool {
-				return !slices.ContainsFunc(keys(t, direct), func(key string) bool {
-					return !strings.HasPrefix(key, "redisson_lock_token:")
-				})
-			})
-		})
-	}
 }
 
 func TestAHashedNameIsNoOtherKindsName(t *testing.T) {

@@ -124,7 +124,7 @@ func TestWhateverEndsWhatLingersIsHeeded(t *testing.T) {
 			require.NoError(t, h.Unlock(context.Background()))
 			require.Empty(t, r.owners(t, "l"))
 		},
-		"an ended context": func(t *testing.T, r *rig, l *rlock.Lock) {
+		"an ended context": func(t *testing.T, _ *rig, l *rlock.Lock) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			_, err := l.Lock(ctx)

@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -236,7 +237,7 @@ func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
 				}
 				until := h.Until()
 				<-h.Done()
-				if h.Err() != errs.ErrLost {
+				if !errors.Is(h.Err(), errs.ErrLost) {
 					t.Errorf("%d: %v", n, h.Err())
 				}
 				if at := <-got; at.Before(until) {

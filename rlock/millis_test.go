@@ -40,7 +40,7 @@ func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 		}
 	}
 	for name, make := range map[string]func(t *testing.T) redistest.Last{
-		"joined": func(t *testing.T) redistest.Last {
+		"joined": func(_ *testing.T) redistest.Last {
 			name, beside := fmt.Sprint("l", names.Add(1)), new(rlock.Hold)
 			return redistest.Last{Once: true, Gone: after(&beside, third.Reentrant(name)),
 				Take: func(t *testing.T) time.Duration {
@@ -51,7 +51,7 @@ func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 					return first
 				}}
 		},
-		"joined, and left with UnlockAfter": func(t *testing.T) redistest.Last {
+		"joined, and left with UnlockAfter": func(_ *testing.T) redistest.Last {
 			name, beside := fmt.Sprint("l", names.Add(1)), new(rlock.Hold)
 			return redistest.Last{Once: true, By: 5 * time.Second, Gone: after(&beside, third.Reentrant(name)),
 				Take: func(t *testing.T) time.Duration {
@@ -63,7 +63,7 @@ func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 					return left(t, h, began)
 				}}
 		},
-		"a reader beside another": func(t *testing.T) redistest.Last {
+		"a reader beside another": func(_ *testing.T) redistest.Last {
 			name, beside := fmt.Sprint("l", names.Add(1)), new(rlock.Hold)
 			return redistest.Last{Once: true, Gone: after(&beside, third.ReadWrite(name).Write()),
 				Take: func(t *testing.T) time.Duration {
@@ -72,7 +72,7 @@ func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 					return first
 				}}
 		},
-		"a reader that has left with UnlockAfter": func(t *testing.T) redistest.Last {
+		"a reader that has left with UnlockAfter": func(_ *testing.T) redistest.Last {
 			name, beside := fmt.Sprint("l", names.Add(1)), new(rlock.Hold)
 			return redistest.Last{Once: true, By: 5 * time.Second, Gone: after(&beside, third.ReadWrite(name).Write()),
 				Take: func(t *testing.T) time.Duration {

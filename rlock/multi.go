@@ -182,9 +182,9 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 	}
 	p.giveBack(ctx, t.until)
 	switch {
-	case why == errs.ErrClosed:
+	case errors.Is(why, errs.ErrClosed):
 		return nil, false, fmt.Errorf("rlock: %q: %w", name, errs.ErrClosed)
-	case why == errs.ErrMaxHold:
+	case errors.Is(why, errs.ErrMaxHold):
 		return nil, false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, errs.ErrMaxHold, t.q.name)
 	case why == nil && err != nil:
 		return nil, false, err
@@ -349,7 +349,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 	p := newParts(t.q)
 	for i, own := range t.owners {
 		x := newHold(own.First(t.auto, t.unanswered, ""))
-		x.follow(own.Lease.Ctx, c)
+		x.follow(own.Lease.Ctx, c) //nolint:contextcheck // each hold has the context of its own lease
 		p.add(i, x)
 	}
 	p.began = time.Now()
@@ -368,7 +368,7 @@ func (t *together) renew(ctx context.Context) {
 func (t *together) drop(why error) {
 	for _, own := range t.owners {
 		own.End(why)
-		t.c.engine.Remove(&own.Lease)
+		_ = t.c.engine.Remove(&own.Lease) // it has ended already, just above
 	}
 	t.abandon(time.Now())
 }

@@ -63,7 +63,7 @@ func TestInspectNamesTheProcessOfEachHolderWithoutLiveness(t *testing.T) {
 
 // A client that holds nothing for as long as a second is known as well, once it has held something.
 func TestAProcessOfShortHoldsIsNamed(t *testing.T) {
-	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		l := rigs[0].locks.Reentrant("l")
 		for range 30 {

@@ -58,7 +58,7 @@ func beAdder() error {
 	add := func(ctx context.Context) error {
 		inside, err := c.Do(ctx, c.B().Incr().Key("inside").Build()).AsInt64()
 		if err != nil || inside != 1 {
-			return fmt.Errorf("%d inside at once (%v)", inside, err)
+			return fmt.Errorf("%d inside at once (%s)", inside, fmt.Sprint(err))
 		}
 		n, err := c.Do(ctx, c.B().Get().Key("sum").Build()).AsInt64()
 		if err != nil && !rueidis.IsRedisNil(err) {

@@ -95,8 +95,8 @@ func (s *tenancies) under(a *acquisition) *owner {
 
 // window notes for how long others may join what was granted to a reader by the call that it sent last. It is four
 // round trips: a reader of four then waits for an answer, however far the server is, and a writer waits little longer.
-func (a *acquisition) window(clear bool, received time.Time) {
-	if a.asks != nil && a.l.kind.together && clear {
+func (a *acquisition) window(unclaimed bool, received time.Time) {
+	if a.asks != nil && a.l.kind.together && unclaimed {
 		a.admit = a.sent.Add(min(max(4*received.Sub(a.sent), leastWindow), mostWindow)).Sub(a.l.c.tenancies.base)
 	}
 }

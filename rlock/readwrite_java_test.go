@@ -265,8 +265,9 @@ func TestGoAndJavaExcludeEachOtherUnderContention(t *testing.T) {
 		time.Sleep(500 * time.Microsecond)
 		readers.Add(-1)
 	}
+	many := redistest.Sized[int32](20, 20, 50)
 	enough := func() bool {
-		return javas[0].Load() > 100 && javas[1].Load() > 40 && gos[0].Load() > 100 && gos[1].Load() > 40
+		return javas[0].Load() > 2*many && javas[1].Load() > many && gos[0].Load() > 2*many && gos[1].Load() > many
 	}
 	end := time.Now().Add(time.Minute)
 	c := s.Client(t)

@@ -509,7 +509,7 @@ func TestAReaderOfAnotherProcessIsNotJoinedAndOneOfThisIsReentered(t *testing.T)
 
 func TestReadAndWriteCyclesCostTwoCallsEach(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), rlock.Options{})
+	r := newUntracked(t, redistest.Start(t))
 	rw := r.locks.ReadWrite("{l}")
 	for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
 		cycle := func() { require.NoError(t, l.Do(within(t), func(context.Context) error { return nil })) }
@@ -586,13 +586,13 @@ func TestLostRepliesOfReadersAndWritersCountOnceAndLeaveNothing(t *testing.T) {
 			rw := r.locks.ReadWrite(fmt.Sprint("l", fate))
 			for i := range 40 {
 				l := [2]*rlock.Lock{rw.Read(), rw.Write()}[i%2]
-				p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
+				p.Trap(&redistest.Trap{Match: redistest.IsScript, Fate: fate})
 				h, err := l.Lock(within(t))
 				require.NoError(t, err)
 				again := lock(t, l, h.Context(within(t)))
 				require.Equal(t, 1, timesHeld(t, l, h), "an owner is one on the server")
 				require.NoError(t, again.Unlock(within(t)))
-				p.Trap(&redistest.Trap{Match: isScript, Fate: fate})
+				p.Trap(&redistest.Trap{Match: redistest.IsScript, Fate: fate})
 				require.NoError(t, h.Unlock(within(t)))
 			}
 			redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool {

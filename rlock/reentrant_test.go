@@ -20,7 +20,7 @@ import (
 )
 
 func TestAReentryIsACountInTheProcess(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rlock.Options{})
+	r := newUntracked(t, redistest.Start(t))
 	l := r.locks.Reentrant("l")
 	a := lock(t, l, within(t))
 	field := string(a.Owner())
@@ -228,7 +228,7 @@ func TestWaitTimeZeroAsksOnceAndNeverSubscribes(t *testing.T) {
 
 func TestAnUncontendedCycleIsTwoScriptCallsAndNoSubscribe(t *testing.T) {
 	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
+	r := newUntracked(t, s)
 	l := r.locks.Reentrant("l")
 	cycle := func() {
 		h := lock(t, l, within(t))
@@ -413,7 +413,7 @@ func TestDoJoinsErrorsAndSurvivesPanics(t *testing.T) {
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	work := errors.New("work failed")
-	err := l.Do(within(t), func(ctx context.Context) error {
+	err := l.Do(within(t), func(_ context.Context) error {
 		require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
 		return work
 	})
@@ -498,7 +498,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
 				require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
 				require.NoError(t, <-closed)
 			}, errs.ErrClosed},
-		"MaxHold, and Close": {rlock.Options{MaxHold: 30 * time.Millisecond}, func(t *testing.T, r *rig, h *rlock.Hold) {
+		"MaxHold, and Close": {rlock.Options{MaxHold: 30 * time.Millisecond}, func(_ *testing.T, r *rig, h *rlock.Hold) {
 			<-h.Done()
 			r.locks.Close(gone)
 		}, errs.ErrMaxHold},

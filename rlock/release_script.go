@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/redis/rueidis"
@@ -54,7 +53,7 @@ func decodeRelease(m rueidis.RedisMessage, named bool) (releaseReply, error) {
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 3 {
-		return releaseReply{}, fmt.Errorf("release: unexpected reply %v, error %v", v, err)
+		return releaseReply{}, script.Unexpected("release", v, err)
 	}
 	return releaseReply{releaseStatus(v[0]), v[1], v[2]}, nil
 }

@@ -136,7 +136,7 @@ func TestManyReadHoldsAreAllKept(t *testing.T) {
 
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	redistest.SkipShort(t)
-	n := redistest.Sized(15_000, 15_000, 1_000_000)
+	n := redistest.Sized(6_000, 6_000, 1_000_000)
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	use := func(from, n int) {
 		each(n, func(i int) {

@@ -346,7 +346,7 @@ func TestReleaseScriptTable(t *testing.T) {
 			reply: []int64{1}, again: []int64{0}, left: gone, told: true},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runTable(t, newScriptRig(t, s), "release", rows, func(t *testing.T, want, got []int64, before snapshot) {
+		runTable(t, newScriptRig(t, s), "release", rows, func(t *testing.T, want, got []int64, _ snapshot) {
 			require.Equal(t, want, got)
 		})
 	})
@@ -375,7 +375,7 @@ func TestForceScriptTable(t *testing.T) {
 			after: h(bob, "1"), left: untouched},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runTable(t, newScriptRig(t, s), "force", rows, func(t *testing.T, want, got []int64, before snapshot) {
+		runTable(t, newScriptRig(t, s), "force", rows, func(t *testing.T, want, got []int64, _ snapshot) {
 			require.Equal(t, want, got)
 		})
 	})
@@ -408,7 +408,7 @@ func TestRenewScriptTable(t *testing.T) {
 			left: untouched},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runTable(t, newScriptRig(t, s), "renew", rows, func(t *testing.T, want, got []int64, before snapshot) {
+		runTable(t, newScriptRig(t, s), "renew", rows, func(t *testing.T, want, got []int64, _ snapshot) {
 			require.Equal(t, want, got)
 		})
 	})
@@ -423,7 +423,7 @@ func TestLockedScriptTable(t *testing.T) {
 			left: endless},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runTable(t, newScriptRig(t, s), "locked", rows, func(t *testing.T, want, got []int64, before snapshot) {
+		runTable(t, newScriptRig(t, s), "locked", rows, func(t *testing.T, want, got []int64, _ snapshot) {
 			require.Equal(t, want, got)
 		})
 	})

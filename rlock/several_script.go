@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -43,7 +42,7 @@ func (r severalReply) Clock() (server int64, late bool) { return r.server, r.sta
 func decodeSeveral(m rueidis.RedisMessage, n int) (severalReply, error) {
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 4 || acquireStatus(v[0]) == acquireHeld && (v[3] < 1 || v[3] > int64(n)) {
-		return severalReply{}, fmt.Errorf("acquire several: unexpected reply %v, error %v", v, err)
+		return severalReply{}, script.Unexpected("acquire several", v, err)
 	}
 	return severalReply{acquireStatus(v[0]), time.Duration(v[1]) * time.Millisecond, v[2], v[3]}, nil
 }

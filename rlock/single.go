@@ -57,12 +57,12 @@ func (l *single) linger() time.Duration {
 // grantPrefix and a connection id are the channel of a process's grants where one server serves all keys.
 const grantPrefix = "redlatch_grant:"
 
-// asLock makes the Lock, in one piece of memory with s.
-func (s single) asLock(bad error) *Lock {
+// asLock makes the Lock, in one piece of memory with l.
+func (l single) asLock(bad error) *Lock {
 	x := &struct {
 		Lock
 		single
-	}{Lock{terms: terms{wait: forever}, bad: bad}, s}
+	}{Lock{terms: terms{wait: forever}, bad: bad}, l}
 	x.form = &x.single
 	return &x.Lock
 }

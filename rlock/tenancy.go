@@ -357,7 +357,7 @@ func (s *tenancies) askHere(x *caller, q *asking) {
 	c, y := x.l.c, q.a.of
 	c.queue.Resume(&q.w, q.request(&x.call))
 	err := q.w.Wait(x.call.Ctx, x.call.Until)
-	if _, gaveUp := err.(*wait.GaveUp); gaveUp {
+	if wait.DidGiveUp(err) {
 		c.queue.Unlist(&x.call)
 		s.mu.Lock()
 		y.part(x)
@@ -418,7 +418,7 @@ func (q *asking) end(err error) {
 		q.a.own.Abandon(time.Now(), q.a.entry)
 		return
 	}
-	q.a.failed(err)
+	_ = q.a.failed(err) // for what it gives back: nobody waits for the error
 }
 
 // finish takes in how the wait of a request has ended.
@@ -431,7 +431,7 @@ func (s *tenancies) finish(q *asking, err error) {
 		return
 	}
 	if err != nil {
-		if _, gaveUp := err.(*wait.GaveUp); gaveUp { // the client is closed, and so those that wait learn by themselves
+		if wait.DidGiveUp(err) { // the client is closed, and so those that wait learn by themselves
 			err = errs.ErrClosed
 		}
 		y.asks = nil
@@ -457,7 +457,9 @@ func (s *tenancies) finish(q *asking, err error) {
 	}
 	s.mu.Lock()
 	if x == nil {
-		for x = y.first; x != nil && x.personal(); x = x.next {
+		x = y.first
+		for x != nil && x.personal() {
+			x = x.next
 		}
 	}
 	switch {

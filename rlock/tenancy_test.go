@@ -299,7 +299,7 @@ func TestATenureEndsThoughCallersWait(t *testing.T) {
 func TestTheLossOfATenureEndsOneTurn(t *testing.T) {
 	const lease = 300 * time.Millisecond
 	for name, end := range map[string]func(t *testing.T, r *rig, h *rlock.Hold){
-		"DEL": func(t *testing.T, r *rig, h *rlock.Hold) { r.server.Embedded.Del("l") },
+		"DEL": func(_ *testing.T, r *rig, h *rlock.Hold) { r.server.Embedded.Del("l") },
 		"ForceUnlock": func(t *testing.T, r *rig, h *rlock.Hold) {
 			ok, err := r.locks.Reentrant("l").ForceUnlock(context.Background())
 			require.NoError(t, err)

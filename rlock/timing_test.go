@@ -42,7 +42,7 @@ func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redis
 }
 
 func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
-	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		l := rigs[0].locks.Reentrant("l")
 		ctx := context.Background()
 		h := lock(t, l, ctx)
@@ -66,7 +66,7 @@ func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
 }
 
 func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
-	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		h := lock(t, rigs[0].locks.Reentrant("l"), ctx)
 		for range redistest.Sized(30, 30, 200) {
@@ -87,7 +87,7 @@ func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
 		defer mu.Unlock()
 		times = append(times, time.Now())
 	})}
-	bubble(t, 1, o, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, o, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		start := time.Now()
 		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
 		hours := redistest.Sized(1, 1, 10)
@@ -141,7 +141,7 @@ func TestAnOutageShorterThanTheLeaseIsSurvived(t *testing.T) {
 }
 
 func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
-	bubble(t, 2, rlock.Options{PollCap: time.Hour}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 2, rlock.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		first, err := rigs[0].locks.Reentrant("l").TryLock(ctx, 0, 20*time.Second)
 		require.NoError(t, err)
@@ -157,7 +157,7 @@ func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
 // A return before its Unlock must not turn the deferred Close(context.Background()) of a main into one that never
 // returns.
 func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) {
-	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("forgetful"), context.Background())
 		began := time.Now()
 		err := rigs[0].locks.Close(context.Background())

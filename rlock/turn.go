@@ -112,7 +112,7 @@ func (s *tenancies) take(x *caller) (*Hold, error) {
 			own.Decline()
 			return nil, nil
 		}
-		c.engine.Under(&own.Lease, x.call.Ctx)
+		c.engine.Under(x.call.Ctx, &own.Lease)
 	}
 	h, err := own.Take(x.auto)
 	if err != nil {

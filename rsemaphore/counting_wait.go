@@ -105,7 +105,7 @@ func (t *taker) try(ctx context.Context) (wait.Answer, error) {
 			var err error
 			if free, err = t.s.get(ctx, t.s.c.runner.Attempt); err != nil && !errors.Is(err, errs.ErrWrongType) {
 				if errors.Is(err, errs.ErrUnknownOutcome) { // nothing was asked for but the number
-					err = fmt.Errorf("%w: %q: %v", errs.ErrUnavailable, t.s.name, err)
+					err = fmt.Errorf("%w: %q: %s", errs.ErrUnavailable, t.s.name, err.Error())
 				}
 				return refused, err
 			} else if err != nil {

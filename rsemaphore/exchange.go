@@ -71,14 +71,16 @@ func malformed(what, key string, reply any) error {
 // read reads a reply of one value, or of as many as there are: *int64, *bool (1), *string, or *time.Duration (ms; -1
 // for all that is negative).
 func read(m rueidis.RedisMessage, what, key string, values ...any) error {
-	list, err := []rueidis.RedisMessage{m}, error(nil)
+	list := []rueidis.RedisMessage{m}
 	if len(values) > 1 {
+		var err error
 		if list, err = m.ToArray(); err != nil || len(list) != len(values) {
 			return malformed(what, key, &m)
 		}
 	}
 	for i, v := range values {
 		var n int64
+		var err error
 		if text, ok := v.(*string); ok {
 			*text, err = list[i].ToString()
 		} else {

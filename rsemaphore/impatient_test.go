@@ -102,13 +102,14 @@ func TestAPermitIsHadByCallersWithLessPatienceThanItsQueueIsLong(t *testing.T) {
 					processes = append(processes, of(newRig(t, s, rsemaphore.Options{CallTimeout: 500 * time.Millisecond}).c))
 				}
 				longest := 0
-				redistest.Hurry(t, way, redistest.Sized(10, 10, 300), func() {
+				gaveUp := redistest.Hurry(t, way, redistest.Sized(10, 10, 300), func() {
 					n, err := strconv.Atoi(s.Ask(t, "ZCARD", "redlatch_queue:{x}"))
 					require.NoError(t, err)
 					longest = max(longest, n)
 				}, processes...)
 				t.Logf("%d in the queue", longest)
-				require.Less(t, longest, 500, "64 callers, and what some have left behind that was not answered")
+				require.Less(t, int64(longest), 200+gaveUp/2,
+					"64 callers, and what some have left behind that was not answered: less than would pile up")
 			})
 		}
 	}

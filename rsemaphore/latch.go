@@ -100,10 +100,10 @@ func (l *CountDownLatch) publishing() string {
 	return cmd
 }
 
-// publish is what the script could not. If it fails, waiters poll.
+// publish is what the script could not.
 func (l *CountDownLatch) publish(ctx context.Context, payload string) {
 	if l.publishing() == "" {
-		l.c.session.Hub.Publish(ctx, l.channel, payload)
+		_, _ = l.c.session.Hub.Publish(ctx, l.channel, payload) // if it fails, waiters poll
 	}
 }
 

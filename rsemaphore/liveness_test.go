@@ -3,6 +3,7 @@ package rsemaphore_test
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,7 +129,7 @@ func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
 	const late = beat / 4 // twice: the script has to be sent in full
 	bubbleOn(t, 1, living(), func(c rueidis.Client) rueidis.Client {
 		return lateBeats{c, late}
-	}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		began := time.Now()
 		p := take(t, rigs[0].c.Semaphore("s", 1), 1)
 		require.GreaterOrEqual(t, time.Since(began), late)
@@ -262,7 +263,7 @@ func TestAHolderThatIsCutOffStopsBeforeItsPermitsAreTaken(t *testing.T) {
 				p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[n%2])
 				<-x.Done()
 				ended := time.Now()
-				if x.Err() != errs.ErrLost {
+				if !errors.Is(x.Err(), errs.ErrLost) {
 					t.Errorf("%d: %v", n, x.Err())
 				}
 				if at := <-got; at.Before(ended) {
@@ -328,7 +329,7 @@ func TestCallersOfLittlePatienceFollowACrashedHolder(t *testing.T) {
 	})
 }
 
-func countingGrants(t *testing.T, r *rig, handed *atomic.Int64) (stop func()) {
+func countingGrants(_ *testing.T, r *rig, handed *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { countGrants(ctx, r, handed) })

@@ -35,7 +35,7 @@ func waits(l *rsemaphore.CountDownLatch, n int) <-chan error {
 }
 
 // awaiting has n waiters of each process wait for the latch l, and returns when all are asleep.
-func awaiting(t *testing.T, rigs []*rig, n int) (done []<-chan error) {
+func awaiting(_ *testing.T, rigs []*rig, n int) (done []<-chan error) {
 	for _, r := range rigs {
 		done = append(done, waits(r.c.CountDownLatch("l"), n))
 	}

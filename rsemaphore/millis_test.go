@@ -27,7 +27,7 @@ func TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 		return err == nil
 	}
 	for name, make := range map[string]func(t *testing.T) redistest.Last{
-		"one": func(t *testing.T) redistest.Last {
+		"one": func(_ *testing.T) redistest.Last {
 			name := fmt.Sprint("s", names.Add(1))
 			return redistest.Last{Take: func(t *testing.T) time.Duration {
 				_, err := mine.Semaphore(name, 1).TryAcquire(within(t), 1, 0, lease)
@@ -42,7 +42,7 @@ func TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 				require.Zero(t, n)
 			}}
 		},
-		"two of three": func(t *testing.T) redistest.Last {
+		"two of three": func(_ *testing.T) redistest.Last {
 			name := fmt.Sprint("s", names.Add(1))
 			return redistest.Last{Take: func(t *testing.T) time.Duration {
 				_, err := mine.Semaphore(name, 3).TryAcquire(within(t), 2, 0, lease)
@@ -56,7 +56,7 @@ func TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 				return failed(t, err)
 			}}
 		},
-		"released": func(t *testing.T) redistest.Last {
+		"released": func(_ *testing.T) redistest.Last {
 			name := fmt.Sprint("s", names.Add(1))
 			var p *rsemaphore.Permit
 			return redistest.Last{Once: true, Take: func(t *testing.T) (_ time.Duration) {
@@ -72,7 +72,7 @@ func TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 				return err != nil
 			}}
 		},
-		"a weight": func(t *testing.T) redistest.Last {
+		"a weight": func(_ *testing.T) redistest.Last {
 			name := fmt.Sprint("w", names.Add(1))
 			return redistest.Last{Take: func(t *testing.T) time.Duration {
 				_, err := mine.WeightedSemaphore(name, 1000).TryAcquire(within(t), 600, 0, lease)
@@ -95,7 +95,7 @@ func TestNoGenerationBreaksBeforeTheEndOfAPartysLease(t *testing.T) {
 	const lease = 40 * time.Second
 	mine, others := newRig(t, srv, rsemaphore.Options{WatchdogTimeout: lease}).c, newRig(t, srv, rsemaphore.Options{}).c
 	var names atomic.Int64
-	redistest.LastsWholly(t, srv, func(t *testing.T) redistest.Last {
+	redistest.LastsWholly(t, srv, func(_ *testing.T) redistest.Last {
 		name := fmt.Sprint("b", names.Add(1))
 		arrived := func(t *testing.T) int {
 			st, err := others.CyclicBarrier(name, 2).Inspect(within(t))

@@ -114,7 +114,7 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 
 // finish ends Await for a party that had arrived.
 func (p *party) finish() {
-	p.b.c.engine.Remove(&p.lease)
+	_ = p.b.c.engine.Remove(&p.lease) // Await has returned what became of it
 	p.over.Store(true)
 	if !p.unanswered.IsZero() {
 		// A request to arrive may still be on its way, on another connection. It would arrive for a party whose Await has
@@ -203,7 +203,7 @@ func (p *party) askTime(ctx context.Context) error {
 	case err == nil:
 		c.runner.Clock.Learn(key, r.server, sent, time.Now())
 	case errors.Is(err, errs.ErrUnknownOutcome): // nothing was asked for but the time
-		err = fmt.Errorf("%w: %q: the server's time: %v", errs.ErrUnavailable, p.b.name, err)
+		err = fmt.Errorf("%w: %q: the server's time: %s", errs.ErrUnavailable, p.b.name, err.Error())
 	}
 	return err
 }
@@ -360,7 +360,7 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 // leave removes the party from its generation, which breaks the generation unless it is over.
 func (p *party) leave(ctx context.Context, cause error) (Arrival, error) {
 	c := p.b.c
-	c.engine.Remove(&p.lease) // before it is sent: see package lease
+	_ = c.engine.Remove(&p.lease) // before it is sent: see package lease; the reply says how the party ended
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
 	defer cancel()
 	r, err := p.end(ctx, "leave")
@@ -423,7 +423,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 		defer func() {
 			if !returned { // a panic, or runtime.Goexit
 				stop()
-				p.leave(ctx, nil)
+				_, _ = p.leave(ctx, nil) // Await returns nothing then
 			}
 		}()
 		err = p.b.action(actx)
@@ -457,7 +457,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 // over. The answer to what was sent before after is not final.
 func (p *party) leaveLater(after time.Time) {
 	c := p.b.c
-	c.engine.Remove(&p.lease)
+	_ = c.engine.Remove(&p.lease) // lost or not, the party is removed
 	anywhere := &party{b: p.b, id: p.id, term: p.term, unanswered: p.unanswered}
 	c.session.ReleaseLater(p.b.name, after, p.term, func(ctx context.Context) error {
 		_, err := anywhere.exchange("leave", 0).by(ctx, c.runner.Attempt)

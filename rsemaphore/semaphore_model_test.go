@@ -92,7 +92,7 @@ func TestASemaphoreKeepsToItsModel(t *testing.T) {
 					}
 					return c
 				}
-				bubbleOn(t, 1, rsemaphore.Options{}, wrap, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+				bubbleOn(t, 1, rsemaphore.Options{}, wrap, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 					againstModel(t, rigs[0].c, rnd, mode == "twice")
 				})
 			})

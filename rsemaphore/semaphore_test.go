@@ -410,7 +410,7 @@ func TestDoRunsUnderThePermitAndJoinsErrors(t *testing.T) {
 		return ctx.Err()
 	}))
 	why := errors.New("work")
-	err := sem.Do(within(t), 1, func(ctx context.Context) error {
+	err := sem.Do(within(t), 1, func(_ context.Context) error {
 		r.must(t, "DEL", "s", "{s}:timeout")
 		return why
 	})
@@ -496,7 +496,7 @@ func TestNoKeyIsWithoutAnEndUnlessSharedWithRedisson(t *testing.T) {
 func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
-	names := redistest.Sized(1000, 1000, 10_000)
+	names := redistest.Sized(500, 500, 10_000)
 	var wg sync.WaitGroup
 	for w := range 20 {
 		wg.Go(func() {
@@ -942,7 +942,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
 				require.NoError(t, <-closed)
 			}, errs.ErrClosed},
 		"MaxHold, and Close": {rsemaphore.Options{MaxHold: 30 * time.Millisecond},
-			func(t *testing.T, r *rig, p *rsemaphore.Permit) {
+			func(_ *testing.T, r *rig, p *rsemaphore.Permit) {
 				<-p.Done()
 				r.c.Close(gone)
 			}, errs.ErrMaxHold},
@@ -1049,7 +1049,7 @@ func TestAnOverwrittenPermitIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testi
 	for look, find := range map[string]func(t *testing.T, p *rsemaphore.Permit) error{
 		"Release":      func(t *testing.T, p *rsemaphore.Permit) error { return p.Release(within(t)) },
 		"Extend":       func(t *testing.T, p *rsemaphore.Permit) error { return p.Extend(within(t), time.Minute) },
-		"the watchdog": func(t *testing.T, p *rsemaphore.Permit) error { <-p.Done(); return p.Err() },
+		"the watchdog": func(_ *testing.T, p *rsemaphore.Permit) error { <-p.Done(); return p.Err() },
 		"a context": func(t *testing.T, p *rsemaphore.Permit) error {
 			ctx := p.Context(within(t))
 			<-ctx.Done()

@@ -232,7 +232,7 @@ func TestManyFreePermitsShareCalls(t *testing.T) {
 	t.Parallel()
 	near, far, _ := redistest.Away(t)
 	r, direct := newRig(t, far, patient), newRig(t, near, patient)
-	const goroutines, cycles = 64, 15
+	const goroutines, cycles = 64, 8
 	run := func(of func(g int) *rsemaphore.Semaphore, n, semaphores int) float64 {
 		for g := range semaphores { // in use
 			release(t, acquire(t, of(g), n))

@@ -91,7 +91,7 @@ func TestPermitsAreRenewedForAsLongAsTheyLast(t *testing.T) {
 }
 
 func TestAWaiterSleepsUntilThePermitExpires(t *testing.T) {
-	bubble(t, 2, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 2, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		sem := rigs[0].c.Semaphore("s", 2)
 		leave := leave(t, sem, 20*time.Second, 50*time.Second)
@@ -107,7 +107,7 @@ func TestAWaiterSleepsUntilThePermitExpires(t *testing.T) {
 }
 
 func TestAWaiterForThreeIsServedAtTheThirdExpiry(t *testing.T) {
-	bubble(t, 1, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		sem := rigs[0].c.Semaphore("s", 4)
 		leave := leave(t, sem, time.Minute, 2*time.Minute, 3*time.Minute, 4*time.Minute)
 		defer leave()
@@ -121,7 +121,7 @@ func TestAWaiterForThreeIsServedAtTheThirdExpiry(t *testing.T) {
 // A waiter that wants all permits is overtaken while it cannot be served, and by four times as many as it wants at
 // most.
 func TestWaitersAreServedInOrderAndLargeOnesAreOvertakenByFourTimesWhatTheyWant(t *testing.T) {
-	bubble(t, 3, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 3, rsemaphore.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx, stop := context.WithCancel(context.Background())
 		const capacity, loops, large = 4, 9, 5
 		var small, most atomic.Int64
@@ -210,7 +210,7 @@ func TestADeadServerIsNoticedAtTheLocalDeadlineBeforeThePermitsAreFree(t *testin
 }
 
 func TestMaxHoldEndsAPermitThatIsStillThere(t *testing.T) {
-	bubble(t, 1, rsemaphore.Options{MaxHold: time.Minute}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubble(t, 1, rsemaphore.Options{MaxHold: time.Minute}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		sem := rigs[0].c.Semaphore("s", 2)
 		p := take(t, sem, 1)
@@ -247,7 +247,7 @@ func (c counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 func TestManyPermitsAreRenewedInFewCalls(t *testing.T) {
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
-	bubbleOn(t, 1, rsemaphore.Options{}, count, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+	bubbleOn(t, 1, rsemaphore.Options{}, count, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		var permits []*rsemaphore.Permit
 		for i := range 300 {
 			permits = append(permits, take(t, rigs[0].c.Semaphore([]string{"a", "b", "c"}[i%3], 1000), 1+i%2))

@@ -52,7 +52,7 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 	defer stop()
 	var granted, unknown, lost, parts, taken atomic.Int64
 	o.CallTimeout, o.PollCap = historyTimeout, 50*time.Millisecond
-	o.Observer = heeding(rsemaphore.EventTakenOver, func(e rsemaphore.Event) { taken.Add(1) })
+	o.Observer = heeding(rsemaphore.EventTakenOver, func(rsemaphore.Event) { taken.Add(1) })
 	var rigs []*rig
 	var proxies []*redistest.Proxy
 	for c := range 3 {

@@ -37,7 +37,7 @@ func fill(t *testing.T, m *redlatchledger.Mover, epoch int64, n int) {
 func TestTheUnitsOfOneClaimantAreReadByAnIndex(t *testing.T) {
 	t.Parallel()
 	customers := redistest.Sized(1_500, 3_000, 100_000)
-	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		m := redlatchledger.Mover{DB: open(), Dialect: d, Stock: "sale"}
 		fill(t, &m, 7, customers)
 		m.DB.SetMaxOpenConns(1) // whose counts MySQL tells

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch"
 	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/internal/redistest/databases"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
 )
@@ -34,13 +35,13 @@ type shop struct {
 	redlatchledger.Mover
 }
 
-// databases runs a test on each of them, with the tables.
-func databases(t *testing.T, test func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB)) {
+// onDatabases runs a test on each of them, with the tables.
+func onDatabases(t *testing.T, test func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB)) {
 	for _, on := range []struct {
 		redlatchledger.Dialect
 		fresh func(t *testing.T) func() *sql.DB
-	}{{redlatchledger.SQLite, freshSQLite}, {redlatchledger.PostgreSQL, freshPostgres},
-		{redlatchledger.MySQL, freshMySQL}} {
+	}{{redlatchledger.SQLite, freshSQLite}, {redlatchledger.PostgreSQL, databases.PostgreSQL.Fresh},
+		{redlatchledger.MySQL, databases.MariaDB.Fresh}} {
 		t.Run(string(on.Dialect), func(t *testing.T) {
 			open := on.fresh(t)
 			require.NoError(t, on.Create(t.Context(), open()))
@@ -61,7 +62,7 @@ func embedded(t *testing.T) (*miniredis.Miniredis, *redlatch.Client) {
 
 // each runs a test on a sale of which each database knows.
 func each(t *testing.T, limit int64, test func(t *testing.T, s *shop)) {
-	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		s := &shop{open: open, spec: stock.Spec{Limit: limit, PerUser: 9, OpenFor: time.Hour, Ledger: true}}
 		var red *redlatch.Client
 		s.server, red = embedded(t)

@@ -103,7 +103,7 @@ func TestKeepWaitsForAnOpeningToBeAnnounced(t *testing.T) {
 // Processes start at the same time, and each creates the tables and tells of what it has opened or joined.
 func TestOfOpeningsThatAreAnnouncedAtTheSameTimeOneIsTheFirst(t *testing.T) {
 	t.Parallel()
-	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		for round := range 4 {
 			m := redlatchledger.Mover{DB: open(), Dialect: d, Stock: "sale " + strconv.Itoa(round)}
 			m.DB.SetMaxIdleConns(6) // so that nobody has to connect first

@@ -31,7 +31,7 @@ type gift struct {
 
 func eachGift(t *testing.T, spec redpacket.Spec, test func(t *testing.T, g *gift)) {
 	spec.OpenFor, spec.Ledger = time.Hour, true
-	databases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
+	onDatabases(t, func(t *testing.T, d redlatchledger.Dialect, open func() *sql.DB) {
 		server, red := embedded(t)
 		g := &gift{server: server, packet: red.RedPackets().Packet("gift"), spec: spec, open: open}
 		g.send(t)

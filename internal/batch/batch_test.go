@@ -24,7 +24,7 @@ func doubler(t *testing.T, o Options, takes func(n int) time.Duration) *Batcher[
 		Options: &o, Tally: &Tally{}, Spawn: func(f func()) {
 			go f()
 		}, Bound: time.Second, Patience: errPatience, What: "double", Key: "n",
-		Run: func(ctx context.Context, requests []*Request[int, int]) {
+		Run: func(_ context.Context, requests []*Request[int, int]) {
 			time.Sleep(takes(int(calls.Add(1))))
 			for _, r := range requests {
 				r.Answer = 2 * r.Ask

@@ -195,7 +195,7 @@ func (l *Lane[Q]) took(d int64) {
 func (l *Lane[Q]) decode(m rueidis.RedisMessage, n int) (server int64, done []int64, err error) {
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != n+1 {
-		return 0, nil, fmt.Errorf("shared %s: unexpected reply %v, error %v", l.with.What, v, err)
+		return 0, nil, script.Unexpected("shared "+l.with.What, v, err)
 	}
 	return v[0], v[1:], nil
 }

@@ -13,7 +13,7 @@ type Shared[V any] struct {
 }
 
 // Of is the V of key, made if there is none.
-func (s *Shared[V]) Of(key string, make func() *V) *V {
+func (s *Shared[V]) Of(key string, create func() *V) *V {
 	for {
 		if v, ok := s.all.Load(key); ok {
 			if d := v.(weak.Pointer[V]).Value(); d != nil {
@@ -21,7 +21,7 @@ func (s *Shared[V]) Of(key string, make func() *V) *V {
 			}
 			s.all.CompareAndDelete(key, v)
 		}
-		d := make()
+		d := create()
 		p := weak.Make(d)
 		if _, loaded := s.all.LoadOrStore(key, p); !loaded {
 			runtime.AddCleanup(d, func(key string) { s.all.CompareAndDelete(key, p) }, key)

@@ -5,6 +5,7 @@ go 1.25.0
 require (
 	github.com/redis/rueidis v1.0.79
 	github.com/redlatch/redlatch v0.0.0
+	github.com/redlatch/redlatch/internal/history v0.0.0
 	github.com/stretchr/testify v1.12.1
 )
 
@@ -17,4 +18,7 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 )
 
-replace github.com/redlatch/redlatch => ../..
+replace (
+	github.com/redlatch/redlatch => ../..
+	github.com/redlatch/redlatch/internal/history => ../history
+)

@@ -51,10 +51,12 @@ func Reason(err error) string {
 func Retryable(err error) bool {
 	s := find(err)
 	var o *once
-	return s != nil && s.passes && !(error(s) == ErrUnknownOutcome && errors.As(err, &o))
+	return s != nil && s.passes && !(errors.Is(s, ErrUnknownOutcome) && errors.As(err, &o))
 }
 
 // find returns the state that counts among those in err's tree; nil: there is none.
+//
+//nolint:errorlint // it walks the tree itself: errors.As finds the first state, not the one that counts
 func find(err error) (best *state) {
 	var s *state
 	switch err {

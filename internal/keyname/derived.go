@@ -18,6 +18,7 @@ var Derived = []string{
 	"redlatch_alive",
 	"redlatch_grant",
 	"redlatch_token",
+	"redlatch_fence", // of contrib/fence
 	"redlatch_leader",
 	"redisson_lock__channel",
 	"redisson_lock_queue",

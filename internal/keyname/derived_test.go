@@ -65,7 +65,7 @@ func TestEverySuffixIsListed(t *testing.T) {
 func derivations(t *testing.T, call string) map[string]string {
 	calls := regexp.MustCompile(call)
 	found := map[string]string{}
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}

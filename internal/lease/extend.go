@@ -27,7 +27,7 @@ func (e *Engine) Extend(ctx context.Context, l *Lease, d time.Duration) (confirm
 	v, err := m.AsIntSlice()
 	switch {
 	case err != nil || len(v) != 1:
-		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", l.Key, v, err)
+		return false, script.Unexpected(fmt.Sprintf("renew on %q", l.Key), v, err)
 	case v[0] == notKnown:
 		return false, fmt.Errorf("%w: renew on %q: the server could not (memory is full)", errs.ErrUnavailable, l.Key)
 	case v[0] == denied:

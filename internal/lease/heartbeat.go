@@ -425,7 +425,7 @@ func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
 	}
 	v, err := m.ToArray()
 	if err != nil || len(v) != 2 {
-		return Beat{}, fmt.Errorf("heartbeat: unexpected reply of %d values, error %v", len(v), err)
+		return Beat{}, script.Unexpected("heartbeat", fmt.Sprintf("of %d values", len(v)), err)
 	}
 	var b Beat
 	b.expiry, _ = v[0].AsInt64()
@@ -452,7 +452,7 @@ func Processes(ctx context.Context, r *script.Runner, keys []string) map[string]
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	found := make(map[string]string, len(keys))
 	for i, key := range keys {
 		found[key] = who[i]

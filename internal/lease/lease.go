@@ -136,7 +136,7 @@ func (e *Engine) Values(l *Lease) context.Context {
 }
 
 // Under has Values be those of another context from now on: another caller has what is held.
-func (e *Engine) Under(l *Lease, ctx context.Context) {
+func (e *Engine) Under(ctx context.Context, l *Lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l.Ctx = ctx

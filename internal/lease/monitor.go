@@ -162,7 +162,7 @@ func (m *Monitor) round(ctx context.Context, watches []*watch) {
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	for _, x := range watches {
 		for _, h := range x.holds {
 			if m.beats[h.Beat] == nil {
@@ -185,7 +185,7 @@ func (m *Monitor) round(ctx context.Context, watches []*watch) {
 			return nil
 		})
 	}
-	each.Wait()
+	_ = each.Wait() // none of them returns an error
 	for _, x := range watches {
 		if gone := m.gone(x); len(gone) > 0 {
 			x.of.TakeOver(ctx, gone)

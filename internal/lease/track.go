@@ -100,7 +100,7 @@ func (t *tracker) serve() (up, supported bool) {
 	t.mu.Unlock()
 	t.e.CheckAll() // what is held already is not tracked here yet, and may have gone unnoticed
 	select {
-	case <-lost:
+	case <-lost: //nolint:errcheck // it is lost, whatever the error
 	case <-t.e.ctx.Done():
 	}
 	t.mu.Lock()

@@ -17,6 +17,7 @@ type Instrument struct {
 // Type says how an instrument is fed.
 type Type int
 
+// The types of instruments.
 const (
 	Counter  Type = iota // Sink.Add
 	Duration             // Sink.Record: a histogram of seconds
@@ -95,8 +96,11 @@ var (
 		"Connections for subscriptions, also those that are being made.")
 )
 
-// Fed and Asked are all of each.
-var Fed, Asked []*Instrument
+// Fed are all instruments that are fed.
+var Fed []*Instrument
+
+// Asked are all instruments that are asked.
+var Asked []*Instrument
 
 func count(name, unit, help string, labels ...string) *Instrument {
 	i := &Instrument{name, help, unit, Counter, labels}

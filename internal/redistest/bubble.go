@@ -63,7 +63,7 @@ func (s *Server) boot(t testing.TB, up time.Duration) {
 	if err != nil {
 		t.Fatalf("redistest: start miniredis: %v", err)
 	}
-	c.Close()
+	_ = c.Close() // it was for the start only
 	Describe(s.Embedded, up)
 }
 

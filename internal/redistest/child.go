@@ -40,10 +40,10 @@ func Spawn(t testing.TB, role string, s *Server, args ...string) *Child {
 	c.Out = bufio.NewScanner(out)
 	fail(c.Cmd.Start())
 	t.Cleanup(func() {
-		c.In.Close()
-		c.Cmd.Process.Signal(syscall.SIGCONT)
-		c.Cmd.Process.Kill()
-		c.Cmd.Wait()
+		_ = c.In.Close() // it may have ended already: then none of these does anything
+		_ = c.Cmd.Process.Signal(syscall.SIGCONT)
+		_ = c.Cmd.Process.Kill()
+		_ = c.Cmd.Wait()
 	})
 	return c
 }

@@ -133,9 +133,9 @@ func (i *Idle) Stop() (longest, total time.Duration, taken int) {
 
 // Hurry has 16 callers of each of some processes take a thing for 100 µs, and give up, in that way, when they have
 // waited for ten times as long as it takes when nobody else wants it (thirty times, if they cancel), half to one and a
-// half of that; and then again at once, until they have had it often enough. look is called every 5 ms. It fails the
-// test if that takes a minute.
-func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take) {
+// half of that; and then again at once, until they have had it often enough. look is called every 5 ms. It returns how
+// many calls gave up, and fails the test if all takes a minute.
+func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take) (gaveUp int64) {
 	t.Helper()
 	var alone []time.Duration
 	for n := range 21 {
@@ -148,14 +148,15 @@ func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take)
 		release()
 	}
 	slices.Sort(alone)
-	patience := max(2*time.Millisecond, 10*alone[len(alone)/2])
+	first := max(2*time.Millisecond, 10*alone[len(alone)/2])
 	if RaceEnabled { // what is measured alone says less of a crowd
-		patience *= 2
+		first *= 2
 	}
 	if way == "cancels" { // nobody knows of that before, so what is handed to one that leaves costs a round trip each time
-		patience *= 3
+		first *= 3
 	}
-	var taken, gaveUp atomic.Int64
+	var taken, left, patience atomic.Int64
+	patience.Store(int64(first))
 	var wg sync.WaitGroup
 	began, over := time.Now(), make(chan struct{})
 	for _, take := range processes {
@@ -167,27 +168,38 @@ func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take)
 						return
 					default:
 					}
-					release, err := GiveUp[way](take, patience/2+rand.N(patience))
+					d := time.Duration(patience.Load())
+					release, err := GiveUp[way](take, d/2+rand.N(d))
 					if err != nil {
-						gaveUp.Add(1)
+						left.Add(1)
 						continue
 					}
 					taken.Add(1)
-					for start := time.Now(); time.Since(start) < 100*time.Microsecond; {
+					start := time.Now()
+					for held := time.Duration(0); held < 100*time.Microsecond; {
+						held = time.Since(start)
 					}
 					release()
 				}
 			})
 		}
 	}
-	for taken.Load() < int64(enough) && time.Since(began) < time.Minute {
+	for had, since := int64(0), began; taken.Load() < int64(enough) && time.Since(began) < time.Minute; {
 		time.Sleep(5 * time.Millisecond)
 		look()
+		switch n := taken.Load(); {
+		case n > had:
+			had, since = n, time.Now()
+		case time.Since(since) > time.Second: // by now the machine is slower than it was when it was measured
+			patience.Store(2 * patience.Load())
+			since = time.Now()
+		}
 	}
 	close(over)
 	wg.Wait()
-	if t.Logf("taken %d times, %d calls gave up after %v, in %v", taken.Load(), gaveUp.Load(), patience,
-		time.Since(began)); taken.Load() < int64(enough) {
+	if t.Logf("taken %d times, %d calls gave up after %v, %v in the end, in %v", taken.Load(), left.Load(), first,
+		time.Duration(patience.Load()), time.Since(began)); taken.Load() < int64(enough) {
 		t.Errorf("taken %d times in %v", taken.Load(), time.Since(began))
 	}
+	return left.Load()
 }

@@ -40,7 +40,7 @@ func Inflict(t testing.TB, ctx context.Context, s *Server, proxies []*Proxy, rnd
 		case 7:
 			p.SwallowPushes()
 		case 8:
-			direct.Do(context.Background(), direct.B().ScriptFlush().Build())
+			direct.Do(ctx, direct.B().ScriptFlush().Build())
 			lasts = 0
 		case 9:
 			s.Stop(t)

@@ -36,7 +36,7 @@ func Launch(line func(host, port, dir string) []string) (s *Server, stop func(),
 		if err == nil {
 			return s, s.run.close, nil
 		}
-		os.RemoveAll(dir)
+		_ = os.RemoveAll(dir)                      // under the system's temporary directory
 		if !errors.Is(err, errInUse) || try == 9 { // see FreeAddr
 			return nil, nil, err
 		}
@@ -84,13 +84,13 @@ func launch(bin, addr, dir string, args []string) (*Server, error) {
 // close is end, and nothing is left of it.
 func (r *run) close() {
 	r.end()
-	os.RemoveAll(r.dir)
+	_ = os.RemoveAll(r.dir) // under the system's temporary directory
 }
 
 // end kills the process, and returns when it is gone.
 func (r *run) end() {
-	r.process.Signal(syscall.SIGCONT) // a test may have stopped it
-	r.process.Kill()
+	_ = r.process.Signal(syscall.SIGCONT) // a test may have stopped it, or killed it
+	_ = r.process.Kill()
 	<-r.exited
 }
 
@@ -101,7 +101,7 @@ func (r *run) start() error {
 		return err
 	}
 	exited := make(chan struct{})
-	go func() { cmd.Wait(); close(exited) }()
+	go func() { _ = cmd.Wait(); close(exited) }() // it is killed
 	r.process, r.exited = cmd.Process, exited
 	last := errors.New("nothing answers")
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
@@ -135,7 +135,7 @@ func processOf(addr string) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Second)) // an open connection takes one
 	fmt.Fprint(c, "INFO\r\nQUIT\r\n")
 	info, err := io.ReadAll(io.LimitReader(c, 1<<16))
 	if strings.Contains(string(info), "\nloading:1") {

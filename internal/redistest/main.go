@@ -42,7 +42,7 @@ func Main(m *testing.M, roles map[string]func() error) {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		flag.Set("test.parallel", strconv.Itoa(waiters))
+		_ = flag.Set("test.parallel", strconv.Itoa(waiters)) // there is one in every test program, and it is a number
 	}
 	debug.SetGCPercent(400) // a test lives shortly, and has little
 	reusing = true

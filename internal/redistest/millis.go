@@ -24,9 +24,9 @@ type Last struct {
 // instant that its holder was promised. The clock stands while it is taken, so the promise counts from that very
 // instant: as for a client that is infinitely near. A server that compares whole milliseconds gives it away up to one
 // too soon, unless that is allowed for, and how much too soon depends on where in its millisecond it was taken.
-func LastsWholly(t *testing.T, s *Server, make func(t *testing.T) Last) {
+func LastsWholly(t *testing.T, s *Server, start func(t *testing.T) Last) {
 	t.Helper()
-	at, once := time.Now().Truncate(time.Second), make(t).Once
+	at, once := time.Now().Truncate(time.Second), start(t).Once
 	for _, phase := range []time.Duration{0, time.Microsecond, 400 * time.Microsecond, 999 * time.Microsecond} {
 		early := []time.Duration{time.Millisecond, time.Millisecond - time.Microsecond, 500 * time.Microsecond,
 			time.Microsecond}
@@ -34,7 +34,7 @@ func LastsWholly(t *testing.T, s *Server, make func(t *testing.T) Last) {
 			at = at.Add(24 * time.Hour) // nothing is left of the last one
 			taken := at.Add(phase)
 			s.Embedded.SetTime(taken)
-			x := make(t)
+			x := start(t)
 			promise := x.Take(t)
 			for _, before := range befores {
 				s.Embedded.SetTime(taken.Add(promise - before))

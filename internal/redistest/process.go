@@ -90,7 +90,7 @@ func (s *Server) Restart(t testing.TB) {
 		t.Fatalf("redistest: restart: %v", err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 	fmt.Fprint(c, "DEBUG CRASH-AND-RECOVER 0\r\n")
 	if answer, _ := io.ReadAll(c); len(answer) > 0 { // the process is replaced, which ends the connection
 		t.Fatalf("redistest: restart: %s", answer)

@@ -305,7 +305,7 @@ func (p *Proxy) serve(client net.Conn) {
 
 func abort(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		tcp.SetLinger(0)
+		_ = tcp.SetLinger(0) // it fails on a connection that is cut already
 	}
 	c.Close()
 }
@@ -354,11 +354,11 @@ func (pr *pair) pump(src, dst net.Conn, d Direction, judge func(frame []byte) ve
 			return
 		}
 		if errors.Is(err, io.EOF) {
-			dst.Write(in)
+			_, _ = dst.Write(in) // if it fails, the reader of dst ends the pair
 			// A FIN stays a FIN: a reset would throw away what a stopped server has not read yet, and with it the calls
 			// that run after their callers gave up.
 			if tcp, ok := dst.(*net.TCPConn); ok {
-				tcp.CloseWrite()
+				_ = tcp.CloseWrite() // it fails on a connection that is cut already
 			} else {
 				dst.Close() // a pipe has no half, and nothing in it that was not read
 			}

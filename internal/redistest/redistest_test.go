@@ -172,7 +172,7 @@ func TestAServerIsHandedOnAsIfItWereNew(t *testing.T) {
 		},
 		"has another user": func(t *testing.T, s *redistest.Server) { s.Ask(t, "ACL", "SETUSER", "app", "on") },
 		"is a replica":     func(t *testing.T, s *redistest.Server) { s.Ask(t, "REPLICAOF", "127.0.0.1", "1") },
-		"had arguments when it started": func(t *testing.T, s *redistest.Server) {
+		"had arguments when it started": func(t *testing.T, _ *redistest.Server) {
 			first = redistest.Start(t, "--hz", "20").Addr()
 		},
 	} {

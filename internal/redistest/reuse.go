@@ -102,7 +102,7 @@ func (s *Server) tell(commands ...string) (set string, err error) {
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(2 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
 	all := slices.Concat(commands, told)
 	if _, err := io.WriteString(c, strings.Join(all, "\r\n")+"\r\n"); err != nil {
 		return "", err

@@ -15,13 +15,14 @@ type Wire struct {
 	mu   sync.Mutex
 	to   string                 // "": connections are closed at once
 	lost func(from string) bool // nil: nothing is lost
+	hole [2]bool                // by Direction: all is lost
 	ways map[*way]struct{}
 }
 
 // way is one connection through a wire.
 type way struct {
 	ends [2]net.Conn
-	torn bool // it has lost something: no stream survives that
+	torn [2]bool // by Direction: it has lost something, and no stream survives that
 }
 
 // NewWire makes a wire that leads to an address.
@@ -68,12 +69,19 @@ func (w *Wire) Lose(lost func(from string) bool) {
 	w.lost = lost
 }
 
-// Heal ends what Lose began. Connections that have lost something are closed.
+// BlackHole loses without a word all that goes in the given direction: Up is to where the wire leads.
+func (w *Wire) BlackHole(d Direction) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hole[d] = true
+}
+
+// Heal ends what Lose and BlackHole began. Connections that have lost something are closed.
 func (w *Wire) Heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lost = nil
-	w.close(func(x *way) bool { return x.torn })
+	w.lost, w.hole = nil, [2]bool{}
+	w.close(func(x *way) bool { return x.torn != [2]bool{} })
 }
 
 // close is called with mu held.
@@ -106,8 +114,8 @@ func (w *Wire) serve(in net.Conn) {
 	w.mu.Unlock()
 	if !moved {
 		var both sync.WaitGroup
-		both.Go(func() { w.pass(x, out, in) })
-		both.Go(func() { w.pass(x, in, out) })
+		both.Go(func() { w.pass(x, Up, out, in) })
+		both.Go(func() { w.pass(x, Down, in, out) })
 		both.Wait()
 	}
 	w.mu.Lock()
@@ -116,16 +124,19 @@ func (w *Wire) serve(in net.Conn) {
 }
 
 // pass passes on what comes from one end.
-func (w *Wire) pass(x *way, to, from net.Conn) {
+func (w *Wire) pass(x *way, d Direction, to, from net.Conn) {
 	defer func() { to.Close(); from.Close() }()
 	source, _, _ := net.SplitHostPort(x.ends[0].RemoteAddr().String())
 	for b := make([]byte, 32<<10); ; {
 		n, err := from.Read(b)
 		w.mu.Lock()
 		if n > 0 && w.lost != nil && w.lost(source) {
-			x.torn = true
+			x.torn = [2]bool{true, true}
 		}
-		torn := x.torn
+		if n > 0 && w.hole[d] {
+			x.torn[d] = true
+		}
+		torn := x.torn[d]
 		w.mu.Unlock()
 		if err != nil {
 			return

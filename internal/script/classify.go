@@ -179,3 +179,12 @@ type unsureError struct {
 
 func (e unsureError) Error() string   { return e.text }
 func (e unsureError) Unwrap() []error { return e.is }
+
+// Unexpected is the error of a reply that a script does not return. err is what reading it said; nil: it was read, and
+// has other values.
+func Unexpected(what string, reply any, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: unexpected reply: %w", what, err)
+	}
+	return fmt.Errorf("%s: unexpected reply %v", what, reply)
+}

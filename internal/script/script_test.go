@@ -672,7 +672,7 @@ func TestARefusalAtAConnectionsStartIsWhatTheServerSays(t *testing.T) {
 		err := script.Explain("x",
 			fmt.Errorf("%s: %v\n%w", text, []string{"CLIENT", "TRACKING", "ON", "OPTIN"}, rueidis.ErrNoCache))
 		for _, k := range []error{errs.ErrUnavailable, errs.ErrDenied, errs.ErrInvalidOption, errs.ErrUnknownOutcome} {
-			require.Equal(t, k == kind, errors.Is(err, k), "%v: %v", k, err)
+			require.Equal(t, errors.Is(k, kind), errors.Is(err, k), "%v: %v", k, err)
 		}
 	}
 }

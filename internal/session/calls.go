@@ -32,8 +32,10 @@ func (s *Session) Wanted(ctx context.Context) time.Duration {
 	return s.Bound()
 }
 
-// Now is the monotonic time since the client was made, in ns; At is the instant of such a time.
-func (s *Session) Now() int64             { return int64(time.Since(s.Base)) }
+// Now is the monotonic time since the client was made, in ns.
+func (s *Session) Now() int64 { return int64(time.Since(s.Base)) }
+
+// At is the instant of such a time.
 func (s *Session) At(now int64) time.Time { return s.Base.Add(time.Duration(now)) }
 
 // RemoveAfter removes what is left of an object shortly after its retention, which ends d from now: see ends.lua. call
@@ -46,8 +48,11 @@ func (s *Session) RemoveAfter(d time.Duration, call script.Call) {
 		if s == nil || s.Closed() {
 			return
 		}
-		s.Finish(func() { // if that fails, they expire
-			s.GiveBack(context.Background(), func(ctx context.Context) error { _, err := s.Do(ctx, call); return err })
+		s.Finish(func() {
+			_ = s.GiveBack(context.Background(), func(ctx context.Context) error {
+				_, err := s.Do(ctx, call)
+				return err
+			}) // if that fails, they expire
 		})
 	})
 }

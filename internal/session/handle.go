@@ -195,7 +195,7 @@ func (o *Holding) Keep(added bool, until time.Time, entry string) error {
 		// Close and the grant have crossed: Close ended all that was registered, and only then this was. It would never end.
 		// So it is looked for after registering (TestCloseWhilePermitsAreBeingGrantedLeavesNothing).
 		o.End(errs.ErrClosed)
-		o.of.Engine.Remove(&o.Lease)
+		_ = o.of.Engine.Remove(&o.Lease) // it has ended already, just above
 		o.Abandon(time.Now(), entry)
 		return errs.ErrClosed
 	}
@@ -339,7 +339,7 @@ func (o *Holding) Retreat(until time.Time) {
 	}
 	o.mu.Unlock()
 	if last {
-		o.of.Engine.Remove(&o.Lease)
+		_ = o.of.Engine.Remove(&o.Lease) // lost or not, it is released
 		o.releaseLater(until)
 		o.gone()
 	}

@@ -31,7 +31,7 @@ func (o *Once) Unless(f func()) {
 
 // Do runs f if it is the first call; otherwise it waits until ctx ends for the result of the first. ok is false if ctx
 // ended before that; err is then its cause.
-func (o *Once) Do(ctx context.Context, f func(context.Context) error) (err error, ok bool) {
+func (o *Once) Do(ctx context.Context, f func(context.Context) error) (ok bool, err error) {
 	o.mu.Lock()
 	first, settled := !o.begun, o.settled
 	o.begun = true
@@ -42,7 +42,7 @@ func (o *Once) Do(ctx context.Context, f func(context.Context) error) (err error
 	o.mu.Unlock()
 	switch {
 	case settled:
-		return o.result, true
+		return true, o.result
 	case first:
 		err := f(ctx)
 		o.mu.Lock()
@@ -51,19 +51,19 @@ func (o *Once) Do(ctx context.Context, f func(context.Context) error) (err error
 		if o.done != nil {
 			close(o.done)
 		}
-		return err, true
+		return true, err
 	}
 	select {
 	case <-done:
-		return o.result, true
+		return true, o.result
 	case <-ctx.Done():
-		return context.Cause(ctx), false
+		return false, context.Cause(ctx)
 	}
 }
 
 // Close is Do for a Close: a later call waits for the first until its own ctx ends, and returns the first's result.
 func (o *Once) Close(ctx context.Context, f func(context.Context) error) error {
-	err, ok := o.Do(ctx, f)
+	ok, err := o.Do(ctx, f)
 	if !ok {
 		return fmt.Errorf("close: an earlier call of Close is still under way: %w", err)
 	}
@@ -81,7 +81,7 @@ func (c *Handles) Release(ctx context.Context, name string, life *Life, once *On
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 	}
-	err, ok := once.Do(ctx, f)
+	ok, err := once.Do(ctx, f)
 	if !ok {
 		err = c.failed(name, fmt.Errorf("%w: another %s of this %s is still under way: %w", errs.ErrUnknownOutcome, c.Verb,
 			c.Noun, err))
@@ -124,8 +124,8 @@ func (h *Handle) release(ctx context.Context) error {
 	if !o.leave(h) {
 		return r.stays(h)
 	}
-	over := c.Engine.Remove(&o.Lease) // before the release is sent: see package lease
-	if over == errs.ErrMaxHold {      // the server still has it, only renewal and trust have ended
+	over := c.Engine.Remove(&o.Lease)     // before the release is sent: see package lease
+	if errors.Is(over, errs.ErrMaxHold) { // the server still has it, only renewal and trust have ended
 		over, r.why, r.until = nil, errs.ErrMaxHold, time.Now().Add(o.Longest())
 	}
 	// A request of the acquisition may still be on its way, on another connection, and would acquire anew for an owner
@@ -157,8 +157,8 @@ func (h *Handle) release(ctx context.Context) error {
 func (r *release) stays(h *Handle) error {
 	over := r.of.Engine.Over(&r.Lease)
 	h.Manual()
-	if over == nil || over == errs.ErrMaxHold || r.released() { // the release of the last handle says whether it was lost
-		return nil
+	if over == nil || errors.Is(over, errs.ErrMaxHold) || r.released() {
+		return nil // the release of the last handle says whether it was lost
 	}
 	_, err := r.lost()
 	return err
@@ -193,7 +193,7 @@ func (o *Holding) unlink(h *Handle) {
 func (o *Holding) released() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.ended == errs.ErrReleased
+	return errors.Is(o.ended, errs.ErrReleased)
 }
 
 // finish ends the last release, and reports whether Late heard of a grant during it. Late gives later ones back
@@ -326,7 +326,7 @@ func (r *release) answered(gone bool) error {
 	switch {
 	case !gone, r.unsure:
 		return nil
-	case r.why == errs.ErrMaxHold:
+	case errors.Is(r.why, errs.ErrMaxHold):
 		return r.of.failed(r.Lease.Name, fmt.Errorf("%w: %w", errs.ErrLost, r.why))
 	}
 	return r.of.failed(r.Lease.Name, errs.ErrLost)

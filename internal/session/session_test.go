@@ -332,7 +332,7 @@ func TestAQuestionEndsAfterTheRetryTimeoutWhateverItsContextAllows(t *testing.T)
 		return 1, context.Cause(ctx)
 	})
 	require.EqualError(t, err, "shop: no answer within the retry timeout")
-	n, err := session.Ask(long, s, nil, func(ctx context.Context) (int, error) { return 1, nil })
+	n, err := session.Ask(long, s, nil, func(_ context.Context) (int, error) { return 1, nil })
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 }

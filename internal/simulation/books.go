@@ -118,7 +118,7 @@ func (w *world) told(o *object, c *client, s Step, e *entry, err error, fine ...
 	if err == nil || c.dead() || slices.ContainsFunc(fine, func(f error) bool { return errors.Is(err, f) }) {
 		return
 	}
-	w.failed(s, c, err)
+	w.failed(s, err)
 }
 
 const (

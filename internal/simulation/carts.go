@@ -24,7 +24,7 @@ func carts() *kind {
 		},
 		open: func(w *world, o *object) {
 			for _, l := range linesOf(o, 3) {
-				w.openStock(o, open(o, w.clients[0]).Stock(l.Stock), l.Stock)
+				w.openStock(open(o, w.clients[0]).Stock(l.Stock), l.Stock)
 			}
 		},
 		plan: func(r *rand.Rand, s *Step) {

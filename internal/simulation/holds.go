@@ -306,12 +306,12 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 	}
 	w.enter(x, err == nil)
 	if err != nil {
-		w.failed(s, c, err)
+		w.failed(s, err)
 		return
 	}
 	w.note("client %d: step %d has %s, token %d", s.Who, s.Number, w.plan.Kinds[s.On], h.token)
 	if s.What != take {
-		w.more(c, s, x, h)
+		w.more(s, x, h)
 	}
 	t := time.NewTimer(time.Until(x.from.Add(s.For)))
 	defer t.Stop()
@@ -351,7 +351,7 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 }
 
 // more re-enters a hold, or makes it last longer.
-func (w *world) more(c *client, s Step, x *claim, h held) {
+func (w *world) more(s Step, x *claim, h held) {
 	ctx, cancel := context.WithTimeout(context.Background(), calls)
 	defer cancel()
 	var err error
@@ -373,12 +373,12 @@ func (w *world) abandon(h held) {
 	w.held = append(w.held, func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		h.release(ctx) // nothing of it gets out
+		_ = h.release(ctx) // nothing of it gets out
 	})
 }
 
 // failed judges an error: where nothing went wrong, only that somebody else was there first.
-func (w *world) failed(s Step, c *client, err error) {
+func (w *world) failed(s Step, err error) {
 	w.note("client %d: step %d: %v", s.Who, s.Number, err)
 	refused := errors.Is(err, errs.ErrNotAcquired)
 	w.outcome(s.Number, redlatch.Reason(err))

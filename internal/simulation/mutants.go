@@ -107,11 +107,11 @@ func MutantOf(name string) *Mutant {
 func Kill(t *testing.T, m *Mutant, seeds int) (Plan, Result, int) {
 	struck := false
 	for seed := range uint64(seeds) {
-		make := NewPlan
+		plan := NewPlan
 		if m.Crowd {
-			make = NewCrowd
+			plan = NewCrowd
 		}
-		p := make(seed+1, m.Kinds...)
+		p := plan(seed+1, m.Kinds...)
 		r := Run(t, p, m)
 		struck = struck || r.Struck
 		if len(r.Violations) > 0 {

@@ -333,7 +333,7 @@ func (l *link) answer(frame []byte, message bool) {
 }
 
 func (c *ours) Read(b []byte) (int, error) {
-	return c.read(b, &c.down, func(now time.Time) time.Time { return c.host.paused })
+	return c.read(b, &c.down, func(time.Time) time.Time { return c.host.paused })
 }
 func (c *theirs) Read(b []byte) (int, error) { return c.read(b, &c.up, c.node.ready) }
 

@@ -50,7 +50,7 @@ func newNode(name string, rate float64, durable bool, m *Mutant) *node {
 	n.up = n.began.Add(-24 * time.Hour)
 	n.m.ClockTTL(true)
 	if first, err := n.m.Dial(); err == nil { // which starts it
-		first.Close()
+		_ = first.Close() // it was for the start only
 	}
 	n.m.Server().SetPreHook(n.before)
 	n.tick()
@@ -232,6 +232,13 @@ func (n *node) copy() image {
 	return all
 }
 
+// mustCopy panics if a key of an image cannot be written, which an empty server does not refuse.
+func mustCopy(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("simulation: a replica cannot copy: %v", err))
+	}
+}
+
 // become takes the place of the server: with what was there at the image's time, and no scripts.
 func (n *node) become(i image) {
 	n.restart(true)
@@ -243,20 +250,23 @@ func (n *node) become(i image) {
 		}
 		switch c.kind {
 		case "string":
-			n.m.Set(k, c.text)
+			mustCopy(n.m.Set(k, c.text))
 		case "list":
-			n.m.Push(k, c.list...)
+			_, err := n.m.Push(k, c.list...)
+			mustCopy(err)
 		case "hash":
 			for f, v := range c.fields {
 				n.m.HSet(k, f, v)
 			}
 		case "zset":
 			for member, score := range c.scores {
-				n.m.ZAdd(k, score, member)
+				_, err := n.m.ZAdd(k, score, member)
+				mustCopy(err)
 			}
 		case "stream": // one that was emptied is as good as none
 			for _, e := range c.stream {
-				n.m.XAdd(k, e.ID, e.Values)
+				_, err := n.m.XAdd(k, e.ID, e.Values)
+				mustCopy(err)
 			}
 		default:
 			panic("simulation: a replica cannot copy a " + c.kind)

@@ -53,11 +53,11 @@ func sales() []*kind {
 }
 
 func openSale(w *world, o *object) {
-	w.openStock(o, w.clients[0].red.Stocks().Stock(o.name), o.name)
+	w.openStock(w.clients[0].red.Stocks().Stock(o.name), o.name)
 }
 
 // openStock opens a stock that keeps a ledger.
-func (w *world) openStock(o *object, x *stock.Stock, name string) {
+func (w *world) openStock(x *stock.Stock, name string) {
 	_, err := x.Open(context.Background(),
 		stock.Spec{Limit: stockLimit, PerUser: saleClaimant, OpenFor: time.Hour, Retain: time.Hour, Ledger: true})
 	if err != nil {

@@ -29,7 +29,6 @@ type size struct {
 var small = []size{
 	{"2 callers of one process", config{Arrivals: arrivals{2}}},
 	{"1 of each of two", config{Arrivals: arrivals{1, 1}}},
-	{"2 of one, 1 of another, while one works and one is queued", config{Arrivals: arrivals{2, 1}, Contended: true}},
 	{"2; a message is doubled", config{Arrivals: arrivals{2}, Faults: faults{Doubled: 1}}},
 	{"1; two are lost, one is doubled, two ticks late",
 		config{Arrivals: arrivals{1}, Faults: faults{Lost: 2, Doubled: 1, Late: 2}}},
@@ -47,6 +46,7 @@ var small = []size{
 
 // large are searched in full only.
 var large = []size{
+	{"2 of one, 1 of another, while one works and one is queued", config{Arrivals: arrivals{2, 1}, Contended: true}},
 	{"2, 1", config{Arrivals: arrivals{2, 1}}},
 	{"1, 1, 1", config{Arrivals: arrivals{1, 1, 1}}},
 	{"2; lost, late", config{Arrivals: arrivals{2}, Faults: faults{Lost: 1, Late: 1}}},
@@ -103,6 +103,11 @@ type without struct {
 	config config
 	finds  tenuremodel.Violation
 	only   string // why it finds nothing
+}
+
+// inFull reports whether the search takes a second or more: one among many, or one to its end.
+func (w without) inFull() bool {
+	return w.config.Contended || w.config.Arrivals[0] > 2 || w.finds == tenuremodel.None
 }
 
 var rulesOff = []without{
@@ -162,11 +167,12 @@ var rulesOff = []without{
 		config: config{Arrivals: arrivals{2}, Faults: faults{Sleeps: 1}}, finds: tenuremodel.UnlockToldLost},
 }
 
+// By default those rules are off that a search of some thousands of states finds to be missed.
 func TestWithoutARuleTheSearchFindsWhatItPrevents(t *testing.T) {
 	met := map[string]bool{}
 	for _, c := range rulesOff {
 		met[c.rule] = true
-		if slow(c.config) {
+		if slow(c.config) || c.inFull() && !redistest.Long() {
 			continue
 		}
 		t.Run(c.rule, func(t *testing.T) {

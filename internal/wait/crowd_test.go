@@ -54,7 +54,7 @@ func (b *buyer) Stand() wait.Standing {
 	return wait.Standing{Owner: b.owner, Entry: b.owner, Lease: time.Minute}
 }
 func (b *buyer) Taken(wait.Grant) bool { return !b.distrust }
-func (b *buyer) ReleaseLater(after time.Time) {
+func (b *buyer) ReleaseLater(_ time.Time) {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
 	b.s.leaving[b.owner]++
@@ -77,7 +77,7 @@ func (b *buyer) Reply(reply any, err error) (wait.Answer, error) {
 	return reply.(wait.Answer), nil
 }
 
-func (b *buyer) AskAll(ctx context.Context, all []wait.Standing, place bool) ([]any, error) {
+func (b *buyer) AskAll(_ context.Context, all []wait.Standing, place bool) ([]any, error) {
 	s, sent := b.s, time.Now()
 	s.mu.Lock()
 	s.calls++

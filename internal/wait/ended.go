@@ -16,6 +16,15 @@ type GaveUp struct {
 	Cause   error         // the context's; nil if the time was up
 }
 
+// DidGiveUp reports whether err is the *GaveUp of a wait, or wraps it.
+func DidGiveUp(err error) bool {
+	if err == nil {
+		return false // without the allocation of g
+	}
+	var g *GaveUp
+	return errors.As(err, &g)
+}
+
 func (g *GaveUp) Error() string {
 	return fmt.Sprintf("gave up waiting (failure: %v, cause: %v)", g.Failure, g.Cause)
 }

@@ -101,7 +101,7 @@ func TestACallerWhoseContextEndedWhileItWasAskedForHasOnlyWaited(t *testing.T) {
 			}}
 			err := e.Explain(&wait.GaveUp{Left: -1, Failure: c.failure, Cause: c.cause})
 			require.ErrorIs(t, err, c.is)
-			if c.is == contended {
+			if errors.Is(c.is, contended) {
 				require.NotErrorIs(t, err, errs.ErrUnknownOutcome)
 			}
 		})

@@ -29,7 +29,7 @@ type line struct {
 }
 
 // enter makes the waiter, and puts it into its line.
-func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
+func (q *Queue) enter(ctx context.Context, r Request) (w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n := len(q.freeWaiters); n > 0 {

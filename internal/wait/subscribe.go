@@ -114,13 +114,13 @@ func (w *waiter) subscribing(channel string, subscribe func(context.Context) err
 
 // readMessages gives Request.OnMessage the messages that have come, and reports whether there were any, or a gap, or
 // the end of the hub.
-func (w *waiter) readMessages() (any bool) {
+func (w *waiter) readMessages() (some bool) {
 	for !w.answered {
 		m, err := w.sub.Next(noWait)
 		if err != nil {
-			return any || errors.Is(err, errs.ErrClosed)
+			return some || errors.Is(err, errs.ErrClosed)
 		}
-		any = true
+		some = true
 		w.answered = !m.Gap && w.r.OnMessage(m.Payload)
 	}
 	return true

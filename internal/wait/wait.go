@@ -186,7 +186,7 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if r.Place == Yielding && q.waiting(r.Line) {
 		return &GaveUp{Left: -1}
 	}
-	w := q.enter(r, ctx)
+	w := q.enter(ctx, r)
 	defer w.leave()
 	if b, ok := r.Taker.(Batcher); ok && !r.Place.alone() {
 		err := w.contendAmong(b)
@@ -228,7 +228,7 @@ type Resumable struct {
 }
 
 // Resume makes x a wait, which begins with the first call of its Wait. Its End must be called.
-func (q *Queue) Resume(x *Resumable, r Request) { x.w = q.enter(r, q.ctx) }
+func (q *Queue) Resume(x *Resumable, r Request) { x.w = q.enter(q.ctx, r) }
 
 // Empty reports whether x was never made a wait, or has ended.
 func (x *Resumable) Empty() bool { return x.w == nil }

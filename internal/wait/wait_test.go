@@ -226,7 +226,7 @@ func TestTheEndOfTheHoldersLeaseWakes(t *testing.T) {
 		r.taken.Store(true)
 		began := time.Now()
 		q := r.request()
-		q.Try = func(ctx context.Context) (wait.Answer, error) {
+		q.Try = func(_ context.Context) (wait.Answer, error) {
 			if left := time.Until(began.Add(300 * time.Millisecond)); left > 0 {
 				return wait.Answer{Left: left}, nil
 			}

@@ -91,7 +91,7 @@ func (l *Limiter) NewModel() *Model { return &Model{t: l.terms} }
 // Take takes n units, or as many as there are of them.
 func (m *Model) Take(now, n int64, upTo bool) Admission {
 	m.k.pass(m.t, now)
-	return m.k.take(m.t, n, upTo, now).admission(upTo)
+	return m.k.take(n, upTo, now).admission(upTo)
 }
 
 // Reserve reserves units that pass within most us.

@@ -115,7 +115,7 @@ func TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond(t *testing.T)
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			c := on(t, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), patient)
 			at := time.Now().Truncate(time.Millisecond)
-			for i := range 8 {
+			for i := range redistest.Sized(4, 4, 8) {
 				o := rates(rnd)
 				l := c.Limiter("l"+strconv.Itoa(i), o)
 				models := map[string]*arrivals{"": newArrivals(o), "a": newArrivals(o)}

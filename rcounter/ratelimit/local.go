@@ -83,7 +83,7 @@ func (l *localLimits) on(t *terms, key string, f func(k *localLimit, now int64) 
 
 // take takes n units now, or as many as there are of them.
 func (l *localLimits) take(t *terms, key string, n int64, upTo bool) reply {
-	return l.on(t, key, func(k *localLimit, now int64) reply { return k.take(t, n, upTo, now) })
+	return l.on(t, key, func(k *localLimit, now int64) reply { return k.take(n, upTo, now) })
 }
 
 // takeAll takes units of several limits in place of the server, all or none; those under Open are not asked.
@@ -101,7 +101,7 @@ func (l *localLimits) takeAll(parts []part) []reply {
 				if room := k.room(); n == 0 && wants > room {
 					return k.answer(tookNone, k.wait(wants, now), now)
 				}
-				return k.take(t, n*wants, false, now)
+				return k.take(n*wants, false, now)
 			})
 			if n == 0 && all[i].taken >= 0 {
 				all[i].taken = p.n
@@ -305,7 +305,7 @@ func (k *localLimit) answer(taken, wait, now int64) reply {
 	return reply{taken: taken, wait: script.Micros(wait), free: k.room(), empty: script.Micros(k.empty(now))}
 }
 
-func (k *localLimit) take(t *terms, n int64, upTo bool, now int64) reply {
+func (k *localLimit) take(n int64, upTo bool, now int64) reply {
 	room := k.room()
 	if upTo {
 		wait := int64(0)

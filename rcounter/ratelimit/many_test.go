@@ -21,7 +21,7 @@ func TestVeryManyKeysCostMemoryOnlyWhileTheyCount(t *testing.T) {
 	redistest.SkipShort(t)
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
-	count := redistest.Sized(2_000, 20_000, 1_000_000)
+	count := redistest.Sized(2_000, 6_000, 1_000_000)
 	c := on(t, srv.Client(t), patient)
 	memory := func() int64 {
 		text, err := raw(admin, "INFO", "memory").ToString()

@@ -16,7 +16,7 @@ import (
 // Limits of a name are changed while processes use it, with a client-side cache and without.
 func TestALimitThatIsSetOnTheServerCountsInAllProcessesWithoutADeploy(t *testing.T) {
 	t.Parallel()
-	rig.EachCache(t, func(t *testing.T, srv *redistest.Server, wire func() rueidis.Client) {
+	rig.EachCache(t, func(t *testing.T, _ *redistest.Server, wire func() rueidis.Client) {
 		users := []*ratelimit.Client{on(t, wire(), patient), on(t, wire(), patient)}
 		operator := on(t, wire(), patient)
 		code := ratelimit.LimiterOptions{Rate: 5, Per: time.Hour, Stored: true}

@@ -23,7 +23,7 @@ func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	at := time.Now().Truncate(time.Millisecond)
-	for round := range redistest.Sized(10, 16, 400) {
+	for round := range redistest.Sized(6, 6, 400) {
 		o := ratelimit.LimiterOptions{Rate: 1 + rnd.Int64N(12),
 			Per: time.Duration(32+rnd.Int64N(3_000_000)) * time.Microsecond, Algorithm: ratelimit.SlidingWindow}
 		l := c.Limiter("l"+strconv.Itoa(round), o)
@@ -120,7 +120,7 @@ func TestAFixedWindowEndsWithTheUnitOfTheCalendar(t *testing.T) {
 		}
 		return at
 	}
-	for range redistest.Sized(60, 100, 5000) {
+	for range redistest.Sized(40, 40, 5000) {
 		at := time.Unix(rnd.Int64N(130*365*86400), rnd.Int64N(1_000_000)*1000)
 		unit := units[rnd.IntN(len(units)-1)] // a year takes long to look through
 		require.Equal(t, next(at, unit, time.UTC).UTC(), ends(t, at, unit, nil).UTC(), "%v of %v", unit, at.UTC())

@@ -165,7 +165,7 @@ func ExampleSplit() {
 	fmt.Println(err)
 	// Output:
 	// [225 191 123 254 207] <nil>
-	// redpacket: invalid option: total is 10, must be at least n * min, which is 20 * 1
+	// redpacket: invalid option: total is 10, must be at least n * lo, which is 20 * 1
 }
 
 // A packet of a client of its own, and what became of it.

@@ -310,7 +310,7 @@ func TestRedPacketKeepsToItsModel(t *testing.T) {
 			return newLossy(t, s, func() bool { return rnd.IntN(3) == 0 })
 		},
 	} {
-		for range 3 {
+		for range redistest.Sized(1, 1, 3) {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				srv := redistest.Embedded(t)

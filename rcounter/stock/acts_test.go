@@ -76,7 +76,7 @@ func (m *requestModel) call(times int, deeds []stock.Deed) []stock.Answer {
 func TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	for i := range redistest.Sized(3, 4, 60) {
+	for i := range redistest.Sized(2, 2, 60) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			srv := redistest.Embedded(t)

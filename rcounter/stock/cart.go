@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -296,7 +295,7 @@ func (g *Group) cart(id string, lines []Line) (*cartStocks, error) {
 		t.names = append(t.names, l.Stock)
 		t.stocks = append(t.stocks, s)
 		t.at.keys = append(t.at.keys, s.keys...)
-		io.WriteString(all, l.Stock+"\x00") // which no name has
+		all.Write([]byte(l.Stock + "\x00")) // which no name has
 	}
 	t.digest = base64.RawURLEncoding.EncodeToString(all.Sum(nil)[:9])
 	return t, nil

@@ -134,7 +134,7 @@ func (m *cartModel) call(times int, verb, id, claimant string, lines []stock.Lin
 func TestCartsKeepToTheirModelHoweverOftenACallRuns(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	for i := range redistest.Sized(2, 3, 60) {
+	for i := range redistest.Sized(2, 2, 60) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			srv := redistest.Embedded(t)

@@ -82,7 +82,7 @@ func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
 			claims := wire.calls.Swap(0)
 			taken := make([]atomic.Bool, 2*callers*each+1)
 			taken[1].Store(true)
-			crowd(callers, each, func(caller, i int) {
+			crowd(callers, each, func(_, i int) {
 				n := int64(1 + i%3)
 				g, err := a.ClaimAny(ctx, n)
 				if err != nil || g.N < 1 || g.N > n {
@@ -137,7 +137,7 @@ func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
 				_, err = s.Inspect(ctx)
 				require.NoError(t, err)
 				var delivered, left atomic.Int64
-				each := 20
+				each := redistest.Sized(6, 8, 20)
 				if redistest.RaceEnabled {
 					each = 6
 				}

@@ -165,7 +165,7 @@ func (s *Stock) Events(ctx context.Context, every time.Duration) iter.Seq2[Ledge
 		if err == nil {
 			err = (&feed{s: s, every: every, yield: yield}).run(ctx)
 		}
-		if err != errEnough {
+		if !errors.Is(err, errEnough) {
 			yield(LedgerEvent{}, edged(err))
 		}
 	}
@@ -187,6 +187,7 @@ var errDue = errors.New("nothing came")
 func (f *feed) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	//nolint:contextcheck // that of the client: its Close ends the feed
 	stop := context.AfterFunc(f.s.c.calls.Context(), func() { cancel(errs.ErrClosed) })
 	defer stop()
 	for {

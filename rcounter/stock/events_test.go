@@ -215,7 +215,7 @@ func TestAPageLooksAtLeastAsOftenAsItWants(t *testing.T) {
 		require.NoError(t, err)
 		return rig{hub, stocks}, func() { stocks.Close(context.Background()); hub.Close(context.Background()) }
 	}
-	redistest.InBubble(t, 1, open, func(t *testing.T, srv *redistest.Server, all []rig) {
+	redistest.InBubble(t, 1, open, func(t *testing.T, _ *redistest.Server, all []rig) {
 		s := all[0].stocks.Stock("s")
 		began, gaps := time.Now(), 0
 		for e, err := range s.Events(t.Context(), 3*time.Second) {

@@ -54,7 +54,7 @@ func (s *Stock) Holders(ctx context.Context, claimants ...string) iter.Seq2[Hold
 		if err == nil {
 			err = s.holders(ctx, claimants, func(h Holding) bool { return yield(h, nil) })
 		}
-		if err != nil && err != errEnough {
+		if err != nil && !errors.Is(err, errEnough) {
 			yield(Holding{}, edged(err))
 		}
 	}

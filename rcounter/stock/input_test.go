@@ -288,9 +288,9 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	_, err = s.OpenOrJoin(ctx, stock.Spec{OpenFor: time.Hour})
 	refused("OpenOrJoin", err, errs.ErrInvalidOption, "Limit", "0")
 	nothing := func(context.Context, []stock.Entry) error { return nil }
-	for _, max := range []int{0, -1, 10_000 + 1} {
-		_, err = s.Ledger(ctx, max, nothing)
-		refused("Ledger", err, errs.ErrInvalidOption, "max", strconv.Itoa(max))
+	for _, n := range []int{0, -1, 10_000 + 1} {
+		_, err = s.Ledger(ctx, n, nothing)
+		refused("Ledger", err, errs.ErrInvalidOption, "n", strconv.Itoa(n))
 	}
 	_, err = s.Ledger(ctx, 1, nil)
 	refused("Ledger", err, errs.ErrInvalidOption, "fn")

@@ -101,7 +101,7 @@ func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (r
 		if err == nil {
 			return r.out(), nil
 		}
-		if err != errChanged { // by a return or a cancellation
+		if !errors.Is(err, errChanged) { // by a return or a cancellation
 			return Restored{}, err
 		}
 		// The next round needs another id. Otherwise a late copy of a "put" of this round could undo one of the next
@@ -195,7 +195,7 @@ func (r *restorer) begin(ctx context.Context) error {
 		}
 		r.epoch = seen.epoch
 		_, err = r.step(ctx, "begin", decimal(seen.revision), script.NotAfter(seen.at, r.s.c.calls.Wanted(ctx)))
-		if err != errChanged {
+		if !errors.Is(err, errChanged) {
 			return err
 		}
 	}

@@ -102,7 +102,11 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 	raw := srv.Client(t)
 	for name, wire := range map[string]rueidis.Client{"calm": raw, "twice": twice{Client: raw},
 		"lossy": newLossy(t, srv, func() bool { return rand.IntN(5) == 0 })} {
-		for _, loss := range []string{"rolled back", "claimants", "records", "holds", "all"} {
+		losses := []string{"rolled back", "all", "claimants", "records", "holds"}
+		if name != "calm" {
+			losses = losses[:redistest.Sized(1, 2, len(losses))]
+		}
+		for _, loss := range losses {
 			t.Run(name+"/"+loss, func(t *testing.T) {
 				must(t, raw, "FLUSHALL")
 				calm := on(t, raw, exact)

@@ -73,15 +73,15 @@ func (u Units) check() error {
 	if err := u.holder(); err != nil {
 		return err
 	}
-	any := u.Request != "" && (u.Ordinal != 0 || u.N != 0)
+	part := u.Request != "" && (u.Ordinal != 0 || u.N != 0)
 	switch {
-	case (u.Request == "" || any) && (u.Ordinal < 1 || u.Ordinal > maxLimit):
+	case (u.Request == "" || part) && (u.Ordinal < 1 || u.Ordinal > maxLimit):
 		return errs.InvalidOption("Ordinal", u.Ordinal, "that of a Grant that was won, at least 1")
-	case any && (u.N < 1 || u.N > maxLimit-u.Ordinal+1):
+	case part && (u.N < 1 || u.N > maxLimit-u.Ordinal+1):
 		return errs.InvalidOption("N", u.N, "that of ClaimAny's grant or less, at least 1")
 	case u.Request == "" && (u.N < 0 || u.N > 1):
 		return errs.InvalidOption("N", u.N, "0 or 1 for the unit of a claimant")
-	case u.Keep < 0 || u.Keep > maxLimit || u.Keep > 0 && (any || u.Request == ""):
+	case u.Keep < 0 || u.Keep > maxLimit || u.Keep > 0 && (part || u.Request == ""):
 		return errs.InvalidOption("Keep", u.Keep,
 			fmt.Sprintf("between 0 and %d, and 0 unless all units of a request are named", int64(maxLimit)))
 	}

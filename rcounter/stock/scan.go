@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/redis/rueidis"
@@ -29,7 +30,7 @@ func (c *Client) scan(ctx context.Context, key string, each func(field, value st
 		}
 		for i := 0; i+1 < len(e.Elements); i += 2 {
 			switch err := each(e.Elements[i], e.Elements[i+1]); {
-			case err == errEnough:
+			case errors.Is(err, errEnough):
 				return err
 			case err != nil:
 				return fmt.Errorf("%w: %q has a record that is none", errs.ErrCorrupt, key)

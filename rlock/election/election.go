@@ -67,7 +67,7 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 	}
 	l := newLeadership(e, hold)
 	if err := l.announceFirst(ctx); err != nil {
-		hold.Unlock(ctx)
+		_ = hold.Unlock(ctx) // if it fails it goes on by itself
 		return nil, e.c.session.Error(err)
 	}
 	return l, nil

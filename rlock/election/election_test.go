@@ -139,7 +139,7 @@ func TestAValueIsNeverShownWithTheTokenOfAnother(t *testing.T) {
 func TestObserversAreToldByMessages(t *testing.T) {
 	o := patient
 	o.PollCap = 10 * time.Second // and the clock of the bubble says who waited for that
-	bubble(t, 3, o, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 3, o, func(t *testing.T, _ *redistest.Server, all []*process) {
 		told, err := all[2].elections.Election("boss").Observe(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, news(t, told), "nobody leads yet, and that is told first")
@@ -268,7 +268,7 @@ func TestALeaderThatCannotAnnounceItselfLeadsAndTriesAgain(t *testing.T) {
 }
 
 func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
-	bubble(t, 3, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 3, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[0].elections.Election("boss"), "ann")
 		ctx, leave := context.WithCancelCause(t.Context())
 		why := errors.New("no more ambitions")
@@ -290,7 +290,7 @@ func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
 }
 
 func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
-	bubble(t, 1, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 1, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		e := all[0].elections.Election("boss")
 		l := elect(t, e, "ann")
 		ctx, cancel := context.WithTimeout(l.Context(t.Context()), time.Second)
@@ -303,7 +303,7 @@ func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
 }
 
 func TestASlowObserverHearsTheLatest(t *testing.T) {
-	bubble(t, 2, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 2, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		told, err := all[1].elections.Election("boss").Observe(t.Context())
 		require.NoError(t, err)
 		e := all[0].elections.Election("boss")
@@ -320,7 +320,7 @@ func TestASlowObserverHearsTheLatest(t *testing.T) {
 }
 
 func TestCloseEndsCandidatesObserversAndLeaderships(t *testing.T) {
-	bubble(t, 2, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 2, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		p := all[0]
 		e := p.elections.Election("boss")
 		l := elect(t, e, "ann")

@@ -113,7 +113,7 @@ func (e *Election) announcement(l *Leadership) script.Call {
 // lock has another owner, or none.
 func (l *Leadership) retract(ctx context.Context) {
 	e := l.e
-	e.c.session.Runner.Attempt(context.WithoutCancel(ctx),
+	_, _ = e.c.session.Runner.Attempt(context.WithoutCancel(ctx),
 		script.Call{Script: retractScript, Keys: []string{e.announced}, Args: []string{
 			strconv.FormatInt(l.token, 10), string(l.hold.Owner()), e.announced, e.c.session.Inner.PublishCommand(),
 		}})

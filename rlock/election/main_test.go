@@ -73,7 +73,7 @@ var patient = election.Options{Heartbeat: 10 * time.Second, PollCap: 50 * time.M
 func bubble(t *testing.T, n int, o election.Options, fn func(t *testing.T, s *redistest.Server, all []*process)) {
 	t.Helper()
 	o.Logger = quiet
-	redistest.InBubble(t, n, func(t *testing.T, s *redistest.Server, c rueidis.Client) (*process, func()) {
+	redistest.InBubble(t, n, func(t *testing.T, _ *redistest.Server, c rueidis.Client) (*process, func()) {
 		h, err := pubsub.New(c, pubsub.Options{Logger: quiet})
 		require.NoError(t, err)
 		if o.RetryTimeout == 0 {

@@ -114,7 +114,7 @@ func TestALostLeaderIsNobodyAndItsWorkEndsBeforeRunLeadsAgain(t *testing.T) {
 		inside, ran := 0, make(chan error, 1)
 		elected := make(chan struct{}, 10)
 		go func() {
-			ran <- all[0].elections.Election("boss").Run(ctx, "ann", func(ctx context.Context, l *election.Leadership) error {
+			ran <- all[0].elections.Election("boss").Run(ctx, "ann", func(ctx context.Context, _ *election.Leadership) error {
 				inside++
 				require.Equal(t, 1, inside)
 				elected <- struct{}{}
@@ -139,7 +139,7 @@ func TestALostLeaderIsNobodyAndItsWorkEndsBeforeRunLeadsAgain(t *testing.T) {
 }
 
 func TestRunEndsWithItsContextAndWithTheClient(t *testing.T) {
-	bubble(t, 2, election.Options{}, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 2, election.Options{}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[1].elections.Election("boss"), "bob")
 		never := func(context.Context, *election.Leadership) error { panic("it was not elected") }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -153,7 +153,7 @@ func TestRunEndsWithItsContextAndWithTheClient(t *testing.T) {
 		elected := make(chan struct{})
 		go func() {
 			ran <- all[0].elections.Election("boss").Run(t.Context(), "ann",
-				func(ctx context.Context, l *election.Leadership) error {
+				func(ctx context.Context, _ *election.Leadership) error {
 					close(elected)
 					<-ctx.Done()
 					return nil
@@ -183,7 +183,7 @@ func TestRunOutlastsAServerThatCannotBeAsked(t *testing.T) {
 }
 
 func TestAPanicOfTheWorkResigns(t *testing.T) {
-	bubble(t, 2, election.Options{MaxHold: 10 * time.Minute}, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 2, election.Options{MaxHold: 10 * time.Minute}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		require.PanicsWithValue(t, "at the work", func() {
 			all[0].elections.Election("boss").Run(t.Context(), "ann", func(context.Context, *election.Leadership) error {
 				panic("at the work")
@@ -192,7 +192,7 @@ func TestAPanicOfTheWorkResigns(t *testing.T) {
 		at := time.Now()
 		e := all[1].elections.Election("boss")
 		terms := 0
-		require.NoError(t, e.Run(t.Context(), "bob", func(ctx context.Context, l *election.Leadership) error {
+		require.NoError(t, e.Run(t.Context(), "bob", func(ctx context.Context, _ *election.Leadership) error {
 			if terms++; terms == 2 {
 				return nil
 			}
@@ -206,7 +206,7 @@ func TestAPanicOfTheWorkResigns(t *testing.T) {
 
 func TestWithoutACandidateACrashedLeaderIsShownUntilItsLeaseIsOver(t *testing.T) {
 	o := election.Options{WatchdogTimeout: 30 * time.Second}
-	bubble(t, 2, o, func(t *testing.T, s *redistest.Server, all []*process) {
+	bubble(t, 2, o, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[0].elections.Election("boss"), "ann")
 		told, err := all[1].elections.Election("boss").Observe(t.Context())
 		require.NoError(t, err)

@@ -1,28 +1,55 @@
 // Command larger prints the regular expression of the module's tests that do more with REDLATCH_LONG=1, for go test
-// -run. All others are the same in full, and need not run twice. Run it in the module's root.
+// -run, and on a second line their packages. All others are the same in full, and need not run twice. Run it in the
+// module's root. With -of 8 these are an eighth of the tests, others every day.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest/reach"
 )
 
 func main() {
+	of := flag.Int("of", 1, "one `N`th of the tests, another every day")
+	flag.Parse()
 	tests, err := ofModule(".")
+	if err == nil && (*of < 1 || flag.NArg() > 0) {
+		err = fmt.Errorf("-of must be 1 or more, and is %d; what follows it is %q", *of, flag.Args())
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "larger:", err)
 		os.Exit(1)
 	}
-	var names []string
+	names, packages := share(tests, *of, int(time.Now().Unix()/86400))
+	fmt.Printf("^(%s)$\n%s\n", strings.Join(names, "|"), strings.Join(packages, " "))
+}
+
+// share returns every so many-th of the tests by name, and the folders that have one of them. After as many days all
+// tests have had their turn.
+func share(tests map[string][]string, of, day int) (names, packages []string) {
+	var all []string
 	for _, list := range tests {
-		names = append(names, list...)
+		all = append(all, list...)
 	}
-	slices.Sort(names)
-	fmt.Printf("^(%s)$\n", strings.Join(slices.Compact(names), "|"))
+	slices.Sort(all)
+	for i, name := range slices.Compact(all) {
+		if i%of == day%of {
+			names = append(names, name)
+		}
+	}
+	for dir, list := range tests {
+		if slices.ContainsFunc(list, func(name string) bool { return slices.Contains(names, name) }) {
+			packages = append(packages, "./"+filepath.ToSlash(dir))
+		}
+	}
+	slices.Sort(packages)
+	return names, packages
 }
 
 // ofModule returns the tests of each folder of the module at root that has any.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,11 +137,35 @@ func TestWhatRunsInFullOnlyIsShownInLittle(t *testing.T) {
 	}))
 }
 
+func TestEveryLargerTestHasItsDay(t *testing.T) {
+	tests, err := ofModule(root)
+	require.NoError(t, err)
+	whole, everywhere := share(tests, 1, 4)
+	require.Len(t, everywhere, len(tests))
+	seen := map[string]int{}
+	for day := range 6 {
+		names, packages := share(tests, 6, 20_000+day)
+		require.InDelta(t, len(whole)/6, len(names), 1)
+		for _, name := range names {
+			seen[name]++
+		}
+		for dir, list := range tests {
+			if slices.ContainsFunc(list, func(name string) bool { return slices.Contains(names, name) }) {
+				require.Contains(t, packages, "./"+dir)
+			}
+		}
+	}
+	require.Len(t, seen, len(whole))
+	for name, n := range seen {
+		require.Equal(t, 1, n, name)
+	}
+}
+
 // Those are run in full with the race detector, and in full only there.
 func TestHistoriesThatAreLargerAreInThePackagesOfTheirOwnSection(t *testing.T) {
 	ci, err := os.ReadFile(filepath.Join(root, ".ci", "run"))
 	require.NoError(t, err)
-	require.Contains(t, string(ci), `-run "$larger" -skip Histor ./...`)
+	require.Contains(t, string(ci), `-run "$larger" -skip Histor $packages`)
 	m := regexp.MustCompile(`-run Histor (.*)`).FindStringSubmatch(string(ci))
 	require.Len(t, m, 2)
 	var own []string

@@ -154,7 +154,9 @@ func runAll(ctx context.Context, chosen []mutant, log string, show bool) (surviv
 				return survivors, bad
 			}
 			fmt.Fprintln(f, word, m.name)
-			f.Close()
+			if bad := f.Close(); bad != nil {
+				return survivors, bad
+			}
 		}
 	}
 	return survivors, err
@@ -179,7 +181,7 @@ func newBench(ctx context.Context) (b *bench, end func(), err error) {
 	}
 	work, err := os.MkdirTemp("", "redlatch-mutants-")
 	return &bench{root: strings.TrimSpace(string(out)), work: work, plain: map[string]string{}}, func() {
-		os.RemoveAll(work)
+		_ = os.RemoveAll(work) // under the system's temporary directory
 	}, err
 }
 
@@ -258,7 +260,7 @@ func (b *bench) run(ctx context.Context, m *mutant, show bool) (*verdict, error)
 	}
 	out, err := test.CombinedOutput()
 	if show {
-		os.Stdout.Write(out)
+		_, _ = os.Stdout.Write(out) // there is no other place to say so
 	}
 	v := &verdict{Killed: err != nil, Took: time.Since(began)}
 	if err == nil && (bytes.Contains(out, []byte("no tests to run")) || !bytes.Contains(out, []byte("PASS"))) {

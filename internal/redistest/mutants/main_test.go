@@ -13,7 +13,7 @@ import (
 
 // A mutant whose text has gone plants nothing. Whoever changes that text changes the mutant, too.
 func TestEveryMutantStillAppliesAndItsTestsAreThere(t *testing.T) {
-	names := map[string]bool{}
+	names, full := map[string]bool{}, map[string]map[string]bool{}
 	for _, m := range mutants() {
 		text, err := m.plant("../../..")
 		if err != nil {
@@ -25,6 +25,11 @@ func TestEveryMutantStillAppliesAndItsTestsAreThere(t *testing.T) {
 		names[m.name] = true
 		require.NotEmpty(t, m.breaks, m.name)
 		require.NotEmpty(t, m.tests, m.name)
+		if full[m.pkg] == nil {
+			full[m.pkg], err = inFull("../../..", m.pkg)
+			require.NoError(t, err)
+		}
+		require.False(t, m.inFull(full[m.pkg]), "%s: no test that go test ./... runs notices it", m.name)
 		declared := testsOf(t, m.pkg)
 		for _, test := range strings.Fields(m.tests) {
 			require.True(t, declared[test], "%q: %s has no %s", m.name, m.pkg, test)

@@ -31,16 +31,16 @@ func Evicting(t *testing.T) map[string]rueidis.Client {
 		"has nothing to fear": redistest.Start(t).Client(t)}
 }
 
-// Warned fails unless what is logged until the end of close is one line, of eviction, where client may ask and has
-// something to fear. The question ends at close, so the line is waited for before.
-func Warned(t *testing.T, client string, logged func() string, close func() error) {
+// Warned fails unless what is logged until the end of closing is one line, of eviction, where client may ask and has
+// something to fear. The question ends at closing, so the line is waited for before.
+func Warned(t *testing.T, client string, logged func() string, closing func() error) {
 	t.Helper()
 	want := 0
 	if client == "may ask" {
 		want = 1
 		redistest.Eventually(t, 30*time.Second, "warned", func() bool { return strings.Contains(logged(), "allkeys-lru") })
 	}
-	require.NoError(t, close())
+	require.NoError(t, closing())
 	text := logged()
 	require.Equal(t, want, strings.Count(text, "allkeys-lru"), "%s: %s", client, text)
 	require.Equal(t, want, strings.Count(text, "\n"), text)

@@ -16,7 +16,7 @@ func Records() int64 {
 	if redistest.Long() {
 		return 1_000_000
 	}
-	return 200_000
+	return 100_000
 }
 
 // Grown writes records into a hash that is there, as fast as the server can.

@@ -168,7 +168,7 @@ func on(path string, commands [][]string) (*run, error) {
 		if err := r.read(out, os.Stderr); err != nil {
 			return nil, err
 		}
-		cmd.Wait() // it fails if a test does, which the results say
+		_ = cmd.Wait() // it fails if a test does, which the results say
 	}
 	r.took = time.Since(began)
 	if len(r.results) == 0 {

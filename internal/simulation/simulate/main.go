@@ -158,16 +158,16 @@ func run(ctx context.Context, t *testing.T, o orders, out io.Writer) error {
 
 // seed runs one seed, and shortens its plan if it fails.
 func seed(t *testing.T, o orders, number uint64, m *simulation.Mutant, s *state, out io.Writer) error {
-	make := simulation.NewPlan
+	plan := simulation.NewPlan
 	switch {
 	case o.crowds && o.keeping:
-		make = simulation.NewKeepingCrowd
+		plan = simulation.NewKeepingCrowd
 	case o.crowds && o.mute:
-		make = simulation.NewMuteCrowd
+		plan = simulation.NewMuteCrowd
 	case o.crowds:
-		make = simulation.NewCrowd
+		plan = simulation.NewCrowd
 	}
-	p := make(number, words(o.kinds)...)
+	p := plan(number, words(o.kinds)...)
 	if o.keep != "" {
 		var kept []int
 		for _, w := range words(o.keep) {

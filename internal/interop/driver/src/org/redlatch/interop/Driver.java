@@ -26,6 +26,7 @@ import org.redisson.api.RateType;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
+import org.redisson.misc.RedisURI;
 
 /**
  * Does with Redisson what standard input says, one command a line:
@@ -36,7 +37,7 @@ import org.redisson.config.Config;
  *
  * and answers each with one line on standard output, "ID ok VALUE" or "ID err CLASS MESSAGE". A lane is a thread: its
  * commands run one after the other, those of different lanes at the same time, and what one thread locked is re-entered in
- * its lane only. A client is a RedissonClient, made by the verb "open" and ended by "close"; two of them are two processes to Redisson. The
+ * its lane only. A client is a RedissonClient, made by the verbs "open" and "sentinel" and ended by "close"; two of them are two processes to Redisson. The
  * process ends with its input, without releasing anything.
  *
  * <p>Times are milliseconds; a lease of -1 is renewed by the watchdog.
@@ -83,6 +84,9 @@ public final class Driver {
             if (verb.equals("open")) {
                 return "ok " + open(words[2], a);
             }
+            if (verb.equals("sentinel")) {
+                return "ok " + sentinel(words[2], a);
+            }
             RedissonClient c = clients.get(words[2]);
             if (c == null) {
                 throw new IllegalArgumentException("no client " + words[2]);
@@ -117,6 +121,36 @@ public final class Driver {
                     .setSlaveConnectionMinimumIdleSize(1).setSlaveConnectionPoolSize(16)
                     .setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(4);
         }
+        RedissonClient c = Redisson.create(config);
+        clients.put(name, c);
+        return c.getId();
+    }
+
+    /**
+     * sentinel WATCHDOG SET FROM=TO,... ADDRESS...: the primary of SET, by the sentinels at the addresses. Where they name the address FROM,
+     * TO is connected to.
+     */
+    private String sentinel(String name, String[] a) {
+        Map<String, String> by = new ConcurrentHashMap<>();
+        for (String pair : a[2].split(",")) {
+            by.put(pair.substring(0, pair.indexOf('=')), pair.substring(pair.indexOf('=') + 1));
+        }
+        String[] sentinels = new String[a.length - 3];
+        for (int i = 3; i < a.length; i++) {
+            sentinels[i - 3] = "redis://" + a[i];
+        }
+        Config config = new Config();
+        config.setLockWatchdogTimeout(Long.parseLong(a[0]));
+        config.setThreads(4);
+        config.setNettyThreads(4);
+        config.useSentinelServers().setMasterName(a[1]).addSentinelAddress(sentinels).setCheckSentinelsList(false)
+                .setNatMapper(uri -> {
+                    String to = by.get(uri.getHost() + ":" + uri.getPort());
+                    return to == null ? uri : new RedisURI(uri.getScheme() + "://" + to);
+                })
+                .setMasterConnectionMinimumIdleSize(1).setMasterConnectionPoolSize(16)
+                .setSlaveConnectionMinimumIdleSize(1).setSlaveConnectionPoolSize(16)
+                .setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(4);
         RedissonClient c = Redisson.create(config);
         clients.put(name, c);
         return c.getId();

@@ -1,0 +1,265 @@
+package redlatchfence_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
+	"github.com/redlatch/redlatch/internal/redistest/objectstore"
+)
+
+// must ends an example that cannot go on.
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// setup is a Redis server in this process, a client of it, and an SQLite database with an account.
+func setup() (red *redlatch.Client, db *sql.DB, end func()) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	must(server.Start())
+	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
+		ForceSingleClient: true}, redlatch.Options{CallTimeout: 10 * time.Second})
+	must(err)
+	dir, err := os.MkdirTemp("", "fence")
+	must(err)
+	db, err = sql.Open("sqlite3", "file:"+filepath.Join(dir, "bank.db")+"?_pragma=busy_timeout(10000)")
+	must(err)
+	_, err = db.Exec(`CREATE TABLE account (id integer PRIMARY KEY, balance bigint NOT NULL, token bigint NOT NULL);
+		INSERT INTO account VALUES (7, 100, 0)`)
+	must(err)
+	return red, db, func() {
+		red.Close(context.Background())
+		server.Close()
+		db.Close()
+		os.RemoveAll(dir)
+	}
+}
+
+// A holder that is suspended acts too late: the database refuses it.
+func Example() {
+	red, db, end := setup()
+	defer end()
+	ctx := context.Background()
+	must(redlatchfence.SQLite.Create(ctx, db)) // once
+	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
+	withdraw := func(token redlatchfence.Token, amount int64) error {
+		return fences.Do(ctx, "account:7", token, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `UPDATE account SET balance = balance - ? WHERE id = 7`, amount)
+			return err
+		})
+	}
+
+	late, err := red.Locks().Fenced("account:7").WithLease(20 * time.Millisecond).Lock(ctx)
+	must(err)
+	lateToken, err := redlatchfence.Of(late)
+	must(err)
+	// It is suspended here, until its lease has ended and another process has the lock.
+	hold, err := red.Locks().Fenced("account:7").Lock(ctx)
+	must(err)
+	defer hold.Unlock(ctx)
+	token, err := redlatchfence.Of(hold)
+	must(err)
+
+	fmt.Println("withdraw 10:", withdraw(token, 10))
+	fmt.Println("the late one is stale:", errors.Is(withdraw(lateToken, 50), redlatchfence.ErrStale))
+	// Output:
+	// withdraw 10: <nil>
+	// the late one is stale: true
+}
+
+// What cannot be in one transaction with the reading: advance, read, act elsewhere, write.
+func ExampleFences_Advance() {
+	_, db, end := setup()
+	defer end()
+	ctx := context.Background()
+	must(redlatchfence.SQLite.Create(ctx, db))
+	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
+	fmt.Println(fences.Advance(ctx, "account:7", 34)) // from now on 33 is refused
+	var balance int64
+	must(db.QueryRow(`SELECT balance FROM account WHERE id = 7`).Scan(&balance))
+	// The program asks another service here.
+	fmt.Println(errors.Is(fences.Advance(ctx, "account:7", 33), redlatchfence.ErrStale))
+	// Output:
+	// <nil>
+	// true
+}
+
+// In a transaction of the program's own Check comes first.
+func ExampleFences_Check() {
+	_, db, end := setup()
+	defer end()
+	ctx := context.Background()
+	must(redlatchfence.SQLite.Create(ctx, db))
+	fences := redlatchfence.Fences{DB: db, Dialect: redlatchfence.SQLite}
+	tx, err := db.BeginTx(ctx, nil)
+	must(err)
+	defer tx.Rollback()
+	must(fences.Check(ctx, tx, "account:7", 33))
+	_, err = tx.ExecContext(ctx, `UPDATE account SET balance = 0 WHERE id = 7`)
+	must(err)
+	fmt.Println(tx.Commit())
+	// Output: <nil>
+}
+
+// The statement goes into the program's migrations.
+func ExampleDialect_Schema() {
+	fmt.Print(redlatchfence.PostgreSQL.Schema())
+	// Output:
+	// CREATE TABLE IF NOT EXISTS fences (
+	//   resource text NOT NULL PRIMARY KEY,
+	//   token bigint NOT NULL
+	// );
+}
+
+// A table with a column for the token needs no other table.
+func ExampleRows() {
+	_, db, end := setup()
+	defer end()
+	ctx := context.Background()
+	rows := redlatchfence.Rows{DB: db, Dialect: redlatchfence.SQLite, Table: "account", Key: "id"}
+	must(rows.Advance(ctx, "7", 34)) // before the reading
+	fmt.Println(rows.Update(ctx, "7", 34, "balance = balance - ?", 10))
+	fmt.Println(rows.Update(ctx, "7", 33, "balance = balance - ?", 50))
+	// Output:
+	// <nil>
+	// redlatchfence: the fencing token is stale: "7" has seen a greater one than 33
+}
+
+func ExampleRedis() {
+	red, _, end := setup()
+	defer end()
+	ctx := context.Background()
+	guard := redlatchfence.Redis{Client: red.Hub().Client()} // or the client of another server
+	fmt.Println(guard.Set(ctx, "report", 34, "final"))
+	fmt.Println(guard.HSet(ctx, "report:1", 34, map[string]string{"state": "done"}))
+	fmt.Println(errors.Is(guard.Set(ctx, "report", 33, "draft"), redlatchfence.ErrStale))
+	fmt.Println(guard.Del(ctx, "report", 34))
+	// Output:
+	// <nil>
+	// <nil>
+	// true
+	// <nil>
+}
+
+// The client's requests carry the token; the server refuses one that is stale.
+func ExampleHandler() {
+	var guard redlatchfence.Memory // the resource is this process's
+	server := httptest.NewServer(redlatchfence.Handler(&guard, func(r *http.Request) string { return r.URL.Path },
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			token, _ := redlatchfence.FromContext(r.Context())
+			fmt.Fprint(w, "written with ", token)
+		})))
+	defer server.Close()
+
+	client := &http.Client{Transport: redlatchfence.Transport{}} // whose RoundTrip adds the field Fencing-Token
+	for _, token := range []redlatchfence.Token{34, 33} {
+		ctx := redlatchfence.NewContext(context.Background(), token)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPut, server.URL+"/account/7", strings.NewReader("90"))
+		must(err)
+		resp, err := client.Do(r)
+		must(err)
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		stale := errors.Is(redlatchfence.Refused(resp), redlatchfence.ErrStale)
+		fmt.Println(resp.StatusCode, strings.TrimSpace(string(text)), stale)
+	}
+	// Output:
+	// 200 written with 34 false
+	// 412 the fencing token is stale true
+}
+
+// Transport adds the token of the context to what it sends, and sends nothing without one.
+func ExampleTransport_RoundTrip() {
+	_, err := redlatchfence.Transport{}.RoundTrip(httptest.NewRequest("PUT", "http://example.com/", nil))
+	fmt.Println(err)
+	// Output: redlatchfence: invalid argument: token is 0, must be 1 to 1<<53 - 1
+}
+
+// A manifest in a bucket: it is read under the token, changed, and written on the condition that it is the same.
+func ExampleObjects() {
+	server := httptest.NewServer(&objectstore.Bucket{}) // a program has a bucket, and a Client that signs
+	defer server.Close()
+	manifests := redlatchfence.Objects{Store: redlatchfence.S3{Bucket: server.URL}, Stamp: redlatchfence.StampJSON}
+	ctx := context.Background()
+	must(manifests.Put(ctx, "manifest.json", 33, []byte(`{"files": 1}`)))
+	data, err := manifests.Read(ctx, "manifest.json", 34) // from now on 33 is refused
+	fmt.Println(string(data), err)
+	fmt.Println(manifests.Put(ctx, "manifest.json", 34, []byte(`{"files": 2}`)))
+	fmt.Println(errors.Is(manifests.Put(ctx, "manifest.json", 33, []byte(`{"files": 2}`)), redlatchfence.ErrStale))
+	fmt.Println(manifests.Advance(ctx, "manifest.json", 35))
+	// Output:
+	// {"fencing_token":33,"files":1} <nil>
+	// <nil>
+	// true
+	// <nil>
+}
+
+// A Store is made of a client in a few lines; S3 is one over net/http.
+func ExampleStore() {
+	server := httptest.NewServer(&objectstore.Bucket{})
+	defer server.Close()
+	var store redlatchfence.Store = redlatchfence.S3{Bucket: server.URL}
+	ctx := context.Background()
+	etag, err := store.Put(ctx, "a", redlatchfence.Object{Data: []byte("1"), Token: 33}) // no ETag: only if there is none
+	must(err)
+	_, err = store.Put(ctx, "a", redlatchfence.Object{Data: []byte("2"), Token: 34})
+	fmt.Println(errors.Is(err, redlatchfence.ErrPrecondition))
+	_, err = store.Put(ctx, "a", redlatchfence.Object{Data: []byte("3"), Token: 34, ETag: etag})
+	must(err)
+	head, err := store.Head(ctx, "a")
+	must(err)
+	full, err := store.Get(ctx, "a")
+	must(err)
+	fmt.Println(head.Token, string(full.Data))
+	// Output:
+	// true
+	// 34 3
+}
+
+func ExampleFiles() {
+	dir, err := os.MkdirTemp("", "fence")
+	must(err)
+	defer os.RemoveAll(dir)
+	ctx, path := context.Background(), filepath.Join(dir, "state")
+	fmt.Println(redlatchfence.Files{}.Write(ctx, path, 34, []byte("new")))
+	fmt.Println(errors.Is(redlatchfence.Files{}.Write(ctx, path, 33, []byte("old")), redlatchfence.ErrStale))
+	text, err := os.ReadFile(path)
+	fmt.Println(string(text), err)
+	// Output:
+	// <nil>
+	// true
+	// new <nil>
+}
+
+// An Exclusive keeps other holders out while an act lasts.
+func ExampleExclusive() {
+	var guard redlatchfence.Exclusive = new(redlatchfence.Memory)
+	ctx := context.Background()
+	fmt.Println(guard.Do(ctx, "printer", 33, func(context.Context) error { return nil }))
+	// Output: <nil>
+}
+
+// A guard of one's own: it asks a device that compares tokens itself.
+func ExampleGuard() {
+	var guard redlatchfence.Guard = &redlatchfence.Memory{}
+	token := redlatchfence.Token(33)
+	fmt.Println(token.Check(), guard.Advance(context.Background(), "printer", token))
+	// Output: <nil> <nil>
+}

@@ -1,0 +1,39 @@
+package redlatchfence_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestMemory(t *testing.T) {
+	var m redlatchfence.Memory
+	rules(t, &m, resource)
+	exclusive(t, &m, "account:8")
+}
+
+func TestOf(t *testing.T) {
+	red, err := redlatch.Open(redistest.Embedded(t).Option(), redlatch.Options{})
+	require.NoError(t, err)
+	defer red.Close(t.Context())
+	var last redlatchfence.Token
+	for range 2 {
+		hold, err := red.Locks().Fenced("account:7").Lock(t.Context())
+		require.NoError(t, err)
+		token, err := redlatchfence.Of(hold)
+		require.NoError(t, err)
+		require.NoError(t, token.Check())
+		require.Greater(t, token, last)
+		last = token
+		require.NoError(t, hold.Unlock(t.Context()))
+	}
+	hold, err := red.Locks().Reentrant("account:7").Lock(t.Context())
+	require.NoError(t, err)
+	_, err = redlatchfence.Of(hold)
+	require.ErrorIs(t, err, redlatchfence.ErrInvalid)
+	require.NoError(t, hold.Unlock(t.Context()))
+}

@@ -1,0 +1,14 @@
+package cells
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// now is the machine's monotonic clock, which all of its processes share.
+func now() int64 {
+	const monotonic = 1
+	var ts syscall.Timespec
+	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, monotonic, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Nano()
+}

@@ -1,0 +1,143 @@
+package pages_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// migrated makes what the code of redisson.md's migrations uses: clients on an embedded server.
+func migrated() (ctx context.Context, locks *rlock.Client, end func()) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	hub, err := pubsub.Dial(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+			DisableCache: true}, pubsub.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Generous, so that a busy machine changes no output.
+	locks, err = rlock.New(hub,
+		rlock.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx = context.Background()
+	return ctx, locks, func() {
+		locks.Close(ctx)
+		hub.Close(context.Background())
+		server.Close()
+	}
+}
+
+func work(ctx context.Context) error {
+	fmt.Println("working:", ctx.Err() == nil)
+	return ctx.Err()
+}
+
+func write(token int64) { fmt.Println("has a token:", token > 0) }
+
+func Example_fromRedisson() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	hold, err := locks.Reentrant("order:1").TryLock(ctx, 3*time.Second, 10*time.Second)
+	if errors.Is(err, redlatch.ErrNotAcquired) {
+		return // another owner has it
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+	work(hold.Context(ctx)) // the context ends if the lock is lost
+	// Output: working: true
+}
+
+func Example_fromRedissonReentrant() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	order := locks.Reentrant("order:1")
+	err := order.Do(ctx, func(ctx context.Context) error { // renewed until it returns
+		return order.Do(ctx, work) // the same owner, because ctx says so
+	})
+	fmt.Println("released:", err == nil)
+	// Output:
+	// working: true
+	// released: true
+}
+
+func Example_fromRedissonFenced() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	hold, err := locks.Fenced("order:1").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+	token, _ := hold.Token()
+	write(token)
+	// Output: has a token: true
+}
+
+func Example_fromRedsync() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	order := locks.Reentrant("order:1") // while redsync still runs: locks.Plain("order:1")
+	err := order.WithWait(3*time.Second).Do(ctx, func(ctx context.Context) error {
+		return work(ctx) // renewed until it returns; ctx ends if the lock is lost
+	})
+	if errors.Is(err, redlatch.ErrNotAcquired) {
+		return // not within three seconds
+	}
+	fmt.Println("released:", err == nil)
+	// Output:
+	// working: true
+	// released: true
+}
+
+func Example_fromRueidislock() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	order := locks.Reentrant("order:1") // while rueidislock still runs: locks.Plain("rueidislock:0:order:1")
+	hold, err := order.Lock(ctx)        // ctx bounds the waiting, not the hold
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+	work(hold.Context(ctx))
+	// Output: working: true
+}
+
+func Example_fromRedislock() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	order := locks.Reentrant("order:1") // while redislock still runs: locks.Plain("order:1")
+	hold, err := order.TryLock(ctx, 0, 10*time.Second)
+	if errors.Is(err, redlatch.ErrNotAcquired) {
+		return // another owner has it
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+	work(hold.Context(ctx))
+	// Output: working: true
+}

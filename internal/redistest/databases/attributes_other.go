@@ -1,0 +1,12 @@
+//go:build !linux
+
+package databases
+
+import (
+	"errors"
+	"syscall"
+)
+
+func attributes([]string, string) (*syscall.SysProcAttr, error) {
+	return nil, errors.New("PostgreSQL and MariaDB are started on Linux only")
+}
