@@ -77,7 +77,7 @@ func Dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, erro
 	case <-ctx.Done():
 		go func() {
 			if r := <-made; r.hub != nil {
-				r.hub.Close(context.Background())
+				_ = r.hub.Close(context.Background()) // it has no subscription yet
 			}
 		}()
 		return nil, ended(ctx)
@@ -154,7 +154,7 @@ func (a *attempt) connect(ctx context.Context, dial func(context.Context) (net.C
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.over {
-		a.stops = append(a.stops, context.AfterFunc(a.ctx, func() { conn.Close() }))
+		a.stops = append(a.stops, context.AfterFunc(a.ctx, func() { _ = conn.Close() }))
 	}
 	return conn, nil
 }

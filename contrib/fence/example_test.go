@@ -34,8 +34,9 @@ func setup() (red *redlatch.Client, db *sql.DB, end func()) {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
 	must(server.Start())
-	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
-		ForceSingleClient: true}, redlatch.Options{CallTimeout: 10 * time.Second})
+	red, err := redlatch.Open(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
+			ForceSingleClient: true}, redlatch.Options{CallTimeout: 10 * time.Second})
 	must(err)
 	dir, err := os.MkdirTemp("", "fence")
 	must(err)

@@ -26,7 +26,7 @@ type Book[E any] struct {
 	Key     string   // the stream
 	Fields  []string // of an entry, in their order
 	Call    func(sc *script.Script, args ...string) script.Call
-	Read    *script.Script // of most and Session.Mark: {{0, 0, 0}, entries}, or {{…}, {}} with what Verdict understands
+	Read    *script.Script // of n and Session.Mark: {{0, 0, 0}, entries}, or {{…}, {}} with what Verdict understands
 	Moved   *script.Script // {0, n, 0}: n entries were removed
 	Verdict func(v []int64) error
 	Entry   func(*Line) (E, error)
@@ -66,9 +66,9 @@ func Decode[E any](x rueidis.XRangeEntry, entry func(*Line) (E, error)) (e E, se
 	return e, l.Serial, errors.Join(l.wrong, err)
 }
 
-// Move hands the first entries, as many as most, to fn, and removes them once fn has returned nil. The error is fn's,
+// Move hands the first entries, at most n, to fn, and removes them once fn has returned nil. The error is fn's,
 // unchanged, or one of its own.
-func (b *Book[E]) Move(ctx context.Context, most int,
+func (b *Book[E]) Move(ctx context.Context, n int,
 	fn func(ctx context.Context, entries []E) error) (moved int, err error) {
 	var theirs error
 	defer func() {
@@ -79,13 +79,13 @@ func (b *Book[E]) Move(ctx context.Context, most int,
 	if err := b.Calls.Usable(b.Refused); err != nil {
 		return 0, err
 	}
-	if most < 1 || most > MaxBatch {
-		return 0, errs.InvalidOption("most", most, fmt.Sprintf("between 1 and %d", MaxBatch))
+	if n < 1 || n > MaxBatch {
+		return 0, errs.InvalidOption("n", n, fmt.Sprintf("between 1 and %d", MaxBatch))
 	}
 	if fn == nil {
 		return 0, errs.InvalidOption("fn", "nil", "a function")
 	}
-	list, err := b.read(ctx, most)
+	list, err := b.read(ctx, n)
 	if err != nil || len(list) == 0 {
 		return 0, err
 	}
@@ -104,7 +104,7 @@ func (b *Book[E]) Move(ctx context.Context, most int,
 
 // Keep runs Move until ctx ends: at once again while there are entries, and at the interval every while there are none.
 // It returns ctx's error, fn's, or an error that asking again does not cure.
-func (b *Book[E]) Keep(ctx context.Context, every time.Duration, most int,
+func (b *Book[E]) Keep(ctx context.Context, every time.Duration, n int,
 	fn func(ctx context.Context, entries []E) error) error {
 	if every < time.Millisecond {
 		return b.Edge(errs.InvalidOption("every", every, "at least 1ms"))
@@ -115,7 +115,7 @@ func (b *Book[E]) Keep(ctx context.Context, every time.Duration, most int,
 	var refused error
 	failing := false
 	for {
-		moved, err := b.Move(ctx, most, func(ctx context.Context, entries []E) error {
+		moved, err := b.Move(ctx, n, func(ctx context.Context, entries []E) error {
 			refused = fn(ctx, entries)
 			return refused
 		})
@@ -158,8 +158,8 @@ func (b *Book[E]) malformed() error { return fmt.Errorf("unexpected reply to led
 
 // read reads the first entries. If replicas are to confirm what happens, they have these entries: a failover would
 // forget the others, and give their numbers to other entries, when a database has them already.
-func (b *Book[E]) read(ctx context.Context, most int) ([]rueidis.XRangeEntry, error) {
-	m, unconfirmed := b.Calls.Do(ctx, b.Calls.Confirmed(b.Call(b.Read, strconv.Itoa(most), b.Calls.Mark())))
+func (b *Book[E]) read(ctx context.Context, n int) ([]rueidis.XRangeEntry, error) {
+	m, unconfirmed := b.Calls.Do(ctx, b.Calls.Confirmed(b.Call(b.Read, strconv.Itoa(n), b.Calls.Mark())))
 	if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
 		return nil, unconfirmed
 	}

@@ -39,9 +39,9 @@ type Entry struct {
 	At time.Time
 }
 
-// Ledger hands the first entries of the ledger, as many as most (1 to 10,000), to fn, and removes them once fn has
-// returned nil. It returns how many entries fn took: 0 if the ledger is empty or the packet keeps none (Spec.Ledger).
-// fn gets the entries in the order of their serials, without a hole. Two round trips.
+// Ledger hands the first entries of the ledger, at most n (1 to 10,000), to fn, and removes them once fn has returned
+// nil. It returns how many entries fn took: 0 if the ledger is empty or the packet keeps none (Spec.Ledger). fn gets
+// the entries in the order of their serials, without a hole. Two round trips.
 //
 // The error is fn's, unchanged; ErrCorrupt if entries were lost, or were removed from outside, which names the ledger's
 // key, how many should be there and how many are (every verb of the packet says so, and no user gets anything more); or
@@ -61,17 +61,17 @@ type Entry struct {
 //
 // A ledger that is not moved grows by about 60 bytes and the user's name for each share. It outlives the packet's
 // retention by less than an hour, and what is not moved then is gone: after Refund run Ledger until it returns 0.
-func (p *Packet) Ledger(ctx context.Context, most int,
+func (p *Packet) Ledger(ctx context.Context, n int,
 	fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {
-	return p.ledger().Move(ctx, most, fn)
+	return p.ledger().Move(ctx, n, fn)
 }
 
 // KeepLedger runs Ledger until ctx ends: at once again while there are entries, and at the interval every (at least 1
 // ms) while there are none. It returns ctx's error, fn's, or an error that asking again does not cure, such as
 // ErrClosed and ErrWrongType. After other errors of the server, and after ErrNotReplicated, it goes on.
-func (p *Packet) KeepLedger(ctx context.Context, every time.Duration, most int,
+func (p *Packet) KeepLedger(ctx context.Context, every time.Duration, n int,
 	fn func(ctx context.Context, entries []Entry) error) error {
-	return p.ledger().Keep(ctx, every, most, fn)
+	return p.ledger().Keep(ctx, every, n, fn)
 }
 
 var (

@@ -377,9 +377,9 @@ func TestALedgersBadInputIsRefusedAndNothingIsSent(t *testing.T) {
 	p := on(t, wire, patient).Packet("p")
 	sent := wire.Sent.Load()
 	nothing := func(context.Context, []redpacket.Entry) error { return nil }
-	for _, max := range []int{-1, 0, 10_001} {
-		_, err := p.Ledger(ctx, max, nothing)
-		require.EqualError(t, err, fmt.Sprintf("redpacket: invalid option: most is %d, must be between 1 and 10000", max))
+	for _, n := range []int{-1, 0, 10_001} {
+		_, err := p.Ledger(ctx, n, nothing)
+		require.EqualError(t, err, fmt.Sprintf("redpacket: invalid option: n is %d, must be between 1 and 10000", n))
 	}
 	_, err := p.Ledger(ctx, 1, nil)
 	require.EqualError(t, err, "redpacket: invalid option: fn is nil, must be a function")

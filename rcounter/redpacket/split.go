@@ -37,15 +37,15 @@ func (m Method) String() string {
 	return session.Word(m, "method", "double mean", "line cutting", "equal")
 }
 
-// Split splits total cents into n shares whose sum is exactly total. Each share is at least least and at most most;
-// most 0 means no upper limit. The same r in the same state gives the same shares; a nil r stands for an unpredictable
+// Split splits total cents into n shares whose sum is exactly total. Each share is at least lo and at most hi; hi 0
+// means no upper limit. The same r in the same state gives the same shares; a nil r stands for an unpredictable
 // generator. With DoubleMean and LineCutting every place has the same distribution.
 //
-// The error is ErrInvalidOption if total is outside 1 to 2^53-1, n is outside 1 to 1,000,000, least is below 0, most is
-// below least, n shares of such sizes cannot add up to total, or the method is unknown.
-func Split(total, n, least, most int64, m Method, r *rand.Rand) (parts []int64, err error) {
+// The error is ErrInvalidOption if total is outside 1 to 2^53-1, n is outside 1 to 1,000,000, lo is below 0, hi is
+// below lo, n shares of such sizes cannot add up to total, or the method is unknown.
+func Split(total, n, lo, hi int64, m Method, r *rand.Rand) (parts []int64, err error) {
 	defer edge(&err)
-	most, err = checkSplit(total, n, least, most, m, [...]string{"total", "n", "least", "most", "method"})
+	hi, err = checkSplit(total, n, lo, hi, m, [...]string{"total", "n", "lo", "hi", "method"})
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +54,8 @@ func Split(total, n, least, most int64, m Method, r *rand.Rand) (parts []int64, 
 		crand.Read(seed[:]) // never fails
 		r = rand.New(rand.NewChaCha8(seed))
 	}
-	// Every share has least; only the surplus is drawn, up to room a share.
-	surplus, room := total-n*least, most-least
+	// Every share has lo; only the surplus is drawn, up to room a share.
+	surplus, room := total-n*lo, hi-lo
 	shares := make([]int64, n)
 	switch m {
 	case DoubleMean:
@@ -74,35 +74,35 @@ func Split(total, n, least, most int64, m Method, r *rand.Rand) (parts []int64, 
 		}
 	}
 	for i := range shares {
-		shares[i] += least
+		shares[i] += lo
 	}
 	return shares, nil
 }
 
-// checkSplit refuses what cannot be split, under the names that the caller knows, and returns most: total if it was 0.
-func checkSplit(total, n, least, most int64, m Method, name [5]string) (int64, error) {
-	if most == 0 {
-		most = total
+// checkSplit refuses what cannot be split, under the names that the caller knows, and returns hi: total if it was 0.
+func checkSplit(total, n, lo, hi int64, m Method, name [5]string) (int64, error) {
+	if hi == 0 {
+		hi = total
 	}
 	switch {
 	case total < 1 || total > maxTotal:
 		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("between 1 and %d", int64(maxTotal)))
 	case n < 1 || n > maxShares:
 		return 0, errs.InvalidOption(name[1], n, fmt.Sprintf("between 1 and %d", maxShares))
-	case least < 0:
-		return 0, errs.InvalidOption(name[2], least, "at least 0")
-	case most < least:
-		return 0, errs.InvalidOption(name[3], most, fmt.Sprintf("at least %s, which is %d, or 0 for none", name[2], least))
-	case lessThanProduct(total, n, least):
+	case lo < 0:
+		return 0, errs.InvalidOption(name[2], lo, "at least 0")
+	case hi < lo:
+		return 0, errs.InvalidOption(name[3], hi, fmt.Sprintf("at least %s, which is %d, or 0 for none", name[2], lo))
+	case lessThanProduct(total, n, lo):
 		return 0, errs.InvalidOption(name[0], total,
-			fmt.Sprintf("at least %s * %s, which is %d * %d", name[1], name[2], n, least))
-	case !lessThanProduct(total, n, most) && total != n*most:
+			fmt.Sprintf("at least %s * %s, which is %d * %d", name[1], name[2], n, lo))
+	case !lessThanProduct(total, n, hi) && total != n*hi:
 		return 0, errs.InvalidOption(name[0], total,
-			fmt.Sprintf("at most %s * %s, which is %d * %d", name[1], name[3], n, most))
+			fmt.Sprintf("at most %s * %s, which is %d * %d", name[1], name[3], n, hi))
 	case m > Equal:
 		return 0, errs.InvalidOption(name[4], m, "DoubleMean, LineCutting or Equal")
 	}
-	return most, nil
+	return hi, nil
 }
 
 // lessThanProduct reports a < b*c for numbers that are not negative.

@@ -54,9 +54,9 @@ type Entry struct {
 	At time.Time
 }
 
-// Ledger hands the first entries of the ledger, as many as most (1 to 10,000), to fn, and removes them once fn has
-// returned nil. It returns how many entries fn took: 0 if the ledger is empty or the stock keeps none (Spec.Ledger). fn
-// gets the entries in the order of their serials, without a hole. Two round trips.
+// Ledger hands the first entries of the ledger, at most n (1 to 10,000), to fn, and removes them once fn has returned
+// nil. It returns how many entries fn took: 0 if the ledger is empty or the stock keeps none (Spec.Ledger). fn gets the
+// entries in the order of their serials, without a hole. Two round trips.
 //
 // The error is fn's, unchanged; ErrCorrupt if entries were lost, or removed by hand, which names the ledger's
 // key, how many should be there and how many are (every verb of the stock says so, and nothing is sold until Restore
@@ -84,17 +84,17 @@ type Entry struct {
 //
 // Nothing bounds a ledger without a mover: it grows by about 55 bytes and the names of each entry until the stock's
 // retention is over, and what is not moved then is gone.
-func (s *Stock) Ledger(ctx context.Context, most int,
+func (s *Stock) Ledger(ctx context.Context, n int,
 	fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {
-	return s.ledger().Move(ctx, most, fn)
+	return s.ledger().Move(ctx, n, fn)
 }
 
 // KeepLedger runs Ledger until ctx ends: at once again while there are entries, and at the interval every while there
 // are none. It returns ctx's error, fn's, or an error that asking again does not cure, such as ErrClosed and
 // ErrWrongType. After other errors of the server, and after ErrNotReplicated, it goes on.
-func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, most int,
+func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, n int,
 	fn func(ctx context.Context, entries []Entry) error) error {
-	return s.ledger().Keep(ctx, every, most, fn)
+	return s.ledger().Keep(ctx, every, n, fn)
 }
 
 // lasting reports whether err is one that asking again does not cure.

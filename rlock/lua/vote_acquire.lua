@@ -1,6 +1,6 @@
 -- One server's vote for an owner: acquire, if the server has been up for long enough not to have forgotten anybody's vote;
 -- and which run of the server it is.
--- uses: owners, handover, acquire, listeners, integer
+-- uses: owners, handover, acquire, clock, listeners, integer
 -- KEYS as of acquire  KEYS[3] of a Fenced member: its tokens, see vote_token
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] how long the server must have been

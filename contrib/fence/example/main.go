@@ -109,7 +109,7 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true}
-	red, err := redlatch.Open(option, redlatch.Options{CallTimeout: 10 * time.Second})
+	red, err := redlatch.Open(ctx, option, redlatch.Options{CallTimeout: 10 * time.Second})
 	if err != nil {
 		return err
 	}

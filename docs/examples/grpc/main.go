@@ -70,7 +70,7 @@ func run(ctx context.Context, redis string, out io.Writer) error {
 	red, err := redlatch.Open(ctx, rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true,
 		ForceSingleClient: true},
 		redlatch.Options{Logger: slog.New(slog.DiscardHandler), CallTimeout: 5 * time.Second,
-			Limiters: ratelimit.Options{AllowTimeout: 5 * time.Second}}) // this machine may be busy
+			Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 5 * time.Second }}) // this machine may be busy
 	if err != nil {
 		return err
 	}
