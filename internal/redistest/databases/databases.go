@@ -141,7 +141,7 @@ func (s *Server) start() error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }() // it was for looking only
 	for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if err = db.Ping(); err == nil {
 			return nil
@@ -154,11 +154,11 @@ func (s *Server) start() error {
 
 func (s *Server) stop() {
 	if s.child != nil {
-		s.child.Process.Signal(syscall.SIGQUIT) // at once; what it has is of no use any more
-		s.child.Wait()
+		_ = s.child.Process.Signal(syscall.SIGQUIT) // at once; what it has is of no use any more
+		_ = s.child.Wait()                          // it was killed
 	}
 	if s.dir != "" {
-		os.RemoveAll(s.dir)
+		_ = os.RemoveAll(s.dir) // under the temporary directory of the system
 	}
 }
 
@@ -178,7 +178,7 @@ func (s *Server) Create() (dsn string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer admin.Close()
+	defer func() { _ = admin.Close() }() // what it did is confirmed
 	name := fmt.Sprint("t", s.bases.Add(1))
 	_, err = admin.Exec("CREATE DATABASE " + name)
 	return s.dsn(s, name), err
@@ -204,7 +204,7 @@ func (s *Server) Fresh(t *testing.T) (open func() *sql.DB) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { db.Close() })
+		t.Cleanup(func() { _ = db.Close() }) // the server ends after it
 		return db
 	}
 }

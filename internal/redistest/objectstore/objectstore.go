@@ -53,7 +53,7 @@ func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		w.Header().Set("ETag", o.etag)
 		if r.Method == http.MethodGet {
-			w.Write(o.data)
+			_, _ = w.Write(o.data) // it fails if the reader has gone
 		}
 	case http.MethodPut:
 		b.put(w, r, key)
