@@ -121,7 +121,7 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, e
 		})),
 	)
 	if err != nil {
-		_ = c.Close(context.Background()) // nothing is held yet
+		_ = c.Close(context.WithoutCancel(ctx)) // nothing is held yet
 		return nil, fmt.Errorf("redlatch: %w", err)
 	}
 	return c, nil

@@ -119,7 +119,7 @@ func dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, erro
 		return nil, err
 	}
 	if err := unfit(ctx, c, cmp.Or(opts.CallTimeout, defaultCallTimeout), strict); err != nil {
-		_ = hub.Close(context.Background()) // it has no subscription yet
+		_ = hub.Close(context.WithoutCancel(ctx)) // it has no subscription yet
 		c.Close()
 		return nil, fmt.Errorf("pubsub: %w", err)
 	}
@@ -146,7 +146,7 @@ func (a *attempt) connect(ctx context.Context, dial func(context.Context) (net.C
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(a.ctx, cancel)()
+	defer context.AfterFunc(a.ctx, cancel)() //nolint:contextcheck // the call of Dial, which ends its connections
 	conn, err := dial(ctx)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,8 @@ func (a *attempt) connect(ctx context.Context, dial func(context.Context) (net.C
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.over {
-		a.stops = append(a.stops, context.AfterFunc(a.ctx, func() { _ = conn.Close() }))
+		end := func() { _ = conn.Close() }
+		a.stops = append(a.stops, context.AfterFunc(a.ctx, end)) //nolint:contextcheck // as above
 	}
 	return conn, nil
 }

@@ -17,7 +17,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestOf(t *testing.T) {
-	red, err := redlatch.Open(redistest.Embedded(t).Option(), redlatch.Options{})
+	red, err := redlatch.Open(t.Context(), redistest.Embedded(t).Option(), redlatch.Options{})
 	require.NoError(t, err)
 	defer red.Close(t.Context())
 	var last redlatchfence.Token

@@ -143,8 +143,8 @@ func ExampleMover_Admit() {
 	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
 	// Output:
 	// monday: <nil>
-	// tuesday: redlatchledger: the database does not know this opening: stock "sale", opening 2: the last one that it
-	// knows is 1 tuesday: <nil>
+	// tuesday: redlatchledger: the database does not know this opening: stock "sale", opening 2: the last one that it knows is 1
+	// tuesday: <nil>
 }
 
 // A customer's units are found by an index, however many others there are.

@@ -5,7 +5,7 @@
 //		class, _, _ := strings.Cut(name, ":") // "order:4711" is of class "order"
 //		return class
 //	}})
-//	red, err := redlatch.Open(option, telemetry.Instrument(redlatch.Options{}))
+//	red, err := redlatch.Open(ctx, option, telemetry.Instrument(redlatch.Options{}))
 //	...
 //	telemetry.Watch(red)
 //	defer telemetry.Shutdown(ctx) // before the providers'

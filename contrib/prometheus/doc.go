@@ -7,7 +7,7 @@
 //		return class
 //	}})
 //	prometheus.MustRegister(collector)
-//	red, err := redlatch.Open(option, collector.Instrument(redlatch.Options{}))
+//	red, err := redlatch.Open(ctx, option, collector.Instrument(redlatch.Options{}))
 //	...
 //	collector.Watch(red)
 //

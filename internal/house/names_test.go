@@ -33,6 +33,7 @@ func TestExportedIdentifiersAreCounted(t *testing.T) {
 	}
 	found := map[string]int{}
 	for dir, of := range files {
+		//nolint:staticcheck // package doc takes one, and no types are needed here
 		p := doc.New(&ast.Package{Name: dir, Files: maps.Clone(of)}, dir, doc.PreserveAST)
 		values := func(list []*doc.Value) {
 			for _, v := range list {

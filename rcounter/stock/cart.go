@@ -66,7 +66,8 @@ func (c *Cart) finish() (err error) {
 //
 // Errors: those of Stock.Reserve, with the Cart if they are the answers of lines (see LineGrant.Err), and
 // ErrInvalidOption for lines.
-func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, ttl time.Duration) (answer Cart, err error) {
+func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line,
+	ttl time.Duration) (answer Cart, err error) {
 	defer edge(&err)
 	lines, err = checkLines("lines", lines, 1)
 	if err := cmp.Or(g.usable(), keyname.Required("id", id), keyname.Required("claimant", claimant), err,

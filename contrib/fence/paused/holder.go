@@ -55,7 +55,7 @@ func all(n int, fn func(i int) error) error {
 func open(addr string) (*redlatch.Client, error) {
 	option := rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
 	quiet := slog.New(slog.DiscardHandler) // each hold that is lost has a line
-	return redlatch.Open(option, redlatch.Options{CallTimeout: 30 * time.Second, Logger: quiet})
+	return redlatch.Open(context.Background(), option, redlatch.Options{CallTimeout: 30 * time.Second, Logger: quiet})
 }
 
 // trial is one account, and what a holder knows of it.

@@ -115,7 +115,7 @@ func start(t *testing.T,
 	work func(ctx context.Context, order string) error) (*redlatchtest.Server, client, context.Context) {
 	t.Helper()
 	srv := redlatchtest.New(t)
-	red := srv.Open(redlatch.Options{Limiters: ratelimit.Options{AllowTimeout: patience}}) // this machine may be busy
+	red := srv.Open(redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = patience }}) // this machine may be busy
 	charges, stop, err := connect(serve(red, 2*time.Second, work))
 	require.NoError(t, err)
 	t.Cleanup(stop)

@@ -31,8 +31,8 @@ func main() {
 	fmt.Printf("^(%s)$\n%s\n", strings.Join(names, "|"), strings.Join(packages, " "))
 }
 
-// share returns every so many-th of the tests, and their folders. Those of one package, some of which take a minute, are
-// on days that follow each other. After as many days all tests have had their turn.
+// share returns every so many-th of the tests, and their folders. Those of one package, some of which take a minute,
+// are on days that follow each other. After as many days all tests have had their turn.
 func share(tests map[string][]string, of, day int) (names, packages []string) {
 	i := 0
 	for _, dir := range slices.Sorted(maps.Keys(tests)) {
