@@ -61,7 +61,7 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 //     were restarted without their data. After the votes a majority has to keep it: one more call to each server. A
 //     server that was restarted since, or has lost the token (FLUSHALL, DEL), does not count until it has kept a
 //     later one. If no majority counts, as of a name that is new, all members must answer; otherwise acquiring
-//     returns ErrUnavailable, which says so. If a majority forgets at the same time, tokens grow as long as the
+//     returns ErrUnavailable, which says so. If all that kept the last token forget it, tokens grow as long as the
 //     servers' clocks are not stepped back. A last token is kept for Options.TokenRetention. Such a Quorum is not
 //     re-entered.
 //   - IsLocked reports whether fewer members than a majority are free. The Lease of its State is the time until a

@@ -30,15 +30,16 @@ import (
 // them is of a member that kept X's token, or a later one. If not, Y asks all: any member that remembers X's token will
 // do.
 //
-// What is not closed: a majority that forgets at the same time, or within the life of one hold. Each token is at least
+// What is not closed: all members that kept the last token forget it before a later one is kept. Each token is at least
 // the µs of the clocks of the servers that voted, so it grows then, too, unless they were stepped back. A server that
 // goes on in the same run without its data (FLUSHALL, DEL, eviction) has no record, and counts as one that was
 // restarted. One that goes back to an older record in the same run (RESTORE, by hand) is not noticed.
 //
-// The obvious ways go wrong, and a search finds how (package quorummodel): one server's last token plus one, because
-// the next majority may be without that server; the servers' clocks, because they differ; a member that was restarted
-// and counts; a token that is kept for an owner whose vote is over; the same token for two, where the last one there is
-// allowed.
+// The obvious ways go wrong, and a search of a model finds how (internal/quorummodel): one server's last token plus
+// one, because the next majority may be without that server; the servers' clocks, because they differ; a member that
+// was restarted and counts; a token that one server keeps; a request that runs late and takes a member back to an
+// earlier token. The last is refused twice, because the owner has to hold the member, and because its token is the
+// lesser one; either would do.
 
 var tokenScript = load("keep a token", "vote_token")
 

@@ -36,7 +36,8 @@ const latchChannel = "redisson_countdownlatch__channel__"
 
 var locks = feature{
 	name: "locks", own: []string{"", "{"},
-	keys: []string{"redlatch_queue", "redisson_lock_token", "redisson_lock_queue", "redisson_lock_timeout",
+	keys: []string{"redlatch_queue", "redisson_lock_token", "redlatch_token", "redisson_lock_queue",
+		"redisson_lock_timeout",
 		"redlatch_fair", "redlatch_rw",
 		"redlatch_rwq", "redlatch_kept"},
 	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},

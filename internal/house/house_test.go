@@ -70,6 +70,7 @@ var layers = map[string][]string{
 	"internal/redistest/stage":     {},
 	"internal/simulation/simulate": {"internal/simulation"},
 	"internal/tenuremodel":         {},
+	"internal/quorummodel":         {},
 }
 
 // below are the packages that a public package may import.
