@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(rueidis.ClientOption{InitAddress: …},
+// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(ctx, rueidis.ClientOption{InitAddress: …},
 // pubsub.Options{}) and rsemaphore.New(hub, rsemaphore.Options{}).
 func onEmbedded() (c *rsemaphore.Client, end func()) {
 	server := miniredis.NewMiniRedis()

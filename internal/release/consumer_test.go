@@ -35,7 +35,7 @@ import (
 
 func main() {
 	ctx := context.Background()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: os.Args[1:]}, pubsub.Options{})
+	hub, err := pubsub.Dial(ctx, rueidis.ClientOption{InitAddress: os.Args[1:]}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
