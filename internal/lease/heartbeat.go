@@ -43,8 +43,9 @@ var (
 //	                                    sees that beat at r + Trust or later: removes the hold
 //
 // The change counts, not whether the key exists: a key that expired early, because the server's clock stepped or
-// because it was deleted, is there again with the next beat. It counts for each hold from when the hold was first seen,
-// because a process that holds nothing does not beat. A hold may have been seen since the server may first have granted
+// because it was deleted, is there again with the next beat. One that is deleted after beat upon beat, before a look
+// can see it, is none. It counts for each hold from when the hold was first seen, because a process that holds nothing
+// does not beat. A hold may have been seen since the server may first have granted
 // it; if requests were sent before the one that was answered, that is before that one. Neither side compares its clock
 // with the other's, or with the server's.
 //

@@ -142,6 +142,7 @@ func TestCommandCallsCountCommandsInsideScripts(t *testing.T) {
 }
 
 func TestAServerIsHandedOnAsIfItWereNew(t *testing.T) {
+	redistest.NeedServer(t)
 	redistest.EndUnused()
 	var first, second string
 	ctx := context.Background()
