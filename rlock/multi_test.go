@@ -717,7 +717,7 @@ func TestAMultiOfASlotThatIsMigratedIsAcquiredOneByOne(t *testing.T) {
 
 func TestRandomSetsInRandomOrdersNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	lasts := redistest.Sized(200*time.Millisecond, 700*time.Millisecond, time.Minute)
+	lasts := redistest.Sized(200*time.Millisecond, 350*time.Millisecond, time.Minute)
 	const goroutines, names = 50, 12
 	kinds := func(r *rig, i int) *rlock.Lock {
 		name := fmt.Sprint("l", i)

@@ -17,7 +17,7 @@ import (
 // In full, more than an hour is simulated.
 func TestTheSimulatedLibraryKeepsItsPromises(t *testing.T) {
 	var total simulation.Figures
-	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 2, 210)) {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 210)) {
 		p := simulation.NewPlan(seed)
 		r := simulation.Run(t, p, nil)
 		total.Add(r.Figures)
@@ -88,7 +88,7 @@ func TestACrowdThatKeepsOrHearsNothingHasItsOwnBound(t *testing.T) {
 // Rate limits under every fault: what was answered is held against a plain model.
 func TestLimitsKeepTheirPromiseWhateverGoesWrong(t *testing.T) {
 	var total simulation.Figures
-	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 3, 200)) {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 3, 200)) {
 		r := simulation.Run(t, simulation.NewPlan(seed, "limit", "limit", "limit"), nil)
 		total.Add(r.Figures)
 		if len(r.Violations) > 0 {
