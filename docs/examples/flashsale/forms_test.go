@@ -145,5 +145,5 @@ func TestAmountsThatDoNotAddUpAreFound(t *testing.T) {
 	b.took(c)
 	b.answered(c, answer{outcome: replayed, ordinal: 2, cents: 31}, time.Now())
 	v = b.check(&sold{limit: 3, count: 2, last: 2, cents: 70}, true, true)
-	require.Equal(t, []string{`user "b" holds unit 2 of 0.30 and was told 0.31`}, v.faults)
+	require.Equal(t, []string{`user "b" holds unit 2 of 0.30 and got the answer 0.31`}, v.faults)
 }
