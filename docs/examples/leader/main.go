@@ -171,7 +171,7 @@ func run(ctx context.Context, c config, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "candidate %d leads; the lease is %v, a heartbeat %v\n", e.leading, lease, c.heartbeat)
 
-	stopped, err := e.succeed(ctx, c, "receives SIGTERM", syscall.SIGTERM)
+	stopped, err := e.succeed(ctx, c, "is stopped (SIGTERM)", syscall.SIGTERM)
 	if err != nil {
 		return err
 	}
