@@ -27,7 +27,7 @@ const (
 	KeepsLater                // a server keeps no token of a holder whose vote is over, and none that is less than its last
 	MajorityKeeps             // a majority keeps the token before it is used; without it, one server does
 	AsksAll                   // if no majority is sure, all are asked; without it, those that voted
-	Rules // Rules is how many there are.
+	Rules                     // Rules is how many there are.
 )
 
 func (r Rule) String() string {
