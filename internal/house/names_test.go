@@ -107,11 +107,12 @@ func TestNoTestHasALongName(t *testing.T) {
 	require.Greater(t, seen, 1000)
 }
 
-// vague are words of sentences that do not say who acts: "is told", "nobody waits". Write which party does it, and what.
+// vague are words of sentences that do not say who acts: "is told", "nobody waits". Write which party does it, and
+// what.
 var vague = regexp.MustCompile(`(?i)\b(?:told|nobody|beside|somebody|whoever)\b`)
 
-// It reads the comments and strings of Go, all of Lua, and the documents. Tests, benchmarks, and what only tests use may
-// have such words.
+// It reads the comments and strings of Go, all of Lua, and the documents. Tests, benchmarks, and what only tests use
+// may have such words.
 func TestSentencesSayWhoActs(t *testing.T) {
 	set, all := house(t)
 	var found []string
