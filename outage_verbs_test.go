@@ -75,7 +75,7 @@ func ofLocks(t *testing.T, red *redlatch.Client, all verbs) {
 	}
 	all["Election.Leader"] = func(ctx context.Context) error { return err1(red.Elections().Election("asked").Leader(ctx)) }
 	all["Election.Observe"] = func(ctx context.Context) error {
-		return err1(red.Elections().Election("observed").Observe(ctx))
+		return errOf(red.Elections().Election("observed").Observe(ctx))
 	}
 }
 
