@@ -21,7 +21,7 @@ func stockVerbs(s *stock.Stock) map[string]func() error {
 		"Claim":   func() error { _, err := s.Claim(ctx, "u"); return err },
 		"Lookup":  func() error { _, _, err := lookup(s, "u"); return err },
 		"Return":  func() error { _, err := s.Return(ctx, stock.Units{Claimant: "u", Ordinal: 1}); return err },
-		"Status":  func() error { _, err := s.Inspect(ctx); return err },
+		"Inspect": func() error { _, err := s.Inspect(ctx); return err },
 		"EndSale": func() error { return s.EndSale(ctx) },
 
 		"ClaimAny":   func() error { _, err := s.ClaimAny(ctx, 1); return err },

@@ -47,7 +47,7 @@ func carts() primitive {
 			for _, line := range cartStocks {
 				s := shopping(red).Stock(line)
 				st, err := s.Inspect(ctx)
-				if err := gone(err, st.State == stock.StateAbsent); err != nil {
+				if err := gone(err, st.Phase == stock.PhaseAbsent); err != nil {
 					return nil, err
 				}
 				all["sold"+lineEnds(line)], all["limit"+lineEnds(line)] = st.Sold, st.Limit
