@@ -43,7 +43,7 @@ func Buy(ctx context.Context, stocks *stock.Client, user string) (int64, error) 
 // HoldCart holds the units of a cart for a quarter of an hour, all or none. missing names the stocks that refused.
 func HoldCart(ctx context.Context, stocks *stock.Client, order, user string,
 	cart []stock.Line) (missing []string, err error) {
-	held, err := stocks.Group("sale").Reserve(ctx, order, user, cart, 15*time.Minute)
+	held, err := stocks.Group("sale").Reserve(ctx, user, stock.CartRequest{ID: order, Lines: cart}, 15*time.Minute)
 	if err != nil {
 		return nil, err // call again, with the same order
 	}

@@ -600,7 +600,7 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 		require.Positive(t, ok)
 		g2 := c.Group("sale" + strconv.Itoa(i))
 		grouped(t, g2, spec(2), "a", "b")
-		cart, err := g2.Reserve(ctx, "h", "e", lines(1, "a", "b"), time.Minute)
+		cart, err := g2.Reserve(ctx, "e", stock.CartRequest{ID: "h", Lines: lines(1, "a", "b")}, time.Minute)
 		require.NoError(t, err)
 		require.True(t, cart.Won())
 		cart, err = g2.Confirm(ctx, "h", lines(1, "a", "b")...)

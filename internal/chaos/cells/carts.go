@@ -85,7 +85,7 @@ func (c *client) shop(ctx context.Context, rnd *rand.Rand) {
 	}
 	same := func(string) event { return event{} }
 	e := event{Of: "cart", Do: "reserve", N: 1, Call: now()}
-	cart, err := shopping(c.red[0]).Reserve(ctx, id, id, linesOf(lines), lease)
+	cart, err := shopping(c.red[0]).Reserve(ctx, id, stock.CartRequest{ID: id, Lines: linesOf(lines)}, lease)
 	e.Return, e.Out = now(), reason(err)
 	to := int64(0)
 	if err == nil {
