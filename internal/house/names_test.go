@@ -1,11 +1,13 @@
 package house_test
 
 import (
+	"cmp"
 	"go/ast"
 	"go/doc"
 	"go/token"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +21,8 @@ var identifiers = map[string]int{
 	"redlatchdebug": 1, "redlatchtest": 35,
 }
 
-func TestExportedIdentifiersAreCounted(t *testing.T) {
+// documented are the public packages by directory, as go doc sees them.
+func documented(t *testing.T) map[string]*doc.Package {
 	_, all := house(t)
 	files := map[string]map[string]*ast.File{}
 	for _, s := range library(all) {
@@ -31,10 +34,17 @@ func TestExportedIdentifiersAreCounted(t *testing.T) {
 		}
 		files[s.dir()][s.path] = s.file
 	}
-	found := map[string]int{}
+	found := map[string]*doc.Package{}
 	for dir, of := range files {
 		//nolint:staticcheck // package doc takes one, and no types are needed here
-		p := doc.New(&ast.Package{Name: dir, Files: maps.Clone(of)}, dir, doc.PreserveAST)
+		found[dir] = doc.New(&ast.Package{Name: dir, Files: maps.Clone(of)}, dir, doc.PreserveAST)
+	}
+	return found
+}
+
+func TestExportedIdentifiersAreCounted(t *testing.T) {
+	found := map[string]int{}
+	for dir, p := range documented(t) {
 		values := func(list []*doc.Value) {
 			for _, v := range list {
 				for _, name := range v.Names {
@@ -54,6 +64,29 @@ func TestExportedIdentifiersAreCounted(t *testing.T) {
 		}
 	}
 	require.Equal(t, identifiers, found)
+}
+
+// What a call is given or answers has a word of its own: stock.SoldOut, ratelimit.GCRA, redlatchtest.Slow. What events
+// and reports say has its type's name before it, because it says the same words: EventReleased, KindExpired, PhaseOpen.
+func TestConstantsOfOneTypeAreNamedAlike(t *testing.T) {
+	prefixes := map[string]string{"EventKind": "Event", "Kind": "Kind", "Phase": "Phase"}
+	types := 0
+	for dir, p := range documented(t) {
+		for _, typ := range p.Types {
+			prefix, reported := prefixes[typ.Name]
+			if dir == "redlatchtest" { // its Kind is given: that of a fault
+				reported = false
+			}
+			for _, v := range typ.Consts {
+				types++
+				for _, name := range v.Names {
+					require.Equal(t, reported && token.IsExported(name), strings.HasPrefix(name, cmp.Or(prefix, typ.Name)),
+						"%s: %s of %s", dir, name, typ.Name)
+				}
+			}
+		}
+	}
+	require.GreaterOrEqual(t, types, 10)
 }
 
 // A result has a name that says what it is, or none, and a parameter does not hide a builtin function or type.
