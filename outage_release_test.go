@@ -42,7 +42,7 @@ func releases(t *testing.T, red *redlatch.Client) verbs {
 }
 
 // What is given back goes on for as long as it may: the caller says how long it stays.
-func TestAReleaseEndsWithItsContextOrItsLeaseWhateverHasBecomeOfTheServer(t *testing.T) {
+func TestAReleaseEndsWithItsContextOrItsLease(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	const lease = 6 * time.Second

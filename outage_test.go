@@ -172,7 +172,7 @@ func requireAway(t *testing.T, results map[string]result, unsent bool) {
 	}
 }
 
-func TestACallThatDoesNotWaitEndsInOneCallTimeoutWhateverHasBecomeOfTheServer(t *testing.T) {
+func TestACallThatDoesNotWaitEndsWithinOneCallTimeout(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	eachOutage(t, func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
@@ -551,7 +551,7 @@ func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
 	})
 }
 
-func TestOpenFailsAtOnceWhereTheAddressRefusesAndInSixSecondsWhereItIsSilent(t *testing.T) {
+func TestOpenFailsAtOnceIfRefusedAndInSixSecondsIfUnanswered(t *testing.T) {
 	for name := range outages {
 		t.Run(name, func(t *testing.T) {
 			if redistest.Long() {

@@ -183,7 +183,7 @@ func requirePrefix(t *testing.T, name string, err error) {
 	require.Equal(t, 1, strings.Count(err.Error(), name+": "), "%s: %v", name, err)
 }
 
-func TestANameThatCannotBeUsedIsRefusedByEveryPackageBeforeAnythingIsSent(t *testing.T) {
+func TestEveryPackageRefusesABadNameBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
 	red := open(t, server, redlatch.Options{})
@@ -231,7 +231,7 @@ func TestEveryClientIsClosedTwiceAndWithAContextThatHasEnded(t *testing.T) {
 	}
 }
 
-func TestAnObserverThatPanicsIsLoggedAndChangesNothingInAnyPackage(t *testing.T) {
+func TestAPanickingObserverIsLoggedAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
 	log, logged := rig.Logged()

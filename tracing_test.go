@@ -336,7 +336,7 @@ func TestACallOfSeveralClaimsCarriesTheValuesOfOneOfThem(t *testing.T) {
 	}
 }
 
-func TestObserversAreToldOfRenewalsAndLossesWithTheValuesOfTheAcquisition(t *testing.T) {
+func TestObserversSeeRenewalsAndLossesWithTheContextOfAcquire(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		client := servers[0].Client(t)
 		hub, err := pubsub.New(client, pubsub.Options{})

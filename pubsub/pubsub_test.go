@@ -439,7 +439,7 @@ func TestARefusedSubscribeSaysWhyAndIsNotRemembered(t *testing.T) {
 	subscribe(t, h, "shut")
 }
 
-func TestSubscribingWhileTheConnectionIsDownWaitsForTheServersWord(t *testing.T) {
+func TestSubscribingWhileDisconnectedWaitsForTheServersAnswer(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	h := newHub(t, p.Server().Client(t), pubsub.Options{})
@@ -457,7 +457,7 @@ func TestSubscribingWhileTheConnectionIsDownWaitsForTheServersWord(t *testing.T)
 	require.True(t, first.Live())
 }
 
-func TestARefusalAfterALostConnectionReachesTheCallerAndLeavesTheOthersTrying(t *testing.T) {
+func TestARefusalAfterReconnectingReachesOnlyItsCaller(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
@@ -1078,7 +1078,7 @@ func TestDialMakesItsClientWithTheConstructorThatIsGiven(t *testing.T) {
 	require.ErrorContains(t, err, "no client")
 }
 
-func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testing.T) {
+func TestADiscardedChannelGoesAtOnceAndItsConnectionLater(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
@@ -1136,7 +1136,7 @@ func TestAChannelThatIsWantedAgainAtOnceIsConfirmedAnew(t *testing.T) {
 	})
 }
 
-func TestAChannelThatGoesAndIsWantedAgainDuringACallForAnotherIsConfirmedAnew(t *testing.T) {
+func TestAChannelWantedAgainDuringAnothersCallIsConfirmedAnew(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	direct := s.Client(t)

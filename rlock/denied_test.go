@@ -79,7 +79,7 @@ func TestALockTakenByHalfForWantOfARightIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestAHoldWhoseRenewalsAreDeniedIsLostAtItsDeadlineUnlessTheRightIsBack(t *testing.T) {
+func TestAHoldWithDeniedRenewalsIsLostUnlessTheRightIsBack(t *testing.T) {
 	redistest.InFull(t, "TestARefusedRenewalIsTriedUntilTheDeadline")
 	t.Parallel()
 	renewals := make(chan error, 1000)

@@ -190,7 +190,7 @@ func TestACallThatGivesUpMakesNobodySayThatTheJobWasRun(t *testing.T) {
 }
 
 // What the server has granted goes back in the background: the caller does not wait for that.
-func TestDoOnceEndsInTwoCallTimeoutsIfTheServerFallsSilentOnceItHasGranted(t *testing.T) {
+func TestDoOnceEndsInTwoTimeoutsIfTheServerHangsAfterTheGrant(t *testing.T) {
 	t.Parallel()
 	const callTimeout = 500 * time.Millisecond
 	s := redistest.Start(t)

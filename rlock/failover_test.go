@@ -142,7 +142,7 @@ func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 
 // Two holders never work at once, however often primary and replica change places: in a Cluster, which has the replica
 // catch up before, and behind sentinels, which do not, with MinReplicas.
-func TestHoldersExcludeEachOtherWhilePrimaryAndReplicaChangePlaces(t *testing.T) {
+func TestHoldersExcludeEachOtherWhilePrimaryAndReplicaSwap(t *testing.T) {
 	redistest.InFull(t, "TestAHundredGoroutinesInFourProcessesExclude")
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {
 		o := rlock.Options{WatchdogTimeout: 6 * time.Second, CallTimeout: time.Second}

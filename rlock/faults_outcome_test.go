@@ -145,7 +145,7 @@ func TestAGrantThatArrivesAfterItsCallerLeftIsReleased(t *testing.T) {
 	})
 }
 
-func TestWaitersAreWokenThoughTheirSubscriptionIsKilledAtTheRelease(t *testing.T) {
+func TestWaitersWakeThoughTheReleaseKillsTheirSubscription(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	direct := s.Client(t)
@@ -198,7 +198,7 @@ func TestWaitersAreWokenThoughTheirSubscriptionIsKilledAtTheRelease(t *testing.T
 }
 
 // rueidis sends what was awaiting its reply again, unasked, when a connection's lifetime ends.
-func TestNothingIsCountedOrReleasedTwiceWhenRueidisRunsAScriptTwice(t *testing.T) {
+func TestAScriptThatRueidisRunsTwiceCountsOrReleasesOnce(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)

@@ -72,7 +72,7 @@ func beLiving() error {
 	return nil
 }
 
-func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T) {
+func TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	waits := map[string]string{ // what the holder has -> what the waiter asks for
@@ -298,7 +298,7 @@ func outage(p *redistest.Proxy) {
 }
 
 // It is another owner then, and the queue knows only those that ask for a place.
-func TestAFairWaiterThatWasCutOffForLongQueuesAnewAndIsHandedTheLock(t *testing.T) {
+func TestAFairWaiterCutOffForLongQueuesAnewAndGetsTheLock(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -419,7 +419,7 @@ func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {
 }
 
 func TestLivenessInACluster(t *testing.T) {
-	redistest.InFull(t, "TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases")
+	redistest.InFull(t, "TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd")
 	t.Parallel()
 	s := redistest.Cluster(t)
 	o := living()

@@ -122,7 +122,7 @@ func TestAForgottenHoldIsNotRenewedAndWarnedOfOnce(t *testing.T) {
 	require.NoError(t, r.locks.Close(within(t)), "Close does not wait for an Unlock that cannot come")
 }
 
-func TestAForgottenHoldIsNoticedThoughOneOfItsContextsWasMadeOfAnother(t *testing.T) {
+func TestAForgottenHoldIsNoticedThoughItsContextsAreDerived(t *testing.T) {
 	t.Parallel()
 	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 3 * time.Second})
 	func() {
@@ -136,7 +136,7 @@ func TestAForgottenHoldIsNoticedThoughOneOfItsContextsWasMadeOfAnother(t *testin
 	})
 }
 
-func TestLossInAClusterIsNoticedAtOnceWhereInvalidationsAreObserved(t *testing.T) {
+func TestInvalidationsShowALossInAClusterAtOnce(t *testing.T) {
 	s := redistest.Cluster(t)
 	hub, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{})
 	require.NoError(t, err)
@@ -195,7 +195,7 @@ func TestTheChannelOfAForgottenHoldIsClosedWithItsLease(t *testing.T) {
 }
 
 // One loss is one error: which look finds it first is a race, and callers act on ErrLost.
-func TestAnOverwrittenLockIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing.T) {
+func TestAnOverwrittenLockIsLostAndOfTheWrongType(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{CallTimeout: 5 * time.Second})
@@ -303,7 +303,7 @@ func TestAReleaseThatTheServerRefusesGoesOnInTheBackground(t *testing.T) {
 	}
 }
 
-func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
+func TestAShortenedLeaseIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	l := r.locks

@@ -12,7 +12,7 @@ import (
 )
 
 // The first server answers all the while.
-func TestAQuorumWithoutAMajorityFailsInOneCallTimeoutAndIsLoggedOnce(t *testing.T) {
+func TestAQuorumWithoutAMajorityFailsInOneTimeoutAndLogsOnce(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, servers election) {
 		const callTimeout = 500 * time.Millisecond
 		var book redistest.Logbook

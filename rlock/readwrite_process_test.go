@@ -37,7 +37,7 @@ func beReader() error {
 	return hold.Unlock(context.Background())
 }
 
-func TestAKilledReaderKeepsAWriterOutForItsOwnLeaseWhateverOthersRead(t *testing.T) {
+func TestAKilledReaderKeepsAWriterOutOnlyForItsOwnLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const lease = 2 * time.Second

@@ -711,7 +711,7 @@ func TestALookThatAsksForHowLongIsToldByEveryKind(t *testing.T) {
 	})
 }
 
-func TestWhileASlotMovesReadsWaitAndWritersAndReleasesDoWithTheLockAlone(t *testing.T) {
+func TestWhileASlotMovesReadsWaitAndWritersUseTheLockAlone(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)

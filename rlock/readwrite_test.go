@@ -182,7 +182,7 @@ func TestAWriteHoldIsReleasedUnderAContextOfItsOwnRead(t *testing.T) {
 	require.Empty(t, keys(t, r.redis))
 }
 
-func TestTheContextOfAReadWriteLockIsNotThatOfAnotherKindOfTheSameName(t *testing.T) {
+func TestAReadWriteLocksContextIsNotOneOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	rw := r.locks.ReadWrite("l")
@@ -490,7 +490,7 @@ func TestQueriesOfBothSides(t *testing.T) {
 	})
 }
 
-func TestAReaderOfAnotherProcessIsNotJoinedAndOneOfThisIsReentered(t *testing.T) {
+func TestAReaderIsReenteredOnlyInItsOwnProcess(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})

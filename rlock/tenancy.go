@@ -418,7 +418,7 @@ func (q *asking) end(err error) {
 		q.a.own.Abandon(time.Now(), q.a.entry)
 		return
 	}
-	_ = q.a.failed(err) // for what it gives back: nobody waits for the error
+	_ = q.a.failed(err) // for what it gives back: no caller waits for the error
 }
 
 // finish takes in how the wait of a request has ended.

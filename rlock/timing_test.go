@@ -109,7 +109,7 @@ func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
 	})
 }
 
-func TestADeadServerIsNoticedAtTheLocalDeadlineBeforeAnybodyElseCanAcquire(t *testing.T) {
+func TestADeadServerIsNoticedBeforeAnotherOwnerCanAcquire(t *testing.T) {
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
 		ctx := h.Context(context.Background())

@@ -101,7 +101,7 @@ func TestAHoldBesideAKeyOfAnotherTypeChangesNothing(t *testing.T) {
 // A key beside a lock, or the lock, becomes one of another type while it is held and somebody waits. Whatever the
 // holder and the waiter are told, it is not left taken when that key is gone: neither by the one whose release broke
 // off, nor by the other, who was served.
-func TestALockWhoseKeysBecomeOfAnotherTypeWhileSomebodyWaitsIsNotLeftTaken(t *testing.T) {
+func TestALockIsNotLeftTakenWhenItsKeysChangeTypeDuringAWait(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	kinds := withMulti(t)

@@ -75,7 +75,7 @@ func (r *rig) settled(t testing.TB, key string) {
 	})
 }
 
-func TestABarrierLetsAllGoWhenTheLastArrivesGenerationAfterGeneration(t *testing.T) {
+func TestABarrierOpensWhenTheLastArrivesInEveryGeneration(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		const parties, generations = 6, 40
 		rigs := []*rig{newRig(t, srv, patient), newRig(t, srv, patient)}
@@ -120,7 +120,7 @@ func TestABarrierLetsAllGoWhenTheLastArrivesGenerationAfterGeneration(t *testing
 	})
 }
 
-func TestPartiesOfOneProcessAskTheServerTwiceEachAndTogetherForTheEnd(t *testing.T) {
+func TestPartiesOfAProcessSendTwoCallsEachAndShareTheLast(t *testing.T) {
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour, WatchdogTimeout: time.Hour})
 	const parties = 100
@@ -197,7 +197,7 @@ func TestAllOfAGenerationMustMeanTheSameNumber(t *testing.T) {
 	}
 }
 
-func TestAPartyThatLeavesBreaksItsGenerationForAllAndTheNextIsAsNew(t *testing.T) {
+func TestALeavingPartyBreaksItsGenerationAndTheNextIsNew(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 		b := r.c.CyclicBarrier("b", 4)
@@ -596,7 +596,7 @@ func (c *belated) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 
 // Otherwise it would be one of the next generation's parties until it is taken back, and that generation could trip
 // without one of them.
-func TestARequestToArriveThatComesWhenItsPartyIsGoneArrivesNowhere(t *testing.T) {
+func TestAnArrivalAfterItsPartyIsGoneDoesNotCount(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)
@@ -619,7 +619,7 @@ func TestARequestToArriveThatComesWhenItsPartyIsGoneArrivesNowhere(t *testing.T)
 
 // Of a client's very first request, too: nobody waits for its party any more, and whoever gathers then would have it
 // among them.
-func TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate(t *testing.T) {
+func TestAClientsFirstArrivalIsRefusedWhenItComesTooLate(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)
@@ -779,7 +779,7 @@ func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
 	}
 }
 
-func TestAPartyThatArrivedAndCannotSayThatItLeavesIsOfUnknownOutcome(t *testing.T) {
+func TestAPartyWhoseLeavingIsNotConfirmedHasAnUnknownOutcome(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		other := newRig(t, srv, patient)

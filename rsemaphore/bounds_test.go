@@ -138,7 +138,7 @@ func TestWhatManyDeadProcessesLeftIsGivenBackInManyScripts(t *testing.T) {
 	})
 }
 
-func TestTheWeightsThatManyDeadProcessesLeftAreGivenBackInManyScripts(t *testing.T) {
+func TestWeightsOfManyDeadProcessesAreGivenBackInManyScripts(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)

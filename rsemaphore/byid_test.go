@@ -146,7 +146,7 @@ func TestAddPermitsWakesWaiters(t *testing.T) {
 	release(t, held)
 }
 
-func TestAWeightIsExtendedLookedAtAndReleasedByItsIDFromAnotherProcess(t *testing.T) {
+func TestAnotherProcessExtendsInspectsAndReleasesAWeightByItsID(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 		held := r.c.WeightedSemaphore("w", 10).WithLabel("import")

@@ -195,7 +195,7 @@ func TestEveryKindOfGrowthWakesWaiters(t *testing.T) {
 var ctx = context.Background()
 
 // Of a process the first waiter for a number contends, and the others stand behind it.
-func TestCountingWaitersForTheSameNumberAreServedInTheirOrderInAProcess(t *testing.T) {
+func TestCountingWaitersForOneNumberAreServedInOrderInAProcess(t *testing.T) {
 	srv := redistest.Start(t)
 	r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 	var mu sync.Mutex

@@ -79,7 +79,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 				//	must not release the second
 				//
 				// So the time of the look stays the time of the look before
-				// (TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen).
+				// (TestALatchSetAgainAtOnceKeepsNoWaiterThatSawItOpen).
 				switch r.status {
 				case latchClosed:
 					now := latchClosedAt{mark: r.mark, opens: r.opens}
@@ -137,7 +137,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 //	                                                            comes; waits for the new one
 //	hears A: returns                                            asks: closed, opens with B
 //
-// (TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen)
+// (TestALatchSetAgainAtOnceKeepsNoWaiterThatSawItOpen)
 //
 // Asking. A message that comes before the subscription is confirmed is not heard: the look after the confirmation finds
 // the latch open. One that is lost is found by the look after PollCap, or after the gap that the hub reports.

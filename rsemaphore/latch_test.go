@@ -182,7 +182,7 @@ func TestAnExpiredLatchIsRememberedForAsLongAgainAndThenForgotten(t *testing.T) 
 	})
 }
 
-func TestAWaiterThatWasCutOffForLongerThanALatchIsRememberedDoesNotTakeItForOpen(t *testing.T) {
+func TestAWaiterCutOffForLongDoesNotTakeAForgottenLatchForOpen(t *testing.T) {
 	for name, c := range map[string]struct {
 		ttl  time.Duration
 		gone bool // by something else than its TTL
@@ -267,7 +267,7 @@ func TestHoweverManyWaitInAProcessTheServerIsAskedOnce(t *testing.T) {
 	require.LessOrEqual(t, redistest.CommandCalls(t, r.redis)["evalsha"]-before, 4)
 }
 
-func TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen(t *testing.T) {
+func TestALatchSetAgainAtOnceKeepsNoWaiterThatSawItOpen(t *testing.T) {
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
 	l := r.c.CountDownLatch("l")
@@ -349,7 +349,7 @@ func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
 	}
 }
 
-func TestALatchThatIsSetAgainAfterItExpiredOrWasDeletedIsNoSuccess(t *testing.T) {
+func TestALatchSetAgainAfterExpiryOrDeletionIsNoSuccess(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-func TestWaitersOfDifferentObjectsDoNotStandInOneLineWhateverTheirNames(t *testing.T) {
+func TestWaitersOfDifferentObjectsDoNotShareAQueue(t *testing.T) {
 	srv := redistest.Start(t)
 	other := newRig(t, srv, patient)
 	for semaphore, wait := range map[string]func(r *rig) <-chan error{

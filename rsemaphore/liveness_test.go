@@ -48,7 +48,7 @@ func user(t *testing.T, s *redistest.Server, name string, more ...string) *redis
 	return redistest.Spawn(t, "permit user", s, append([]string{name, "4", longTerm.String()}, more...)...)
 }
 
-func TestThePermitsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T) {
+func TestAKilledProcessesPermitsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	var taken sync.Map

@@ -180,7 +180,7 @@ func TestAMessageFromBeforeAWaiterCameIsNotForIt(t *testing.T) {
 		})
 }
 
-func TestTheEndOfAGenerationIsOneMessageToEachProcessAndNoCallOfItsParties(t *testing.T) {
+func TestAGenerationsEndIsOneMessagePerProcessAndNoCalls(t *testing.T) {
 	const processes, parties, generations = 4, 6, 4
 	counted(t, processes+1, func(t *testing.T, rigs []*rig, calls *atomic.Int64) {
 		another := rigs[processes]

@@ -191,7 +191,7 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 // askTime asks for the server's time if this client knows nothing of it. A request to arrive that names no instant may
 // run whenever it comes: after its party is gone, it would arrive for a party that left, and the leave that takes it
 // back would break the generation of those who gather then
-// (TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate).
+// (TestAClientsFirstArrivalIsRefusedWhenItComesTooLate).
 func (p *party) askTime(ctx context.Context) error {
 	c, key := p.b.c, p.b.key
 	if c.runner.Clock.At(key, time.Now()) != 0 {

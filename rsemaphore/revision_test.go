@@ -91,7 +91,7 @@ func TestANewRevisionServesWhoWaits(t *testing.T) {
 }
 
 // The count of permits is there, as from Redisson, and nothing else.
-func TestARevisionCountsFromItsFirstAcquisitionOnWhereRedissonSharesThePermits(t *testing.T) {
+func TestARevisionCountsFromItsFirstAcquisitionWithRedisson(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		r.must(t, "SET", "s", "5")

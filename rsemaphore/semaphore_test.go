@@ -78,7 +78,7 @@ func TestPermitsAreTakenAndGivenBack(t *testing.T) {
 	})
 }
 
-func TestAHandleReleasedAgainReturnsItsFirstResultAndRaisesNothing(t *testing.T) {
+func TestAHandleReleasedTwiceReturnsItsFirstResult(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
@@ -521,7 +521,7 @@ func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 	require.Zero(t, r.c.Refused())
 }
 
-func TestWithoutContentionAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing.T) {
+func TestUncontendedAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing.T) {
 	r := newRig(t, redistest.Start(t), patient)
 	sem := r.c.Semaphore("s", 3)
 	release(t, acquire(t, sem, 1)) // the scripts are known now
@@ -1045,7 +1045,7 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 }
 
 // One loss is one error: which look finds it first is a race, and callers act on ErrLost.
-func TestAnOverwrittenPermitIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing.T) {
+func TestAnOverwrittenPermitIsLostAndOfTheWrongType(t *testing.T) {
 	for look, find := range map[string]func(t *testing.T, p *rsemaphore.Permit) error{
 		"Release":      func(t *testing.T, p *rsemaphore.Permit) error { return p.Release(within(t)) },
 		"Extend":       func(t *testing.T, p *rsemaphore.Permit) error { return p.Extend(within(t), time.Minute) },

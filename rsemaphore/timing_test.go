@@ -120,7 +120,7 @@ func TestAWaiterForThreeIsServedAtTheThirdExpiry(t *testing.T) {
 
 // A waiter that wants all permits is overtaken while it cannot be served, and by four times as many as it wants at
 // most.
-func TestWaitersAreServedInOrderAndLargeOnesAreOvertakenByFourTimesWhatTheyWant(t *testing.T) {
+func TestALargeWaiterIsOvertakenByAtMostFourTimesItsWeight(t *testing.T) {
 	bubble(t, 3, rsemaphore.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx, stop := context.WithCancel(context.Background())
 		const capacity, loops, large = 4, 9, 5
@@ -193,7 +193,7 @@ func TestALostPermitIsNeverTakenAgainBehindItsHoldersBack(t *testing.T) {
 	})
 }
 
-func TestADeadServerIsNoticedAtTheLocalDeadlineBeforeThePermitsAreFree(t *testing.T) {
+func TestADeadServerIsNoticedBeforeThePermitsAreFree(t *testing.T) {
 	bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		p := take(t, rigs[0].c.Semaphore("s", 2), 1)
 		work := p.Context(context.Background())

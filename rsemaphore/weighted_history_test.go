@@ -33,7 +33,7 @@ func TestHistoriesOfWeightsUnderFaultsNeverPassTheCapacity(t *testing.T) {
 // Leases are so long here that what is lost is lost for want of heartbeats, and what a lost holder cannot give back is
 // taken over.
 func TestHistoriesOfWeightsWithLivenessNeverPassTheCapacity(t *testing.T) {
-	redistest.InFull(t, "TestThePermitsOfAKilledProcessAreTakenOverLongBeforeTheirLeases")
+	redistest.InFull(t, "TestAKilledProcessesPermitsAreTakenOverBeforeTheirLeasesEnd")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -187,7 +187,7 @@ func TestAWeightedSemaphoreOfWhichAKeyIsDeletedHasAllFree(t *testing.T) {
 	})
 }
 
-func TestTheCapacityOfAWeightedSemaphoreIsTheSameForAllOrTheServers(t *testing.T) {
+func TestAWeightedSemaphoresCapacityIsTheSameForAllOrTheServers(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		s := r.c.WeightedSemaphore("s", 10)

@@ -114,7 +114,7 @@ func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 
 // What is held is gone with its key. Who waited when the key became one of another type is refused, or has what it
 // wants when that is gone.
-func TestWhoWaitsWhileAKeyBecomesOneOfAnotherTypeIsServedOrRefused(t *testing.T) {
+func TestAWaiterIsServedOrRefusedWhenTheKeyChangesItsType(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,

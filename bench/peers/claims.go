@@ -98,7 +98,7 @@ var claimModes = []claimMode{
 		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
 			return c.claims(ctx, stock.Options{MaxBatch: -1})
 		}},
-	{"Stock.ClaimAny", "rcounter, one unit for nobody in particular",
+	{"Stock.ClaimAny", "rcounter, one unit without a user",
 		func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
 			return c.claimsAny(ctx, stock.Options{})
 		}},

@@ -318,7 +318,7 @@ func TestAHoleAndASecondEntryOfOneNumberStopTheMover(t *testing.T) {
 
 // After a failover to a replica that had not heard of the last grants and returns, numbers go out again. The database
 // says so, whoever gets them; Restore from it sets the stock right.
-func TestANumberThatIsGivenTwiceStopsTheMoverUntilTheStockIsRestored(t *testing.T) {
+func TestANumberGivenTwiceStopsTheMoverUntilRestore(t *testing.T) {
 	t.Parallel()
 	each(t, 5, func(t *testing.T, s *shop) {
 		g := s.claim(t, "ann")
@@ -495,7 +495,7 @@ func TestKeepGoesOnAfterAnErrorOfTheDatabaseAndEndsAtAHole(t *testing.T) {
 
 // A mover that crashes after its commit leaves the entries to the next one, which has nothing new to write and
 // publishes them.
-func TestEveryEntryThatIsMovedIsPublishedAndNoFailureOfThatStopsTheMover(t *testing.T) {
+func TestEveryMovedEntryIsPublishedAndFailuresDoNotStopTheMover(t *testing.T) {
 	t.Parallel()
 	each(t, 9, func(t *testing.T, s *shop) {
 		var failures []error

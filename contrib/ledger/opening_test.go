@@ -33,7 +33,7 @@ func (s *shop) sold(t *testing.T) (n int64) {
 
 // Redis loses the stock, and a process that starts opens it again: everything would be sold a second time, in an
 // opening whose numbers contradict nothing. The database knows the first, also if no entry of it was moved.
-func TestASecondOpeningIsNoticedByTheMoverAndByTheProcessThatWouldOpen(t *testing.T) {
+func TestASecondOpeningIsNoticedByMoverAndOpener(t *testing.T) {
 	t.Parallel()
 	for _, moved := range []int64{0, 9} {
 		each(t, 9, func(t *testing.T, s *shop) {

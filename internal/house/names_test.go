@@ -2,10 +2,15 @@ package house_test
 
 import (
 	"cmp"
+	"fmt"
 	"go/ast"
 	"go/doc"
 	"go/token"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -112,4 +117,74 @@ func TestParametersAndResultsHaveUsefulNames(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A name that is longer is neither remembered nor typed after -run.
+func TestNoTestHasALongName(t *testing.T) {
+	_, all := house(t)
+	seen := 0
+	for _, s := range all {
+		if !s.test() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
+				seen++
+				if n := len(fn.Name.Name); n > 60 {
+					t.Errorf("%s: %s has %d letters, and at most 60 are allowed", s.path, fn.Name, n)
+				}
+			}
+		}
+	}
+	require.Greater(t, seen, 1000)
+}
+
+// vague are words of sentences that do not say who acts: "is told", "nobody waits". Write which party does it, and
+// what.
+var vague = regexp.MustCompile(`(?i)\b(?:told|nobody|beside|somebody|whoever)\b`)
+
+// It reads the comments and strings of Go, all of Lua, and the documents. Tests, benchmarks, and what only tests use
+// may have such words.
+func TestSentencesSayWhoActs(t *testing.T) {
+	set, all := house(t)
+	var found []string
+	look := func(name string, line int, text string) {
+		for _, at := range vague.FindAllStringIndex(text, -1) {
+			found = append(found, fmt.Sprintf("%s:%d: %s", name, line+strings.Count(text[:at[0]], "\n"), text[at[0]:at[1]]))
+		}
+	}
+	free := []string{"bench", "internal/redistest", "internal/simulation", "internal/tenuremodel", "internal/chaos",
+		"internal/interop", "internal/history", "internal/rights", "internal/pages"}
+	for _, s := range all {
+		if s.test() || slices.ContainsFunc(free, func(dir string) bool { return strings.HasPrefix(s.path, dir+"/") }) {
+			continue
+		}
+		if s.file == nil {
+			look(s.path, 1, string(s.text))
+			continue
+		}
+		for _, group := range s.file.Comments {
+			for _, c := range group.List {
+				look(s.path, set.Position(c.Pos()).Line, c.Text)
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				look(s.path, set.Position(lit.Pos()).Line, lit.Value)
+			}
+			return true
+		})
+	}
+	documents := 0
+	require.NoError(t, filepath.WalkDir(filepath.Join(root, "docs"), func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
+			return err
+		}
+		documents++
+		text, err := os.ReadFile(name)
+		look(strings.TrimPrefix(filepath.ToSlash(name), root+"/"), 1, string(text))
+		return err
+	}))
+	require.Greater(t, documents, 20)
+	require.Empty(t, found, "words that hide who acts")
 }

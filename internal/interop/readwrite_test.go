@@ -155,11 +155,11 @@ func TestAReaderOfOneLanguageKeepsItsLeaseBesideTheOthers(t *testing.T) {
 	})
 }
 
-// TestAReaderOfOursThatWasHandedTheLockIsSeenByAJavaReadersUnlock: Redisson's unlock of a reader deletes the lock
+// TestAJavaReadersUnlockSeesOurReaderThatWasHandedTheLock: Redisson's unlock of a reader deletes the lock
 // unless it finds a living timeout key of another reader. Whoever hands the lock to a reader of ours cannot write that
 // reader's timeout key, which is no key of its script. So the reader has made it when it queued. Otherwise Java's
 // unlock would delete the lock under our reader, and a writer would get in beside it.
-func TestAReaderOfOursThatWasHandedTheLockIsSeenByAJavaReadersUnlock(t *testing.T) {
+func TestAJavaReadersUnlockSeesOurReaderThatWasHandedTheLock(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {
 		a, b := w.rig(t), w.rig(t)
 		name, java := unique(t, "rw"), w.lane(t)

@@ -82,8 +82,8 @@
 // not be for as long as its holder thinks. So what is not renewed is asked how long it has left; that, counted from
 // before the question was sent, less the margin, is its deadline from then on. If the clock was only set, this is what
 // the deadline was. An answer to what was sent before the jump was noticed is no answer
-// (TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger,
-// TestAStepOfTheWallClockEndsNoHoldAndIsForgottenWhenTheServerHasAnswered,
+// (TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives,
+// TestAWallClockStepEndsNoHoldAndTheServersAnswerClearsIt,
 // TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt).
 //
 // A jump is noticed within a tick, and by Until at once. While the server does not answer, the hold's contexts last

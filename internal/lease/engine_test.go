@@ -578,7 +578,7 @@ func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
 
 // The lease of WithLease, of a lock that was handed over and that somebody re-enters before it was raised: the renewal
 // that is due must ask for the longer one.
-func TestAReentryBeforeTheRaiseDoesNotForgetTheLeaseOfTheHoldItEnters(t *testing.T) {
+func TestAReentryBeforeTheRaiseKeepsTheLeaseOfItsHold(t *testing.T) {
 	const written, short = 4 * time.Second, 2 * time.Second
 	for _, left := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it ends before the raise: %v", left), func(t *testing.T) {
@@ -658,7 +658,7 @@ func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
 
 // The connection that tracks comes up, or loses everything, just after a lease was asked about that was a little young
 // for it and went with another.
-func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
+func TestAShortenedLeaseIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		fixed, auto := newLease("fixed"), s.take(t, "auto", term)
 		s.grant(t, fixed, term)
@@ -722,7 +722,7 @@ func TestAConfirmationFromBeforeALookDoesNotHideWhatItFound(t *testing.T) {
 	})
 }
 
-func TestAHintAboutEverythingIsAlsoOneAboutALeaseThatWasAskedAboutEarly(t *testing.T) {
+func TestAHintAboutEverythingCoversALeaseCheckedEarly(t *testing.T) {
 	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
 		s.take(t, "a", term)
 		time.Sleep(8 * time.Millisecond)
@@ -838,7 +838,7 @@ func (s *shop) asleep(ahead *atomic.Int64, d time.Duration) {
 
 // A fixed lease that is not over yet when the machine wakes, and the long one of an Extend, end when the server ends
 // them.
-func TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger(t *testing.T) {
+func TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives(t *testing.T) {
 	const nap = 10 * time.Second
 	for _, x := range []struct {
 		name    string
@@ -881,7 +881,7 @@ func TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger(t *testin
 	}
 }
 
-func TestAStepOfTheWallClockEndsNoHoldAndIsForgottenWhenTheServerHasAnswered(t *testing.T) {
+func TestAWallClockStepEndsNoHoldAndTheServersAnswerClearsIt(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		var ahead atomic.Int64
 		synctest.Wait()

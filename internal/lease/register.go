@@ -88,7 +88,7 @@ func (e *Engine) Auto(l *Lease, length time.Duration) bool {
 	}
 	// While the renewal after a hand-over is due, only l.length says to what the lease is raised, and renewAt when: a
 	// re-entry neither puts it off nor changes the length, unless its own lease is longer
-	// (TestAReentryBeforeTheRaiseDoesNotForgetTheLeaseOfTheHoldItEnters).
+	// (TestAReentryBeforeTheRaiseKeepsTheLeaseOfItsHold).
 	if length > l.length || l.auto == 0 && l.short == 0 {
 		l.length = length
 	}

@@ -155,7 +155,7 @@ func (e *Engine) Check(key string) {
 //
 // Age alone would not tell which those are: a lease may be asked about a little before it is trackAfter old, together
 // with others. If that was before the connection was there, or the key was flushed in the rest of that time, it is not
-// tracked now (TestAHintAboutEverythingIsAlsoOneAboutALeaseThatWasAskedAboutEarly).
+// tracked now (TestAHintAboutEverythingCoversALeaseCheckedEarly).
 func (e *Engine) CheckAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -2,13 +2,13 @@
 // machine, and a search of all its states: three servers, holders that come one after another or at the same time,
 // servers that are restarted without their data, requests that run late, and holders that are slow.
 //
-// What must hold: of two holders that got their tokens, the one that got it later has the greater token. What the search
-// assumes is what the protocol does: a server votes again only when each hold is over that it may have forgotten, a vote
-// ends on the server only after its holder has stopped trusting it, and one server that kept the last token remembers
-// it.
+// What must hold: of two holders that got their tokens, the one that got it later has the greater token. What the
+// search assumes is what the protocol does: a server votes again only when each hold is over that it may have
+// forgotten, a vote ends on the server only after its holder has stopped trusting it, and one server that kept the last
+// token remembers it.
 //
-// Each [Rule] is one thing that the protocol does for this, and can be left out; then the search finds two tokens in the
-// wrong order.
+// Each [Rule] is one thing that the protocol does for this, and can be left out; then the search finds two tokens in
+// the wrong order.
 package quorummodel
 
 import (
@@ -19,15 +19,17 @@ import (
 // Rule is one thing that the protocol does.
 type Rule int
 
+// The rules, and what holds without each.
 const (
-	Whole         Rule = iota // nothing is left out
+	Whole         Rule = iota // Whole: nothing is left out
 	AsksMajority              // the token is more than the last one of a majority; without it, of one server that voted
 	CountsItself              // tokens are counted; without it, they are the clock of a server, and clocks differ
 	DoubtsRestart             // a record of an earlier run of its server does not count
-	KeepsLater                // a server keeps no token of a holder whose vote is over, and none that is less than its last
-	MajorityKeeps             // a majority keeps the token before it is used; without it, one server does
-	AsksAll                   // if no majority is sure, all are asked; without it, those that voted
-	Rules // Rules is how many there are.
+	// a server keeps no token of a holder whose vote is over, and none that is less than its last
+	KeepsLater
+	MajorityKeeps // a majority keeps the token before it is used; without it, one server does
+	AsksAll       // if no majority is sure, all are asked; without it, those that voted
+	Rules         // Rules is how many there are.
 )
 
 func (r Rule) String() string {

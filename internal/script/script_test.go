@@ -677,7 +677,7 @@ func TestARefusalAtAConnectionsStartIsWhatTheServerSays(t *testing.T) {
 	}
 }
 
-func TestAScriptThatCannotReadAValueIsErrWrongTypeAndSaysNothingOfLua(t *testing.T) {
+func TestAScriptThatCannotReadAValueReturnsErrWrongType(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)

@@ -20,7 +20,7 @@ func TestMillisecondsAreRoundedUp(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefusedLaterIsSaidInWholeMillisecondsThatAreNotLater(t *testing.T) {
+func TestALaterRefusalIsRoundedDownToWholeMilliseconds(t *testing.T) {
 	for d, at := range map[time.Duration]string{0: "5000", 1: "5000", time.Millisecond - 1: "5000",
 		time.Millisecond: "5001", time.Second + 999*time.Microsecond: "6000"} {
 		require.Equal(t, at, script.NotAfter(5000, d), "%d ns", d)

@@ -135,8 +135,8 @@ func (h *Handle) release(ctx context.Context) error {
 	//	acquire again, granted … release, confirmed
 	//
 	// So this release, even if it is confirmed, is not the last
-	// (TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack), nor is there one that is not sent, of
-	// what was lost (TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun).
+	// (TestARequestThatRunsAfterItsReleaseIsTakenBackWithoutAClock), nor is there one that is not sent, of
+	// what was lost (TestALostPermitsReleaseIsPendingWhileARequestMayRun).
 	after := o.left().until
 	final := after.IsZero() || !time.Now().Before(script.LastRun(after))
 	var confirmed bool

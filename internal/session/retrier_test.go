@@ -227,7 +227,7 @@ func TestAPendingReleaseDoesNotWaitForOneThatIsDueLater(t *testing.T) {
 }
 
 // The same with as many workers as there may be, all others on calls that are not answered.
-func TestAPendingReleaseThatIsDueNowIsTriedThoughTheOnlyWorkerThatIsFreeSleeps(t *testing.T) {
+func TestADuePendingReleaseIsTriedThoughTheOnlyFreeWorkerSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := session.NewRetrier()
 		defer r.Stop()

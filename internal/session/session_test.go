@@ -268,7 +268,7 @@ func TestCloseWaitsForWhatCallsLeftBehind(t *testing.T) {
 	require.EqualError(t, err, "shop: close: 1 tasks in the background still under way: context canceled")
 }
 
-func TestCloseEndsAndOutlastsWhatRunsInTheBackgroundWhateverItsContext(t *testing.T) {
+func TestCloseEndsAndOutlastsWhatRunsInTheBackground(t *testing.T) {
 	s := newSession(t, true, session.Options{})
 	over := false
 	require.True(t, s.Background(func(ctx context.Context) { <-ctx.Done(); over = true }))
@@ -308,7 +308,7 @@ func TestCloseWaitsForNoConnection(t *testing.T) {
 	}
 }
 
-func TestAQuestionEndsAfterTheRetryTimeoutWhateverItsContextAllows(t *testing.T) {
+func TestAQuestionEndsAfterTheRetryTimeoutDespiteItsContext(t *testing.T) {
 	s := newSession(t, false, session.Options{CallTimeout: 10 * time.Millisecond, RetryTimeout: 50 * time.Millisecond})
 	long, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()

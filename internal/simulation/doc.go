@@ -19,7 +19,8 @@
 //   - Holders: while they believe that they hold (until Done, or until they release), never more than the lock or the
 //     semaphore allows. A server that forgets (restart without data, FLUSHALL, failover without MinReplicas) or whose
 //     clock steps forward excuses those that held then, and only until their next renewal.
-//   - Tokens of a fenced lock grow, also after such a loss, unless the clock was stepped back as well.
+//   - Tokens of a fenced lock grow, also after such a loss, unless the clock was stepped back as well; those of a
+//     quorum, unless a majority has lost something.
 //   - A fair lock serves in the order of asking, where nothing goes wrong.
 //   - Nobody waits for what is free: for longer than two polls and four calls after it is free and nothing is done to
 //     anybody.

@@ -108,7 +108,7 @@ func holding(name string, capacity int, plan func(r *rand.Rand, s *Step),
 		}
 		o.parts[0].ordered, o.parts[0].growing = name == "fair", name == "fenced" || name == "election"
 		if name == "quorum" {
-			o.parts[0].nodes = w.nodes
+			o.parts[0].nodes, o.parts[0].growing = w.nodes, w.plan.tokens()
 		}
 	}
 	k.act = func(w *world, o *object, c *client, s Step) {
@@ -220,7 +220,11 @@ func locks() (ks []*kind) {
 	quorum := holding("quorum", 1, nil, nil, func(ctx context.Context, c *client, object string, s Step) (held, error) {
 		var members []*rlock.Lock
 		for _, l := range c.locks {
-			members = append(members, l.Reentrant(object))
+			if c.tokens {
+				members = append(members, l.Fenced(object))
+			} else {
+				members = append(members, l.Reentrant(object))
+			}
 		}
 		q, err := rlock.Quorum(members...)
 		if err != nil {

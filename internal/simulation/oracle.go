@@ -358,21 +358,36 @@ func (o *oracle) judge(r *resource, doubtful map[*claim]bool, calm bool) {
 }
 
 // judgeTokens: of two grants of which one was there before the other was asked for, the later has the larger token; and
-// no two are equal.
+// no two are equal. Tokens of a quorum may do otherwise if a majority has lost something between the two.
 func (o *oracle) judgeTokens(r *resource, of []*claim) {
 	byToken := slices.Clone(of)
 	slices.SortFunc(byToken, func(a, b *claim) int { return cmp.Compare(a.token, b.token) })
 	for i, c := range byToken {
-		if i > 0 && c.token == byToken[i-1].token {
+		if i > 0 && c.token == byToken[i-1].token && !o.forgotten(r, byToken[i-1], c) {
 			o.violation("%s: steps %d and %d have one token, %d", r.name, byToken[i-1].step, c.step, c.token)
 		}
 		for _, other := range byToken[i+1:] {
-			if other.from.Before(c.began) {
+			if other.from.Before(c.began) && !o.forgotten(r, other, c) {
 				o.violation("%s: step %d had token %d at %s, and step %d, which asked at %s, has %d", r.name, other.step,
 					other.token, o.at(other.from), c.step, o.at(c.began), c.token)
 			}
 		}
 	}
+}
+
+// forgotten reports whether a majority of a quorum's servers has lost something from when the first of two claims asked
+// until the second was granted.
+func (o *oracle) forgotten(r *resource, first, second *claim) bool {
+	if second.began.Before(first.began) {
+		first, second = second, first
+	}
+	had := map[*node]bool{}
+	for _, s := range o.setbacks {
+		if slices.Contains(r.nodes, s.node) && s.at.After(first.began) && s.at.Before(second.from) {
+			had[s.node] = true
+		}
+	}
+	return len(r.nodes) > 1 && len(had) > len(r.nodes)/2
 }
 
 func (o *oracle) at(t time.Time) string { return fmt.Sprintf("%.4fs", t.Sub(o.began).Seconds()) }

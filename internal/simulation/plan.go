@@ -252,6 +252,9 @@ func (p *Plan) faults(r *rand.Rand) {
 	}
 }
 
+// tokens reports whether the members of a quorum are Fenced.
+func (p *Plan) tokens() bool { return p.Seed%2 == 0 }
+
 // forgetting has servers of a quorum lose their votes one soon after another.
 func (p *Plan) forgetting(r *rand.Rand) {
 	for range 3 {

@@ -60,6 +60,7 @@ type client struct {
 	names       []string      // what the owners of its locks begin with
 	ready       chan struct{} // closed: it has connected
 	gone        chan struct{} // closed: it has crashed
+	tokens      bool          // its quorums have tokens
 	tried       chan struct{} // closed: it connects no more
 }
 
@@ -160,7 +161,8 @@ func (w *world) build(m *Mutant) {
 
 // client connects one: in the background, because the network may not let it.
 func (w *world) client(place, life int) *client {
-	c := &client{place: place, life: life, host: w.net.host(fmt.Sprintf("client%d.%d", place, life)),
+	c := &client{place: place, life: life, tokens: w.plan.tokens(),
+		host:  w.net.host(fmt.Sprintf("client%d.%d", place, life)),
 		ready: make(chan struct{}), gone: make(chan struct{}), tried: make(chan struct{})}
 	w.aside.Go(func() {
 		defer close(c.tried)
@@ -422,7 +424,7 @@ func (w *world) end() {
 
 // lasting are parts of the keys that outlast their use, as documented: the last token of a fenced lock, stocks until
 // their retention is over, what is remembered of a latch, and a barrier's generations.
-var lasting = []string{"redisson_lock_token:", "rc:{", ":latch", ":barrier"}
+var lasting = []string{"redisson_lock_token:", "redlatch_token:", "rc:{", ":latch", ":barrier"}
 
 func (w *world) result() Result {
 	r := Result{Violations: w.violations, Figures: w.figures, Log: w.log, Wire: w.net.wire}

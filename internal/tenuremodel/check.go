@@ -23,7 +23,7 @@ const (
 	PassedTooOften
 	// Orphan is that the server has a holder that no tenure will release.
 	Orphan
-	// NoProgress is that nothing goes wrong any more, and yet somebody waits for ever, or the lock stays taken.
+	// NoProgress is that nothing goes wrong any more, and yet a caller waits for ever, or the lock stays taken.
 	NoProgress
 	violations
 )
@@ -35,8 +35,8 @@ func (v Violation) String() string {
 		"an Unlock in time, without a fault, finds nothing",
 		"a turn is passed on while another process has queued for longer than a tenure lasts",
 		"more turns follow than callers waited, and another process waits",
-		"the server has a holder that nobody will release",
-		"nothing goes wrong any more, and somebody waits for ever, or the lock stays taken"}[v]
+		"the server has a holder that no caller will release",
+		"nothing goes wrong any more, and a caller waits for ever, or the lock stays taken"}[v]
 }
 
 // check returns what does not hold in s.

@@ -283,7 +283,7 @@ func TestWhoAsksAloneIsNotInTheLine(t *testing.T) {
 	})
 }
 
-func TestARequestThatYieldsDoesNotAskWhileOthersWaitForWhatTheyWereRefused(t *testing.T) {
+func TestAYieldingRequestDoesNotAskWhileRefusedOthersWait(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		yields := r.request()
 		yields.Place, yields.Until, yields.Line = wait.Yielding, time.Now(), "k"
@@ -486,7 +486,7 @@ func (r *room) refuse(prefix, answer string) (refused *atomic.Int32) {
 	return refused
 }
 
-func TestARightToOneKindOfChannelThatIsMissingIsAskedForOnceHoweverManyThereAre(t *testing.T) {
+func TestAMissingChannelRightIsAskedForOncePerKind(t *testing.T) {
 	for _, kind := range []string{"redlatch_barrier:", "redisson_countdownlatch__channel__"} {
 		inRoom(t, func(t *testing.T, r *room) {
 			refused := r.refuse(kind, "NOPERM this user has no permissions to access one of the channels used as arguments")
@@ -504,7 +504,7 @@ func TestARightToOneKindOfChannelThatIsMissingIsAskedForOnceHoweverManyThereAre(
 	}
 }
 
-func TestARightToOneKindOfChannelThatIsMissingCostsTheOthersNothing(t *testing.T) {
+func TestAMissingChannelRightCostsTheOtherKindsNothing(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.refuse("barrier:", "NOPERM this user has no permissions to access one of the channels used as arguments")
 		r.taken.Store(true)

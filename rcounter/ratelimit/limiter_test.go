@@ -96,7 +96,7 @@ func rates(rnd *rand.Rand) ratelimit.LimiterOptions {
 	return o
 }
 
-func TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond(t *testing.T) {
+func TestARateLimiterIsGCRAToTheMicrosecond(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{

@@ -14,7 +14,7 @@ import (
 )
 
 // Limits of a name are changed while processes use it, with a client-side cache and without.
-func TestALimitThatIsSetOnTheServerCountsInAllProcessesWithoutADeploy(t *testing.T) {
+func TestALimitSetOnTheServerCountsInAllProcesses(t *testing.T) {
 	t.Parallel()
 	rig.EachCache(t, func(t *testing.T, _ *redistest.Server, wire func() rueidis.Client) {
 		users := []*ratelimit.Client{on(t, wire(), patient), on(t, wire(), patient)}

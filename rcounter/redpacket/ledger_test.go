@@ -340,7 +340,7 @@ end}
 
 // A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and gives its place
 // to another.
-func TestAMoverRemovesNoEntryThatAFailoverHasPutInThePlaceOfWhatItRead(t *testing.T) {
+func TestAMoverKeepsAnEntryThatAFailoverReplaced(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)

@@ -119,7 +119,7 @@ func TestACrowdTakesExactlyTheSharesOfAPacket(t *testing.T) {
 	})
 }
 
-func TestGrabsOverKilledConnectionsAndALostScriptCacheGiveEveryUserOneShare(t *testing.T) {
+func TestGrabsOverKilledConnectionsGiveEveryUserOneShare(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	control := srv.Client(t)
@@ -447,7 +447,7 @@ func packetVerbs(p *redpacket.Packet) map[string]func() error {
 	}
 }
 
-func TestARedPacketsBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+func TestARedPacketsBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	c := on(t, wire, patient)

@@ -317,7 +317,7 @@ func TestSendTable(t *testing.T) {
 
 // What a packet leaves outlives its hash by an hour, as that of a stock does, and is told from what was lost in the
 // same way.
-func TestWhatARedPacketLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testing.T) {
+func TestTheNextCallRemovesWhatARedPacketLeavesExceptLosses(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)

@@ -372,7 +372,7 @@ func TestCartsOfACrowdAreWholeWhateverRepliesAreLost(t *testing.T) {
 // A run of a cart's script may be broken off between any two of its writes, as a run of several acts may. Whatever was
 // written by then, the numbers never say that more is left than the records do. Where every line was done or not done,
 // the next try does the rest; where a line was broken off in the middle, its stock says so and the cart is refused.
-func TestACartThatIsBrokenOffSellsNothingTwiceAndIsCompletedByTheNextTry(t *testing.T) {
+func TestAnInterruptedCartSellsNothingTwiceAndTheNextTryEndsIt(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)

@@ -342,7 +342,7 @@ func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 
 // A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and sells on: other
 // entries have their numbers now.
-func TestAMoverRemovesNothingThatAFailoverHasPutInThePlaceOfWhatItRead(t *testing.T) {
+func TestAMoverRemovesNothingThatAFailoverReplaced(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)

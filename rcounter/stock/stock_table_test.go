@@ -479,7 +479,7 @@ func leavings(t testing.TB, c rueidis.Client, ms int64) {
 
 // A stock's records outlive its hash by an hour. By what they have left it is known whether its retention was over when
 // it went, or it was lost.
-func TestWhatAStockLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testing.T) {
+func TestTheNextCallRemovesWhatAStockLeavesExceptLosses(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		s := on(t, c, patient).Stock("s")

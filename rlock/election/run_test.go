@@ -202,7 +202,7 @@ func TestAPanicOfTheWorkResigns(t *testing.T) {
 	})
 }
 
-func TestWithoutACandidateACrashedLeaderIsShownUntilItsLeaseIsOver(t *testing.T) {
+func TestACrashedLeaderIsShownUntilItsLeaseEndsIfNoneCampaigns(t *testing.T) {
 	o := election.Options{WatchdogTimeout: 30 * time.Second}
 	bubble(t, 2, o, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[0].elections.Election("boss"), "ann")

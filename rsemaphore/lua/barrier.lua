@@ -20,7 +20,7 @@
 --   What is known of a party stays as long as a request of it to arrive may come (ARGV[11]); the last leave takes it away:
 --     arrive, no reply; arrive again, as the last; trip      B, C of three parties arrive in the next generation
 --     the first arrive comes: without its r: it would be the third there, and B and C would go
---     (TestARequestToArriveThatComesWhenItsPartyIsGoneArrivesNowhere)
+--     (TestAnArrivalAfterItsPartyIsGoneDoesNotCount)
 -- uses: clock
 local key, verb, party, id, gen = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local parties, lease, notafter, idle = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestTheTestsOfPeersPassOnAdaptersButForThoseThatDifferByDesign(t *testing.T) {
+func TestPeersTestsPassOnAdaptersExceptWhereTheDesignDiffers(t *testing.T) {
 	redistest.NeedServer(t)
 	redistest.SkipShort(t)
 	var log strings.Builder

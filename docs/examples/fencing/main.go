@@ -126,7 +126,7 @@ func run(ctx context.Context, addr string, out io.Writer) ([]outcome, error) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "account\tguarded\tlate write\tbalance\t")
 	for _, x := range all {
-		verdict := "a deposit is lost, and nobody knows"
+		verdict := "a deposit is lost, and no clerk knows"
 		if x.refused {
 			verdict = fmt.Sprintf("the late clerk knows that it has to book its %d again", slow)
 		}

@@ -138,7 +138,7 @@ func (b *books) enter(user string, a answer) {
 			mine, won = before, true
 		}
 		if won {
-			b.fault("user %q holds unit %d and was told that all are sold", user, mine)
+			b.fault("user %q holds unit %d and got the answer that all are sold", user, mine)
 			b.already++
 			return
 		}
@@ -149,7 +149,7 @@ func (b *books) enter(user string, a answer) {
 	switch {
 	case won && mine == a.ordinal:
 		if was := b.cents[mine]; was != a.cents {
-			b.fault("user %q holds unit %d of %s and was told %s", user, mine, money(was), money(a.cents))
+			b.fault("user %q holds unit %d of %s and got the answer %s", user, mine, money(was), money(a.cents))
 		}
 		b.already++
 		return
@@ -221,8 +221,8 @@ type verdict struct {
 }
 
 // check compares the books with the promises. end is what the server says of the stock now, nil if it could not be
-// asked, zero if the stock is gone. complete says that every line was answered; private, that nobody else can have
-// claimed from this stock.
+// asked, zero if the stock is gone. complete says that every line was answered; private, that no other process can
+// have claimed from this stock.
 func (b *books) check(end *sold, complete, private bool) verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -70,11 +70,11 @@ func TestTheCheckBites(t *testing.T) {
 			book(b, "a", granted, 3)
 			book(b, "b", granted, 4)
 		}, "oversold: 2 winners and 1 unit"},
-		{"too few: told sold out", sold{limit: 2}, &sold{limit: 2, count: 1}, func(b *books) {
+		{"too few: answered sold out", sold{limit: 2}, &sold{limit: 2, count: 1}, func(b *books) {
 			book(b, "a", granted, 1)
 			book(b, "b", soldOut, 0)
 		}, "1 winner, and 2 were due: 2 units free and 2 users or more without one"},
-		{"too few: nobody told that a unit is theirs", sold{limit: 2}, full, func(b *books) {
+		{"too few: no user got a unit", sold{limit: 2}, full, func(b *books) {
 			book(b, "a", granted, 1)
 			book(b, "b", soldOut, 0)
 		}, "the server sold 2 units and this run knows of only 1 winner"},
@@ -86,12 +86,12 @@ func TestTheCheckBites(t *testing.T) {
 			book(b, "a", granted, 1)
 			book(b, "b", granted, 2)
 			book(b, "b", soldOut, 0)
-		}, `user "b" holds unit 2 and was told that all are sold`},
+		}, `user "b" holds unit 2 and got the answer that all are sold`},
 		{"two answers to an earlier winner", sold{limit: 2, count: 1, last: 1}, &sold{limit: 2, count: 2}, func(b *books) {
 			book(b, "a", replayed, 1)
 			book(b, "b", granted, 2)
 			book(b, "a", soldOut, 0)
-		}, `user "a" holds unit 1 and was told that all are sold`},
+		}, `user "a" holds unit 1 and got the answer that all are sold`},
 		{"a unit of an earlier run again", sold{limit: 2, count: 1, last: 1}, full, func(b *books) {
 			book(b, "a", granted, 1)
 		}, `unit 1 was given twice: before this run and to "a"`},

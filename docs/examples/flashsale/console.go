@@ -15,7 +15,7 @@ type console struct {
 	mu       sync.Mutex
 	w        io.Writer
 	terminal bool
-	silent   bool   // no progress: somebody is typing there
+	silent   bool   // no progress: the user is typing there
 	shown    string // the progress line on the screen now
 	quietFor time.Duration
 	last     time.Time // of the last plain progress line

@@ -75,7 +75,7 @@ func (s *sale) sell(input source, sh *shop, signals <-chan os.Signal) *summary {
 	wg.Wait()
 	elapsed := s.elapsed()
 
-	var left []claim // sent to nobody, or not answered
+	var left []claim // not sent, or not answered
 	for _, sl := range slots {
 		left = append(left, sl.again()...)
 	}
@@ -229,7 +229,7 @@ func (s *sale) opened(worker, pid int, o opening) error {
 	case !first && o.Epoch != s.books.start.epoch:
 		return fmt.Errorf("the stock was opened anew during the run (opening %d, now %d)", s.books.start.epoch, o.Epoch)
 	case first && s.unitsGiven && o.Limit != s.units:
-		return fmt.Errorf("-stock %d: somebody else has just opened stock %q with %s", s.units, s.name,
+		return fmt.Errorf("-stock %d: another process has just opened stock %q with %s", s.units, s.name,
 			plural(o.Limit, "unit"))
 	case o.Opened:
 		s.console.say("worker %d (pid %d) got the leader lock and opened the sale of %s", worker, pid,

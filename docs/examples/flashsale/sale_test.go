@@ -33,7 +33,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary is the parent process, or any kind of worker, when told so.
+// The test binary is the parent process, or any kind of worker, when its environment says so.
 const (
 	parentEnv = "FLASHSALE_TEST_PARENT"
 	roleEnv   = "FLASHSALE_TEST_WORKER"
@@ -388,7 +388,7 @@ func TestKilledWorkersLoseAndDoubleNobody(t *testing.T) {
 	}
 }
 
-// A leader that is killed with the lock in hand is, to the others, a lock that nobody gives back.
+// A leader that is killed with the lock in hand is, to the others, a lock that no process releases.
 func TestTheSaleOpensAfterItsLeaderDiedHoldingTheLock(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()

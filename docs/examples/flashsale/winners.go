@@ -10,8 +10,9 @@ import (
 	"strconv"
 )
 
-// winnersFile is where -out goes. It is proved writable before the sale and written after it, beside the name first
-// and then renamed, so that a full disk does not leave half a list in place of an older one.
+// winnersFile is the file that -out names. Whether it can be written is checked before the sale. After the sale a file
+// of another name is written in the same folder and renamed, so that a full disk does not leave half a list in place of
+// an older one.
 type winnersFile struct {
 	path string
 	temp *os.File

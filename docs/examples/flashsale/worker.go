@@ -94,7 +94,7 @@ func goIn(ctx context.Context, cfg workerConfig, parentGone <-chan struct{}) (*s
 	defer cancel()
 	go func() {
 		select {
-		case <-parentGone: // nobody is waiting
+		case <-parentGone: // no process waits for the answer
 			cancel()
 		case <-ctx.Done():
 		}

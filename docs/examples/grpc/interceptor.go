@@ -35,14 +35,14 @@ func (m mapper) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, h
 
 // codeOf are the codes by redlatch.Reason, for errors after which the caller still listens.
 //
-//   - Aborted, and not FailedPrecondition, for what another owner has: nobody has to put anything right, it becomes
-//     free by itself. And not Unavailable: that is what proxies take a server out of service for, and what common retry
+//   - Aborted, and not FailedPrecondition, for what another owner has: no operator has to act, it becomes free by
+//     itself. And not Unavailable: that is what proxies take a server out of service for, and what common retry
 //     policies repeat within milliseconds. With RetryInfo: nothing was begun, and the same call may be made again.
 //   - Aborted without RetryInfo for what was lost: the work was under way, and another owner may do it by now. Whether
 //     it is to be done again is for the client to find out: a retry "at a higher level", in the words of the code. The
 //     same for a server that went away in the middle of the work.
 //   - Unavailable for what was surely not run. A retry policy may name this code.
-//   - Unknown for an outcome that nobody knows. A retry policy must not name this code: a counter would count twice.
+//   - Unknown for an outcome that is not known. A retry policy must not name this code: a counter would count twice.
 //     Where the same call does no harm (redlatch.Retryable), RetryInfo says so.
 //
 // All else that redlatch returns is Internal: an operator has to act, and the client need not know what about.
@@ -63,9 +63,9 @@ var codeOf = map[string]codes.Code{
 	"out_of_range":    codes.OutOfRange,
 }
 
-// status is what the client is told of err. The order counts:
+// status is what the client learns of err. The order counts:
 //
-//  1. A loss, whatever else went wrong: work may have run beside another's.
+//  1. A loss, whatever else went wrong: work may have run at the same time as another's.
 //  2. A status that the handler made itself.
 //  3. The end of the call: the client has cancelled it, or its deadline is over. Then what that interrupted says
 //     nothing.

@@ -139,7 +139,7 @@ func (s *service) charge(ctx context.Context, order string) error {
 }
 
 // under does work under an order's lock. What is done is done: if the server does not confirm the release, that goes on
-// in the background, and the client is told that the work succeeded. Otherwise it would do it again.
+// in the background, and the client learns that the work succeeded. Otherwise it would do it again.
 func (s *service) under(ctx context.Context, order string, work func(ctx context.Context) error) error {
 	begun, done := false, false
 	err := s.red.Locks().Reentrant("order:"+order).WithWait(s.usually).Do(ctx, func(ctx context.Context) error {
@@ -157,7 +157,7 @@ func (s *service) under(ctx context.Context, order string, work func(ctx context
 	return err
 }
 
-// watch sends the order's state once nobody works on it, however long that takes.
+// watch sends the order's state once no owner works on it, however long that takes.
 func (s *service) watch(ctx context.Context, order string, send func(state string) error) error {
 	return s.red.Locks().Reentrant("order:"+order).Do(ctx, func(context.Context) error { return send("idle") })
 }

@@ -77,13 +77,13 @@ func TestEveryErrorHasItsCode(t *testing.T) {
 		{lives, wrap(ratelimit.ErrLimited), codes.ResourceExhausted, "limited", usually},
 		// a deadline of the handler's own ended the waiting: the lock is what is in the way
 		{lives, errors.Join(redlatch.ErrNotAcquired, context.DeadlineExceeded), codes.Aborted, "not_acquired", usually},
-		// the client has gone, or its time is over: nobody is to try again
+		// the client has gone, or its time is over: the client is not to try again
 		{cancelled, errors.Join(redlatch.ErrNotAcquired, context.Canceled), codes.Canceled, "", 0},
 		{cancelled, errors.Join(redlatch.ErrUnavailable, context.Canceled), codes.Canceled, "", 0},
 		{cancelled, errors.New("interrupted"), codes.Canceled, "", 0},
 		{late, errors.Join(redlatch.ErrNotAcquired, context.DeadlineExceeded), codes.DeadlineExceeded, "", 0},
 		{late, context.DeadlineExceeded, codes.DeadlineExceeded, "", 0},
-		// but a loss stays one, whoever says what beside it
+		// but a loss stays one, whatever other error it is joined to
 		{cancelled, errors.Join(context.Canceled, redlatch.ErrLost), codes.Aborted, "lost", 0},
 		{lives, errors.Join(status.Error(codes.Canceled, "context canceled"), redlatch.ErrLost), codes.Aborted, "lost", 0},
 		// work that was begun is not repeated blindly
@@ -166,7 +166,7 @@ func TestAServerThatIsAwayIsUnavailableAndALostReplyUnknown(t *testing.T) {
 	srv, charges, ctx := start(t, nil)
 	srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable, Name: "order:17"})
 	code, reason, again := told(t, charges.charge(ctx, "17"))
-	// The time may be over while a request is under way, of which nobody knows then.
+	// The time may be over while a request is under way, whose outcome is not known then.
 	require.Contains(t, []string{"Unavailable unavailable", "Unknown unknown_outcome"}, code.String()+" "+reason)
 	require.Positive(t, again)
 	srv.Heal()

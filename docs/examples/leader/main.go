@@ -1,4 +1,4 @@
-// Command leader elects one of several processes as the leader. It shows what happens when the leader is told to stop,
+// Command leader elects one of several processes as the leader. It shows what happens when the leader receives SIGTERM,
 // when it is killed, and when it is frozen.
 //
 //	go -C docs/examples run ./leader                      embedded server, nothing else needed
@@ -100,7 +100,7 @@ func stand(c config) error {
 		return nil
 	})
 	if errors.Is(err, redlatch.ErrNotAcquired) {
-		return nil // it was told to stop while it waited
+		return nil // it received SIGTERM while it waited
 	}
 	if err == nil {
 		fmt.Println("resigned")
@@ -108,8 +108,7 @@ func stand(c config) error {
 	return err
 }
 
-// lead does one piece of work after the other, until it is told to stop. It returns false if it is no longer the
-// leader.
+// lead does one piece of work after the other, until stop ends. It returns false if it is no longer the leader.
 func lead(stop context.Context, client rueidis.Client, l *election.Leadership) bool {
 	ctx := l.Context(context.Background()) // not of stop: work that was begun is finished
 	for stop.Err() == nil {
@@ -171,7 +170,7 @@ func run(ctx context.Context, c config, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "candidate %d leads; the lease is %v, a heartbeat %v\n", e.leading, lease, c.heartbeat)
 
-	stopped, err := e.succeed(ctx, c, "is told to stop (SIGTERM)", syscall.SIGTERM)
+	stopped, err := e.succeed(ctx, c, "is stopped (SIGTERM)", syscall.SIGTERM)
 	if err != nil {
 		return err
 	}
@@ -209,7 +208,7 @@ type contest struct {
 	events  chan event
 	crew    map[int]*process
 
-	leading int           // 0: nobody
+	leading int           // 0: none
 	said    map[event]int // how often
 }
 

@@ -159,7 +159,7 @@ func verdict(slots int, peak, broken int64, before, after float64) error {
 	case broken > 0 || peak > int64(slots):
 		return fmt.Errorf("%d calls at once, and only %d slots", peak, slots)
 	case before == 0:
-		return errors.New("nobody called the service")
+		return errors.New("no worker called the service")
 	case after < before/2:
 		return fmt.Errorf("throughput did not recover: %.0f calls/s before, %.0f after", before, after)
 	}

@@ -38,7 +38,7 @@ func TestTheServiceIsNeverOverrunAndThroughputRecoversAfterAKill(t *testing.T) {
 
 func TestAServiceThatNobodyCallsIsNoSuccess(t *testing.T) {
 	require.NoError(t, verdict(4, 4, 0, 100, 60))
-	require.Error(t, verdict(4, 0, 0, 0, 0), "nobody ever called")
+	require.Error(t, verdict(4, 0, 0, 0, 0), "no worker ever called")
 	require.Error(t, verdict(4, 4, 0, 100, 0))
 	require.Error(t, verdict(4, 4, 0, 100, 40))
 	require.Error(t, verdict(4, 5, 0, 100, 100))

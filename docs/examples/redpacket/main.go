@@ -1,5 +1,5 @@
 // Redpacket sends a red packet to a group of friends and shows how much each of them got. A red packet is an amount of
-// money, split into random shares. The first users get one share each. What nobody took goes back to the sender. The
+// money, split into random shares. The first users get one share each. The sender gets back what is left. The
 // program uses package rcounter/redpacket.
 //
 // Run it from the root of the repository. It needs nothing but Go:

@@ -35,7 +35,7 @@ taken +200.00
 refunded +0.00
 mean +4.00
 best luck +\d+\.\d\d  user-\d{4}, share \d+
-check ok: nobody took two, everybody was told the same twice, 200.00 taken \+ 0.00 refunded = 200.00
+check ok: no user took two shares, each got the same answer twice, 200.00 taken \+ 0.00 refunded = 200.00
 $`, out)
 }
 
@@ -138,16 +138,16 @@ func TestTheCheckFindsWhatIsWrong(t *testing.T) {
 	require.Empty(t, p.faults)
 	require.EqualValues(t, 1, p.empty)
 	for what, spoil := range map[string]func(p *party, a []answer){
-		"took two":     func(p *party, _ []answer) { p.shares[1].User = "user-0001" },
-		"in place":     func(p *party, _ []answer) { p.shares[1].Ordinal = 3 },
-		"bounds":       func(p *party, _ []answer) { p.spec.Max = 50 },
-		"another":      func(p *party, _ []answer) { p.shares[0].Epoch = 2 },
-		"was told":     func(_ *party, a []answer) { a[0][1].Cents = 41 },
-		"were due":     func(p *party, _ []answer) { p.spec.Shares = 3 },
-		"not 1.01":     func(p *party, _ []answer) { p.spec.Total = 101 },
-		"1.05, not":    func(p *party, _ []answer) { p.refund.Cents = 5 },
-		"was told no":  func(_ *party, a []answer) { a[1][0] = redpacket.Share{} },
-		"was told gra": func(_ *party, a []answer) { a[2][0] = share("user-0003", 1, 40) },
+		"took two":           func(p *party, _ []answer) { p.shares[1].User = "user-0001" },
+		"in place":           func(p *party, _ []answer) { p.shares[1].Ordinal = 3 },
+		"bounds":             func(p *party, _ []answer) { p.spec.Max = 50 },
+		"another":            func(p *party, _ []answer) { p.shares[0].Epoch = 2 },
+		"got the answer":     func(_ *party, a []answer) { a[0][1].Cents = 41 },
+		"were due":           func(p *party, _ []answer) { p.spec.Shares = 3 },
+		"not 1.01":           func(p *party, _ []answer) { p.spec.Total = 101 },
+		"1.05, not":          func(p *party, _ []answer) { p.refund.Cents = 5 },
+		"got the answer no":  func(_ *party, a []answer) { a[1][0] = redpacket.Share{} },
+		"got the answer gra": func(_ *party, a []answer) { a[2][0] = share("user-0003", 1, 40) },
 	} {
 		p, answers := sound()
 		spoil(p, answers)

@@ -180,7 +180,7 @@ func (p *party) close(ctx context.Context, packet *redpacket.Packet) error {
 	return nil
 }
 
-// check compares what users were told with what the server has, and both with the promises.
+// check compares the answers that users got with what the server has, and both with the promises.
 func (p *party) check(answers []answer, epoch int64) {
 	fault := func(format string, a ...any) { p.faults = append(p.faults, fmt.Sprintf(format, a...)) }
 	var taken int64
@@ -206,7 +206,7 @@ func (p *party) check(answers []answer, epoch int64) {
 		kept, won := byUser[user]
 		for _, s := range a {
 			if s.Won() != won || won && (s.Cents != kept.Cents || s.Ordinal != kept.Ordinal) {
-				fault("%s was told %v, %s, and has %s", user, s.Outcome, money(s.Cents), money(kept.Cents))
+				fault("%s got the answer %v, %s, and has %s", user, s.Outcome, money(s.Cents), money(kept.Cents))
 			}
 		}
 		if !won {

@@ -36,7 +36,7 @@ func (p *party) text() string {
 		row("best luck", money(best.Cents), fmt.Sprintf("  %s, share %d", best.User, best.Ordinal))
 	}
 	if len(p.faults) == 0 {
-		fmt.Fprintf(&b, "check ok: nobody took two, everybody was told the same twice, %s taken + %s refunded = %s\n",
+		fmt.Fprintf(&b, "check ok: no user took two shares, each got the same answer twice, %s taken + %s refunded = %s\n",
 			money(taken), money(p.refund.Cents), money(p.spec.Total))
 	}
 	for _, f := range p.faults {

@@ -61,7 +61,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 }
 
 // failure answers an error. 503 is for those after which the same request, with the same ids, is to be sent again: to
-// this worker or to another one. Nobody has to know whether it was served.
+// this worker or to another one. Whether it was served need not be known.
 func failure(w http.ResponseWriter, err error) {
 	var bad *badRequest
 	switch {
@@ -75,7 +75,7 @@ func failure(w http.ResponseWriter, err error) {
 	}
 }
 
-// badRequest is an error of whoever asks.
+// badRequest is an error of the caller.
 type badRequest struct{ text string }
 
 func (b *badRequest) Error() string { return b.text }

@@ -68,7 +68,7 @@ func (b *bank) handler(ctx context.Context) http.Handler {
 	return mux
 }
 
-// charge takes the money of a payment, once, and has the shop told.
+// charge takes the money of a payment, once, and starts the call that reports it to the shop.
 func (b *bank) charge(ctx context.Context, p paymentForm) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,7 +104,7 @@ func (b *bank) call(ctx context.Context, p paymentForm, delay time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var a orderAnswer
-	b.shop.do(ctx, "pay", http.MethodPost, "/pay", p, &a) // if nobody answers until then, the final check says so
+	b.shop.do(ctx, "pay", http.MethodPost, "/pay", p, &a) // if no worker answers until then, the final check says so
 }
 
 // refund gives a payment back, once, and reports whether there is one.

@@ -23,7 +23,7 @@ const asking = setInterval(() => {
 }, 20)
 </script>`
 
-// The page works in a browser: it shows what it is told, and the check with its faults.
+// The page works in a browser: it shows the events it gets, and the check with its faults.
 func TestThePageShowsASaleInABrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil || !redistest.Long() {

@@ -19,7 +19,7 @@ import (
 type caller struct {
 	urls    []string
 	client  *http.Client
-	waits   *waits // nil: nobody counts
+	waits   *waits // nil: they are not counted
 	next    atomic.Uint64
 	retries atomic.Int64
 }

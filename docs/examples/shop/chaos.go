@@ -65,7 +65,7 @@ type chaos struct {
 	net             *redistest.Proxy // between the processes of the shop and the server
 	direct          rueidis.Client
 	workers, movers []*slot
-	happened        func(what string) // is told of each
+	happened        func(what string) // called for each
 	counts          map[string]int    // to be read when run has returned
 }
 

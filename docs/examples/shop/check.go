@@ -9,7 +9,7 @@ import (
 // evidence is all that is known at the end, from five sides that do not ask each other.
 type evidence struct {
 	limit, cents int64
-	receipts     []receipt  // what the customers were told
+	receipts     []receipt  // the customers' last answers
 	stock        level      // what the stock counts
 	orders       []orderRow // the order database
 	charges      []charge   // the bank's books
@@ -66,12 +66,12 @@ func checkSold(e evidence) finding {
 	}
 	f.Proof = fmt.Sprintf("%d customers with a unit, %d sold by the stock", n, e.stock.Sold)
 	if n != e.stock.Sold {
-		f.fault("%d customers were told that they have a unit, and the stock has sold %d", n, e.stock.Sold)
+		f.fault("%d customers have a receipt for a unit, and the stock has sold %d", n, e.stock.Sold)
 	}
 	return f
 }
 
-// recorded are the states that the database may have of an order, by what the customer was told last. The stock closes
+// recorded are the states that the database may have of an order, by the customer's last answer. The stock closes
 // an order that found nothing left without an event, and so it stays expired there.
 var recorded = map[state][]state{
 	sold: {sold}, returned: {returned}, cancelled: {cancelled, expired}, refunded: {cancelled, expired}, held: {expired},
@@ -96,14 +96,14 @@ func checkDatabase(e evidence) finding {
 		switch {
 		case r.Err != "":
 		case !slices.Contains(recorded[r.State], o.State):
-			f.fault("%s was told %q, and is %q in the database", r.Order, r.State, cmp.Or(o.State, "not"))
+			f.fault("%s was answered %q, and is %q in the database", r.Order, r.State, cmp.Or(o.State, "not"))
 		case r.State == sold && o.Unit != r.Unit, ok && o.User != r.User:
-			f.fault("%s was told of unit %d of %s, the database says %d of %s", r.Order, r.Unit, r.User, o.Unit, o.User)
+			f.fault("%s has a receipt for unit %d of %s, the database says %d of %s", r.Order, r.Unit, r.User, o.Unit, o.User)
 		}
 	}
 	for _, o := range rows {
 		if o.State != expired {
-			f.fault("%s is %q in the database, and nobody has a receipt for it", o.Order, o.State)
+			f.fault("%s is %q in the database, and no customer has a receipt for it", o.Order, o.State)
 		}
 	}
 	if units != e.stock.Sold {
@@ -160,11 +160,11 @@ func checkMoney(e evidence) finding {
 	for _, r := range e.receipts {
 		switch has := kept[r.Order]; {
 		case has && r.State != sold:
-			f.fault("%s was told %q, and its money was kept", r.Order, cmp.Or(r.State, "nothing"))
+			f.fault("%s was answered %q, and its money was kept", r.Order, cmp.Or(r.State, "nothing"))
 		case !has && r.State == sold:
 			f.fault("%s has unit %d, and its money was not kept", r.Order, r.Unit)
 		case has != r.Paid && r.Err == "":
-			f.fault("%s was told another amount than the bank's", r.Order)
+			f.fault("%s: bank and receipt differ on whether it is paid", r.Order)
 		}
 	}
 	return f

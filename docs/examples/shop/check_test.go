@@ -44,23 +44,23 @@ func TestWhatDoesNotAddUpIsFound(t *testing.T) {
 	}{
 		"a row is missing": {func(e *evidence) {
 			e.orders = e.orders[1:]
-		}, []string{"sold = database"}, `a was told "sold", and is "not" in the database`},
+		}, []string{"sold = database"}, `a was answered "sold", and is "not" in the database`},
 		"a row too many": {func(e *evidence) {
 			e.orders[4].State = sold
-		}, []string{"sold = database"}, `e was told "cancelled", and is "sold" in the database`},
-		"a row of nobody": {func(e *evidence) {
+		}, []string{"sold = database"}, `e was answered "cancelled", and is "sold" in the database`},
+		"a row of no customer": {func(e *evidence) {
 			e.orders[5].State = returned
-		}, []string{"sold = database"}, `a-again is "returned" in the database, and nobody has a receipt for it`},
+		}, []string{"sold = database"}, `a-again is "returned" in the database, and no customer has a receipt for it`},
 		"another unit": {func(e *evidence) {
 			e.orders[0].Unit = 2
-		}, []string{"sold = database"}, "a was told of unit 1 of ann, the database says 2 of ann"},
+		}, []string{"sold = database"}, "a has a receipt for unit 1 of ann, the database says 2 of ann"},
 		"another user": {func(e *evidence) {
 			e.orders[0].User = "gus"
-		}, []string{"sold = database"}, "a was told of unit 1 of ann, the database says 1 of gus"},
+		}, []string{"sold = database"}, "a has a receipt for unit 1 of ann, the database says 1 of gus"},
 		"a receipt too many": {func(e *evidence) {
 			e.receipts[4].State = sold
 		}, []string{"receipts = sold", "sold = database", "money = units"},
-			"3 customers were told that they have a unit, and the stock has sold 2"},
+			"3 customers have a receipt for a unit, and the stock has sold 2"},
 		"the stock sold one more": {func(e *evidence) {
 			e.stock = level{Sold: 3}
 		}, []string{"receipts = sold", "sold = database", "money = units"},
@@ -87,7 +87,7 @@ func TestWhatDoesNotAddUpIsFound(t *testing.T) {
 		}, []string{"no customer twice"}, "ann has two"},
 		"money is kept": {func(e *evidence) {
 			e.charges[3].Refunded = false
-		}, []string{"money = units"}, `d was told "refunded", and its money was kept`},
+		}, []string{"money = units"}, `d was answered "refunded", and its money was kept`},
 		"money is lost": {func(e *evidence) {
 			e.charges[0].Refunded = true
 		}, []string{"money = units"}, "a has unit 1, and its money was not kept"},

@@ -57,14 +57,14 @@ func crowd(seed uint64, n int, within time.Duration) []*customer {
 // refusedGreed: he had a unit, wanted a second one, and did not get it.
 const refusedGreed = "refused"
 
-// receipt is what a customer was told last.
+// receipt is the last answer that a customer got.
 type receipt struct {
 	User  string `json:"user"`
 	Order string `json:"order"`
 	State state  `json:"state"`
 	Unit  int64  `json:"unit"`
 	Late  bool   `json:"-"` // he got the unit when the time was over, by the ledger
-	Paid  bool   `json:"-"` // and not paid back, as far as he was told
+	Paid  bool   `json:"-"` // and not paid back, by that answer
 	Greed string `json:"-"` // what came of wanting a second unit
 	Err   string `json:"-"` // why he has no answer
 }
@@ -73,10 +73,10 @@ type receipt struct {
 type market struct {
 	shop, bank *caller
 	hold       time.Duration
-	told       func(r receipt) // each time a customer hears something new
+	heard      func(r receipt) // called for each new answer
 }
 
-// visit is a customer's whole time in the shop. It ends with what he was told, or with ctx.
+// visit is a customer's whole time in the shop. It ends with his last answer, or with ctx.
 func (m *market) visit(ctx context.Context, c *customer) receipt {
 	a, err := m.queue(ctx, c)
 	r := receipt{User: c.user, Order: c.order}
@@ -187,5 +187,5 @@ func (m *market) think(ctx context.Context, c *customer, least, most int) {
 // hear enters an answer.
 func (m *market) hear(r *receipt, a orderAnswer) {
 	r.State, r.Unit = a.State, a.Unit
-	m.told(*r)
+	m.heard(*r)
 }

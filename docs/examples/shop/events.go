@@ -38,8 +38,8 @@ type level struct {
 	Sold int64 `json:"sold"`
 }
 
-// news tells everybody who watches what happens. Who comes late is told all that came before, except for all but the
-// last orders.
+// news sends what happens to every watcher. One that comes late gets all that came before, but of the orders only the
+// last ones.
 type news struct {
 	mu       sync.Mutex
 	begun    time.Time

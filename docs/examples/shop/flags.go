@@ -26,8 +26,8 @@ type options struct {
 }
 
 const help = `shop runs a flash sale with payment: several shop workers sell, movers write every sale into an order database, and a crowd of
-customers reserves, pays, cancels, pays too late and wants its money back. At the end it proves that what the customers were
-told, what the stock has sold, what the database says and what the bank has kept are the same.
+customers reserves, pays, cancels, pays too late and wants its money back. At the end it proves that the answers to
+the customers, the sales of the stock, the orders in the database and the money at the bank agree.
 
 Usage: go run . [flags]           in docs/examples/shop
 

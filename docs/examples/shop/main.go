@@ -1,7 +1,7 @@
 // Shop is a flash sale with payment, as a shop would run it: customers reserve over HTTP, pay at a bank, cancel, pay
 // too late, and want their money back. Shop workers serve them, ledger movers write every sale into an order database
-// (SQLite), and each of these processes may be killed at any moment. At the end the program proves that what the
-// customers were told, what the stock has sold, what the database says and what the bank has kept are the same.
+// (SQLite), and each of these processes may be killed at any moment. At the end the program proves that the answers
+// to the customers, the sales of the stock, the orders in the database and the money at the bank agree.
 //
 // It needs nothing but Go. In docs/examples/shop:
 //
@@ -52,7 +52,7 @@
 //	a worker, between the return of a unit and    money that is not paid back yet     the customer, who asks again
 //	  the repayment
 //	a mover, before or after its commit           entries that stay in the ledger     the other mover, or the next: an entry counts once
-//	the connection, or Redis (its data kept)      an answer that nobody has seen      whoever asked, under the same id
+//	the connection, or Redis (its data kept)      an answer that did not arrive       its caller, under the same id
 package main
 
 import (

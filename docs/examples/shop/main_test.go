@@ -78,7 +78,7 @@ func TestASaleThatDoesNotAddUpFails(t *testing.T) {
 	status, report := sells(t, missOne, "-duration", "1s", "-customers", "20", "-units", "10")
 	require.Equal(t, exitBad, status)
 	require.Contains(t, report, "WRONG  sold = database")
-	require.Contains(t, report, `told "sold", and is "not" in the database`)
+	require.Contains(t, report, `answered "sold", and is "not" in the database`)
 }
 
 // missOne takes an order that was sold out of what the database says.

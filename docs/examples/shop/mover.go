@@ -26,7 +26,7 @@ func move(ctx context.Context, s station) error {
 	ctx, stop := context.WithCancel(ctx) // if one of the two cannot go on, the process ends and another is started
 	defer stop()
 	reaped := make(chan error, 1)
-	go func() { // so that the page shows units free though nobody asks for them
+	go func() { // so that the page shows units free though no customer asks for them
 		defer stop()
 		reaped <- unlessOver(ctx, sale.KeepReaped(ctx, 500*time.Millisecond))
 	}()

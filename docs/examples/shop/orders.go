@@ -11,7 +11,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// schema is the shop's own table, beside those of the ledger. An order is one row, whose state follows the stock.
+// schema is the shop's own table, in the database that has those of the ledger. An order is one row, whose state
+// follows the stock.
 const schema = `
 CREATE TABLE IF NOT EXISTS orders (
   id    text    PRIMARY KEY,

@@ -35,7 +35,7 @@ func TestASeedIsAPlan(t *testing.T) {
 	require.Len(t, manners, 5, "each manner is met")
 }
 
-// Whoever opens the page late is told what came before, but for the oldest orders.
+// Who opens the page late gets what came before, but for the oldest orders.
 func TestThePageTellsWhoComesLate(t *testing.T) {
 	n := newNews()
 	n.open(opening{Units: 3})

@@ -85,7 +85,7 @@ var says = []string{
 	"have a unit", "have one though they paid late: there was one left",
 	"paid late and got their money back: nothing was left",
 	"had one and gave it back for their money", "cancelled", "never paid", "found everything sold",
-	"were told another thing", "got no answer",
+	"got another answer", "got no answer",
 }
 
 // says is a receipt in the report's words.

@@ -20,8 +20,8 @@ import (
 // roleEnv makes this program one of the processes of the shop.
 const roleEnv = "REDLATCH_SHOP_ROLE"
 
-// station is what a process of the shop is told when it starts, as a line of JSON on its stdin. The end of stdin tells
-// it to close.
+// station is what a process of the shop reads when it starts, as a line of JSON on its stdin. When stdin ends, it
+// closes.
 type station struct {
 	Number   int
 	Listen   string // of a worker

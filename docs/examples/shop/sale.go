@@ -93,7 +93,7 @@ func (s *sale) shopping(ctx context.Context) (faults map[string]int, err error) 
 		go func() { broken <- c.run(ctx, planFaults(s.options)) }()
 	}
 	m := &market{shop: s.shop, bank: newCaller(s.waits, s.bankAt), hold: s.hold}
-	m.told = func(r receipt) { s.news.tell(event{Order: &r, Answers: s.answers.Add(1)}) }
+	m.heard = func(r receipt) { s.news.tell(event{Order: &r, Answers: s.answers.Add(1)}) }
 	var all sync.WaitGroup
 	for _, c := range crowd(s.seed, s.customers, s.duration*8/10) {
 		all.Go(func() {
@@ -113,7 +113,7 @@ func (s *sale) shopping(ctx context.Context) (faults map[string]int, err error) 
 	return faults, errors.Join(err, context.Cause(ctx))
 }
 
-// settle ends the reservations that nobody paid for.
+// settle ends the reservations that were not paid.
 func (s *sale) settle(ctx context.Context) error {
 	for {
 		if _, err := s.stock.Reap(ctx); err != nil {

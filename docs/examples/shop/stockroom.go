@@ -25,8 +25,8 @@ func (r stockroom) reserve(ctx context.Context, order, user string) (orderAnswer
 // paid decides what a payment has bought, once for all: sold, or a state that says why not, and then the money has to
 // go back.
 //
-// The decision is made in the stock, by one act on the order's id, before any money moves. Whoever is told of the same
-// payment again, or at the same time in another process, meets that act's record and comes to the same decision.
+// The decision is made in the stock, by one act on the order's id, before any money moves. Another call for the same
+// payment, later or at the same time in another process, finds that act's record and comes to the same decision.
 //
 // A payment that comes late gets a unit if one is left. If none is, none ever will be for this order, though units come
 // back. While the sale is paused nothing is decided, and the bank calls again.
@@ -47,7 +47,7 @@ func (r stockroom) cancel(ctx context.Context, order string) (orderAnswer, error
 }
 
 // giveBack takes the sale of an order back, and sees to it that none comes any more. The money goes back after it: the
-// other way round, a crash in between would leave a unit with somebody who has been paid for it.
+// other way round, a crash in between would leave a unit with a customer who has its money back.
 //
 // What is held yet, or could be sold late, is cancelled first: a call of the bank that is on its way sells nothing any
 // more.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// work is a shop worker: an HTTP server without any state of its own. It may be killed between any two lines; whoever
-// asked asks another worker, under the same ids.
+// work is a shop worker: an HTTP server without any state of its own. It may be killed between any two lines; its
+// caller then asks another worker, under the same ids.
 func work(ctx context.Context, s station) error {
 	red, err := s.open()
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *worker) onOrder(serve func(context.Context, orderForm) (orderAnswer, er
 	}
 }
 
-// answer serves a request within a bound that is shorter than the patience of whoever asks.
+// answer serves a request within a bound that is shorter than the time its caller waits.
 func (w *worker) answer(rw http.ResponseWriter, r *http.Request, serve func(context.Context) (orderAnswer, error)) {
 	ctx, cancel := context.WithTimeout(r.Context(), oneTry-time.Second)
 	defer cancel()

@@ -182,7 +182,7 @@ func TestTheOracleFindsMoreReservationsThanThereAre(t *testing.T) {
 	require.NotEmpty(t, v.Wrong)
 }
 
-func TestTheOracleFindsWhatIsPlantedInPermitsElectionsCartsAndLedgers(t *testing.T) {
+func TestTheOracleFindsFaultsInPermitsElectionsCartsAndLedgers(t *testing.T) {
 	taken := func(id string, from, to, round int64) []event {
 		return []event{
 			{Client: 1, Do: "take", ID: id, Call: from * msec, Return: from * msec, To: 1 << 62, N: 2, V: round, Out: "ok"},

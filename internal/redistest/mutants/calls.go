@@ -22,7 +22,7 @@ var ofCalls = []mutant{
 		name: "an error of Lua that is of no class", file: "internal/script/classify.go", pkg: "internal/script",
 		old: "(r.lua || slices", new: "(slices",
 		breaks: "a value that nobody of ours writes is ErrWrongType",
-		tests:  "TestAScriptThatCannotReadAValueIsErrWrongTypeAndSaysNothingOfLua",
+		tests:  "TestAScriptThatCannotReadAValueReturnsErrWrongType",
 	},
 	{
 		name: "a refusal that may have run", file: "internal/script/classify.go", pkg: "internal/script",
@@ -52,14 +52,14 @@ var ofCalls = []mutant{
 		name: "a context that gives patience", file: "internal/script/run.go", pkg: ".",
 		old: "\tif bound > 0 {\n", new: "\tif _, ok := ctx.Deadline(); !ok && bound > 0 {\n",
 		breaks: "a call that does not wait ends in time whatever its context allows",
-		tests:  "TestACallThatDoesNotWaitEndsInOneCallTimeoutWhateverHasBecomeOfTheServer",
+		tests:  "TestACallThatDoesNotWaitEndsWithinOneCallTimeout",
 	},
 	{
 		name: "five call timeouts for a call that does not wait", file: "internal/session/session.go", pkg: ".",
 		old:    "func (s *Session) Bound() time.Duration { return s.RetryTimeout }",
 		new:    "func (s *Session) Bound() time.Duration { return s.GiveBackBound() }",
 		breaks: "a call that does not wait ends in one call timeout",
-		tests:  "TestACallThatDoesNotWaitEndsInOneCallTimeoutWhateverHasBecomeOfTheServer",
+		tests:  "TestACallThatDoesNotWaitEndsWithinOneCallTimeout",
 	},
 	{
 		name: "two call timeouts for a shared acquire", file: "internal/batch/lane.go", pkg: ".",
@@ -248,7 +248,7 @@ var ofCalls = []mutant{
 		name: "a release that outruns a request of its own", file: "internal/session/release.go", pkg: "rsemaphore",
 		old: "if o.finish() || !confirmed || !final {", new: "if o.finish() || !confirmed || !final && after.IsZero() {",
 		breaks: "a request that runs after its release is taken back",
-		tests:  "TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack",
+		tests:  "TestARequestThatRunsAfterItsReleaseIsTakenBackWithoutAClock",
 	},
 	{
 		name: "a loss that an Unlock does not tell", file: "internal/session/release.go", pkg: "internal/session",

@@ -84,7 +84,7 @@ var ofCounters = []mutant{
 	{
 		name: "a rate that is not counted", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
 		old: "level, room, taken = level + units * per, room - units", new: "level, room, taken = level, room - units",
-		breaks: "no more pass than the rate", tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond",
+		breaks: "no more pass than the rate", tests: "TestARateLimiterIsGCRAToTheMicrosecond",
 	},
 	{
 		name: "a wait without a bound", file: "rcounter/ratelimit/reserve.go", pkg: "rcounter/ratelimit",
@@ -95,14 +95,14 @@ var ofCounters = []mutant{
 		name: "a take that counts twice", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
 		old: "if l.by and l.by:sub(1, #id + 1) == id .. '+' then", new: "if l.by == '?' then",
 		breaks: "a repeated call takes once",
-		tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond " +
+		tests: "TestARateLimiterIsGCRAToTheMicrosecond " +
 			"TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
 	},
 	{
 		name: "a shared take that counts twice", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
 		old: "      if last then again = number(value:sub(last + 1)) end\n", new: "",
 		breaks: "a repeated call takes once",
-		tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond " +
+		tests: "TestARateLimiterIsGCRAToTheMicrosecond " +
 			"TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
 	},
 	{
@@ -110,7 +110,7 @@ var ofCounters = []mutant{
 		old: "    if short then units = k < 0 and left or left - left % n end\n", new: "",
 		breaks: "no more pass than the rate",
 		tests: "TestRequestsInOneCallAreAnsweredAsOneAfterTheOther " +
-			"TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond",
+			"TestARateLimiterIsGCRAToTheMicrosecond",
 	},
 	{
 		name: "a late copy of a reservation that was given back", file: "rcounter/ratelimit/lua/reserve.lua",
@@ -164,7 +164,7 @@ var ofCounters = []mutant{
 		name: "a limit of the server that nobody learns", file: "rcounter/ratelimit/stored.go", pkg: "rcounter/ratelimit",
 		old: "	s.text = text\n	s.terms.Store(t)\n", new: "	s.text = text\n	_ = t\n",
 		breaks: "a limit that is Set counts in all processes",
-		tests:  "TestALimitThatIsSetOnTheServerCountsInAllProcessesWithoutADeploy",
+		tests:  "TestALimitSetOnTheServerCountsInAllProcesses",
 	},
 	{
 		name: "a refusal that outlives a reset", file: "rcounter/ratelimit/refusals.go", pkg: "rcounter/ratelimit",

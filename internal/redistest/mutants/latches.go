@@ -52,7 +52,7 @@ var ofLatches = []mutant{
 		name: "a first request to arrive without an instant", file: "rsemaphore/party.go", pkg: "rsemaphore",
 		old: "if c.runner.Clock.At(key, time.Now()) != 0 {", new: "if true {",
 		breaks: "a request to arrive that comes when its party is gone does nothing",
-		tests:  "TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate",
+		tests:  "TestAClientsFirstArrivalIsRefusedWhenItComesTooLate",
 	},
 	{
 		name: "a dead party that breaks nothing", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",

@@ -94,7 +94,7 @@ var ofLease = []mutant{
 		name: "a sleep of the machine that is not noticed", file: "internal/lease/engine.go", pkg: "internal/lease",
 		old: "\t\tl.sure = l.sure.Add(-slept)\n", new: "",
 		breaks: "after a suspension a hold is trusted for as long as the server gives, and no longer",
-		tests:  "TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger",
+		tests:  "TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives",
 	},
 	{
 		name: "an answer from before a sleep that is taken for one after it", file: "internal/lease/renew.go",

@@ -25,7 +25,7 @@ var ofLedgers = []mutant{
 		name: "a removal that does not compare", file: "internal/script/lua/ledger.lua", pkg: "rcounter/stock",
 		old: "    if last[2][2 * i - 2] ~= ARGV[i] then return false end\n", new: "",
 		breaks: "an entry is removed only if it is the one that was read",
-		tests:  "TestAMoverRemovesNothingThatAFailoverHasPutInThePlaceOfWhatItRead",
+		tests:  "TestAMoverRemovesNothingThatAFailoverReplaced",
 	},
 	{
 		name: "a removal that does not compare, of a red packet", file: "internal/script/lua/ledger.lua",
@@ -33,7 +33,7 @@ var ofLedgers = []mutant{
 		old:    "    if last[2][2 * i - 2] ~= ARGV[i] then return false end\n",
 		new:    "    if i == 2 and last[2][2] ~= ARGV[2] then return false end\n",
 		breaks: "an entry is removed only if it is the one that was read",
-		tests:  "TestAMoverRemovesNoEntryThatAFailoverHasPutInThePlaceOfWhatItRead",
+		tests:  "TestAMoverKeepsAnEntryThatAFailoverReplaced",
 	},
 	{
 		name: "a removal beyond what was read", file: "internal/script/lua/ledger.lua", pkg: "rcounter/stock",

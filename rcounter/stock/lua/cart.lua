@@ -31,7 +31,7 @@
 -- Safe to run twice: each line is, as in acts.lua. A run may be broken off between two stocks (the server is out of memory, or
 -- the user lacks a right), and the next one finds some lines done and some not. It does the others, if the digest says that they belong
 -- together. Until then the run that was broken off has held too much, or sold too little. A reservation by itself has no digest, and no
--- cart is made of it (TestACartThatIsBrokenOffSellsNothingTwiceAndIsCompletedByTheNextTry).
+-- cart is made of it (TestAnInterruptedCartSellsNothingTwiceAndTheNextTryEndsIt).
 --
 -- Safe however late: as in acts.lua, a copy that arrives after the time it names does nothing.
 local verb, id, mine = ARGV[4], ARGV[5], ARGV[1]:match('%+(.*)$')

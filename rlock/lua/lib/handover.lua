@@ -89,7 +89,7 @@ end
 -- Its field and lease are written before anything is published: a process that acts on the message must find them. For
 -- the same reason nothing is taken back once it is published: that it has no receivers here does not say that no one
 -- hears it, since a server passes it on to its replicas, where a process may be subscribed: the primary would undo and serve
--- another, and both would hold (TestHoldersExcludeEachOtherWhilePrimaryAndReplicaChangePlaces). So whether the process is
+-- another, and both would hold (TestHoldersExcludeEachOtherWhilePrimaryAndReplicaSwap). So whether the process is
 -- there is asked before. One that is gone does not count, and its entry is dropped; one that is there but has not
 -- looked for long (stopped, cut off) is passed over. A wrong count costs time: a waiter that is dropped looks again and queues
 -- anew, and one that is granted without hearing of it finds out when it looks. An entry of "over", an owner that is released,
