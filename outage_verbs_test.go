@@ -75,7 +75,7 @@ func ofLocks(t *testing.T, red *redlatch.Client, all verbs) {
 	}
 	all["Election.Leader"] = func(ctx context.Context) error { return err1(red.Elections().Election("asked").Leader(ctx)) }
 	all["Election.Observe"] = func(ctx context.Context) error {
-		return err1(red.Elections().Election("observed").Observe(ctx))
+		return errOf(red.Elections().Election("observed").Observe(ctx))
 	}
 }
 
@@ -266,13 +266,14 @@ func ofSales(t *testing.T, red, other *redlatch.Client, all verbs) {
 		for _, name := range []string{"tea", "cup"} {
 			require.NoError(t, err1(g.Stock(name).Open(t.Context(), spec)))
 		}
-		require.NoError(t, err1(g.Reserve(t.Context(), "cart", "bob",
-			[]stock.Line{{Stock: "tea", N: 1}, {Stock: "cup", N: 1}}, time.Hour)))
+		require.NoError(t, err1(g.Reserve(t.Context(), "bob",
+			stock.CartRequest{ID: "cart", Lines: []stock.Line{{Stock: "tea", N: 1}, {Stock: "cup", N: 1}}}, time.Hour)))
 		return red.Stocks().Group("shop-" + verb)
 	}
 	reserve, confirm, cancel, others := carts("reserve"), carts("confirm"), carts("cancel"), carts("others")
 	all["Group.Reserve"] = func(ctx context.Context) error {
-		return err1(reserve.Reserve(ctx, "other", "ann", []stock.Line{{Stock: "tea", N: 1}}, time.Hour))
+		return err1(reserve.Reserve(ctx, "ann", stock.CartRequest{ID: "other", Lines: []stock.Line{{Stock: "tea", N: 1}}},
+			time.Hour))
 	}
 	all["Group.Confirm"] = func(ctx context.Context) error {
 		return err1(confirm.Confirm(ctx, "cart", stock.Line{Stock: "tea"}, stock.Line{Stock: "cup"}))

@@ -125,17 +125,14 @@ func (j *job) leaders(c *cobra.Command, observe bool) error {
 
 // observe writes who leads whenever that changes, until ctx ends.
 func (j *job) observe(ctx context.Context, of *election.Election) error {
-	leaders, err := of.Observe(ctx)
-	if err != nil {
-		return err
-	}
-	var last election.Leader
-	first := true
-	for leader := range leaders {
-		if first || leader != last { // the same one may come twice
-			j.tell(leader)
+	for leader, err := range of.Observe(ctx) {
+		if ctx.Err() != nil {
+			break
 		}
-		last, first = leader, false
+		if err != nil {
+			return err
+		}
+		j.tell(leader)
 	}
 	return nil
 }

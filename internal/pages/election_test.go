@@ -28,14 +28,13 @@ func Where(ctx context.Context, elections *election.Client) (string, error) {
 
 // Follow calls changed after every change of the leader, until ctx ends.
 func Follow(ctx context.Context, elections *election.Client, changed func(addr string)) error {
-	leaders, err := elections.Election("scheduler").Observe(ctx)
-	if err != nil {
-		return err
-	}
-	for leader := range leaders {
+	for leader, err := range elections.Election("scheduler").Observe(ctx) {
+		if err != nil {
+			return err // at the end of ctx its cause
+		}
 		changed(leader.Value)
 	}
-	return ctx.Err()
+	return nil
 }
 
 func TestOneProcessLeadsAndAllKnowWhere(t *testing.T) {

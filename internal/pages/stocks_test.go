@@ -43,7 +43,7 @@ func Buy(ctx context.Context, stocks *stock.Client, user string) (int64, error) 
 // HoldCart holds the units of a cart for a quarter of an hour, all or none. missing names the stocks that refused.
 func HoldCart(ctx context.Context, stocks *stock.Client, order, user string,
 	cart []stock.Line) (missing []string, err error) {
-	held, err := stocks.Group("sale").Reserve(ctx, order, user, cart, 15*time.Minute)
+	held, err := stocks.Group("sale").Reserve(ctx, user, stock.CartRequest{ID: order, Lines: cart}, 15*time.Minute)
 	if err != nil {
 		return nil, err // call again, with the same order
 	}
@@ -137,7 +137,7 @@ func Settle(ctx context.Context, stocks *stock.Client, insert func(context.Conte
 
 // LivePage updates a page until ctx ends. It calls news with each new entry, and draw with the state of the stock, at
 // least every two seconds.
-func LivePage(ctx context.Context, sale *stock.Stock, draw func(stock.Status), news func(stock.Entry)) error {
+func LivePage(ctx context.Context, sale *stock.Stock, draw func(stock.State), news func(stock.Entry)) error {
 	for e, err := range sale.Events(ctx, 2*time.Second) {
 		switch {
 		case err != nil:
@@ -378,7 +378,7 @@ func TestAPageShowsWhatWasSold(t *testing.T) {
 		go Settle(ctx, stocks, func(ctx context.Context, entries []stock.Entry) error { return sale.Publish(ctx, entries) })
 		var left []int64
 		var buyers []string
-		err = LivePage(ctx, sale, func(st stock.Status) {
+		err = LivePage(ctx, sale, func(st stock.State) {
 			if left = append(left, st.Remaining); len(left) == 1 {
 				_, err := Buy(t.Context(), stocks, "ann")
 				require.NoError(t, err)

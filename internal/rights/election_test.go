@@ -2,6 +2,7 @@ package rights_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -22,12 +23,14 @@ func elections(ctx context.Context, hub *pubsub.Hub, prefix string, must func(wh
 	for _, name := range []string{"boss", "boss{1}"} {
 		x := c.Election(name)
 		observed, stop := context.WithCancel(ctx)
-		told, e := x.Observe(observed)
-		must("observe", e)
-		if e != nil {
-			stop()
-			return
-		}
+		over := make(chan error, 1)
+		go func() {
+			for _, e := range x.Observe(observed) {
+				if e != nil {
+					over <- e
+				}
+			}
+		}()
 		for range 2 {
 			l, e := x.Campaign(ctx, "ann")
 			must("campaign", e)
@@ -38,7 +41,8 @@ func elections(ctx context.Context, hub *pubsub.Hub, prefix string, must func(wh
 		_, e = x.Leader(ctx)
 		must("leader", e)
 		stop()
-		for range told {
+		if e := <-over; !errors.Is(e, context.Canceled) {
+			must("observe", e)
 		}
 	}
 	must("elections: close", c.Close(ctx))

@@ -61,7 +61,7 @@ func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e 
 		must("open a stock of a group", e)
 	}
 	cart := []stock.Line{{Stock: "a", N: 1}, {Stock: "b", N: 1}}
-	_, e = g.Reserve(ctx, "cart", "ann", cart, time.Minute)
+	_, e = g.Reserve(ctx, "ann", stock.CartRequest{ID: "cart", Lines: cart}, time.Minute)
 	must("reserve a cart", e)
 	_, e = g.Confirm(ctx, "cart", cart...)
 	must("confirm a cart", e)

@@ -85,7 +85,7 @@ func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what,
 	var err error
 	switch verb {
 	case reserve:
-		g, err = x.Reserve(ctx, id, "payer"+id, lines, s.Lease)
+		g, err = x.Reserve(ctx, "payer"+id, stock.CartRequest{ID: id, Lines: lines}, s.Lease)
 	case confirm:
 		g, err = x.Confirm(ctx, id, lines...)
 	case cancel:

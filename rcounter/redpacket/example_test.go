@@ -186,11 +186,11 @@ func ExamplePacket_Inspect() {
 	}
 	share, err := packet.Grab(ctx, "ann")
 	fmt.Println(share.Won(), share.Cents, err)
-	var st redpacket.Status
+	var st redpacket.State
 	if st, err = packet.Inspect(ctx); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(st.State == redpacket.StateOpen, st.Taken, st.TakenCents, st.Total)
+	fmt.Println(st.Phase == redpacket.PhaseOpen, st.Taken, st.TakenCents, st.Total)
 	// Output:
 	// true 300 <nil>
 	// true 1 300 900

@@ -16,26 +16,26 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// State is where a red packet is in its life.
-type State uint8
+// Phase is where a red packet is in its life.
+type Phase uint8
 
-// The states of a red packet. An empty packet has no state of its own: it is open, with no shares left.
+// The phases of a red packet. An empty packet has no phase of its own: it is open, with no shares left.
 const (
-	StateAbsent   State = iota // never sent, its retention is over, or lost
-	StateSending               // Send has stored some of the shares: nothing can be taken yet
-	StateOpen                  // shares can be taken while any are left
-	StateEnded                 // its time is over, and what is left is not refunded yet
-	StateRefunded              // what was left is refunded
+	PhaseAbsent   Phase = iota // never sent, its retention is over, or lost
+	PhaseSending               // Send has stored some of the shares: nothing can be taken yet
+	PhaseOpen                  // shares can be taken while any are left
+	PhaseEnded                 // its time is over, and what is left is not refunded yet
+	PhaseRefunded              // what was left is refunded
 )
 
-func (s State) String() string {
-	return session.Word(s, "state", "absent", "sending", "open", "ended", "refunded")
+func (p Phase) String() string {
+	return session.Word(p, "phase", "absent", "sending", "open", "ended", "refunded")
 }
 
-// Status is what the server knew of a red packet when it answered. Total - TakenCents is what is left, or, in
-// StateRefunded, what went back.
-type Status struct {
-	State             State
+// State is what the server knew of a red packet when it answered. Total - TakenCents is what is left, or, in
+// PhaseRefunded, what went back.
+type State struct {
+	Phase             Phase
 	Shares, Taken     int64
 	Total, TakenCents int64
 	Epoch             int64 // as Send returned it
@@ -43,13 +43,13 @@ type Status struct {
 	UntilEnd, UntilGone time.Duration
 }
 
-// Inspect reads the packet. The Status is zero, StateAbsent, if there is none. One round trip, repeated until answered.
-// With ErrCorrupt for records, shares or entries of the ledger that are missing, the Status is what the packet itself
+// Inspect reads the packet. The State is zero, PhaseAbsent, if there is none. One round trip, repeated until answered.
+// With ErrCorrupt for records, shares or entries of the ledger that are missing, the State is what the packet itself
 // says.
-func (p *Packet) Inspect(ctx context.Context) (now Status, err error) {
+func (p *Packet) Inspect(ctx context.Context) (now State, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {
-		return Status{}, err
+		return State{}, err
 	}
 	pg, err := p.page(ctx, "", 0)
 	return pg.status, err
@@ -116,7 +116,7 @@ func (p *Packet) all(ctx context.Context, size int) ([]Share, error) {
 var statusScript = script.Load("redpacket_status", files, "status")
 
 type packetPage struct {
-	status Status
+	status State
 	next   string // "0": no more
 	shares []Share
 }
@@ -143,15 +143,15 @@ func (p *Packet) page(ctx context.Context, from string, size int) (packetPage, e
 	if errors.Join(err1, err2, err3) != nil || len(v) != 12 || len(records)%2 != 0 {
 		return packetPage{}, bad
 	}
-	states := map[int64]State{0: StateSending, 1: StateOpen, 2: StateRefunded, 3: StateAbsent, 4: StateEnded}
-	state, ok := states[v[0]]
+	phases := map[int64]Phase{0: PhaseSending, 1: PhaseOpen, 2: PhaseRefunded, 3: PhaseAbsent, 4: PhaseEnded}
+	phase, ok := phases[v[0]]
 	if !ok {
 		return packetPage{}, corrupt(p.keys[0], -1, 0)
 	}
 	pg := packetPage{next: next,
-		status: Status{State: state, Epoch: v[1], Shares: v[2], Total: v[3], Taken: v[4], TakenCents: v[5],
+		status: State{Phase: phase, Epoch: v[1], Shares: v[2], Total: v[3], Taken: v[4], TakenCents: v[5],
 			UntilEnd: script.Duration(max(0, v[7])), UntilGone: script.Duration(max(0, v[8]))}}
-	if state == StateRefunded && v[6] != v[3]-v[5] {
+	if phase == PhaseRefunded && v[6] != v[3]-v[5] {
 		return packetPage{}, corrupt(p.keys[0], -1, 0)
 	}
 	if v[9] == 2 {

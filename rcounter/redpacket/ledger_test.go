@@ -324,12 +324,12 @@ end}
 			if st.Taken == 3 {
 				want = append(want, "grant 2 1 20 bob", "grant 3 1 30 cid")
 			}
-			if st.State == redpacket.StateRefunded {
+			if st.Phase == redpacket.PhaseRefunded {
 				want = append(want, "refund 0 3 90")
 			}
 			require.Equal(t, strings.Join(want, ", "), b.text(), "%s, before write %d", name, k)
 			if whole {
-				require.Equal(t, map[string]bool{"grab": st.Taken == 3, "refund": st.State == redpacket.StateRefunded,
+				require.Equal(t, map[string]bool{"grab": st.Taken == 3, "refund": st.Phase == redpacket.PhaseRefunded,
 					"moved": true}[name], true)
 				break
 			}

@@ -113,7 +113,7 @@ func TestACrowdTakesExactlyTheSharesOfAPacket(t *testing.T) {
 		require.Equal(t, n, i)
 		st, err := packets[0].Inspect(ctx)
 		require.NoError(t, err)
-		require.Equal(t, redpacket.StateOpen, st.State)
+		require.Equal(t, redpacket.PhaseOpen, st.Phase)
 		require.EqualValues(t, []int64{n, n, total, total}, []int64{st.Shares, st.Taken, st.Total, st.TakenCents})
 		requireEnds(t, c)
 	})
@@ -250,7 +250,7 @@ func TestASendingBrokenOffVanishesByItself(t *testing.T) {
 	require.ErrorIs(t, err, redpacket.ErrSending)
 	st, err := p.Inspect(ctx)
 	require.NoError(t, err)
-	require.Equal(t, redpacket.StateSending, st.State)
+	require.Equal(t, redpacket.PhaseSending, st.Phase)
 	srv.Embedded.SetTime(began.Add(31 * time.Second))
 	_, err = p.SendAs(ctx, "A", o, []int64{10, 20, 30}, 2, 1)
 	require.ErrorIs(t, err, errs.ErrUnavailable)
@@ -383,16 +383,16 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			} else {
 				require.NoError(t, err)
 			}
-			want := redpacket.Status{}
+			want := redpacket.State{}
 			if m.there {
-				want = redpacket.Status{State: redpacket.StateOpen, Shares: m.n, Taken: int64(len(m.taken)), Total: m.total,
+				want = redpacket.State{Phase: redpacket.PhaseOpen, Shares: m.n, Taken: int64(len(m.taken)), Total: m.total,
 					TakenCents: m.given,
 					Epoch:      m.epoch, UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
 				switch {
 				case m.refunded:
-					want.State = redpacket.StateRefunded
+					want.Phase = redpacket.PhaseRefunded
 				case m.now >= m.end:
-					want.State = redpacket.StateEnded
+					want.Phase = redpacket.PhaseEnded
 				}
 			}
 			require.Equal(t, want, st)
@@ -434,10 +434,10 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 
 func packetVerbs(p *redpacket.Packet) map[string]func() error {
 	return map[string]func() error{
-		"Send":   func() error { _, err := p.Send(ctx, packet(5, 2)); return err },
-		"Grab":   func() error { _, err := p.Grab(ctx, "u"); return err },
-		"Refund": func() error { _, err := p.Refund(ctx); return err },
-		"Status": func() error { _, err := p.Inspect(ctx); return err },
+		"Send":    func() error { _, err := p.Send(ctx, packet(5, 2)); return err },
+		"Grab":    func() error { _, err := p.Grab(ctx, "u"); return err },
+		"Refund":  func() error { _, err := p.Refund(ctx); return err },
+		"Inspect": func() error { _, err := p.Inspect(ctx); return err },
 		"Shares": func() (err error) {
 			for _, e := range p.Shares(ctx) {
 				err = e

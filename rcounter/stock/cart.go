@@ -54,27 +54,34 @@ func (c *Cart) finish() (err error) {
 	return err
 }
 
+// CartRequest is a request for the units of several stocks of a group, all or none.
+type CartRequest struct {
+	// ID is the caller's own, a new one for each cart. It is that of the reservation in each stock too.
+	ID string
+	// Lines are 1 to 16, in any order, each of another stock.
+	Lines []Line
+}
+
 // Reserve holds the units of all lines for claimant, or nothing, until Confirm sells them, Cancel gives them back, or
-// ttl (at least a millisecond) is over by the server's clock. Then all go back by themselves. There are 1 to 16 lines,
-// each of another stock. id is the caller's own, a new one for each cart; it is that of the reservation in each stock
-// too. One round trip, repeated until answered.
+// ttl (at least a millisecond) is over by the server's clock. Then all go back by themselves. One round trip, repeated
+// until answered.
 //
 // For each line holds what Stock.Reserve says. If a line is refused, the Cart has its Outcome, nothing is held, and
-// Cart.Lines say which lines were refused, and why; the same id may be granted later. The same call again is Replayed.
-// The same id with other stocks, other numbers or another claimant is ErrMismatch, for as long as one of the stocks
-// knows the id: see Spec.Remember.
+// Cart.Lines say which lines were refused, and why; the same ID may be granted later. The same call again is Replayed.
+// The same ID with other stocks, other numbers or another claimant is ErrMismatch, for as long as one of the stocks
+// knows the ID: see Spec.Remember.
 //
 // Errors: those of Stock.Reserve, with the Cart if they are the answers of lines (see LineGrant.Err), and
-// ErrInvalidOption for lines.
-func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line,
+// ErrInvalidOption for Lines.
+func (g *Group) Reserve(ctx context.Context, claimant string, r CartRequest,
 	ttl time.Duration) (answer Cart, err error) {
 	defer edge(&err)
-	lines, err = checkLines("lines", lines, 1)
-	if err := cmp.Or(g.usable(), keyname.Required("id", id), keyname.Required("claimant", claimant), err,
+	lines, err := checkLines("lines", r.Lines, 1)
+	if err := cmp.Or(g.usable(), keyname.Required("id", r.ID), keyname.Required("claimant", claimant), err,
 		checkTTL(ttl)); err != nil {
 		return Cart{}, err
 	}
-	t, err := g.cart(id, lines)
+	t, err := g.cart(r.ID, lines)
 	if err != nil {
 		return Cart{}, err
 	}

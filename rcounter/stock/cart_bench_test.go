@@ -50,7 +50,8 @@ func BenchmarkCart(b *testing.B) {
 			var reserved, confirmed atomic.Int64
 			reserve := func() error {
 				i := reserved.Add(1)
-				_, err := g.Reserve(ctx, fmt.Sprintf("ord-%08d", i), fmt.Sprintf("user-%09d", i), lines(1, names...), time.Hour)
+				_, err := g.Reserve(ctx, fmt.Sprintf("user-%09d", i),
+					stock.CartRequest{ID: fmt.Sprintf("ord-%08d", i), Lines: lines(1, names...)}, time.Hour)
 				return err
 			}
 			confirm := func() error {

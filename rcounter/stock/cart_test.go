@@ -61,7 +61,8 @@ func TestACartIsReservedConfirmedAndCancelledAsOne(t *testing.T) {
 	stocks := grouped(t, g, o, "shirt", "cap")
 	a, b := stocks[0], stocks[1]
 
-	c, err := g.Reserve(ctx, "o1", "ann", []stock.Line{{Stock: "shirt", N: 2}, {Stock: "cap", N: 1}}, time.Minute)
+	c, err := g.Reserve(ctx, "ann",
+		stock.CartRequest{ID: "o1", Lines: []stock.Line{{Stock: "shirt", N: 2}, {Stock: "cap", N: 1}}}, time.Minute)
 	require.NoError(t, err)
 	require.True(t, c.Won())
 	require.Equal(t, stock.Granted, c.Outcome)
@@ -70,11 +71,12 @@ func TestACartIsReservedConfirmedAndCancelledAsOne(t *testing.T) {
 	require.False(t, c.Until.IsZero())
 	require.LessOrEqual(t, time.Until(c.Until), time.Minute)
 	require.Equal(t, [][2]int64{{0, 2}, {0, 1}}, sums(t, a, b))
-	c, err = g.Reserve(ctx, "o1", "ann", []stock.Line{{Stock: "cap", N: 1}, {Stock: "shirt", N: 2}}, time.Minute)
+	c, err = g.Reserve(ctx, "ann",
+		stock.CartRequest{ID: "o1", Lines: []stock.Line{{Stock: "cap", N: 1}, {Stock: "shirt", N: 2}}}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, stock.Replayed, c.Outcome)
 
-	c, err = g.Reserve(ctx, "o2", "bob", lines(2, "shirt", "cap"), time.Minute)
+	c, err = g.Reserve(ctx, "bob", stock.CartRequest{ID: "o2", Lines: lines(2, "shirt", "cap")}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, stock.SoldOut, c.Outcome)
 	require.Equal(t, []stock.Outcome{0, stock.SoldOut}, outcomes(c))
@@ -95,7 +97,7 @@ func TestACartIsReservedConfirmedAndCancelledAsOne(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, back, "it is sold")
 
-	_, err = g.Reserve(ctx, "o3", "bob", lines(1, "shirt", "cap"), time.Minute)
+	_, err = g.Reserve(ctx, "bob", stock.CartRequest{ID: "o3", Lines: lines(1, "shirt", "cap")}, time.Minute)
 	require.NoError(t, err)
 	back, err = g.Cancel(ctx, "o3", "shirt", "cap")
 	require.NoError(t, err)
@@ -115,7 +117,7 @@ func TestALineOfACartIsAReservationOfItsStock(t *testing.T) {
 	g := on(t, redistest.Embedded(t).Client(t), exact).Group("sale")
 	stocks := grouped(t, g, spec(10), "a", "b")
 	reserve := func(id string) {
-		c, err := g.Reserve(ctx, id, id, lines(1, "a", "b"), time.Hour)
+		c, err := g.Reserve(ctx, id, stock.CartRequest{ID: id, Lines: lines(1, "a", "b")}, time.Hour)
 		require.NoError(t, err)
 		require.True(t, c.Won())
 	}
@@ -146,7 +148,7 @@ func TestALineOfACartIsAReservationOfItsStock(t *testing.T) {
 	// a reservation by itself is no cart, and no part of one
 	_, err = stocks[0].Reserve(ctx, "alone", stock.Request{ID: "alone", N: 1}, time.Hour)
 	require.NoError(t, err)
-	_, err = g.Reserve(ctx, "alone", "alone", lines(1, "a", "b"), time.Hour)
+	_, err = g.Reserve(ctx, "alone", stock.CartRequest{ID: "alone", Lines: lines(1, "a", "b")}, time.Hour)
 	require.ErrorIs(t, err, errs.ErrMismatch)
 	require.Equal(t, [][2]int64{{1, 1}, {1, 0}}, sums(t, stocks...))
 }
@@ -155,10 +157,10 @@ func TestACartsIdIsThatOfOneCart(t *testing.T) {
 	t.Parallel()
 	g := on(t, redistest.Embedded(t).Client(t), exact).Group("sale")
 	stocks := grouped(t, g, spec(10), "a", "b", "c")
-	_, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b"), time.Hour)
+	_, err := g.Reserve(ctx, "ann", stock.CartRequest{ID: "id", Lines: lines(1, "a", "b")}, time.Hour)
 	require.NoError(t, err)
 	for _, other := range [][]stock.Line{lines(1, "a"), lines(1, "a", "c"), lines(1, "a", "b", "c")} {
-		c, err := g.Reserve(ctx, "id", "ann", other, time.Hour)
+		c, err := g.Reserve(ctx, "ann", stock.CartRequest{ID: "id", Lines: other}, time.Hour)
 		require.ErrorIs(t, err, errs.ErrMismatch)
 		require.Zero(t, c)
 		_, err = g.Confirm(ctx, "id", other...)
@@ -166,10 +168,11 @@ func TestACartsIdIsThatOfOneCart(t *testing.T) {
 		_, err = g.Cancel(ctx, "id", namesOf(other)...)
 		require.ErrorIs(t, err, errs.ErrMismatch)
 	}
-	c, err := g.Reserve(ctx, "id", "bob", lines(1, "a", "b"), time.Hour)
+	c, err := g.Reserve(ctx, "bob", stock.CartRequest{ID: "id", Lines: lines(1, "a", "b")}, time.Hour)
 	require.ErrorIs(t, err, errs.ErrMismatch)
 	require.ErrorIs(t, c.Lines[0].Err, errs.ErrMismatch)
-	c, err = g.Reserve(ctx, "id", "ann", []stock.Line{{Stock: "a", N: 1}, {Stock: "b", N: 2}}, time.Hour)
+	c, err = g.Reserve(ctx, "ann",
+		stock.CartRequest{ID: "id", Lines: []stock.Line{{Stock: "a", N: 1}, {Stock: "b", N: 2}}}, time.Hour)
 	require.ErrorIs(t, err, errs.ErrMismatch)
 	require.NoError(t, c.Lines[0].Err)
 	require.ErrorIs(t, c.Lines[1].Err, errs.ErrMismatch)
@@ -189,7 +192,7 @@ func TestACartThatIsCancelledOrPaidBeforeItIsMadeNeverIs(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []stock.Outcome{stock.Cancelled, stock.Cancelled}, outcomes(c))
 			require.EqualValues(t, 1, c.Lines[0].Grant.Missing)
-			c, err = g.Reserve(ctx, id, "ann", lines(1, "a", "b"), time.Hour)
+			c, err = g.Reserve(ctx, "ann", stock.CartRequest{ID: id, Lines: lines(1, "a", "b")}, time.Hour)
 			require.NoError(t, err)
 			require.Equal(t, stock.Cancelled, c.Outcome)
 		}
@@ -209,7 +212,7 @@ func TestACartIsKnownAsLongAsItsLines(t *testing.T) {
 	stocks := grouped(t, g, o, "a", "b")
 	both := lines(2, "a", "b")
 	for _, id := range []string{"extended", "expires", "sold", "returned"} {
-		_, err := g.Reserve(ctx, id, id, both, time.Minute)
+		_, err := g.Reserve(ctx, id, stock.CartRequest{ID: id, Lines: both}, time.Minute)
 		require.NoError(t, err)
 	}
 	answer := func(want stock.Outcome, n, missing int64) func(stock.Cart, error) {
@@ -270,7 +273,7 @@ func TestACartIsExtendedAsAWhole(t *testing.T) {
 	t.Parallel()
 	g := on(t, redistest.Embedded(t).Client(t), exact).Group("sale")
 	stocks := grouped(t, g, spec(10), "a", "b", "c")
-	_, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b"), time.Minute)
+	_, err := g.Reserve(ctx, "ann", stock.CartRequest{ID: "id", Lines: lines(1, "a", "b")}, time.Minute)
 	require.NoError(t, err)
 	for _, other := range [][]string{{"a"}, {"a", "c"}, {"a", "b", "c"}} {
 		_, err = g.Extend(ctx, "id", time.Hour, other...)
@@ -322,7 +325,8 @@ func TestACartNamesTheLineThatIsInTheWay(t *testing.T) {
 	stocks := grouped(t, g, spec(2), "a", "b", "c")
 	refused := func(want ...stock.Outcome) {
 		t.Helper()
-		c, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b", "c", "d")[:len(want)], time.Hour)
+		c, err := g.Reserve(ctx, "ann", stock.CartRequest{ID: "id", Lines: lines(1, "a", "b", "c", "d")[:len(want)]},
+			time.Hour)
 		require.NoError(t, err)
 		require.Equal(t, want, outcomes(c))
 		require.Equal(t, want[slices.IndexFunc(want, func(o stock.Outcome) bool { return o != 0 })], c.Outcome, "the first")
@@ -337,7 +341,7 @@ func TestACartNamesTheLineThatIsInTheWay(t *testing.T) {
 	require.NoError(t, stocks[0].EndSale(ctx))
 	refused(stock.Ended)
 	must(t, raw, "DEL", "rc:{sale}{b}:u")
-	_, err = g.Reserve(ctx, "id", "ann", lines(1, "c", "b"), time.Hour)
+	_, err = g.Reserve(ctx, "ann", stock.CartRequest{ID: "id", Lines: lines(1, "c", "b")}, time.Hour)
 	require.ErrorIs(t, err, errs.ErrCorrupt)
 	require.ErrorContains(t, err, `"rc:{sale}{b}"`)
 }
@@ -352,9 +356,11 @@ func TestACopyOfACartThatComesTooLateDoesNothing(t *testing.T) {
 	o := exact
 	o.CallTimeout = time.Second
 	g := on(t, late, o).Group("sale")
-	_, err := g.Reserve(ctx, "warm", "w", lines(1, "a"), time.Hour) // now it knows the server's time
+	// now it knows the server's time
+	_, err := g.Reserve(ctx, "w", stock.CartRequest{ID: "warm", Lines: lines(1, "a")}, time.Hour)
 	require.NoError(t, err)
-	c, err := g.Reserve(ctx, "kept", "ann", lines(1, "a", "b"), time.Hour) // its first request is kept on the way
+	// its first request is kept on the way
+	c, err := g.Reserve(ctx, "ann", stock.CartRequest{ID: "kept", Lines: lines(1, "a", "b")}, time.Hour)
 	require.NoError(t, err)
 	require.True(t, c.Won())
 	back, err := g.Cancel(ctx, "kept", "a", "b")
@@ -377,7 +383,7 @@ func TestACartThatIsConfirmedLateNamesWhatIsMissing(t *testing.T) {
 	o := spec(3)
 	o.PerUser = 3
 	stocks := grouped(t, g, o, "a", "b", "c")
-	_, err := g.Reserve(ctx, "id", "ann", lines(3, "a", "b", "c"), time.Minute)
+	_, err := g.Reserve(ctx, "ann", stock.CartRequest{ID: "id", Lines: lines(3, "a", "b", "c")}, time.Minute)
 	require.NoError(t, err)
 	forward(2 * time.Minute)
 	for i, n := range []int64{0, 1, 3} { // somebody else buys
@@ -420,7 +426,7 @@ func TestACartOfASoldOutStockIsAnsweredWithoutTheServer(t *testing.T) {
 	}
 	g := on(t, srv.Client(t), o).Group("sale")
 	stocks := grouped(t, g, spec(1), "a", "b")
-	c, err := g.Reserve(ctx, "first", "ann", lines(1, "b", "a"), time.Hour)
+	c, err := g.Reserve(ctx, "ann", stock.CartRequest{ID: "first", Lines: lines(1, "b", "a")}, time.Hour)
 	require.NoError(t, err)
 	require.True(t, c.Won())
 	_, err = stocks[1].Confirm(ctx, "first")
@@ -428,12 +434,12 @@ func TestACartOfASoldOutStockIsAnsweredWithoutTheServer(t *testing.T) {
 	_, err = stocks[0].Cancel(ctx, "first") // one is left of a, none of b
 	require.NoError(t, err)
 	quiet(t, admin, func() {
-		c, err := g.Reserve(fresh, "second", "bob", lines(1, "b", "a"), time.Hour)
+		c, err := g.Reserve(fresh, "bob", stock.CartRequest{ID: "second", Lines: lines(1, "b", "a")}, time.Hour)
 		require.NoError(t, err)
 		require.Equal(t, stock.SoldOut, c.Outcome)
 		require.Equal(t, []stock.Outcome{0, stock.SoldOut}, outcomes(c))
 	})
-	c, err = g.Reserve(ctx, "first", "ann", lines(1, "b", "a"), time.Hour)
+	c, err = g.Reserve(ctx, "ann", stock.CartRequest{ID: "first", Lines: lines(1, "b", "a")}, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, stock.Cancelled, c.Outcome)
 	require.Equal(t, []stock.Outcome{stock.Cancelled, stock.Replayed}, outcomes(c))

@@ -82,7 +82,7 @@ func TestAPausedStockGrantsNothingAndConfirmsWhatItHolds(t *testing.T) {
 		require.True(t, ok)
 		st, err := s.Inspect(ctx)
 		require.NoError(t, err)
-		require.Equal(t, stock.StatePaused, st.State)
+		require.Equal(t, stock.PhasePaused, st.Phase)
 		_, err = s.Restore(ctx, sequence())
 		require.NoError(t, err)
 		answer(stock.Paused)(s.Claim(ctx, "ann"))
@@ -163,7 +163,7 @@ func TestOpenOrJoinTakesWhatStandsAndRefusesAContradiction(t *testing.T) {
 		o := stock.Spec{Limit: 10, PerUser: 2, OpenFor: time.Hour, StartIn: 0, Retain: 2 * time.Hour, Ledger: true}
 		first, err := s.OpenOrJoin(ctx, o)
 		require.NoError(t, err)
-		require.Equal(t, stock.StateOpen, first.State)
+		require.Equal(t, stock.PhaseOpen, first.Phase)
 		claimed(t, s, "ann")
 		require.NoError(t, s.Change(ctx, stock.Change{Limit: 20}))
 		require.NoError(t, s.Change(ctx, stock.Change{EndIn: stock.In(5 * time.Hour)}))
@@ -248,7 +248,7 @@ func TestAChangeIsMadeAsAWhole(t *testing.T) {
 		stock.Change{PerUser: 4, Limit: 7, StartIn: stock.In(time.Minute), EndIn: stock.In(2 * time.Hour)}))
 	st, err := s.Inspect(ctx)
 	require.NoError(t, err)
-	require.Equal(t, stock.StatePending, st.State)
+	require.Equal(t, stock.PhasePending, st.Phase)
 	require.EqualValues(t, 7, st.Limit)
 	require.Equal(t, [2]time.Duration{time.Minute, 2 * time.Hour},
 		[2]time.Duration{st.UntilStart.Round(time.Second), st.UntilEnd.Round(time.Second)})

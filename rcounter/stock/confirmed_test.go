@@ -56,7 +56,7 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		{"Confirm", func() error { _, err := s.ConfirmAs(ctx, "C", "h"); return err }},
 		{"Confirm, by another call", func() error { _, err := s.ConfirmAs(ctx, "D", "h"); return err }},
 		{"Group.Reserve", func() error {
-			_, err := g.Reserve(ctx, "cart", "cid", lines(1, "a", "b"), time.Hour)
+			_, err := g.Reserve(ctx, "cid", stock.CartRequest{ID: "cart", Lines: lines(1, "a", "b")}, time.Hour)
 			return err
 		}},
 		{"Group.Confirm", func() error { _, err := g.Confirm(ctx, "cart", lines(0, "a", "b")...); return err }},

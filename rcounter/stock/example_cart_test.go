@@ -22,9 +22,10 @@ func ExampleGroup() {
 	}
 	set := []stock.Line{{Stock: "shirt", N: 2}, {Stock: "cap", N: 1}}
 	var cart stock.Cart
-	cart, err := sale.Reserve(ctx, "order-1", "ann", set, 15*time.Minute)
+	cart, err := sale.Reserve(ctx, "ann", stock.CartRequest{ID: "order-1", Lines: set}, 15*time.Minute)
 	fmt.Println(cart.Outcome, err)
-	refused, err := sale.Reserve(ctx, "order-2", "bob", set, 15*time.Minute) // there is one cap
+	// there is one cap
+	refused, err := sale.Reserve(ctx, "bob", stock.CartRequest{ID: "order-2", Lines: set}, 15*time.Minute)
 	fmt.Println(refused.Outcome, err)
 	show := func(line stock.LineGrant) { fmt.Println(" ", line.Stock, line.Grant.Outcome, line.Grant.Remaining) }
 	for _, line := range refused.Lines {
@@ -54,12 +55,12 @@ func ExampleGroup_Confirm_late() {
 		}
 	}
 	set := []stock.Line{{Stock: "shirt", N: 1}, {Stock: "cap", N: 1}}
-	cart, err := sale.Reserve(ctx, "order-1", "ann", set, 15*time.Minute)
+	cart, err := sale.Reserve(ctx, "ann", stock.CartRequest{ID: "order-1", Lines: set}, 15*time.Minute)
 	fmt.Println(cart.Won(), err)
 	back, err := sale.Cancel(ctx, "order-1", "shirt", "cap")
 	fmt.Println(back, err)
 
-	_, err = sale.Reserve(ctx, "order-2", "bob", set, time.Millisecond)
+	_, err = sale.Reserve(ctx, "bob", stock.CartRequest{ID: "order-2", Lines: set}, time.Millisecond)
 	fmt.Println(err)
 	time.Sleep(10 * time.Millisecond) // he pays late
 	_, err = sale.Stock("cap").Claim(ctx, "cid")

@@ -25,11 +25,11 @@ func ExampleStock_ClaimAny() {
 			N:       stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1}.N})
 	fmt.Println(back, err)
 	fmt.Println(sale.Change(ctx, stock.Change{Limit: 10}))
-	var st stock.Status
+	var st stock.State
 	if st, err = sale.Inspect(ctx); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(st.State == stock.StateOpen, st.Limit, st.Sold, st.Remaining)
+	fmt.Println(st.Phase == stock.PhaseOpen, st.Limit, st.Sold, st.Remaining)
 	// Output:
 	// granted 3 <nil>
 	// 1 <nil>
@@ -71,7 +71,7 @@ func ExampleStock_OpenOrJoin() {
 	spec := stock.Spec{Limit: 5, PerUser: 3, OpenFor: time.Hour}
 	for range 2 {
 		st, err := sale.OpenOrJoin(ctx, spec)
-		fmt.Println(st.State, st.Remaining, err)
+		fmt.Println(st.Phase, st.Remaining, err)
 	}
 
 	sale.Claim(ctx, "ann")

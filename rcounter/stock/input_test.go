@@ -21,7 +21,7 @@ func stockVerbs(s *stock.Stock) map[string]func() error {
 		"Claim":   func() error { _, err := s.Claim(ctx, "u"); return err },
 		"Lookup":  func() error { _, _, err := lookup(s, "u"); return err },
 		"Return":  func() error { _, err := s.Return(ctx, stock.Units{Claimant: "u", Ordinal: 1}); return err },
-		"Status":  func() error { _, err := s.Inspect(ctx); return err },
+		"Inspect": func() error { _, err := s.Inspect(ctx); return err },
 		"EndSale": func() error { return s.EndSale(ctx) },
 
 		"ClaimAny":   func() error { _, err := s.ClaimAny(ctx, 1); return err },
@@ -177,13 +177,15 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		refused(verb, call(""), errs.ErrInvalidName, "id")
 	}
 	for what, err := range map[string]error{
-		`line "a": invalid option: N is 0`: second(g.Reserve(ctx, "id", "u", lines(0, "a"), time.Minute)),
-		"lines is 0":                       second(g.Reserve(ctx, "id", "u", nil, time.Minute)),
-		"ttl is 0s":                        second(g.Reserve(ctx, "id", "u", lines(1, "a"), 0)),
+		`line "a": invalid option: N is 0`: second(g.Reserve(ctx, "u", stock.CartRequest{ID: "id", Lines: lines(0, "a")},
+			time.Minute)),
+		"lines is 0": second(g.Reserve(ctx, "u", stock.CartRequest{ID: "id", Lines: nil}, time.Minute)),
+		"ttl is 0s":  second(g.Reserve(ctx, "u", stock.CartRequest{ID: "id", Lines: lines(1, "a")}, 0)),
 	} {
 		refused(what, err, errs.ErrInvalidOption, strings.Split(what, " is ")...)
 	}
-	refused("claimant", second(g.Reserve(ctx, "id", "", lines(1, "a"), time.Minute)), errs.ErrInvalidName, "claimant")
+	refused("claimant", second(g.Reserve(ctx, "", stock.CartRequest{ID: "id", Lines: lines(1, "a")}, time.Minute)),
+		errs.ErrInvalidName, "claimant")
 	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1024+1), "UTF-8": "a\xff",
 		`claimant "a\x00b" has a NUL`: "a\x00b"} {
 		_, err := s.Claim(ctx, claimant)
@@ -438,7 +440,9 @@ func second[A any](_ A, err error) error { return err }
 func cartVerbs(g *stock.Group, lines []stock.Line) map[string]func(id string) error {
 	names := namesOf(lines)
 	return map[string]func(id string) error{
-		"Reserve": func(id string) error { return second(g.Reserve(ctx, id, "u", lines, time.Minute)) },
+		"Reserve": func(id string) error {
+			return second(g.Reserve(ctx, "u", stock.CartRequest{ID: id, Lines: lines}, time.Minute))
+		},
 		"Confirm": func(id string) error { return second(g.Confirm(ctx, id, lines...)) },
 		"Extend":  func(id string) error { return second(g.Extend(ctx, id, time.Minute, names...)) },
 		"Lookup":  func(id string) error { return second(g.Lookup(ctx, id, names...)) },

@@ -87,7 +87,8 @@ func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 				require.NoError(t, err)
 			}
 			return redistest.Last{Gone: another(others.Group(group).Stock("y")), Take: func(t *testing.T) time.Duration {
-				cart, err := mine.Group(group).Reserve(ctx, "id", "ann", []stock.Line{{Stock: "x", N: 1}, {Stock: "y", N: 1}}, ttl)
+				cart, err := mine.Group(group).Reserve(ctx, "ann",
+					stock.CartRequest{ID: "id", Lines: []stock.Line{{Stock: "x", N: 1}, {Stock: "y", N: 1}}}, ttl)
 				require.NoError(t, err)
 				require.Equal(t, stock.Granted, cart.Outcome)
 				return ttl

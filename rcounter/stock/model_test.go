@@ -99,20 +99,20 @@ func (m *model) giveBack(u string, ordinal int64) (bool, error) {
 	return true, nil
 }
 
-func (m *model) status() (stock.Status, error) {
+func (m *model) status() (stock.State, error) {
 	if !m.there {
-		return stock.Status{}, nil
+		return stock.State{}, nil
 	}
-	st := stock.Status{State: stock.StateOpen, Limit: m.limit, Sold: int64(len(m.held)),
+	st := stock.State{Phase: stock.PhaseOpen, Limit: m.limit, Sold: int64(len(m.held)),
 		Remaining: m.limit - int64(len(m.held)), Seq: m.seq, Epoch: m.epoch,
 		UntilStart: max(0, m.start-m.now), UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
 	switch {
 	case m.closed:
-		st.State = stock.StateClosed
+		st.Phase = stock.PhaseClosed
 	case m.now >= m.end:
-		st.State = stock.StateEnded
+		st.Phase = stock.PhaseEnded
 	case m.now < m.start:
-		st.State = stock.StatePending
+		st.Phase = stock.PhasePending
 	}
 	if m.broken() {
 		return st, errs.ErrCorrupt

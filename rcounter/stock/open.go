@@ -128,17 +128,17 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 // All else is as for Open, also what is said of a stock that has lost all its keys: the first process that starts after
 // such a loss would sell every unit a second time. So set Spec.Opened. Other errors: those of Open but ErrAlreadyOpen,
 // and those of Inspect, with which the stock stands. One more round trip than Open.
-func (s *Stock) OpenOrJoin(ctx context.Context, o Spec) (now Status, err error) {
+func (s *Stock) OpenOrJoin(ctx context.Context, o Spec) (now State, err error) {
 	defer edge(&err)
 	if err := s.c.calls.Usable(s.refused, o.check()); err != nil {
-		return Status{}, err
+		return State{}, err
 	}
 	r, err := s.openChecked(ctx, o)
 	if err != nil {
-		return Status{}, err
+		return State{}, err
 	}
 	if err := s.contradiction(r.spec, r.stands); err != nil {
-		return Status{}, err
+		return State{}, err
 	}
 	return s.status(ctx)
 }

@@ -209,7 +209,7 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 
 				st, err := s.Inspect(ctx)
 				require.NoError(t, err)
-				require.Equal(t, stock.StateOpen, st.State)
+				require.Equal(t, stock.PhaseOpen, st.Phase)
 				require.GreaterOrEqual(t, st.Sold, before.Sold)
 				require.GreaterOrEqual(t, st.Seq, before.Seq-1, "the last may have been a return")
 				for u, ordinal := range users {

@@ -280,16 +280,16 @@ func TestStatusTable(t *testing.T) {
 	cases := []struct {
 		name  string
 		state stockState
-		want  stock.State
+		want  stock.Phase
 		err   error
 	}{
-		{"open", base, stock.StateOpen, nil},
-		{"pending", base.pending(), stock.StatePending, nil},
-		{"ended", base.ended(), stock.StateEnded, nil},
-		{"closed", base.shut(), stock.StateClosed, nil},
-		{"closed and ended", base.shut().ended(), stock.StateClosed, nil},
-		{"retained no longer", base.over(), stock.StateAbsent, nil},
-		{"records lost", base.drop("a"), stock.StateOpen, errs.ErrCorrupt},
+		{"open", base, stock.PhaseOpen, nil},
+		{"pending", base.pending(), stock.PhasePending, nil},
+		{"ended", base.ended(), stock.PhaseEnded, nil},
+		{"closed", base.shut(), stock.PhaseClosed, nil},
+		{"closed and ended", base.shut().ended(), stock.PhaseClosed, nil},
+		{"retained no longer", base.over(), stock.PhaseAbsent, nil},
+		{"records lost", base.drop("a"), stock.PhaseOpen, errs.ErrCorrupt},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -299,8 +299,8 @@ func TestStatusTable(t *testing.T) {
 				tc.state.write(t, c)
 				st, err := s.Inspect(ctx)
 				require.ErrorIs(t, err, tc.err)
-				require.Equal(t, tc.want, st.State)
-				if st.State == stock.StateAbsent {
+				require.Equal(t, tc.want, st.Phase)
+				if st.Phase == stock.PhaseAbsent {
 					require.Zero(t, st)
 					return
 				}
@@ -310,7 +310,7 @@ func TestStatusTable(t *testing.T) {
 					require.Greater(t, left, max(want, 0)-hour/10, "counts down from there")
 				}
 				st.UntilStart, st.UntilEnd, st.UntilGone = 0, 0, 0
-				require.Equal(t, stock.Status{State: tc.want, Limit: 3, Sold: 1, Remaining: 2, Seq: 2, Epoch: testEpoch}, st)
+				require.Equal(t, stock.State{Phase: tc.want, Limit: 3, Sold: 1, Remaining: 2, Seq: 2, Epoch: testEpoch}, st)
 			})
 		}
 		must(t, c, "HDEL", "rc:{s}", "gone")

@@ -300,7 +300,7 @@ func TestWindowAndRetentionAreInServerTime(t *testing.T) {
 		require.NoError(t, err)
 		return g.Outcome
 	}
-	state := func() stock.Status {
+	state := func() stock.State {
 		t.Helper()
 		st, err := s.Inspect(ctx)
 		require.NoError(t, err)
@@ -308,12 +308,12 @@ func TestWindowAndRetentionAreInServerTime(t *testing.T) {
 	}
 
 	require.Equal(t, stock.NotOpen, claim("ann"))
-	require.Equal(t, stock.StateAbsent, state().State)
+	require.Equal(t, stock.PhaseAbsent, state().Phase)
 	epoch, err := s.Open(ctx, stock.Spec{Limit: 2, StartIn: time.Minute, OpenFor: time.Hour, Retain: 24 * time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, stock.NotStarted, claim("ann"))
 	st := state()
-	require.Equal(t, stock.StatePending, st.State)
+	require.Equal(t, stock.PhasePending, st.Phase)
 	require.Equal(t, []time.Duration{time.Minute, 61 * time.Minute, 25*time.Hour + time.Minute},
 		[]time.Duration{st.UntilStart, st.UntilEnd, st.UntilGone})
 	forward(time.Minute - time.Millisecond)
@@ -328,7 +328,7 @@ func TestWindowAndRetentionAreInServerTime(t *testing.T) {
 	require.Equal(t, number(t, raw, "PTTL", "rc:{s}")+hour, number(t, raw, "PTTL", "rc:{s}:u"))
 	forward(time.Millisecond)
 	require.Equal(t, stock.Ended, claim("cid"))
-	require.Equal(t, stock.StateEnded, state().State)
+	require.Equal(t, stock.PhaseEnded, state().Phase)
 	_, err = s.Open(ctx, spec(5))
 	require.ErrorIs(t, err, errs.ErrAlreadyOpen)
 	forward(24*time.Hour - time.Millisecond)
@@ -501,7 +501,7 @@ func TestWrongTypeUnderAStocksKeysIsTypedAndChangesNothing(t *testing.T) {
 			"Claim":   func() error { _, err := s.Claim(ctx, "b"); return err },
 			"Lookup":  func() error { _, _, err := lookup(s, "a"); return err },
 			"Return":  func() error { _, err := s.Return(ctx, stock.Units{Claimant: "a", Ordinal: 1}); return err },
-			"Status":  func() error { _, err := s.Inspect(ctx); return err },
+			"Inspect": func() error { _, err := s.Inspect(ctx); return err },
 			"EndSale": func() error { return s.EndSale(ctx) },
 		}
 		must(t, raw, "RPUSH", "rc:{s}", "x")
@@ -600,7 +600,7 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 		require.Positive(t, ok)
 		g2 := c.Group("sale" + strconv.Itoa(i))
 		grouped(t, g2, spec(2), "a", "b")
-		cart, err := g2.Reserve(ctx, "h", "e", lines(1, "a", "b"), time.Minute)
+		cart, err := g2.Reserve(ctx, "e", stock.CartRequest{ID: "h", Lines: lines(1, "a", "b")}, time.Minute)
 		require.NoError(t, err)
 		require.True(t, cart.Won())
 		cart, err = g2.Confirm(ctx, "h", lines(1, "a", "b")...)
@@ -645,9 +645,9 @@ func TestOutcomesAndStatesHaveNames(t *testing.T) {
 	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, "+
 		"expired, cancelled, paused, outcome 13", strings.Join(names, ", "))
 	names = nil
-	for s := range stock.StatePaused + 2 {
+	for s := range stock.PhasePaused + 2 {
 		names = append(names, s.String())
 	}
-	require.Equal(t, "absent, pending, open, ended, closed, suspended, paused, state 7", strings.Join(names, ", "))
+	require.Equal(t, "absent, pending, open, ended, closed, suspended, paused, phase 7", strings.Join(names, ", "))
 	require.False(t, stock.Grant{}.Won(), "no answer is no win")
 }

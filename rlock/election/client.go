@@ -93,7 +93,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	return &Client{session: s, locks: locks, queue: wait.NewQueue(h, s.PollCap, nil, nil)}, nil
 }
 
-// Close ends waiting candidates (ErrClosed), the channels of observers, and the contexts of all leaderships, with cause
+// Close ends waiting candidates and loops over Observe (ErrClosed), and the contexts of all leaderships, with cause
 // ErrClosed. Then it waits until those that are not lost have resigned and the server has confirmed it, until ctx ends;
 // for 10 s if ctx has no end. What is left then lasts until its heartbeats are missed, or its lease is over, and the
 // error names it. Close does not close the hub. Later calls wait for the first until their own ctx ends, and return its

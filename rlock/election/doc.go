@@ -6,7 +6,7 @@
 //	})
 //
 //	leader, err := scheduler.Leader(ctx)   // in any process: who leads, and where to reach it
-//	leaders, err := scheduler.Observe(ctx) // and a channel of later leaders
+//	for leader, err := range scheduler.Observe(ctx) { … } // and every later one
 //
 // [Election.Run] is the loop that most programs want; [Election.Campaign] and [Leadership.Resign] are its parts. An
 // election is a Fenced lock of package rlock with Options.Liveness: the leader is its holder, the candidates are its

@@ -104,8 +104,7 @@ func TestAValueIsNeverShownWithTheTokenOfAnother(t *testing.T) {
 		}
 		var shown []pair
 		reader := start(t, s, o).elections.Election("boss")
-		told, err := reader.Observe(t.Context())
-		require.NoError(t, err)
+		told := observe(t, reader.Observe(t.Context()))
 		for going := true; going; {
 			var news election.Leader
 			select {
@@ -140,8 +139,7 @@ func TestObserversAreToldByMessages(t *testing.T) {
 	o := patient
 	o.PollCap = 10 * time.Second // and the clock of the bubble says who waited for that
 	bubble(t, 3, o, func(t *testing.T, _ *redistest.Server, all []*process) {
-		told, err := all[2].elections.Election("boss").Observe(t.Context())
-		require.NoError(t, err)
+		told := observe(t, all[2].elections.Election("boss").Observe(t.Context()))
 		require.Zero(t, news(t, told), "nobody leads yet, and that is told first")
 		synctest.Wait() // subscribed
 		at := time.Now()
@@ -162,8 +160,7 @@ func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
 	o := patient
 	o.PollCap = 5 * time.Second
 	bubble(t, 2, o, func(t *testing.T, s *redistest.Server, all []*process) {
-		told, err := all[1].elections.Election("boss").Observe(t.Context())
-		require.NoError(t, err)
+		told := observe(t, all[1].elections.Election("boss").Observe(t.Context()))
 		news(t, told)
 		l := elect(t, all[0].elections.Election("boss"), "ann")
 		require.Equal(t, "ann", news(t, told).Value)
@@ -179,12 +176,11 @@ func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
 
 func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) {
 	bubble(t, 1, patient, func(t *testing.T, s *redistest.Server, all []*process) {
-		told, err := all[0].elections.Election("boss").Observe(t.Context())
-		require.NoError(t, err)
+		told := observe(t, all[0].elections.Election("boss").Observe(t.Context()))
 		news(t, told)
 		require.NoError(t, s.Embedded.Set("redlatch_leader:{boss}", "no hash"))
 		time.Sleep(5 * time.Second)
-		_, err = all[0].elections.Election("boss").Leader(t.Context())
+		_, err := all[0].elections.Election("boss").Leader(t.Context())
 		require.ErrorIs(t, err, errs.ErrWrongType)
 		synctest.Wait() // the observer, which has seen that, pauses
 		const patience = 20 * time.Millisecond
@@ -195,6 +191,36 @@ func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) 
 		require.LessOrEqual(t, time.Since(at), patience)
 		_, open := <-told
 		require.False(t, open)
+	})
+}
+
+func TestALoopOverLeadersEndsWithTheCauseOfItsContext(t *testing.T) {
+	bubble(t, 1, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
+		e := all[0].elections.Election("boss")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		why := errors.New("seen enough")
+		go func() {
+			time.Sleep(time.Hour)
+			cancel(why)
+		}()
+		turns := 0
+		for leader, err := range e.Observe(ctx) {
+			require.Zero(t, leader)
+			if turns++; turns == 1 {
+				require.NoError(t, err)
+			} else {
+				require.Equal(t, "election: seen enough", err.Error())
+				require.ErrorIs(t, err, why)
+			}
+		}
+		require.Equal(t, 2, turns)
+
+		go func() {
+			time.Sleep(time.Hour)
+			all[0].hub.Close(t.Context())
+		}()
+		require.ErrorIs(t, failure(e.Observe(t.Context())), errs.ErrClosed)
 	})
 }
 
@@ -228,8 +254,7 @@ func TestEverythingMayRunTwice(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		p, other := on(t, rig.Twice{Client: s.Client(t)}, patient), start(t, s, patient)
-		told, err := other.elections.Election("boss").Observe(within(t))
-		require.NoError(t, err)
+		told := observe(t, other.elections.Election("boss").Observe(within(t)))
 		for i := range 3 {
 			value := fmt.Sprint("term ", i)
 			l := elect(t, p.elections.Election("boss"), value)
@@ -249,8 +274,7 @@ func TestALeaderThatCannotAnnounceItselfLeadsAndTriesAgain(t *testing.T) {
 	c := rig.NewLossy(t, s, func() bool { return lost.Load() })
 	o := patient
 	other := start(t, s, o)
-	told, err := other.elections.Election("boss").Observe(within(t))
-	require.NoError(t, err)
+	told := observe(t, other.elections.Election("boss").Observe(within(t)))
 	require.Zero(t, news(t, told))
 	// The reply is lost of whatever this client sends once it has the lock.
 	o.Observer = func(ctx context.Context, e rlock.Event) context.Context {
@@ -304,17 +328,20 @@ func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
 
 func TestASlowObserverHearsTheLatest(t *testing.T) {
 	bubble(t, 2, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
-		told, err := all[1].elections.Election("boss").Observe(t.Context())
-		require.NoError(t, err)
 		e := all[0].elections.Election("boss")
-		for range 5 {
-			require.NoError(t, elect(t, e, "ann").Resign(t.Context()))
-			synctest.Wait()
+		var l *election.Leadership
+		for leader, err := range all[1].elections.Election("boss").Observe(t.Context()) {
+			require.NoError(t, err)
+			if l != nil {
+				require.Equal(t, "bob", leader.Value)
+				break
+			}
+			require.Zero(t, leader)
+			for range 5 {
+				require.NoError(t, elect(t, e, "ann").Resign(t.Context()))
+			}
+			l = elect(t, e, "bob")
 		}
-		l := elect(t, e, "bob")
-		time.Sleep(patient.PollCap)
-		synctest.Wait()
-		require.Equal(t, "bob", news(t, told).Value)
 		require.NoError(t, l.Resign(t.Context()))
 	})
 }
@@ -324,14 +351,12 @@ func TestCloseEndsCandidatesObserversAndLeaderships(t *testing.T) {
 		p := all[0]
 		e := p.elections.Election("boss")
 		l := elect(t, e, "ann")
-		told, err := e.Observe(t.Context())
-		require.NoError(t, err)
+		told := observe(t, e.Observe(t.Context()))
 		require.Equal(t, "ann", news(t, told).Value)
 		campaign := make(chan error, 1)
 		go func() { _, err := e.Campaign(t.Context(), "again"); campaign <- err }()
 		ended, cancel := context.WithCancel(t.Context())
-		other, err := all[1].elections.Election("boss").Observe(ended)
-		require.NoError(t, err)
+		other := observe(t, all[1].elections.Election("boss").Observe(ended))
 		cancel()
 		for range other {
 		}
@@ -345,12 +370,11 @@ func TestCloseEndsCandidatesObserversAndLeaderships(t *testing.T) {
 		for range told {
 		}
 		require.ErrorIs(t, <-campaign, errs.ErrClosed)
-		_, err = e.Campaign(t.Context(), "")
+		_, err := e.Campaign(t.Context(), "")
 		require.ErrorIs(t, err, errs.ErrClosed)
 		_, err = e.Leader(t.Context())
 		require.ErrorIs(t, err, errs.ErrClosed)
-		_, err = e.Observe(t.Context())
-		require.ErrorIs(t, err, errs.ErrClosed)
+		require.ErrorIs(t, failure(e.Observe(t.Context())), errs.ErrClosed)
 		leader, err := all[1].elections.Election("boss").Leader(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, leader)
@@ -370,7 +394,7 @@ func TestWhatCannotBeUsedIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	for _, err := range []error{
 		errOf(p.elections.Election("").Campaign(t.Context(), "ann")),
 		errOf(p.elections.Election("").Leader(t.Context())),
-		errOf(p.elections.Election("").Observe(t.Context())),
+		failure(p.elections.Election("").Observe(t.Context())),
 	} {
 		require.ErrorIs(t, err, errs.ErrInvalidName)
 		require.True(t, strings.HasPrefix(err.Error(), "election: "), err)
@@ -418,8 +442,7 @@ func TestWherePubSubIsDeniedObserversPoll(t *testing.T) {
 	for _, name := range []string{"deaf", "mute"} {
 		t.Run(name, func(t *testing.T) {
 			p, other := start(t, s, patient, user(name)), start(t, s, patient, user(name))
-			told, err := other.elections.Election(name).Observe(within(t))
-			require.NoError(t, err)
+			told := observe(t, other.elections.Election(name).Observe(within(t)))
 			require.Zero(t, news(t, told))
 			for range 2 {
 				l := elect(t, p.elections.Election(name), "ann")
@@ -444,8 +467,7 @@ func TestWhoMayNotAnnounceItselfIsNotElected(t *testing.T) {
 	require.ErrorIs(t, e.Run(within(t), "ann", nil), errs.ErrDenied)
 	_, err = e.Leader(within(t))
 	require.ErrorIs(t, err, errs.ErrDenied)
-	_, err = e.Observe(within(t))
-	require.ErrorIs(t, err, errs.ErrDenied)
+	require.ErrorIs(t, failure(e.Observe(within(t))), errs.ErrDenied)
 	require.NoError(t, elect(t, other.elections.Election("boss"), "bob").Resign(within(t)), "the lock was given back")
 }
 
@@ -456,12 +478,11 @@ func TestAnObserverOutlastsARightThatIsTakenAway(t *testing.T) {
 	root := s.Client(t)
 	rig.Must(t, root, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all")
 	p, leader := start(t, s, patient, user("app")), start(t, s, patient)
-	told, err := p.elections.Election("boss").Observe(within(t))
-	require.NoError(t, err)
+	told := observe(t, p.elections.Election("boss").Observe(within(t)))
 	require.Zero(t, news(t, told))
 	rig.Must(t, root, "ACL", "SETUSER", "app", "-get")
 	l := elect(t, leader.elections.Election("boss"), "ann")
-	_, err = p.elections.Election("boss").Leader(within(t))
+	_, err := p.elections.Election("boss").Leader(within(t))
 	require.ErrorIs(t, err, errs.ErrDenied)
 	require.Empty(t, told)
 	rig.Must(t, root, "ACL", "SETUSER", "app", "+get")

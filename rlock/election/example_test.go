@@ -133,27 +133,30 @@ func ExampleElection_Observe() {
 	elections, _, end := demo()
 	defer end()
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // closes the channel
+	defer cancel()
 	scheduler := elections.Election("scheduler")
 
-	leaders, err := scheduler.Observe(ctx)
-	if err != nil {
-		log.Fatal(err)
+	go func() {
+		l, err := scheduler.Campaign(ctx, "10.0.0.7:8080")
+		if err != nil {
+			log.Fatal(err)
+		}
+		<-ctx.Done()
+		if err := l.Resign(context.Background()); err != nil {
+			log.Fatal(err)
+		}
+	}()
+	for leader, err := range scheduler.Observe(ctx) {
+		if err != nil { // the last turn: ctx has ended, or the client is closed
+			fmt.Println(err)
+		} else if leader.Elected() {
+			fmt.Println("send work to:", leader.Value)
+			cancel() // a program goes on for as long as it works
+		}
 	}
-	fmt.Println("at first:", (<-leaders).Elected())
-	l, err := scheduler.Campaign(ctx, "10.0.0.7:8080")
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("send work to:", (<-leaders).Value)
-	if err := l.Resign(ctx); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("at the end:", (<-leaders).Elected())
 	// Output:
-	// at first: false
 	// send work to: 10.0.0.7:8080
-	// at the end: false
+	// election: context canceled
 }
 
 // Leader asks once.

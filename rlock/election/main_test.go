@@ -2,6 +2,8 @@ package election_test
 
 import (
 	"context"
+	"errors"
+	"iter"
 	"log/slog"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock/election"
@@ -101,6 +104,32 @@ func elect(t testing.TB, e *election.Election, value string) *election.Leadershi
 	l, err := e.Campaign(within(t), value)
 	require.NoError(t, err)
 	return l
+}
+
+// observe runs a loop, which ends with its context or its client. The channel has what it yields, and is closed behind
+// it.
+func observe(t testing.TB, leaders iter.Seq2[election.Leader, error]) <-chan election.Leader {
+	t.Helper()
+	told := make(chan election.Leader, 1000)
+	go func() {
+		defer close(told)
+		for l, err := range leaders {
+			switch {
+			case err == nil:
+				told <- l
+			case !errors.Is(err, errs.ErrClosed) && !errors.Is(err, context.Canceled):
+				t.Error(err)
+			}
+		}
+	}()
+	return told
+}
+
+// failure is the error that ends a loop.
+func failure(leaders iter.Seq2[election.Leader, error]) (err error) {
+	for _, err = range leaders {
+	}
+	return err
 }
 
 // hear returns the next leader that an observer is told of and that is the one looked for.

@@ -1,64 +1,67 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// Observe returns a channel of leaders: first the present leader, then each later one, and the zero Leader whenever
-// there is none. The channel is closed when ctx ends or the client is closed.
+// Observe yields the present leader, and then each later one, and the zero Leader whenever there is none, until ctx
+// ends: then its last error is ctx's cause.
 //
-// The observer asks the server after each message and every PollCap. Where the user may not subscribe, or the leaders
-// may not publish, it only polls. While the server cannot be asked nothing is sent, and the last leader sent may be
-// gone.
+// Between two leaders the loop waits for messages, and asks the server after each one and every PollCap. Where the user
+// may not subscribe, or the leaders may not publish, it only polls. While the server cannot be asked it yields nothing,
+// and the last leader may be gone.
 //
-// The channel has the latest state only: a caller that reads slowly misses leaders in between. It may get the same
-// leader twice. The goroutine behind the channel never waits for the caller.
+// Each turn has the leader of now, and never the one of the turn before: a loop whose body is slow misses leaders in
+// between. It delays no one else.
 //
-// The error is that of the first request: see [Election.Leader].
-func (e *Election) Observe(ctx context.Context) (<-chan Leader, error) {
-	first, err := e.Leader(ctx)
-	if err != nil {
-		return nil, err
+// An error ends the loop: that of the first request, see [Election.Leader]; or ErrClosed if the client is closed
+// meanwhile. Later refusals of the server are logged, and it is asked again.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		last, err := e.Leader(ctx)
+		if err != nil {
+			yield(Leader{}, err)
+			return
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		//nolint:contextcheck // that of the client: its Close ends the loop
+		defer context.AfterFunc(e.c.session.Context(), func() { cancel(errs.ErrClosed) })()
+		for yield(last, nil) {
+			if last, err = e.next(ctx, last); err != nil {
+				yield(Leader{}, e.c.session.Error(err))
+				return
+			}
+		}
 	}
-	leaders := make(chan Leader, 1)
-	leaders <- first
-	observe := func(open context.Context) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(open, cancel)()
-		e.observe(ctx, first, leaders)
-	}
-	if !e.c.session.Background(observe) {
-		return nil, e.c.session.Usable(nil)
-	}
-	return leaders, nil
 }
 
-// observe tells of every change. It ends with ctx, which Close ends too, and when the queue is closed.
-func (e *Election) observe(ctx context.Context, last Leader, leaders chan Leader) {
-	defer close(leaders)
+// next waits for another leader than last, and ends with ctx or the queue. Close closes the queue first, and ends ctx
+// later: a loop that sleeps here after a refusal learns of it within a second.
+func (e *Election) next(ctx context.Context, last Leader) (Leader, error) {
 	for {
 		now, err := e.change(ctx, last)
 		var over *wait.GaveUp
 		switch {
+		case err == nil:
+			return now, nil
 		case errors.As(err, &over):
-			return
-		case err != nil: // the server's answer: asking again helps when something has changed there
-			e.c.session.Complain("an observer of an election cannot look who leads", e.name, err)
-			script.Pause(ctx, min(e.c.session.PollCap, time.Second))
+			if why := cmp.Or(context.Cause(ctx), over.Cause); why != nil {
+				return Leader{}, why
+			}
 			continue
 		}
-		last = now
-		select {
-		case <-leaders: // a leader that was not read is out of date
-		default:
-		}
-		leaders <- now // this goroutine is the only one that writes: there is room
+		// the server's answer: asking again helps when something has changed there
+		e.c.session.Complain("an observer of an election cannot look who leads", e.name, err)
+		script.Pause(ctx, min(e.c.session.PollCap, time.Second))
 	}
 }
 

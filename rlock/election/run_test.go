@@ -50,12 +50,11 @@ func TestTheSuccessorOfAKilledLeaderIsElectedLongBeforeTheLease(t *testing.T) {
 	s := redistest.Start(t)
 	p := start(t, s, living)
 	e := p.elections.Election("boss")
-	told, err := e.Observe(within(t))
-	require.NoError(t, err)
+	told := observe(t, e.Observe(within(t)))
 	require.Zero(t, news(t, told))
 	child := redistest.Spawn(t, "candidate", s)
 	var token int64
-	_, err = fmt.Sscanf(child.Line(t), "leads %d", &token)
+	_, err := fmt.Sscanf(child.Line(t), "leads %d", &token)
 	require.NoError(t, err)
 	require.Equal(t, token, hear(t, told, "child", called("child")).Token)
 	won := make(chan *election.Leadership, 1)
@@ -125,8 +124,7 @@ func TestALostLeaderIsNobodyAndItsWorkEndsBeforeRunLeadsAgain(t *testing.T) {
 			})
 		}()
 		<-elected
-		told, err := all[1].elections.Election("boss").Observe(t.Context())
-		require.NoError(t, err)
+		told := observe(t, all[1].elections.Election("boss").Observe(t.Context()))
 		require.Equal(t, "ann", news(t, told).Value)
 		s.Embedded.Del("boss")
 		require.Zero(t, news(t, told))
@@ -208,8 +206,7 @@ func TestACrashedLeaderIsShownUntilItsLeaseEndsIfNoneCampaigns(t *testing.T) {
 	o := election.Options{WatchdogTimeout: 30 * time.Second}
 	bubble(t, 2, o, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[0].elections.Election("boss"), "ann")
-		told, err := all[1].elections.Election("boss").Observe(t.Context())
-		require.NoError(t, err)
+		told := observe(t, all[1].elections.Election("boss").Observe(t.Context()))
 		require.Equal(t, "ann", news(t, told).Value)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()

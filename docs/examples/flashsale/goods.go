@@ -50,7 +50,7 @@ type bought struct {
 
 // shelf is the goods as they are now.
 type shelf struct {
-	stock.Status
+	stock.State
 	cents int64 // of a red packet: how much was taken
 }
 
@@ -88,7 +88,7 @@ func (s stockGoods) lookup(ctx context.Context, user string) (bought, error) {
 
 func (s stockGoods) status(ctx context.Context) (shelf, error) {
 	st, err := s.stock.Inspect(ctx)
-	return shelf{Status: st}, err
+	return shelf{State: st}, err
 }
 
 func (s stockGoods) close(ctx context.Context) error { return s.stock.EndSale(ctx) }
@@ -189,13 +189,13 @@ func (p packetGoods) status(ctx context.Context) (shelf, error) {
 	if err != nil {
 		return shelf{}, err
 	}
-	states := map[redpacket.State]stock.State{redpacket.StateOpen: stock.StateOpen, redpacket.StateEnded: stock.StateEnded,
-		redpacket.StateRefunded: stock.StateClosed, redpacket.StateSending: stock.StateAbsent,
-		redpacket.StateAbsent: stock.StateAbsent}
-	if st.State == redpacket.StateOpen && st.Total != p.total {
+	states := map[redpacket.Phase]stock.Phase{redpacket.PhaseOpen: stock.PhaseOpen, redpacket.PhaseEnded: stock.PhaseEnded,
+		redpacket.PhaseRefunded: stock.PhaseClosed, redpacket.PhaseSending: stock.PhaseAbsent,
+		redpacket.PhaseAbsent: stock.PhaseAbsent}
+	if st.Phase == redpacket.PhaseOpen && st.Total != p.total {
 		return shelf{}, fmt.Errorf("%w: the packet is one of %s", errOtherTotal, money(st.Total))
 	}
-	return shelf{Status: stock.Status{State: states[st.State], Limit: st.Shares, Sold: st.Taken,
+	return shelf{State: stock.State{Phase: states[st.Phase], Limit: st.Shares, Sold: st.Taken,
 		Remaining: st.Shares - st.Taken, Seq: st.Taken,
 		Epoch: st.Epoch, UntilEnd: st.UntilEnd, UntilGone: st.UntilGone}, cents: st.TakenCents}, nil
 }

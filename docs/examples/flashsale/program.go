@@ -161,11 +161,11 @@ func (s *sale) prepare() (sh *shop, status int, end func()) {
 	case err != nil:
 		s.console.say("cannot read stock %q on %v: %v", s.name, s.server, err)
 		return nil, exitBad, end
-	case st.State == stock.StateAbsent:
+	case st.Phase == stock.PhaseAbsent:
 		return sh, exitOK, end
-	case st.State != stock.StateOpen:
+	case st.Phase != stock.PhaseOpen:
 		s.console.say("-name %q: this stock is there and %v; Redis keeps it for another %v, choose another name", s.name,
-			st.State, st.UntilGone.Round(time.Minute))
+			st.Phase, st.UntilGone.Round(time.Minute))
 		return nil, exitUsage, end
 	case s.unitsGiven && st.Limit != s.units:
 		s.console.say("-stock %d: stock %q was opened with %s; leave -stock out to go on with it, or choose another -name",

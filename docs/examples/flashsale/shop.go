@@ -84,7 +84,7 @@ func (s *shop) enter(ctx context.Context, cfg workerConfig) (opening, error) {
 		return opening{}, err
 	}
 	opened := false
-	if st.State == stock.StateAbsent {
+	if st.Phase == stock.PhaseAbsent {
 		if !cfg.MayOpen {
 			return opening{}, errVanished
 		}
@@ -101,8 +101,8 @@ func (s *shop) enter(ctx context.Context, cfg workerConfig) (opening, error) {
 			return opening{}, err
 		}
 	}
-	if st.State != stock.StateOpen {
-		return opening{}, fmt.Errorf("the stock %w: it is %v", errClosedStock, st.State)
+	if st.Phase != stock.PhaseOpen {
+		return opening{}, fmt.Errorf("the stock %w: it is %v", errClosedStock, st.Phase)
 	}
 	return opening{Opened: opened, Limit: st.Limit, Count: st.Sold, Last: st.Seq, Cents: st.cents, Epoch: st.Epoch}, nil
 }

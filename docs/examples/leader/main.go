@@ -154,13 +154,12 @@ func run(ctx context.Context, c config, out io.Writer) error {
 		return err
 	}
 	defer end()
-	leaders, err := red.Elections().Election("leader").Observe(ctx)
-	if err != nil {
-		return err
-	}
-	e := &contest{out: out, leaders: leaders, events: make(chan event, 1000), crew: map[int]*process{},
+	e := &contest{out: out, leaders: make(chan election.Leader), events: make(chan event, 1000), crew: map[int]*process{},
 		said: map[event]int{}}
 	defer e.end()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { cancel(e.observe(ctx, red.Elections().Election("leader"))) }()
 	for n := 1; n <= 4; n++ {
 		if err := e.start(ctx, c, n); err != nil {
 			return err
@@ -205,7 +204,7 @@ func run(ctx context.Context, c config, out io.Writer) error {
 // contest is the candidates, seen by the parent.
 type contest struct {
 	out     io.Writer
-	leaders <-chan election.Leader
+	leaders chan election.Leader
 	events  chan event
 	crew    map[int]*process
 
@@ -281,12 +280,26 @@ func (e *contest) succeed(ctx context.Context, c config, what string, sig syscal
 	return leader, nil
 }
 
+// observe passes on who leads. It ends with ctx, or if it cannot observe, with the error.
+func (e *contest) observe(ctx context.Context, of *election.Election) error {
+	for leader, err := range of.Observe(ctx) {
+		if err != nil {
+			return err
+		}
+		select {
+		case e.leaders <- leader:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
 // until takes in what is heard until found says that it is enough.
 func (e *contest) until(ctx context.Context, found func() bool) error {
 	for !found() {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case l := <-e.leaders:
 			e.leading = 0
 			fmt.Sscanf(l.Value, "candidate %d", &e.leading)

@@ -47,7 +47,7 @@ func carts() primitive {
 			for _, line := range cartStocks {
 				s := shopping(red).Stock(line)
 				st, err := s.Inspect(ctx)
-				if err := gone(err, st.State == stock.StateAbsent); err != nil {
+				if err := gone(err, st.Phase == stock.PhaseAbsent); err != nil {
 					return nil, err
 				}
 				all["sold"+lineEnds(line)], all["limit"+lineEnds(line)] = st.Sold, st.Limit
@@ -85,7 +85,7 @@ func (c *client) shop(ctx context.Context, rnd *rand.Rand) {
 	}
 	same := func(string) event { return event{} }
 	e := event{Of: "cart", Do: "reserve", N: 1, Call: now()}
-	cart, err := shopping(c.red[0]).Reserve(ctx, id, id, linesOf(lines), lease)
+	cart, err := shopping(c.red[0]).Reserve(ctx, id, stock.CartRequest{ID: id, Lines: linesOf(lines)}, lease)
 	e.Return, e.Out = now(), reason(err)
 	to := int64(0)
 	if err == nil {

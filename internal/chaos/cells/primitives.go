@@ -413,7 +413,7 @@ func reserve(ctx context.Context, c *client, rnd *rand.Rand) {
 
 func sold(ctx context.Context, red *redlatch.Client, name string) (map[string]int64, error) {
 	s, err := red.Stocks().Stock(name).Inspect(ctx)
-	return map[string]int64{"sold": s.Sold, "held": s.Held, "limit": s.Limit}, gone(err, s.State == stock.StateAbsent)
+	return map[string]int64{"sold": s.Sold, "held": s.Held, "limit": s.Limit}, gone(err, s.Phase == stock.PhaseAbsent)
 }
 
 func counted(name string) func(ctx context.Context, red *redlatch.Client, say func(event)) (map[string]int64, error) {

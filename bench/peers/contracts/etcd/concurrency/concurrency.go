@@ -172,11 +172,10 @@ func (e *Election) Observe(ctx context.Context) <-chan clientv3.GetResponse {
 	told := make(chan clientv3.GetResponse)
 	go func() {
 		defer close(told)
-		leaders, err := e.s.Red.Elections().Election(e.name).Observe(ctx)
-		if err != nil {
-			return
-		}
-		for l := range leaders {
+		for l, err := range e.s.Red.Elections().Election(e.name).Observe(ctx) {
+			if err != nil {
+				return
+			}
 			if !l.Elected() {
 				continue
 			}
