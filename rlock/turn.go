@@ -39,6 +39,7 @@ func (s *tenancies) await(x *caller) error {
 	s.mu.Lock()
 	if x.own != nil || x.err != nil {
 		s.mu.Unlock()
+		c.queue.Unlist(&x.call) // its turn came after it had joined, and before it was listed
 		return x.err
 	}
 	if x.came == nil {
