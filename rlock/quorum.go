@@ -90,7 +90,7 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := map[any]int{}
+	seen, fenced := map[any]int{}, members[0].kind == fencing
 	for i, l := range members {
 		k := votingKinds[l.kind]
 		if k == nil {
@@ -108,7 +108,7 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 			}
 			seen[of] = i + 1
 		}
-		if (l.kind == fencing) != (members[0].kind == votingKinds[fencing] || i == 0 && l.kind == fencing) {
+		if (l.kind == fencing) != fenced {
 			return nil, fmt.Errorf("rlock: %w: quorum: locks 1 and %d, %q and %q: all or none must be Fenced",
 				errs.ErrInvalidOption, i+1, members[0].name, l.name)
 		}
