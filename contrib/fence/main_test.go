@@ -14,19 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/databases"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(redistest.RoleEnv) != "" {
-		redistest.Main(m, roles)
-		return
-	}
-	code := m.Run()
-	databases.Stop()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { databases.Main(m, roles) }
 
 // eachDatabase runs a test on each of them, with the table fences.
 func eachDatabase(t *testing.T, test func(t *testing.T, d redlatchfence.Dialect, open func() *sql.DB)) {
@@ -49,8 +40,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, d redlatchfence.Dialect,
 func freshSQLite(t *testing.T) func() *sql.DB {
 	file := filepath.Join(t.TempDir(), "test.db")
 	return func() *sql.DB {
-		db, err := sql.Open("sqlite3", "file:"+file+
-			"?_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)")
+		db, err := sql.Open("sqlite3", databases.SQLite(file))
 		require.NoError(t, err)
 		t.Cleanup(func() { db.Close() })
 		return db

@@ -80,7 +80,7 @@ func freshSQLite(t *testing.T) func() *sql.DB {
 	file := filepath.Join(t.TempDir(), "sale.db")
 	return func() *sql.DB {
 		db, err := sql.Open("sqlite3",
-			"file:"+file+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)")
+			databases.SQLite(file))
 		require.NoError(t, err)
 		t.Cleanup(func() { db.Close() })
 		return db

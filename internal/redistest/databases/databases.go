@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,6 +161,24 @@ func (s *Server) stop() {
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir) // under the temporary directory of the system
 	}
+}
+
+// Main runs the tests of a package that uses these servers, and its processes: see redistest.Main.
+func Main(m *testing.M, roles map[string]func() error) {
+	if os.Getenv(redistest.RoleEnv) != "" {
+		redistest.Main(m, roles)
+		return
+	}
+	code := m.Run()
+	Stop()
+	os.Exit(code)
+}
+
+// SQLite is the name of a file for the driver sqlite3. The file of a subtest may have a # in its path, at which the name
+// would end: then runs would share one file, which stays.
+func SQLite(file string) string {
+	return (&url.URL{Scheme: "file", Path: file,
+		RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)"}).String()
 }
 
 // Stop ends the servers that were started.
