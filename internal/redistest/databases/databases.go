@@ -174,8 +174,8 @@ func Main(m *testing.M, roles map[string]func() error) {
 	os.Exit(code)
 }
 
-// SQLite is the name of a file for the driver sqlite3. The file of a subtest may have a # in its path, at which the name
-// would end: then runs would share one file, which stays.
+// SQLite is the name of a file for the driver sqlite3. The file of a subtest may have a # in its path, at which the
+// name would end: then runs would share one file, which stays.
 func SQLite(file string) string {
 	return (&url.URL{Scheme: "file", Path: file,
 		RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)"}).String()
