@@ -69,8 +69,9 @@ var layers = map[string][]string{
 		"rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
 	"internal/redistest/stage":     {},
 	"internal/simulation/simulate": {"internal/simulation"},
-	"internal/tenuremodel":         {},
-	"internal/quorummodel":         {},
+	"internal/model":               {},
+	"internal/tenuremodel":         {"internal/model"},
+	"internal/quorummodel":         {"internal/model"},
 }
 
 // below are the packages that a public package may import.
