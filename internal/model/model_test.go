@@ -60,18 +60,17 @@ func TestWaysEndWhereAMachineDoesNotDoWhatWasSeen(t *testing.T) {
 			emit(n + 3)
 		}
 	}
-	for _, seen := range []int{2, 6} {
+	for _, seen := range []int{2, 8} {
 		require.True(t, w.Unfold(10, hidden))
 		w = w.See(func(n int, emit func(int)) {
 			if n%2 == 1 && n+1 == seen {
 				emit(seen)
 			}
 		})
-		require.Equal(t, model.From(seen)[seen], w[seen])
 		if seen == 2 {
 			require.Len(t, w, 1, "%v", w)
 		}
 	}
-	require.Empty(t, w, "from 2 it comes to 4, and from there no further before it is seen")
+	require.Empty(t, w, "from 2 it comes to 3 and 5, so 4 or 6 is seen next")
 	require.False(t, model.From(0).Unfold(1, hidden), "there are more ways than one")
 }

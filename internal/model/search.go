@@ -25,7 +25,7 @@ type Machine[S comparable, E fmt.Stringer] struct {
 // Result is what a search has found.
 type Result struct {
 	States    int
-	Depth     int    // steps of the longest shortest way
+	Depth     int    // steps of the longest of the shortest ways to a state
 	Exhausted bool   // no state is left that was not looked at
 	Wrong     string // what does not hold; "": nothing was found
 	Trace     []string
@@ -69,7 +69,9 @@ func Search[S comparable, E fmt.Stringer](m Machine[S, E]) (r Result) {
 		}
 		level, base = coming, begins
 	}
-	r.Exhausted = len(level) == 0
+	if r.Exhausted = len(level) == 0; r.Exhausted {
+		r.Depth-- // the last round has found nothing
+	}
 	r.States = len(steps)
 	return r
 }

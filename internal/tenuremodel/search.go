@@ -22,7 +22,7 @@ type Config struct {
 // Result is what a search has found.
 type Result struct {
 	States    int
-	Depth     int // events of the longest shortest trace
+	Depth     int // events of the longest of the shortest traces
 	Exhausted bool
 	Overflows int // messages, tenures and places in the queue that there was no room for: they were lost, or had to wait
 	Violation Violation
