@@ -72,6 +72,7 @@ var layers = map[string][]string{
 	"internal/model":               {},
 	"internal/tenuremodel":         {"internal/model"},
 	"internal/quorummodel":         {"internal/model"},
+	"internal/leasemodel":          {"internal/model"},
 }
 
 // below are the packages that a public package may import.
