@@ -73,6 +73,7 @@ var layers = map[string][]string{
 	"internal/tenuremodel":         {"internal/model"},
 	"internal/quorummodel":         {"internal/model"},
 	"internal/leasemodel":          {"internal/model"},
+	"internal/takeovermodel":       {"internal/model"},
 }
 
 // below are the packages that a public package may import.
