@@ -68,11 +68,12 @@ func micros(d time.Duration) int32 { return int32(d / time.Microsecond) }
 type belief struct {
 	process  string
 	until    time.Duration // by a true clock
-	excused  bool          // the server has forgotten the lock since
+	excused  bool          // the server has forgotten the lock since that was sent
 	refused  time.Duration // when the question was sent that was refused last
 	ticket   int64         // and what it got
 	grants   map[int64]time.Duration
 	released bool
+	counts   time.Duration // when what moved it last was sent
 }
 
 // Follower follows what is seen of one lock.
@@ -82,12 +83,13 @@ type Follower struct {
 	queued  map[Owner]time.Duration // who may be handed the lock, and for how long
 	beliefs map[Owner]*belief
 	server  time.Duration
+	forgot  time.Duration // when the server has forgotten the lock last
 }
 
 // NewFollower makes one of a lock that is free.
 func NewFollower() *Follower {
 	return &Follower{ways: model.From(Lock{}), names: map[string]Owner{}, queued: map[Owner]time.Duration{},
-		beliefs: map[Owner]*belief{}}
+		beliefs: map[Owner]*belief{}, forgot: -1}
 }
 
 func (f *Follower) owner(name string) Owner {
@@ -106,7 +108,7 @@ func (f *Follower) belief(s Step, o Owner) *belief {
 		b = &belief{grants: map[int64]time.Duration{}}
 		f.beliefs[o] = b
 	}
-	if s.Process != "" && s.Passage != Ran {
+	if s.Process != "" && s.Passage != Ran && s.Verb < Remove {
 		b.process = s.Process
 	}
 	return b
@@ -143,7 +145,7 @@ func (f *Follower) See(s Step) error {
 		f.ways = f.ways.See(func(l Lock, emit func(Lock)) { f.run(l, o, s, emit) })
 		f.ran(o, s)
 	case Forgot:
-		f.ways = model.From(Lock{})
+		f.ways, f.forgot = model.From(Lock{}), s.At
 		for _, b := range f.beliefs {
 			b.excused = true
 		}
@@ -175,6 +177,15 @@ func (f *Follower) See(s Step) error {
 
 func (f *Follower) refuse(s Step, before model.Ways[Lock], why string) error {
 	return fmt.Errorf("the model refuses %+v (owner %d; %s): it can be in %v before", s, f.names[s.Owner], why, before)
+}
+
+// Counts is when the last question was sent by which an owner's process believes, or the one that its grant answers; 0:
+// there is none.
+func (f *Follower) Counts(owner string) time.Duration {
+	if b := f.beliefs[f.names[owner]]; b != nil {
+		return b.counts
+	}
+	return 0
 }
 
 // until is until when a process may believe.
@@ -254,6 +265,8 @@ func (f *Follower) ran(o Owner, s Step) {
 		f.queued[o] = s.First
 	case s.Verb == Acquire && s.Said == Yes:
 		delete(f.queued, o)
+	case s.Verb == Remove && s.Said == Yes: // its process stopped to believe before: see takeovermodel
+		f.belief(s, o).released = true
 	case s.Verb == Release:
 		delete(f.queued, o)
 		f.belief(s, o).released = true
@@ -268,15 +281,16 @@ func (f *Follower) ran(o Owner, s Step) {
 func (f *Follower) heard(o Owner, s Step) {
 	b := f.belief(s, o)
 	moves := func(b *belief, lease, sent time.Duration) {
+		b.counts, b.excused = sent, sent <= f.forgot
 		b.until = max(b.until, s.At+time.Duration(Trust(micros(lease), micros(marginOf(lease)), micros(s.At-sent)))*
 			time.Microsecond)
 	}
 	switch {
+	case s.Verb == Look:
 	case s.Passage == Heard:
 		b.grants[s.Ticket] = s.Lease
 	case s.Verb == Acquire && s.Said == Yes, s.Verb == Renew && s.Said == Yes && s.Lease > 0:
 		moves(b, s.Lease, s.Sent)
-		b.excused = false
 	case s.Verb == Acquire && s.Said == No && s.Ticket != 0:
 		b.refused, b.ticket = s.Sent, s.Ticket
 	case s.Verb == Renew && s.Said == No:

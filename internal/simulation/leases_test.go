@@ -23,7 +23,7 @@ func TestWhatALeaseDoesOnTheWireTheModelOfDeadlinesCanDo(t *testing.T) {
 	total := 0
 	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 4, 200)) {
 		p := leasePlan(seed)
-		n, err := followLeases(t, p, simulation.Run(t, p, nil))
+		n, err := followLeases(t, simulation.Run(t, p, nil), nil)
 		if err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
@@ -44,8 +44,10 @@ func leasePlan(seed uint64) simulation.Plan {
 	return p
 }
 
-// followLeases follows what was seen of each lock, and returns in how many steps.
-func followLeases(t *testing.T, _ simulation.Plan, r simulation.Result) (n int, err error) {
+// followLeases follows what was seen of each lock, and returns in how many steps. also, if it is not nil, is called
+// after each.
+func followLeases(t *testing.T, r simulation.Result, also func(lock string, s leasemodel.Step, counts time.Duration) error) (
+	n int, err error) {
 	locks := map[string]*leasemodel.Follower{}
 	began := r.Wire[0].At
 	clocks := func(w simulation.Wire, s *leasemodel.Step) {
@@ -66,6 +68,12 @@ func followLeases(t *testing.T, _ simulation.Plan, r simulation.Result) (n int, 
 					return n, err
 				}
 				n++
+				if also == nil {
+					continue
+				}
+				if err := also(name, s.Step, locks[name].Counts(s.Owner)); err != nil {
+					return n, err
+				}
 			}
 		}
 	}
@@ -193,9 +201,7 @@ func leaseSteps(t *testing.T, w simulation.Wire, began time.Time) (steps []lease
 		if s.Verb, s.Said = leasemodel.Look, said(w.Reply[0] != -2); s.Said == leasemodel.Yes {
 			s.Owner, s.Left = w.Words[2], time.Duration(w.Reply[0])*time.Millisecond
 		}
-		if !w.Read {
-			add(keys[0], s)
-		}
+		add(keys[0], s)
 	default:
 		for _, key := range keys { // nothing else is done to these locks
 			for _, kind := range leased {
@@ -222,7 +228,7 @@ func TestTheModelOfDeadlinesRefusesPlantedFaults(t *testing.T) {
 		t.Run(m.Name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 200; seed++ {
 				p := leasePlan(seed)
-				if _, err := followLeases(t, p, simulation.Run(t, p, m)); err != nil {
+				if _, err := followLeases(t, simulation.Run(t, p, m), nil); err != nil {
 					t.Logf("by seed %d: %v", seed, err)
 					return
 				}
@@ -236,7 +242,7 @@ func TestTheModelOfDeadlinesRefusesPlantedFaults(t *testing.T) {
 func TestAHolderThatBelievesTooLongIsRefused(t *testing.T) {
 	p := leasePlan(4)
 	r := simulation.Run(t, p, nil)
-	_, err := followLeases(t, p, r)
+	_, err := followLeases(t, r, nil)
 	require.NoError(t, err)
 	says, refused := 0, 0
 	for i := range r.Wire {
@@ -247,7 +253,7 @@ func TestAHolderThatBelievesTooLongIsRefused(t *testing.T) {
 		says++
 		until := w.Until
 		w.Until = until.Add(12 * time.Millisecond) // without its margin
-		if _, err := followLeases(t, p, r); err != nil {
+		if _, err := followLeases(t, r, nil); err != nil {
 			refused++
 		}
 		w.Until = until
