@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -56,7 +56,7 @@ type voter struct {
 	metOnce atomic.Bool  // it was given time once to say which that is
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.session }) }
+func init() { accessor.Register(func(c *Client) *session.Session { return c.session }) }
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It
 // returns ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -40,7 +40,7 @@ type Client struct {
 	observer Observer
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.session }) }
+func init() { accessor.Register(func(c *Client) *session.Session { return c.session }) }
 
 // New makes a client on a hub, which stays the caller's and may serve others. It sends nothing. ErrClosed: the hub is
 // closed.

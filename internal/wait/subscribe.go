@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -40,7 +40,7 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 	}
 	w.sub = sub
 	if w.r.OnMessage != nil {
-		w.incoming = inside.Of[inside.Subscription](sub).Ready() // once: each call drops the messages that have come
+		w.incoming = accessor.Of[accessor.Subscription](sub).Ready() // once: each call drops the messages that have come
 	}
 	if w.line != nil && !w.r.Place.each() {
 		w.q.mu.Lock()
@@ -141,7 +141,7 @@ func (w *waiter) pushes() <-chan struct{} {
 	case w.r.OnMessage != nil:
 		return w.incoming
 	}
-	return inside.Of[inside.Subscription](w.sub).Ready()
+	return accessor.Of[accessor.Subscription](w.sub).Ready()
 }
 
 // lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none, or next to

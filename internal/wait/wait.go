@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -46,7 +46,7 @@ type spares struct {
 
 type hubs struct {
 	hub   *pubsub.Hub
-	inner inside.Hub[*pubsub.Subscription] // of hub
+	inner accessor.Hub[*pubsub.Subscription] // of hub
 }
 
 // tells are what the observer gets.
@@ -72,7 +72,7 @@ const spare = 64
 // that has to wait for others; both may be nil.
 func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool),
 	waits func(ctx context.Context, name string)) *Queue {
-	inner := inside.Of[inside.Hub[*pubsub.Subscription]](hub)
+	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
 	q := &Queue{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits}, lines: map[string]*line{},
 		shared: map[string]*Shared{}}
 	q.hearings = hearings{standing: map[string]*waiter{}, grantSubs: map[string]*grantSubscription{},

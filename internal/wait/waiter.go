@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -150,7 +150,7 @@ func (w *waiter) leave() {
 	switch {
 	case w.sub == nil:
 	case w.r.Own:
-		inside.Of[inside.Subscription](w.sub).Discard()
+		accessor.Of[accessor.Subscription](w.sub).Discard()
 	default:
 		w.sub.Close()
 	}
@@ -199,7 +199,7 @@ func (w *waiter) move(channel string) {
 	}
 	w.r.Channel = channel
 	if w.sub != nil {
-		inside.Of[inside.Subscription](w.sub).Discard()
+		accessor.Of[accessor.Subscription](w.sub).Discard()
 		w.sub = nil
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -65,7 +65,7 @@ type Client struct {
 	observer Observer
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
+func init() { accessor.Register(func(c *Client) *session.Session { return c.calls }) }
 
 // New makes a client on h's rueidis client. It sends nothing. The hub stays the caller's: Close does not close it.
 //
