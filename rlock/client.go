@@ -36,11 +36,11 @@ type Client struct {
 
 // asked are parts of the session, which are asked for all the time.
 type asked struct {
-	opts   session.Options
-	runner *script.Runner
-	engine *lease.Engine
-	queue  *wait.Queue
-	lane   *batch.Lane[freeRequest] // nil: calls are not shared
+	opts      session.Options
+	runner    *script.Runner
+	engine    *lease.Engine
+	queue     *wait.Queue
+	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 }
 
 // texts are sent with every acquisition, and made once.
@@ -100,7 +100,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		}
 	}
 	c.tenancies.base = s.Base
-	c.lane = newLane(c)
+	c.coalescer = newCoalescer(c)
 	if o.Liveness {
 		c.monitor = newMonitor(c)
 	}

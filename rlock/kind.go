@@ -58,7 +58,7 @@ type kind struct {
 
 	title    string // in errors
 	entry    entry
-	shares   bool   // acquires and releases of free locks may share calls: see lane
+	shares   bool   // acquires and releases of free locks may share calls: see batch.Coalescer
 	plain    string // "1": to these, the lock's key is a string
 	confirms bool   // a grant is confirmed, which mints the token that every new hold has
 	drift    bool   // of a member of a Quorum: its deadline leaves room for the drift of clocks

@@ -146,8 +146,8 @@ func (a *acquisition) try(ctx context.Context, standing *wait.Standing,
 	alone *script.Timed[acquireReply]) (acquireReply, error) {
 	c := a.l.c
 	if standing == nil && a.join == "" && a.under == nil {
-		shares := c.enterLane(a.l.kind)
-		defer c.leaveLane(a.l.kind)
+		shares := c.enterCoalescer(a.l.kind)
+		defer c.leaveCoalescer(a.l.kind)
 		if shares && c.waiting(a.l.key) <= 1 { // where others wait it is not free
 			if done, err := a.askShared(ctx); done || err != nil {
 				return acquireReply{status: acquireGranted, alone: true}, err

@@ -177,8 +177,8 @@ type timedReply struct {
 func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
 	s := a.s
 	if standing == nil && s.plain(a.n) {
-		shares := s.c.lane.Enter()
-		defer s.c.lane.Leave()
+		shares := s.c.coalescer.Enter()
+		defer s.c.coalescer.Leave()
 		if shares {
 			if answer, done, err := a.askShared(ctx); done || err != nil {
 				return answer, err

@@ -58,7 +58,7 @@
 //  3. In a slot that is being migrated a script with two keys is refused. It is sent again without the queue, and
 //     waiters poll, twenty times in a PollCap.
 //
-// # Crowds
+// # Batch queues
 //
 // What several can have at once, such as permits, has no contender: one waiter a process would be served in a round
 // trip. With a [Batcher] every waiter has a place of its own in the server's queue, its own owner, and its own ticket.

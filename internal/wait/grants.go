@@ -204,12 +204,12 @@ func (q *Queue) grantsMissed() {
 	defer q.mu.Unlock()
 	q.gap = time.Now()
 	for _, w := range q.standing {
-		if w.line.crowd == nil {
+		if w.line.batchQueue == nil {
 			signal(w.wakeup)
 		}
 	}
 	for key := range q.lines {
-		q.crowds(key, q.sweep)
+		q.eachBatchQueue(key, q.pollAll)
 	}
 }
 
@@ -233,7 +233,7 @@ func (q *Queue) deliver(g Grant) {
 		q.unclaimed(g.Owner)
 		return
 	}
-	if g.Ticket == 0 && w.line.crowd != nil {
+	if g.Ticket == 0 && w.line.batchQueue != nil {
 		q.look(w, g.Lease)
 		return
 	}
@@ -247,7 +247,7 @@ func (q *Queue) deliver(g Grant) {
 func (q *Queue) Nudge(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w := q.standing[owner]; w != nil && w.line.crowd == nil {
+	if w := q.standing[owner]; w != nil && w.line.batchQueue == nil {
 		signal(w.wakeup)
 	}
 }

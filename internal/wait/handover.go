@@ -115,7 +115,7 @@ func (w *waiter) stand(hears bool) {
 			w.wakeup = make(chan struct{}, 1)
 		}
 		q.standing[s.Owner] = w
-		if w.line.crowd == nil && !w.r.Place.each() {
+		if w.line.batchQueue == nil && !w.r.Place.each() {
 			w.line.contender = w
 		}
 	}

@@ -24,8 +24,8 @@ type line struct {
 
 	contender *waiter // the one that may be in the server's queue; nil if there is none
 
-	crowd *crowd // of a line of Batchers
-	pace  *pace  // of one whose waiters are Paced
+	batchQueue *batchQueue // of a line of Batchers
+	pace       *pace       // of one whose waiters are Paced
 }
 
 // enter makes the waiter, and puts it into its line.
@@ -65,9 +65,9 @@ func (q *Queue) enter(ctx context.Context, r Request) (w *waiter) {
 		q.lines[r.Line] = l
 	}
 	if _, ok := r.Taker.(Batcher); !ok {
-		l.crowd = nil // that of another line, which this one was before
-	} else if l.crowd == nil {
-		l.crowd = &crowd{}
+		l.batchQueue = nil // that of another line, which this one was before
+	} else if l.batchQueue == nil {
+		l.batchQueue = &batchQueue{}
 	}
 	l.members++
 	l.each, l.grouped = r.Place.each(), r.Group != nil
@@ -115,26 +115,26 @@ func (w *waiter) exit() {
 			l.pace.leaves(w)
 			q.guesses.of(r.Line).paced = l.pace.bound
 		}
-		if l.crowd != nil {
-			q.parts(l.crowd, w)
+		if l.batchQueue != nil {
+			q.removeWaiter(l.batchQueue, w)
 		}
 		if l.members--; l.members == 0 {
 			q.remove(r.Line, l)
-			if l.crowd != nil {
-				l.crowd.still()
+			if l.batchQueue != nil {
+				l.batchQueue.stop()
 			}
 			if len(q.freeLines) < spare {
 				drain(l.wakeup)
-				crowd := l.crowd
-				if crowd != nil && !crowd.unused() {
-					crowd = nil // its driver or a timer may still refer to it
+				batchQueue := l.batchQueue
+				if batchQueue != nil && !batchQueue.unused() {
+					batchQueue = nil // its ask or a timer may still refer to it
 				}
-				*l = line{front: l.front, wakeup: l.wakeup, crowd: crowd}
+				*l = line{front: l.front, wakeup: l.wakeup, batchQueue: batchQueue}
 				q.freeLines = append(q.freeLines, l)
 			}
 		}
 	}
-	if len(q.freeWaiters) < spare && !joined { // a crowd may still refer to one that joined it
+	if len(q.freeWaiters) < spare && !joined { // a batch queue may still refer to one that joined it
 		drain(w.wakeup)
 		*w = waiter{wakeup: w.wakeup}
 		q.freeWaiters = append(q.freeWaiters, w)
@@ -174,9 +174,9 @@ func (q *Queue) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.lines[key]; l != nil; l = l.next {
-		if c := l.crowd; c != nil {
+		if c := l.batchQueue; c != nil {
 			if !c.hears || c.placeless {
-				q.sweep(c)
+				q.pollAll(c)
 			}
 		} else if w := l.contender; w != nil {
 			if w.ticket == 0 || !w.standing.hears {

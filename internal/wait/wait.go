@@ -59,7 +59,7 @@ type tells struct {
 type hearings struct {
 	standing  map[string]*waiter            // by owner: the waiters that may be granted unasked
 	grantSubs map[string]*grantSubscription // by channel
-	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants for waiters that do not crowd
+	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants for waiters that are not in a batch queue
 	// by kind of channel to which the user has no right: no new SUBSCRIBE before this
 	denied map[string]time.Time
 	gap    time.Time // when grants were last missed
@@ -189,7 +189,7 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	w := q.enter(ctx, r)
 	defer w.leave()
 	if b, ok := r.Taker.(Batcher); ok && !r.Place.alone() {
-		err := w.contendAmong(b)
+		err := w.acquireBatched(b)
 		w.granted = err == nil
 		return err
 	}

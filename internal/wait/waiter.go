@@ -69,13 +69,13 @@ type place struct {
 	placeless bool
 }
 
-// member is what it is in a crowd, the line of Batchers. Guarded by Queue.mu.
+// member is what it is in a batchQueue. Guarded by Queue.mu.
 //
 //	outside --refused, or others wait--> among --its wait ends--> gone
 //	   |                                                            ^
 //	   +------------------------------------------------------------+
 type member struct {
-	before, behind *waiter // of those among the crowd
+	before, behind *waiter // in the batch queue
 	is             membership
 	does           activity
 	wanted         bool     // it is among those to ask for

@@ -16,7 +16,7 @@ type Client struct {
 	calls    *session.Session
 	batch    batch.Options
 	tally    batch.Tally
-	packets  batch.Shared[grabs] // by the key of the packet
+	packets  batch.WeakMap[grabs] // by the key of the packet
 	observer Observer
 }
 

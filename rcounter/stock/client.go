@@ -60,8 +60,8 @@ type Client struct {
 	batch    batch.Options
 	acts     batch.Options // for acts by ids
 	tally    batch.Tally
-	trust    time.Duration        // Options.SoldOutTrust
-	stocks   batch.Shared[shared] // by the key of the stock
+	trust    time.Duration               // Options.SoldOutTrust
+	stocks   batch.WeakMap[processState] // by the key of the stock
 	observer Observer
 }
 

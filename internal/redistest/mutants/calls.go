@@ -62,7 +62,7 @@ var ofCalls = []mutant{
 		tests:  "TestACallThatDoesNotWaitEndsWithinOneCallTimeout",
 	},
 	{
-		name: "two call timeouts for a shared acquire", file: "internal/batch/lane.go", pkg: ".",
+		name: "two call timeouts for a shared acquire", file: "internal/batch/coalescer.go", pkg: ".",
 		old: "Bound: with.Timeout,", new: "Bound: 2 * with.Timeout,",
 		breaks: "a call that does not wait ends in one call timeout",
 		tests:  "TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo",
