@@ -334,7 +334,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 			r.enterAny(holder, w)
 		}
 	}
-	t, err := r.settle()
+	t, err := r.reconcile()
 	if err != nil {
 		return err
 	}

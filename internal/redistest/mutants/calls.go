@@ -257,7 +257,7 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a release twice", file: "internal/session/release.go", pkg: "internal/session",
-		old: "first, settled := !o.begun, o.settled", new: "first, settled := true, false",
+		old: "first, finished := !o.begun, o.finished", new: "first, finished := true, false",
 		breaks: "a handle is released once, and has one result",
 		tests:  "TestReleasesAtTheSameTimeHaveOneResult TestHoldsAndPermitsAreReleasedAlike",
 	},
