@@ -15,11 +15,11 @@ var releaseScript = load("release", "release")
 // releaseRequest is one release.
 type releaseRequest struct {
 	owner    string
-	entry    string         // of this owner, if it may still be in the queue
-	others   []string       // of a Fair lock: those that leave with it
-	next     *wait.Standing // of the next tenure of this process; nil: none
-	notAfter int64          // server ms until which that is asked for
-	turns    int32          // so many callers had it
+	entry    string           // of this owner, if it may still be in the queue
+	others   []string         // of a Fair lock: those that leave with it
+	next     *wait.QueueEntry // of the next tenure of this process; nil: none
+	notAfter int64            // server ms until which that is asked for
+	turns    int32            // so many callers had it
 }
 
 type releaseStatus int64

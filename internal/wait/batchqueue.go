@@ -18,8 +18,9 @@ type Batcher interface {
 	// returns a reply for each, which that waiter's Reply reads, or an error for all. What the call says of others it
 	// tells Queue.Served.
 	//
-	// It is called on any Taker of the line, also while that waiter leaves: it uses nothing of a waiter but its Standing.
-	AskAll(ctx context.Context, all []Standing, place bool) (replies []any, err error)
+	// It is called on any Taker of the local queue, also while that waiter leaves: it uses nothing of a waiter but its
+	// QueueEntry.
+	AskAll(ctx context.Context, all []QueueEntry, enqueue bool) (replies []any, err error)
 	// Reply is what Ask would have returned, had it got the waiter's reply, or err.
 	Reply(reply any, err error) (Answer, error)
 }
@@ -35,7 +36,7 @@ const (
 	closingGrace  = 2 * time.Second // the same when the client closes
 )
 
-// batchQueue has the waiters of a line of Batchers. All is guarded by Queue.mu.
+// batchQueue has the waiters of a local queue of Batchers. All is guarded by Queue.mu.
 type batchQueue struct {
 	first, last *waiter   // those that were refused, or came while others had been, in the order in which they came
 	asking      []*waiter // those to ask for, in order; some may have left
@@ -68,12 +69,12 @@ type outcome struct {
 	err   error
 }
 
-// acquireBatched is contend in a line of Batchers. While none of the line waits, every request goes out at once. From
-// the first that is refused until none waits any more, newcomers stand behind those that do, and one call at a time
-// asks for many.
+// acquireBatched is contend in a local queue of Batchers. While none of the local queue waits, every request goes out
+// at once. From the first that is refused until none waits any more, newcomers stand behind those that do, and one call
+// at a time asks for many.
 func (w *waiter) acquireBatched(b Batcher) error {
 	q := w.q
-	w.stand(q.hearsGrants(w.r.Grants))
+	w.register(q.hearsGrants(w.r.Grants))
 	if !w.joinIfWaiting() {
 		began := time.Now()
 		answer, err := w.ask(0)
@@ -136,7 +137,7 @@ func (w *waiter) awaitInFlight(b Batcher) bool {
 	defer t.Stop()
 	for {
 		w.q.mu.Lock()
-		o, asked := w.outcome, w.does == flying
+		o, asked := w.outcome, w.does == inFlight
 		if w.outcome = nil; !asked {
 			w.does = busy // no other call asks for it
 		}
@@ -176,19 +177,19 @@ func (w *waiter) reply(b Batcher, o *outcome) (Answer, error) {
 	answer, err := b.Reply(o.reply, o.err)
 	w.learn(answer, err)
 	if answer.Renamed {
-		w.stand(w.q.hearsGrants(w.r.Grants))
+		w.register(w.q.hearsGrants(w.r.Grants))
 	}
 	switch {
 	case err == nil && answer.Granted:
 	case err == nil && answer.Again:
 		w.q.mu.Lock()
-		w.q.enqueue(w.line.batchQueue, w) // idle starts the goroutine that asks
+		w.q.enqueue(w.localQueue.batchQueue, w) // idle starts the goroutine that asks
 		w.q.mu.Unlock()
 	case err == nil:
 		w.heard = true
 		w.note(answer.Left, nil)
 		w.q.mu.Lock()
-		c := w.line.batchQueue
+		c := w.localQueue.batchQueue
 		c.placeless = c.hears && answer.Ticket == 0
 		w.q.mu.Unlock()
 		w.subscribeReleases(answer.Foreign)
@@ -198,9 +199,9 @@ func (w *waiter) reply(b Batcher, o *outcome) (Answer, error) {
 	return answer, err
 }
 
-// joinIfWaiting stands the waiter behind those of its line that wait; false: there are none.
+// joinIfWaiting stands the waiter behind those of its local queue that wait; false: there are none.
 func (w *waiter) joinIfWaiting() bool {
-	q, c := w.q, w.line.batchQueue
+	q, c := w.q, w.localQueue.batchQueue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c.first == nil {
@@ -218,16 +219,16 @@ func (w *waiter) join(a Answer, err error) {
 		w.subscribeReleases(true)
 	}
 	if a.Renamed {
-		w.stand(w.q.hearsGrants(w.r.Grants))
+		w.register(w.q.hearsGrants(w.r.Grants))
 	}
-	q, c := w.q, w.line.batchQueue
+	q, c := w.q, w.localQueue.batchQueue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.addWaiter(c, w)
 	if err != nil && c.failures == 0 {
 		c.failures = 1 // the next request is not to follow at once
 	}
-	if err != nil || a.Ticket == 0 && !w.standing.hears {
+	if err != nil || a.Ticket == 0 && !w.entry.hears {
 		q.enqueue(c, w)
 		q.startAsking(c)
 	}
@@ -270,7 +271,7 @@ func (q *Queue) removeWaiter(c *batchQueue, w *waiter) {
 }
 
 // unused reports whether no waiter ever joined the batch queue, and no timer was made for it, so that nothing refers to
-// it but its line.
+// it but its local queue.
 func (c *batchQueue) unused() bool {
 	return c.pollAllAt.IsZero() && c.alarms == 0 && c.cancelReleases == nil
 }
@@ -299,13 +300,13 @@ func (q *Queue) enqueue(c *batchQueue, w *waiter) {
 // idle says that a waiter has taken in what there was, and waits for more. doubt: it has a grant about which the server
 // is to be asked, once.
 func (w *waiter) idle(doubt bool) {
-	q, c := w.q, w.line.batchQueue
+	q, c := w.q, w.localQueue.batchQueue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.does == busy {
 		w.does = idle
 	}
-	if doubt && (w.grant == nil || w.grant != w.doubted) && w.does != flying {
+	if doubt && (w.grant == nil || w.grant != w.doubted) && w.does != inFlight {
 		w.doubted = w.grant
 		q.enqueue(c, w)
 	}
@@ -346,12 +347,12 @@ func (q *Queue) ask(c *batchQueue) {
 			script.Pause(q.ctx, pause)
 		}
 		q.awaitGrants(c)
-		batch, all, place := q.batch(c)
+		batch, all, enqueue := q.batch(c)
 		if len(batch) == 0 {
 			return
 		}
 		first, began := batch[0].r, time.Now() // the waiter may leave meanwhile
-		replies, err := first.Taker.(Batcher).AskAll(context.WithoutCancel(q.ctx), all, place)
+		replies, err := first.Taker.(Batcher).AskAll(context.WithoutCancel(q.ctx), all, enqueue)
 		switch {
 		case err == nil:
 			q.Silence.answered(&first)
@@ -364,33 +365,33 @@ func (q *Queue) ask(c *batchQueue) {
 
 // batch takes out those that the next call asks for. It returns none, and ask ends, if none is left to ask
 // for, or the one that is left has yet to take in the last outcome: that waiter has ask started again (idle).
-func (q *Queue) batch(c *batchQueue) (batch []*waiter, all []Standing, place bool) {
+func (q *Queue) batch(c *batchQueue) (batch []*waiter, all []QueueEntry, enqueue bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(c.asking) > 0 && c.first != nil && q.ctx.Err() == nil {
 		e := q.grantSubs[c.first.r.Grants]
-		place = e != nil
-		if place && !c.placeless {
+		enqueue = e != nil
+		if enqueue && !c.placeless {
 			batch = c.take()
 		} else {
 			batch = q.takeFirst(c)
 		}
 		for _, w := range batch {
 			w.hear(e)
-			w.queued = w.queued || place
-			all = append(all, *w.standing)
+			w.queued = w.queued || enqueue
+			all = append(all, *w.entry)
 		}
 	}
 	if len(batch) == 0 {
 		c.running = false
 		return nil, nil, false
 	}
-	c.hears = place
-	return batch, all, place
+	c.hears = enqueue
+	return batch, all, enqueue
 }
 
 // ready reports whether a batch may ask for the waiter, which has taken in all that it got.
-func (w *waiter) ready() bool { return w.outcome == nil && w.does == idle && w.standing != nil }
+func (w *waiter) ready() bool { return w.outcome == nil && w.does == idle && w.entry != nil }
 
 // take takes those to ask for next, in the order in which they came to be asked for.
 func (c *batchQueue) take() (batch []*waiter) {
@@ -405,7 +406,7 @@ func (c *batchQueue) take() (batch []*waiter) {
 		case !w.ready():
 			rest = append(rest, w)
 		default:
-			w.wanted, w.does = false, flying
+			w.wanted, w.does = false, inFlight
 			batch = append(batch, w)
 		}
 	}
@@ -413,8 +414,8 @@ func (c *batchQueue) take() (batch []*waiter) {
 	return batch
 }
 
-// takeFirst takes the first in line, whichever was to be asked for: no queue on the server keeps their order, so only a
-// call that begins with the first does. It takes none behind one that is not ready.
+// takeFirst takes the first in the local queue, whichever was to be asked for: no queue on the server keeps their
+// order, so only a call that begins with the first does. It takes none behind one that is not ready.
 func (q *Queue) takeFirst(c *batchQueue) (batch []*waiter) {
 	for _, w := range c.asking {
 		w.wanted = false
@@ -425,7 +426,7 @@ func (q *Queue) takeFirst(c *batchQueue) (batch []*waiter) {
 			q.enqueue(c, w)
 			break
 		}
-		w.does = flying
+		w.does = inFlight
 		batch = append(batch, w)
 	}
 	return batch
@@ -433,7 +434,7 @@ func (q *Queue) takeFirst(c *batchQueue) (batch []*waiter) {
 
 // answered hands the outcomes of a batch to its waiters. After a failure they are asked for again, in one call, before
 // those that came later: an outage costs a process one request at a time however many wait.
-func (q *Queue) answered(c *batchQueue, batch []*waiter, all []Standing, replies []any, err error) {
+func (q *Queue) answered(c *batchQueue, batch []*waiter, all []QueueEntry, replies []any, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	again := err != nil && script.NotAnswered(err)
@@ -522,7 +523,7 @@ func (q *Queue) alarm(c *batchQueue, n int) {
 
 // eachBatchQueue calls f, with mu held, for every batch queue of a key that has waiters.
 func (q *Queue) eachBatchQueue(key string, f func(*batchQueue)) {
-	for l := q.lines[key]; l != nil; l = l.next {
+	for l := q.localQueues[key]; l != nil; l = l.next {
 		if l.batchQueue != nil {
 			f(l.batchQueue)
 		}
@@ -530,13 +531,13 @@ func (q *Queue) eachBatchQueue(key string, f func(*batchQueue)) {
 }
 
 // Served takes in what a call of this process learned of waiters for a key besides those that it asked for: they were
-// served by it. grants: each counts from the send of that call. due: how long after now to ask for the first in line,
-// which is this process's, because then enough leases end for it; negative: not known, or it is another's.
+// served by it. grants: each counts from the send of that call. due: how long after now to ask for the first in the
+// local queue, which is this process's, because then enough leases end for it; negative: not known, or it is another's.
 func (q *Queue) Served(key string, grants []Grant, due time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, g := range grants {
-		if w := q.standing[g.Owner]; w == nil {
+		if w := q.byOwner[g.Owner]; w == nil {
 			q.unclaimed(g.Owner)
 		} else if w.grant == nil || w.grant.Ticket != 0 {
 			w.grant = &g
@@ -549,9 +550,9 @@ func (q *Queue) Served(key string, grants []Grant, due time.Duration) {
 }
 
 // look is called when there is a reason to ask for a waiter of a batch queue in a while. 0: now, and for this very one.
-// Otherwise leases end then for which the first in line waits.
+// Otherwise leases end then for which the first in the local queue waits.
 func (q *Queue) look(w *waiter, in time.Duration) {
-	c := w.line.batchQueue
+	c := w.localQueue.batchQueue
 	if in > 0 {
 		q.alarmBy(c, time.Now().Add(script.Expiry(in)))
 	} else if w.is == among {

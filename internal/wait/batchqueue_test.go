@@ -50,8 +50,8 @@ type buyer struct {
 	distrust bool // it has grants confirmed
 }
 
-func (b *buyer) Stand() wait.Standing {
-	return wait.Standing{Owner: b.owner, Entry: b.owner, Lease: time.Minute}
+func (b *buyer) QueueEntry() wait.QueueEntry {
+	return wait.QueueEntry{Owner: b.owner, Entry: b.owner, Lease: time.Minute}
 }
 func (b *buyer) Taken(wait.Grant) bool { return !b.distrust }
 func (b *buyer) ReleaseLater(_ time.Time) {
@@ -62,8 +62,8 @@ func (b *buyer) ReleaseLater(_ time.Time) {
 
 var errDown = fmt.Errorf("%w: down", errs.ErrUnavailable)
 
-func (b *buyer) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
-	replies, err := b.AskAll(ctx, []wait.Standing{{Owner: b.owner}}, standing != nil)
+func (b *buyer) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
+	replies, err := b.AskAll(ctx, []wait.QueueEntry{{Owner: b.owner}}, entry != nil)
 	if err != nil {
 		return b.Reply(nil, err)
 	}
@@ -77,7 +77,7 @@ func (b *buyer) Reply(reply any, err error) (wait.Answer, error) {
 	return reply.(wait.Answer), nil
 }
 
-func (b *buyer) AskAll(_ context.Context, all []wait.Standing, place bool) ([]any, error) {
+func (b *buyer) AskAll(_ context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
 	s, sent := b.s, time.Now()
 	s.mu.Lock()
 	s.calls++
@@ -87,7 +87,7 @@ func (b *buyer) AskAll(_ context.Context, all []wait.Standing, place bool) ([]an
 	slow := s.slow
 	s.mu.Unlock()
 	time.Sleep(trip/2 + slow)
-	replies, back, due, err := s.run(all, place, sent)
+	replies, back, due, err := s.run(all, enqueue, sent)
 	time.Sleep(trip/2 + back)
 	s.mu.Lock()
 	s.flying--
@@ -98,7 +98,7 @@ func (b *buyer) AskAll(_ context.Context, all []wait.Standing, place bool) ([]an
 	return replies, err
 }
 
-func (s *store) run(all []wait.Standing, place bool,
+func (s *store) run(all []wait.QueueEntry, enqueue bool,
 	sent time.Time) (replies []any, back, due time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *store) run(all []wait.Standing, place bool,
 		case s.free > 0 && len(s.queue) == 0 && !refused:
 			s.take(a.Owner)
 			answer.Granted = true
-		case !place:
+		case !enqueue:
 			refused = true
 		default:
 			if at < 0 {
@@ -494,4 +494,4 @@ type failing struct {
 	err error
 }
 
-func (f *failing) AskAll(context.Context, []wait.Standing, bool) ([]any, error) { return nil, f.err }
+func (f *failing) AskAll(context.Context, []wait.QueueEntry, bool) ([]any, error) { return nil, f.err }

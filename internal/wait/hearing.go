@@ -78,12 +78,12 @@ func (q *Queue) subscribe(ctx context.Context, channel string) *pubsub.Subscript
 
 // subscribeReleases listens to releases for the batch queue, where it does not hear of them otherwise: foreign, because
 // holders are not of this library and hand over nothing; or because this process hears no grants. A message has the
-// first in line asked for.
+// first in the local queue asked for.
 func (w *waiter) subscribeReleases(foreign bool) {
-	q, c := w.q, w.line.batchQueue
+	q, c := w.q, w.localQueue.batchQueue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.cancelReleases != nil || w.is == gone || !foreign && w.standing != nil && w.standing.hears || w.r.Channel == "" {
+	if c.cancelReleases != nil || w.is == gone || !foreign && w.entry != nil && w.entry.hears || w.r.Channel == "" {
 		return
 	}
 	ctx, cancel := context.WithCancel(q.ctx)
@@ -111,7 +111,7 @@ func (q *Queue) releases(ctx context.Context, c *batchQueue, channel string) {
 	}
 }
 
-// released asks for the first in line, or for all that one call asks for where there are no places.
+// released asks for the first in the local queue, or for all that one call asks for where there are no places.
 func (q *Queue) released(c *batchQueue) {
 	q.mu.Lock()
 	w := c.first

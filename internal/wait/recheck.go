@@ -23,7 +23,7 @@ type Rechecker interface {
 	// this ticket, which is stamped then. It neither blocks nor calls the Queue, and calls answered, once, unless it
 	// returns false: then that cannot be found out so. left is how long it is until enough leases are over for the waiter;
 	// negative: not known.
-	Recheck(s Standing, ticket int64, answered func(same bool, left time.Duration)) bool
+	Recheck(s QueueEntry, ticket int64, answered func(same bool, left time.Duration)) bool
 }
 
 const (
@@ -47,7 +47,7 @@ func (w *waiter) recheck() bool {
 		return false // the holder's lease is about to end, or has ended
 	}
 	w.q.mu.Lock()
-	few, s, ticket := len(w.q.standing) < recheckFrom, *w.standing, w.ticket
+	few, s, ticket := len(w.q.byOwner) < recheckFrom, *w.entry, w.ticket
 	w.q.mu.Unlock()
 	if few || ticket == 0 {
 		return false
@@ -84,12 +84,12 @@ func (q *Queue) recheckOne(c *batchQueue) bool {
 		now.Sub(c.asked) > askAmongEvery {
 		return false
 	}
-	if w.wanted || w.grant != nil || w.ticket == 0 || !w.ready() || len(q.standing) < recheckFrom {
+	if w.wanted || w.grant != nil || w.ticket == 0 || !w.ready() || len(q.byOwner) < recheckFrom {
 		return false
 	}
 	r, ok := w.r.Taker.(Rechecker)
 	ticket := w.ticket
-	if !ok || !r.Recheck(*w.standing, ticket, func(same bool, left time.Duration) {
+	if !ok || !r.Recheck(*w.entry, ticket, func(same bool, left time.Duration) {
 		q.recheckedOne(c, w, ticket, now, same, left)
 	}) {
 		return false

@@ -42,9 +42,9 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 	if w.r.OnMessage != nil {
 		w.incoming = accessor.Of[accessor.Subscription](sub).Ready() // once: each call drops the messages that have come
 	}
-	if w.line != nil && !w.r.Place.each() {
+	if w.localQueue != nil && !w.r.Mode.each() {
 		w.q.mu.Lock()
-		w.line.pushed = true
+		w.localQueue.pushed = true
 		w.q.mu.Unlock()
 	}
 }
@@ -144,11 +144,11 @@ func (w *waiter) pushes() <-chan struct{} {
 	return accessor.Of[accessor.Subscription](w.sub).Ready()
 }
 
-// lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none, or next to
-// others.
+// lineWakeup returns the channel that wakes the contender of the local queue, nil for a waiter that stands in none, or
+// next to others.
 func (w *waiter) lineWakeup() <-chan struct{} {
-	if w.line == nil || w.r.Place.each() {
+	if w.localQueue == nil || w.r.Mode.each() {
 		return nil
 	}
-	return w.line.wakeup
+	return w.localQueue.wakeup
 }

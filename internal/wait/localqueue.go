@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// line holds the waiters of one key that wait in one manner. It exists only while there are any. Waiters that differ in
-// key or manner must not stand behind each other: a caller that waits for one thing while it holds another would wait
-// for itself, and a waiter whose manner gives it little chance, such as one that polls among others that queue, would
-// keep back those behind it.
-type line struct {
+// localQueue holds the waiters of one key that wait in one manner. It exists only while there are any. Waiters that
+// differ in key or manner must not stand behind each other: a caller that waits for one thing while it holds another
+// would wait for itself, and a waiter whose manner gives it little chance, such as one that polls among others that
+// queue, would keep back those behind it.
+type localQueue struct {
 	manner  string
-	next    *line               // of the same key
-	front   *semaphore.Weighted // held by the member that contends
+	next    *localQueue         // of the same key
+	headSem *semaphore.Weighted // held by the member that contends
 	members int
 	Group
 	wakeup  chan struct{}
@@ -24,11 +24,11 @@ type line struct {
 
 	contender *waiter // the one that may be in the server's queue; nil if there is none
 
-	batchQueue *batchQueue // of a line of Batchers
+	batchQueue *batchQueue // of a local queue of Batchers
 	pace       *pace       // of one whose waiters are Paced
 }
 
-// enter makes the waiter, and puts it into its line.
+// enter makes the waiter, and puts it into its local queue.
 func (q *Queue) enter(ctx context.Context, r Request) (w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -39,7 +39,7 @@ func (q *Queue) enter(ctx context.Context, r Request) (w *waiter) {
 	}
 	w.q, w.r, w.ctx, w.known = q, r, ctx, -1
 	if r.Group == nil {
-		w.call = Call{Name: r.Name, Of: r.Of, Began: r.Began, Until: r.Until, Ctx: ctx, waiter: w, each: r.Place.each()}
+		w.call = Call{Name: r.Name, Of: r.Of, Began: r.Began, Until: r.Until, Ctx: ctx, waiter: w, each: r.Mode.each()}
 		q.list(&w.call)
 	} else {
 		r.Group.asker = w
@@ -48,41 +48,41 @@ func (q *Queue) enter(ctx context.Context, r Request) (w *waiter) {
 			q.list(r.Call)
 		}
 	}
-	if r.Place.alone() {
+	if r.Mode.alone() {
 		return w
 	}
-	l := q.lines[r.Line]
+	l := q.localQueues[r.QueueKey]
 	for l != nil && l.manner != r.Manner {
 		l = l.next
 	}
 	if l == nil {
-		if n := len(q.freeLines); n > 0 {
-			l, q.freeLines = q.freeLines[n-1], q.freeLines[:n-1]
+		if n := len(q.freeQueues); n > 0 {
+			l, q.freeQueues = q.freeQueues[n-1], q.freeQueues[:n-1]
 		} else {
-			l = &line{front: semaphore.NewWeighted(1), wakeup: make(chan struct{}, 1)}
+			l = &localQueue{headSem: semaphore.NewWeighted(1), wakeup: make(chan struct{}, 1)}
 		}
-		l.manner, l.next = r.Manner, q.lines[r.Line]
-		q.lines[r.Line] = l
+		l.manner, l.next = r.Manner, q.localQueues[r.QueueKey]
+		q.localQueues[r.QueueKey] = l
 	}
 	if _, ok := r.Taker.(Batcher); !ok {
-		l.batchQueue = nil // that of another line, which this one was before
+		l.batchQueue = nil // that of another local queue, which this one was before
 	} else if l.batchQueue == nil {
 		l.batchQueue = &batchQueue{}
 	}
 	l.members++
-	l.each, l.grouped = r.Place.each(), r.Group != nil
-	w.line = l
+	l.each, l.grouped = r.Mode.each(), r.Group != nil
+	w.localQueue = l
 	if r.Group == nil {
 		w.call.group = &l.Group
 	}
 	return w
 }
 
-// exit leaves the line, and leaves to the Taker what the server may still have of the waiter. The waiter is not used
-// after this.
+// exit leaves the local queue, and leaves to the Taker what the server may still have of the waiter. The waiter is not
+// used after this.
 func (w *waiter) exit() {
-	q, l, r := w.q, w.line, w.r
-	unsettled, after := false, time.Time{}
+	q, l, r := w.q, w.localQueue, w.r
+	owed, after := false, time.Time{}
 	q.mu.Lock()
 	joined := w.is == among
 	if r.Group == nil {
@@ -99,38 +99,38 @@ func (w *waiter) exit() {
 		q.handOvers++
 	}
 	if w.turns.trip > 0 {
-		g := q.guesses.of(r.Line)
+		g := q.guesses.of(r.QueueKey)
 		g.contenders, g.trip = w.turns.learned(w.granted), w.turns.trip
 	}
 	if l != nil {
-		after, unsettled = w.settled(w.granted)
+		after, owed = w.finish(w.granted)
 		if w.head && w.queues() {
 			l.pushed = false
-			l.front.Release(1)
+			l.headSem.Release(1)
 		}
 		if w.refused && r.Group == nil {
 			l.refused--
 		}
-		if r.Place == Paced && l.pace != nil {
+		if r.Mode == Paced && l.pace != nil {
 			l.pace.leaves(w)
-			q.guesses.of(r.Line).paced = l.pace.bound
+			q.guesses.of(r.QueueKey).paced = l.pace.bound
 		}
 		if l.batchQueue != nil {
 			q.removeWaiter(l.batchQueue, w)
 		}
 		if l.members--; l.members == 0 {
-			q.remove(r.Line, l)
+			q.remove(r.QueueKey, l)
 			if l.batchQueue != nil {
 				l.batchQueue.stop()
 			}
-			if len(q.freeLines) < spare {
+			if len(q.freeQueues) < spare {
 				drain(l.wakeup)
 				batchQueue := l.batchQueue
 				if batchQueue != nil && !batchQueue.unused() {
 					batchQueue = nil // its ask or a timer may still refer to it
 				}
-				*l = line{front: l.front, wakeup: l.wakeup, batchQueue: batchQueue}
-				q.freeLines = append(q.freeLines, l)
+				*l = localQueue{headSem: l.headSem, wakeup: l.wakeup, batchQueue: batchQueue}
+				q.freeQueues = append(q.freeQueues, l)
 			}
 		}
 	}
@@ -140,14 +140,14 @@ func (w *waiter) exit() {
 		q.freeWaiters = append(q.freeWaiters, w)
 	}
 	q.mu.Unlock()
-	if unsettled {
+	if owed {
 		r.Taker.ReleaseLater(after)
 	}
 }
 
-// remove takes an empty line from the lines of its key. Called with mu held.
-func (q *Queue) remove(key string, l *line) {
-	before := q.lines[key]
+// remove takes an empty local queue from the local queues of its key. Called with mu held.
+func (q *Queue) remove(key string, l *localQueue) {
+	before := q.localQueues[key]
 	switch {
 	case before != l:
 		for before.next != l {
@@ -155,9 +155,9 @@ func (q *Queue) remove(key string, l *line) {
 		}
 		before.next = l.next
 	case l.next != nil:
-		q.lines[key] = l.next
+		q.localQueues[key] = l.next
 	default:
-		delete(q.lines, key)
+		delete(q.localQueues, key)
 	}
 }
 
@@ -173,13 +173,13 @@ func drain(c chan struct{}) {
 func (q *Queue) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for l := q.lines[key]; l != nil; l = l.next {
+	for l := q.localQueues[key]; l != nil; l = l.next {
 		if c := l.batchQueue; c != nil {
 			if !c.hears || c.placeless {
 				q.pollAll(c)
 			}
 		} else if w := l.contender; w != nil {
-			if w.ticket == 0 || !w.standing.hears {
+			if w.ticket == 0 || !w.entry.hears {
 				signal(w.wakeup)
 			}
 		} else if !l.pushed && !l.each {
@@ -196,21 +196,22 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// WakeAll wakes the contenders in the lines of a key, also those that hear of releases: they ask again for a waiter
-// that has just come.
+// WakeAll wakes the contenders in the local queues of a key, also those that hear of releases: they ask again for a
+// waiter that has just come.
 func (q *Queue) WakeAll(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for l := q.lines[key]; l != nil; l = l.next {
+	for l := q.localQueues[key]; l != nil; l = l.next {
 		signal(l.wakeup)
 	}
 }
 
-// Members returns how many requests stand in the lines of a key, with the contenders, but for those with a Group.
+// Members returns how many requests stand in the local queues of a key, with the contenders, but for those with a
+// Group.
 func (q *Queue) Members(key string) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for l := q.lines[key]; l != nil; l = l.next {
+	for l := q.localQueues[key]; l != nil; l = l.next {
 		if !l.grouped {
 			n += l.members
 		}
@@ -218,11 +219,11 @@ func (q *Queue) Members(key string) (n int) {
 	return n
 }
 
-// waiting reports whether any member of the lines of a key was refused what it waits for.
+// waiting reports whether any member of the local queues of a key was refused what it waits for.
 func (q *Queue) waiting(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for l := q.lines[key]; l != nil; l = l.next {
+	for l := q.localQueues[key]; l != nil; l = l.next {
 		if l.refused > 0 {
 			return true
 		}
@@ -232,17 +233,17 @@ func (q *Queue) waiting(key string) bool {
 
 // Census is what a Queue keeps, in numbers: nothing while nothing waits.
 type Census struct {
-	Lines   int // keys with lines
-	Waiting int // keys in whose lines a member was refused what it waits for
-	Shared  int // results that are shared
+	LocalQueues int // keys with local queues
+	Waiting     int // keys in whose local queues a member was refused what it waits for
+	Flights     int // results that are shared
 }
 
 // Census is for tests.
 func (q *Queue) Census() Census {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := Census{Lines: len(q.lines), Shared: len(q.shared)}
-	for _, l := range q.lines {
+	n := Census{LocalQueues: len(q.localQueues), Flights: len(q.flights)}
+	for _, l := range q.localQueues {
 		for ; l != nil; l = l.next {
 			if l.refused > 0 {
 				n.Waiting++
