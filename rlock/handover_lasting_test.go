@@ -25,7 +25,7 @@ func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
 		{"a long fixed lease", rlock.Options{PollCap: 3 * time.Second}, time.Minute},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			simulated(t, 1, func(t *testing.T, servers election) {
+			simulated(t, 1, func(t *testing.T, servers quorumServers) {
 				s := servers[0]
 				c := s.Client(t)
 				holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, x.o).warmUp(t)

@@ -146,7 +146,7 @@ func TestEveryKindIsRenewedAndLost(t *testing.T) {
 	t.Parallel()
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
-			simulated(t, 1, func(t *testing.T, servers election) {
+			simulated(t, 1, func(t *testing.T, servers quorumServers) {
 				r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 3 * time.Second})
 				h := lock(t, k.lock(r.locks, "l"), within(t))
 				first := h.Until()

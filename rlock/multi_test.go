@@ -230,7 +230,7 @@ func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) 
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated(t, 1, func(t *testing.T, servers election) {
+			simulated(t, 1, func(t *testing.T, servers quorumServers) {
 				const lease = 3 * time.Second
 				r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: lease})
 				h := lock(t, multi(t, reentrants(r, "a", "b", "c")...), within(t))
@@ -476,7 +476,7 @@ func TestUnlockAfterKeepsAllMembersFromWhenAllWereThere(t *testing.T) {
 
 func TestWithLivenessACrashedHoldersMultiAndQuorumAreTakenOver(t *testing.T) {
 	t.Parallel()
-	simulated(t, 3, func(t *testing.T, servers election) {
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		o := rlock.Options{Liveness: true, Heartbeat: beat}
 		dead, alive := servers.behindProxies(t, o), servers.process(t, o)
 		of := func(p *process) (*rlock.Lock, *rlock.Lock) {

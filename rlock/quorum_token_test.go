@@ -36,14 +36,14 @@ func mint(t testing.TB, q *rlock.Lock) int64 {
 }
 
 // stepBack sets the clocks of the servers back, each by another time, so that no token grows because of them.
-func (servers election) stepBack(days int) {
+func (servers quorumServers) stepBack(days int) {
 	for i, s := range servers {
 		s.Embedded.SetTime(time.Now().Add(-time.Duration(days)*24*time.Hour - time.Duration(i)*time.Hour))
 	}
 }
 
 // forget restarts a server without its data, and waits until it votes.
-func (servers election) forget(t testing.TB, which ...int) {
+func (servers quorumServers) forget(t testing.TB, which ...int) {
 	t.Helper()
 	for _, i := range which {
 		servers[i].Restart(t)
@@ -55,7 +55,7 @@ func TestTokensOfAQuorumGrowThroughRestartsWithoutData(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			simulated(t, n, func(t *testing.T, servers election) {
+			simulated(t, n, func(t *testing.T, servers quorumServers) {
 				a, b := servers.process(t, steady), servers.process(t, steady)
 				last := mint(t, a.fenced(t, "q"))
 				for i := range 3 * n {
@@ -76,15 +76,15 @@ func TestTokensOfAQuorumGrowThroughRestartsWithoutData(t *testing.T) {
 
 func TestANewQuorumHasATokenWhenAllItsServersHaveAnswered(t *testing.T) {
 	t.Parallel()
-	simulated(t, 3, func(t *testing.T, servers election) {
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.process(t, steady)
 		kill(t, servers[2])
 		_, err := p.fenced(t, "q").TryLock(within(t), 0, 0)
 		require.ErrorIs(t, err, redlatch.ErrUnavailable)
 		require.ErrorContains(t, err, "no token: 0 of 3 servers are sure of the last one")
-		require.Zero(t, election(servers[:2]).votes(t, "q"), "the votes are given back")
+		require.Zero(t, quorumServers(servers[:2]).votes(t, "q"), "the votes are given back")
 	})
-	simulated(t, 3, func(t *testing.T, servers election) {
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.process(t, steady)
 		first := mint(t, p.fenced(t, "q"))
 		kill(t, servers[2])
@@ -94,7 +94,7 @@ func TestANewQuorumHasATokenWhenAllItsServersHaveAnswered(t *testing.T) {
 
 func TestAMajorityThatForgotAsksAllForTheLastToken(t *testing.T) {
 	t.Parallel()
-	simulated(t, 3, func(t *testing.T, servers election) {
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.process(t, steady)
 		q := p.fenced(t, "q")
 		first := mint(t, q)
@@ -113,7 +113,7 @@ func TestAMajorityThatForgotAsksAllForTheLastToken(t *testing.T) {
 
 func TestAVoteThatJoinsAHoldKeepsItsToken(t *testing.T) {
 	t.Parallel()
-	simulated(t, 3, func(t *testing.T, servers election) {
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.behindProxies(t, steady)
 		q := p.fenced(t, "q")
 		mint(t, q)

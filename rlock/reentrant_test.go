@@ -769,7 +769,7 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 			require.NoError(t, in.Unlock(within(t)))
 		},
 	} {
-		simulated(t, 1, func(t *testing.T, servers election) {
+		simulated(t, 1, func(t *testing.T, servers quorumServers) {
 			p := redistest.NewProxy(t, servers[0])
 			through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, servers[0],
 				rlock.Options{})

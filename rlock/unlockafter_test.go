@@ -206,7 +206,7 @@ func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
 func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	for kind, of := range kindOf {
-		simulated(t, 1, func(t *testing.T, servers election) {
+		simulated(t, 1, func(t *testing.T, servers quorumServers) {
 			r, other := newRig(t, servers[0], living()), newRig(t, servers[0], living())
 			asks := of(other.locks, kind)
 			if kind == "Read" {

@@ -57,8 +57,8 @@ func gathered(t testing.TB, b *rsemaphore.CyclicBarrier, n int) rsemaphore.Barri
 	return st
 }
 
-// settled fails unless all keys have an end, and the barrier's hash holds nothing of anybody.
-func (r *rig) settled(t testing.TB, key string) {
+// requireClean fails unless all keys have an end, and the barrier's hash holds nothing of anybody.
+func (r *rig) requireClean(t testing.TB, key string) {
 	t.Helper()
 	for _, k := range r.keys(t) {
 		require.Positive(t, r.number(t, "PTTL", k), "%s has an end", k)
@@ -113,7 +113,7 @@ func TestABarrierOpensWhenTheLastArrivesInEveryGeneration(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, rsemaphore.BarrierState{Generation: generations + 1, Parties: parties}, st)
 		require.Equal(t, []string{"{b}:barrier"}, rigs[0].keys(t))
-		rigs[0].settled(t, "{b}:barrier")
+		rigs[0].requireClean(t, "{b}:barrier")
 		for _, r := range rigs {
 			require.Zero(t, r.c.Shared())
 			require.Zero(t, r.c.Lines())
@@ -522,7 +522,7 @@ func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 							require.Equal(t, g+1, a.Generation)
 						}
 					}
-					direct.settled(t, "{b}:barrier")
+					direct.requireClean(t, "{b}:barrier")
 				})
 			})
 		}
@@ -557,7 +557,7 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 		require.EqualValues(t, 1, gathered(t, db, 1).Waiting, "and it is not in the next")
 		require.NoError(t, errOf(b.Await(within(t))))
 		require.NoError(t, (<-next).err)
-		direct.settled(t, "{b}:barrier")
+		direct.requireClean(t, "{b}:barrier")
 	})
 }
 
@@ -653,7 +653,7 @@ func TestAClientsFirstArrivalIsRefusedWhenItComesTooLate(t *testing.T) {
 	s, err := direct.c.CyclicBarrier("b", 1).Inspect(within(t))
 	require.NoError(t, err)
 	require.Zero(t, s.Waiting)
-	direct.settled(t, "{b}:barrier")
+	direct.requireClean(t, "{b}:barrier")
 }
 
 func TestBarrierNamesWithHashTagsWorkInACluster(t *testing.T) {
@@ -720,7 +720,7 @@ func TestCancelledPartiesLeaveNothing(t *testing.T) {
 		"a generation trips for all or for none")
 	gathered(t, r.c.CyclicBarrier("b", parties), 0)
 	redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
-	r.settled(t, "{b}:barrier")
+	r.requireClean(t, "{b}:barrier")
 	require.Zero(t, r.c.Lines())
 	require.Zero(t, r.c.Shared())
 	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool {
