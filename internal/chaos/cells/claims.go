@@ -190,7 +190,7 @@ func contestPage(libraries []Library, claims []Claim, rounds []round) string {
 			ran++
 		}
 	}
-	fmt.Fprintf(&b, contestHead, ran, machine(), lease, lookEvery)
+	fmt.Fprintf(&b, contestHead, ran, Machine(), lease, lookEvery)
 	b.WriteString("\n## Libraries\n\n| library | release | used | a holder learns of a loss by |\n|---|---|---|---|\n")
 	for _, l := range libraries {
 		release := "this checkout"
