@@ -83,7 +83,8 @@ var ErrBusy = errors.New("others have the lock")
 // ErrGone: what is released is not held.
 var ErrGone = errors.New("the lock was not held")
 
-// Serve starts the servers of a library's cells in which nothing fails, and says where they are. They end with the test.
+// Serve starts the servers of a library's cells in which nothing fails, and says where they are. They end with the
+// test.
 func (l Library) Serve(t testing.TB) (Setup, error) {
 	x := place{lib: l, deployment: one}
 	switch {
@@ -114,7 +115,7 @@ type Server interface {
 var Ours = []Library{
 	{
 		Name:    "redlatch",
-		How:     "`Reentrant(name).Lock`, renewed by its watchdog",
+		How:     "`Reentrant(name).Lock`, renewed by its watchdog; `MinReplicas` 0, its default",
 		Reports: "`Hold.Until`, `Hold.Done`",
 		Open:    openOurs,
 	},

@@ -106,7 +106,9 @@ type inEtcd struct{ client *clientv3.Client }
 func (a inEtcd) close() { a.client.Close() }
 
 // read needs no check: when a later holder reads, the key that the earlier one's writes ask for has gone.
-func (a inEtcd) read(ctx context.Context, name string, _ cells.Held) (int64, error) { return a.look(ctx, name) }
+func (a inEtcd) read(ctx context.Context, name string, _ cells.Held) (int64, error) {
+	return a.look(ctx, name)
+}
 
 func (a inEtcd) look(ctx context.Context, name string) (int64, error) {
 	got, err := a.client.Get(ctx, "account/"+name)

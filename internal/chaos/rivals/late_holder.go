@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/chaos/cells"
 )
@@ -34,13 +35,30 @@ const (
 	withheld = "withheld" // by the holder, whose library had reported the loss
 )
 
+// impatience is how long a library may take to get a lock that is free, or is soon: then it is asked once more. On a
+// busy machine rueidislock, when its own attempt has taken longer than a lease, waits for a change of the key that
+// never comes.
+const impatience = 10 * time.Second
+
 // acquire waits for a lock, for longer than a library does, too.
 func acquire(ctx context.Context, l cells.Locker, name string) (cells.Held, error) {
 	for {
-		h, err := l.Lock(ctx, name)
-		// redislock waits for a lease, if ctx has no deadline
-		if !errors.Is(err, cells.ErrBusy) && (!errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
-			return h, err
+		in, cancel := context.WithCancel(ctx) // it has no deadline: rueidislock would end the hold with it
+		late := time.AfterFunc(impatience, cancel)
+		h, err := l.Lock(in, name)
+		inTime := late.Stop()
+		switch {
+		case err == nil && inTime:
+			context.AfterFunc(ctx, cancel)
+			return h, nil
+		case err == nil:
+			_ = h.Release(ctx) // it may have ended with its context
+		}
+		cancel()
+		// redislock waits for a lease, if its context has no deadline
+		if ctx.Err() != nil ||
+			inTime && !errors.Is(err, cells.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
+			return nil, err
 		}
 	}
 }

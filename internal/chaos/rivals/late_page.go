@@ -79,16 +79,15 @@ func latePage(results []lateResult) string {
 			}
 		}
 	}
-	b.WriteString("\nReleases:")
-	for i, r := range results {
+	var releases []string
+	for _, r := range results {
 		if r.row.check == nothing && r.release != "" {
-			if i > 1 {
-				b.WriteString(",")
-			}
-			fmt.Fprintf(&b, " %s %s", r.row.lib.Name, r.release)
+			releases = append(releases, r.row.lib.Name+" "+r.release)
 		}
 	}
-	b.WriteString(".\n")
+	if releases != nil {
+		fmt.Fprintf(&b, "\nReleases: %s.\n", strings.Join(releases, ", "))
+	}
 	return b.String()
 }
 
@@ -101,22 +100,23 @@ var what = map[string]string{
 
 const lateHead = `# Late writes
 
-A holder is stopped (SIGSTOP) until its lease has ended and another holder has the lock. Then its write comes. Locks are those of
-[rivals.md](rivals.md), used as it says there, with leases of 1 s. %s. Written by
+A holder is stopped (SIGSTOP) until its lease has ended and another holder has the lock. Then its write comes. Locks are
+those of [rivals.md](rivals.md), used as it says there, with leases of 1 s. %s.
+Written by
 
 ` + "```sh" + `
 go -C internal/chaos/rivals run . late -markdown ../../../docs/chaos/late.md
 ` + "```" + `
 
-In a trial the holder acquires a lock, reads an account, and writes one more than it has read. The next holder does the same. A quarter of the
-late writes comes before it reads, a quarter between its reading and its writing, a quarter after both, and a quarter at the same time. An
-update is lost if the account has less than what was acknowledged.
+In a trial the holder acquires a lock, reads an account, and writes one more than it has read. The next holder does the
+same. A quarter of the late writes comes before it reads, a quarter between its reading and its writing, a quarter after
+both, and a quarter at the same time. An update is lost if the account has less than what was acknowledged.
 
-- **Stopped after its last look:** the holder has asked its library, which says that it holds the lock; then it is stopped; then it writes.
-- **Stopped, then looks:** it is stopped, asks its library, and writes if that says that it holds the lock. What it asks is a deadline or a
-  signal in its own process, as in rivals.md. Redisson has none.
-- **Packet late:** it has sent its write before it is stopped. A proxy keeps the packet back until the next holder has the lock. Packets that
-  are minutes late under a lease of 30 s are the same: only that the lease is over matters.
+- **Stopped after its last look:** the holder has the lock, is stopped, and writes.
+- **Stopped, then looks:** it is stopped, asks its library, and writes if that says that it holds the lock. What it asks
+  is a deadline or a signal in its own process, as in rivals.md. Redisson has none.
+- **Packet late:** it has sent its write before it is stopped. A proxy keeps the packet back until the next holder has
+  the lock. Packets that are minutes late under a lease of 30 s are the same: what matters is that the lease is over.
 
 Accounts are keys of a Redis of their own; with ` + "`IsOwner`" + ` they are keys of the etcd that has the locks.
 
@@ -125,9 +125,9 @@ Accounts are keys of a Redis of their own; with ` + "`IsOwner`" + ` they are key
 `
 
 const lateBody = `
-No library has lost these updates by a fault of its own: a lock cannot prevent them. A look at a deadline that is counted in the holder's
-process (redlatch, redsync) narrows the window to the time between the look and the write; a look at a signal that comes later than the
-look does less. Only a check where the write is done closes it.
+No lock can prevent this, and none of these libraries is at fault for it. To look before each write helps with redlatch
+and redsync, whose deadline passes in the holder's own process: then only what is stopped, or late, after the look is
+lost. The signals of the others may come after the look. Only a check where the write is done prevents all of it.
 
 ## What each offers for that
 
@@ -136,13 +136,14 @@ look does less. Only a check where the write is done closes it.
 | redlatch | ` + "`Fenced`" + ` | [contrib/fence](../fencing.md) |
 | redlatch-quorum | if its members are ` + "`Fenced`" + ` | the same |
 | redsync | none | none |
-| redislock | none in v0.10.0; ` + "`FenceKey`, `FenceToken`" + ` since its pull request 94 of June 2026, not released | none |
+| redislock | none in v0.10.0; ` + "`FenceToken`" + ` came after it (pull request 94, June 2026) | none |
 | rueidislock | none | none |
-| Redisson | ` + "`RFencedLock.lockAndGetToken`" + ` | none: its page "Locks and synchronizers" leaves it to the service |
-| etcd | the revision, ` + "`Mutex.Header().Revision`" + ` | of its own keys: a transaction with ` + "`Mutex.IsOwner`" + ` |
+| Redisson | ` + "`RFencedLock.lockAndGetToken`" + ` | left to the service |
+| etcd | ` + "`Mutex.Header().Revision`" + ` | of its own keys: a transaction with ` + "`Mutex.IsOwner`" + ` |
 
-The tokens of Redisson and of etcd grow from holder to holder, too, so that our guard checks them as well as ours. ` + "`IsOwner`" + ` refuses every
-write of a holder whose lease has ended; a guard admits it until the next holder has advanced.
+The tokens of Redisson and of etcd grow from holder to holder, too: our guard checks them as well as ours.
+` + "`IsOwner`" + ` refuses every write of a holder whose lease has ended; a guard admits it until the next holder has
+advanced.
 
 ## All trials
 

@@ -14,7 +14,8 @@ import (
 
 var redissonLibrary = cells.Library{
 	Name: "redisson", Module: "org.redisson:redisson",
-	How:     "a JVM for each client, `getLock(name).lock()` with its watchdog (`lockWatchdogTimeout`), `unlock()`",
+	How: "a JVM for each client, `getLock(name).lock()` with its watchdog (`lockWatchdogTimeout`), `unlock()`; " +
+		"`useSingleServer`, or behind Sentinel its default that a replica confirms",
 	Reports: "nothing; `isHeldByCurrentThread` asks the server",
 	Version: redissonVersion,
 	Open:    openRedisson,
@@ -112,8 +113,9 @@ func (l *redissonLocker) Lock(ctx context.Context, name string) (cells.Held, err
 	if l.fenced {
 		h.kind, verb, args = "fenced", "locktoken", []any{name}
 	}
+	answer := l.jvm.Send(lane, "c", verb, args...)
 	select {
-	case r := <-l.jvm.Send(lane, "c", verb, args...):
+	case r := <-answer:
 		if r.Err == nil && l.fenced {
 			h.token, r.Err = strconv.ParseInt(r.Value, 10, 64)
 		}
@@ -122,7 +124,12 @@ func (l *redissonLocker) Lock(ctx context.Context, name string) (cells.Held, err
 			return nil, r.Err
 		}
 		return h, nil
-	case <-ctx.Done(): // the process ends: lock() knows no end
+	case <-ctx.Done():
+		go func() { // lock() knows no end: what it acquires later, if the process lives so long, is given back
+			if r := <-answer; r.Err == nil {
+				_ = h.Release(context.WithoutCancel(ctx))
+			}
+		}()
 		return nil, ctx.Err()
 	}
 }
