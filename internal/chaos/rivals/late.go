@@ -221,8 +221,8 @@ func (o lateOrder) stopOnce(ctx context.Context, t testing.TB, wire *redistest.W
 	}
 	next := make([]successor, len(o.Names))
 	err = some(len(next), atOneTime, func(i int) (err error) {
-		next[i] = successor{resource: resource, name: o.Names[i], moment: i % moments}
-		return next[i].before(ctx, locker)
+		next[i] = successor{locker: locker, resource: resource, name: o.Names[i], moment: i % moments}
+		return next[i].before(ctx)
 	})
 	if err != nil {
 		return err
@@ -268,6 +268,7 @@ func (o lateOrder) stopOnce(ctx context.Context, t testing.TB, wire *redistest.W
 
 // successor is the holder of a lock after the one that was stopped.
 type successor struct {
+	locker   cells.Locker
 	resource accounts
 	name     string
 	moment   int
@@ -275,8 +276,8 @@ type successor struct {
 	value    int64
 }
 
-func (s *successor) before(ctx context.Context, l cells.Locker) (err error) {
-	if s.held, err = acquire(ctx, l, s.name); err != nil {
+func (s *successor) before(ctx context.Context) (err error) {
+	if s.held, err = acquire(ctx, s.locker, s.name); err != nil {
 		return err
 	}
 	switch s.moment {
@@ -316,10 +317,20 @@ func (s *successor) read(ctx context.Context) (err error) {
 	return err
 }
 
-// add writes one more than what was read, unless that failed.
+// add writes one more than what was read, unless that failed. If it is refused, this holder has lost the lock, too, as
+// on a machine too busy to renew it: it acquires it again, and begins with the reading.
 func (s *successor) add(ctx context.Context, err error) error {
-	if err != nil {
-		return err
+	for range 5 {
+		if err == nil {
+			err = s.resource.write(ctx, s.name, s.held, s.value+1)
+		}
+		if !errors.Is(err, errRefused) {
+			break
+		}
+		if s.held, err = acquire(ctx, s.locker, s.name); err != nil {
+			return err
+		}
+		err = s.read(ctx)
 	}
-	return s.resource.write(ctx, s.name, s.held, s.value+1)
+	return err
 }

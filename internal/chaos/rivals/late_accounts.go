@@ -41,7 +41,7 @@ func openAccounts(check, addr string) (accounts, error) {
 	}
 	// No ping of an idle connection: what the wire keeps back of it is the write.
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
-		DisableCache: true, ConnWriteTimeout: time.Minute, Dialer: net.Dialer{KeepAlive: time.Hour},
+		DisableCache: true, ConnWriteTimeout: 10 * time.Minute, Dialer: net.Dialer{KeepAlive: time.Hour},
 		RingScaleEachConn: 2, ReadBufferEachConn: 4 << 10, WriteBufferEachConn: 4 << 10})
 	if err != nil {
 		return nil, err

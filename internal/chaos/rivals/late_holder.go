@@ -38,11 +38,12 @@ const (
 // impatience is how long a library may take to get a lock that is free, or is soon: then it is asked once more. On a
 // busy machine rueidislock, when its own attempt has taken longer than a lease, waits for a change of the key that
 // never comes.
-const impatience = 10 * time.Second
+const impatience = 5 * time.Second
 
-// acquire waits for a lock, for longer than a library does, too.
+// acquire waits for a lock, for longer than a library does, too. What fails is tried again for a minute: on a busy
+// machine a lease of etcd ends while its session waits.
 func acquire(ctx context.Context, l cells.Locker, name string) (cells.Held, error) {
-	for {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		in, cancel := context.WithCancel(ctx) // it has no deadline: rueidislock would end the hold with it
 		late := time.AfterFunc(impatience, cancel)
 		h, err := l.Lock(in, name)
@@ -52,13 +53,12 @@ func acquire(ctx context.Context, l cells.Locker, name string) (cells.Held, erro
 			context.AfterFunc(ctx, cancel)
 			return h, nil
 		case err == nil:
+			err = context.Canceled
 			_ = h.Release(ctx) // it may have ended with its context
 		}
 		cancel()
-		// redislock waits for a lease, if its context has no deadline
-		if ctx.Err() != nil ||
-			inTime && !errors.Is(err, cells.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
-			return nil, err
+		if ctx.Err() != nil || time.Now().After(end) {
+			return nil, fmt.Errorf("acquire %s: %w", name, err)
 		}
 	}
 }
