@@ -131,7 +131,7 @@ type acquisition struct {
 	under *owner // of the write hold under which it reads
 	tries
 	won
-	patience
+	waitState
 	*asks // of a request for a tenure
 }
 
@@ -154,8 +154,8 @@ type won struct {
 	inQueue bool          // by a call that could not take it out of the queue
 }
 
-// patience is what it has while it waits.
-type patience struct {
+// waitState is what it has while it waits.
+type waitState struct {
 	entry   string    // in the queue on the server, once it was asked for
 	leaves  time.Time // when its caller gives up; zero: not known
 	seen    seen

@@ -14,7 +14,7 @@ import (
 // voting is what a kind is as a member of a Quorum.
 func voting(k *kind) *kind {
 	return k.like(func(k *kind) {
-		k.title, k.drift, k.shares = "member of a Quorum", true, false
+		k.title, k.drift, k.coalesces = "member of a Quorum", true, false
 		k.acquire = voteCall
 		if k.confirms { // a majority of the members gives the token
 			k.confirms, k.entry, k.acquire = false, entryNever, fencedVoteCall

@@ -146,9 +146,9 @@ func (a *acquisition) try(ctx context.Context, entry *wait.QueueEntry,
 	alone *script.Timed[acquireReply]) (acquireReply, error) {
 	c := a.l.c
 	if entry == nil && a.join == "" && a.under == nil {
-		shares := c.enterCoalescer(a.l.kind)
+		coalesce := c.enterCoalescer(a.l.kind)
 		defer c.leaveCoalescer(a.l.kind)
-		if shares && c.waiting(a.l.key) <= 1 { // where others wait it is not free
+		if coalesce && c.waiting(a.l.key) <= 1 { // where others wait it is not free
 			if done, err := a.askShared(ctx); done || err != nil {
 				return acquireReply{status: acquireGranted, alone: true}, err
 			}

@@ -61,7 +61,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	s, c := a.s, a.s.c
 	r := wait.Request{Name: s.name, Of: a, Began: a.began, QueueKey: s.made.queueKey, Manner: s.made.manner,
 		Channel: s.channel,
-		Grants:  s.made.heard, Taker: a, Reach: c.opts.CallTimeout}
+		Grants:  s.made.grantChannel, Taker: a, Reach: c.opts.CallTimeout}
 	if !a.waits {
 		r.Mode = wait.Yielding
 	}
@@ -178,9 +178,9 @@ type timedReply struct {
 func (a *acquisition) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	s := a.s
 	if entry == nil && s.plain(a.n) {
-		shares := s.c.coalescer.Enter()
+		coalesce := s.c.coalescer.Enter()
 		defer s.c.coalescer.Leave()
-		if shares {
+		if coalesce {
 			if answer, done, err := a.askShared(ctx); done || err != nil {
 				return answer, err
 			}

@@ -35,7 +35,7 @@ type Client struct {
 	rechecks  session.Rechecks
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis string
-	heard                       string // the channel of grants of this process, where it is that of all keys
+	grantChannel                string // the channel of grants of this process, where it is that of all keys
 
 	observer Observer
 }
@@ -68,7 +68,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
 	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
-	c.heard = grantsOfAll + s.ID
+	c.grantChannel = grantsOfAll + s.ID
 	if c.live.party = s.WatchdogTimeout; beats.Trust > 0 {
 		c.live = liveness{beats.Trust, lease.NewMonitor(s.Runner, beats.Interval, s.CallTimeout, s.Background)}
 	}

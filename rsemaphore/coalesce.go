@@ -75,7 +75,7 @@ func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script
 			number[a.s.key], keys = of, append(keys, a.s.made.all...)
 		}
 		base, capacity := a.base, a.s.made.revised
-		if a.s.shared {
+		if a.s.interop {
 			capacity = "*" + capacity
 		}
 		if a.lease != "" {

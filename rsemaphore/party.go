@@ -240,7 +240,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	flight, _ := c.queue.JoinFlight(p.queueKey())
 	defer flight.Leave()
 	answered := false
-	look := func(ctx context.Context) (wait.Answer, error) {
+	ask := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
 		if result, err = p.exchange("look", 0).by(ctx, c.runner.Attempt); err != nil {
 			return wait.Answer{}, err
@@ -256,7 +256,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	}
 	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival
 	// has come (see barrier.lua). After that it is notified by others' looks, and by the message of the generation's end.
-	answer, err := look(ctx)
+	answer, err := ask(ctx)
 	if err != nil || !answer.Granted {
 		onMessage := func(payload string) bool {
 			end, ok := p.ended(payload)
@@ -274,7 +274,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 						result = event.(barrierReply)
 						return wait.Answer{Granted: true, Unasked: true}, nil
 					}
-					return look(ctx)
+					return ask(ctx)
 				}})
 	}
 	return result, err

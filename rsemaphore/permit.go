@@ -152,9 +152,9 @@ func (p *permit) release(ctx context.Context, entry string) (held bool, err erro
 		return n > 0, err
 	}
 	if entry == "" && p.s.plain(p.n) {
-		shares := p.s.c.coalescer.Enter()
+		coalesce := p.s.c.coalescer.Enter()
 		defer p.s.c.coalescer.Leave()
-		if shares {
+		if coalesce {
 			if done, err := p.s.releaseShared(ctx, p.base()); done || err != nil {
 				return done, err
 			}

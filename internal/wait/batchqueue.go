@@ -115,7 +115,7 @@ func (w *waiter) acquireBatched(b Batcher) error {
 		}
 		select {
 		case <-w.wakeup:
-		case <-w.patience().Done():
+		case <-w.waitContext().Done():
 			if w.awaitInFlight(b) {
 				return nil
 			}
@@ -186,7 +186,7 @@ func (w *waiter) reply(b Batcher, o *outcome) (Answer, error) {
 		w.q.enqueue(w.localQueue.batchQueue, w) // idle starts the goroutine that asks
 		w.q.mu.Unlock()
 	case err == nil:
-		w.heard = true
+		w.everAnswered = true
 		w.note(answer.Left, nil)
 		w.q.mu.Lock()
 		c := w.localQueue.batchQueue
@@ -549,9 +549,9 @@ func (q *Queue) Served(key string, grants []Grant, due time.Duration) {
 	}
 }
 
-// look is called when there is a reason to ask for a waiter of a batch queue in a while. 0: now, and for this very one.
-// Otherwise leases end then for which the first in the local queue waits.
-func (q *Queue) look(w *waiter, in time.Duration) {
+// pollBy is called when there is a reason to ask for a waiter of a batch queue in a while. 0: now, and for this very
+// one. Otherwise leases end then for which the first in the local queue waits.
+func (q *Queue) pollBy(w *waiter, in time.Duration) {
 	c := w.localQueue.batchQueue
 	if in > 0 {
 		q.alarmBy(c, time.Now().Add(script.Expiry(in)))

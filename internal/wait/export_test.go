@@ -3,7 +3,7 @@ package wait
 import "time"
 
 // Linger is how long grants are listened for when nobody waits.
-const Linger = linger
+const Linger = idleTimeout
 
 // Turns is what the contenders of one process draw from.
 type Turns struct{ turns }

@@ -114,7 +114,7 @@ func (q *Queue) unused(channel string, e *grantSubscription) {
 		return
 	}
 	var timer *time.Timer
-	timer = time.AfterFunc(linger, func() {
+	timer = time.AfterFunc(idleTimeout, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if e.idle == timer && e.users == 0 && q.grantSubs[channel] == e {
@@ -234,7 +234,7 @@ func (q *Queue) deliver(g Grant) {
 		return
 	}
 	if g.Ticket == 0 && w.localQueue.batchQueue != nil {
-		q.look(w, g.Lease)
+		q.pollBy(w, g.Lease)
 		return
 	}
 	if g.Ticket > 0 && (w.grant == nil || w.grant.Ticket != 0 && w.grant.Ticket < g.Ticket) {

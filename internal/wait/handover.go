@@ -39,8 +39,8 @@ type Grant struct {
 }
 
 const (
-	// linger is how long a grant subscription stays when nothing waits.
-	linger = 2 * time.Second
+	// idleTimeout is how long a grant subscription stays when nothing waits.
+	idleTimeout = 2 * time.Second
 	// MaxPoll bounds the sleep of a waiter in a queue on the server, whatever PollCap: entries that are not stamped for
 	// longer than two and a half polls are passed over.
 	MaxPoll = 10 * time.Second

@@ -60,7 +60,7 @@ func (w *waiter) pace() bool {
 	select {
 	case <-w.turn:
 		return true
-	case <-w.patience().Done():
+	case <-w.waitContext().Done():
 		return false
 	}
 }

@@ -212,7 +212,7 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 func (w *waiter) becomeContender() error {
 	if w.queues() && !w.localQueue.headSem.TryAcquire(1) {
 		w.waits()
-		if err := w.localQueue.headSem.Acquire(w.patience(), 1); err != nil {
+		if err := w.localQueue.headSem.Acquire(w.waitContext(), 1); err != nil {
 			return w.gaveUp()
 		}
 	}
@@ -240,7 +240,7 @@ func (x *Resumable) Empty() bool { return x.w == nil }
 // out is kept, and so is the place in the server's queue.
 func (x *Resumable) Wait(ctx context.Context, until time.Time) (err error) {
 	w := x.w
-	w.hush()
+	w.endWaitContext()
 	w.ctx, w.r.Until = ctx, until
 	if err = w.q.Ended(ctx); err != nil {
 		return &GaveUp{Left: w.known, Failure: w.failure, Cause: err}

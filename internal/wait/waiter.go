@@ -29,19 +29,19 @@ type waiter struct {
 
 // endurance is for how long it waits.
 type endurance struct {
-	ctx  context.Context // the caller's
-	slow context.Context // ctx, Until and the queue's end together; made when first needed
-	stop []func()
+	ctx     context.Context // the caller's
+	waitCtx context.Context // ctx, Until and the queue's end together; made when first needed
+	stop    []func()
 }
 
 // findings are what its tries have found.
 type findings struct {
-	known    time.Duration // what was left of the holder's lease at asked; negative: unknown
-	asked    time.Time     // when it was last answered
-	failure  error         // why the last try failed; nil if it was answered
-	failures int           // tries in a row that failed
-	heard    bool          // some try was answered
-	refused  bool          // some try was refused: the waiter counts in Group.refused
+	known        time.Duration // what was left of the holder's lease at asked; negative: unknown
+	asked        time.Time     // when it was last answered
+	failure      error         // why the last try failed; nil if it was answered
+	failures     int           // tries in a row that failed
+	everAnswered bool          // some try was answered
+	refused      bool          // some try was refused: the waiter counts in Group.refused
 }
 
 // listener is how it hears of releases, where these name no waiter.
@@ -103,9 +103,9 @@ const (
 	busy
 )
 
-// patience returns the context that ends as soon as there is any reason to stop waiting.
-func (w *waiter) patience() context.Context {
-	if w.slow == nil {
+// waitContext returns the context that ends as soon as there is any reason to stop waiting.
+func (w *waiter) waitContext() context.Context {
+	if w.waitCtx == nil {
 		ctx, cancel := context.WithCancelCause(w.ctx)
 		unlink := context.AfterFunc(w.q.ctx, func() { cancel(errs.ErrClosed) })
 		w.stop = append(w.stop, func() { unlink(); cancel(nil) })
@@ -114,9 +114,9 @@ func (w *waiter) patience() context.Context {
 			ctx, cancelTimer = context.WithDeadlineCause(ctx, w.r.Until, errTimeUp)
 			w.stop = append(w.stop, cancelTimer)
 		}
-		w.slow = ctx
+		w.waitCtx = ctx
 	}
-	return w.slow
+	return w.waitCtx
 }
 
 var errTimeUp = errors.New("waitTime is over")
@@ -137,16 +137,16 @@ func (w *waiter) gaveUp() error {
 	return g
 }
 
-// hush ends the contexts that were made for the waiter's patience.
-func (w *waiter) hush() {
+// endWaitContext ends the contexts that were made for the waiter's patience.
+func (w *waiter) endWaitContext() {
 	for _, stop := range w.stop {
 		stop()
 	}
-	w.stop, w.slow = w.stop[:0], nil
+	w.stop, w.waitCtx = w.stop[:0], nil
 }
 
 func (w *waiter) leave() {
-	w.hush()
+	w.endWaitContext()
 	switch {
 	case w.sub == nil:
 	case w.r.Own:

@@ -73,7 +73,7 @@ func (e *Election) change(ctx context.Context, last Leader) (now Leader, err err
 		Try: func(ctx context.Context) (wait.Answer, error) {
 			ctx, cancel := context.WithTimeout(ctx, e.c.session.Bound())
 			defer cancel()
-			now, err = e.look(ctx)
+			now, err = e.readLeader(ctx)
 			return wait.Answer{Granted: err == nil && now != last, Left: -1}, err
 		},
 	})
