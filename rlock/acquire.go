@@ -84,7 +84,7 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 		}
 	}
 	if fresh && l.kind.tenures != nil && l.kind.tenures(c, t) {
-		if err := c.queue.Ended(ctx); err != nil {
+		if err := c.waiters.Ended(ctx); err != nil {
 			return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}
 		}
 		one := &struct { // in one piece of memory
@@ -233,7 +233,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	} else if !alone {
 		r.Grants = l.grantsHere()
 	}
-	if err = l.c.queue.Wait(ctx, r); err != nil {
+	if err = l.c.waiters.Wait(ctx, r); err != nil {
 		return nil, a.failed(err)
 	}
 	return a.register()

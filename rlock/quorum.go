@@ -155,9 +155,9 @@ func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {
 		r.Mode = wait.Alone
 	} else {
 		defer a.stopListening()
-		a.first = first.queue
+		a.first = first.waiters
 	}
-	if err := first.queue.Wait(ctx, r); err != nil {
+	if err := first.waiters.Wait(ctx, r); err != nil {
 		return nil, ending(q.name, time.Since(a.began), a.unsure).Explain(err)
 	}
 	a.won.began = time.Now()

@@ -341,7 +341,7 @@ func (a *acquisition) call(notAfter int64, entry *wait.QueueEntry, joined *owner
 // late gives back what a try got after the acquisition had given up on it: the lock, or a place in its queue. The
 // retrier does so, too, but it may have asked before the server ran the request.
 func (a *acquisition) late(entry *wait.QueueEntry) func(rueidis.RedisResult) {
-	own, queued, q := a.own, entry != nil || a.entry != "", a.l.c.queue
+	own, queued, q := a.own, entry != nil || a.entry != "", a.l.c.waiters
 	return func(res rueidis.RedisResult) {
 		m, err := res.ToMessage()
 		if err != nil {

@@ -78,7 +78,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	if a.auto {
 		landed = c.engine.Announce(s.key)
 	}
-	if err := c.queue.Wait(ctx, r); err != nil {
+	if err := c.waiters.Wait(ctx, r); err != nil {
 		if a.waits {
 			a.p.Depart(a.unanswered, a.entry)
 		} else {
@@ -297,7 +297,7 @@ func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply],
 	case errors.Is(err, errs.ErrNotReplicated): // nothing that replicas need have
 	case err != nil:
 		if ctx.Err() == nil && !errors.Is(err, errs.ErrUnavailable) {
-			c.queue.AskAgain(s.made.queueKey) // it may have served others of this process, which get no message
+			c.waiters.AskAgain(s.made.queueKey) // it may have served others of this process, which get no message
 		}
 		return t, err
 	}

@@ -120,7 +120,7 @@ func (s *Semaphore) releaseShared(ctx context.Context, base string) (done bool, 
 	case err != nil:
 		return false, fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
 	case done:
-		s.c.queue.Wake(s.made.queueKey)
+		s.c.waiters.Wake(s.made.queueKey)
 	}
 	return done, nil
 }

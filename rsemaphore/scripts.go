@@ -87,7 +87,7 @@ func (s *Semaphore) served(r served, sent time.Time) {
 	for i := range r.grants {
 		r.grants[i].Sent = sent
 	}
-	s.c.queue.Served(s.made.queueKey, r.grants, r.dueIn)
+	s.c.waiters.Served(s.made.queueKey, r.grants, r.dueIn)
 }
 
 const (
@@ -258,12 +258,12 @@ func (s *Semaphore) releaseBy(ctx context.Context, call script.Call) (held int64
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.c.queue.AskAgain(s.made.queueKey)
+			s.c.waiters.AskAgain(s.made.queueKey)
 		}
 		return 0, err
 	}
 	s.served(r.served, sent)
-	s.c.queue.Wake(s.made.queueKey)
+	s.c.waiters.Wake(s.made.queueKey)
 	return r.held, nil
 }
 

@@ -307,7 +307,7 @@ func (s *Semaphore) resizeBy(ctx context.Context,
 		r, err := call.Run(ctx, s.c.runner)
 		s.served(r.served, last)
 		// It may have run before, and served waiters of this process which did not hear of it: Do repeats in silence.
-		s.c.queue.AskAgain(s.made.queueKey)
+		s.c.waiters.AskAgain(s.made.queueKey)
 		return r, err
 	})
 }

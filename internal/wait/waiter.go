@@ -12,7 +12,7 @@ import (
 
 // waiter is one call of Wait. What only some ways to wait need is in types of its own.
 type waiter struct {
-	q          *Queue
+	q          *Waiters
 	r          Request
 	localQueue *localQueue
 	call       Call // for those who look
@@ -54,7 +54,7 @@ type listener struct {
 	answered bool            // one of them has ended the wait
 }
 
-// queueState is its place in the server's queue, from which releases hand over. Guarded by Queue.mu from register on.
+// queueState is its place in the server's queue, from which releases hand over. Guarded by Waiters.mu from register on.
 type queueState struct {
 	entry      *QueueEntry // nil, or &entryValue
 	entryValue QueueEntry
@@ -69,7 +69,7 @@ type queueState struct {
 	placeless bool
 }
 
-// member is what it is in a batchQueue. Guarded by Queue.mu.
+// member is what it is in a batchQueue. Guarded by Waiters.mu.
 //
 //	outside --refused, or others wait--> among --its wait ends--> gone
 //	   |                                                            ^
