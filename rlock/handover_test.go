@@ -299,6 +299,7 @@ func TestAGrantThatIsHalfOverIsConfirmed(t *testing.T) {
 
 // TestAGrantThatComesAfterItsLeaseIsOver, to a process that was cut off meanwhile, is not believed.
 func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		c := s.Client(t)
@@ -404,6 +405,7 @@ func untilIsSafe(t testing.TB, r *rig, h *rlock.Hold) {
 
 // TestUntilIsNeverAfterTheServersExpiry: whatever delays messages and answers.
 func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		direct := newRig(t, s, rlock.Options{}).warmUp(t)

@@ -13,6 +13,7 @@ import (
 
 // The first server answers all the while.
 func TestAQuorumWithoutAMajorityFailsInOneTimeoutAndLogsOnce(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		const callTimeout = 500 * time.Millisecond
 		var book redistest.Logbook

@@ -195,6 +195,7 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 }
 
 func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
+	t.Parallel()
 	servers := embedded(t, 2)
 	p := append(quorumServers{servers[0], servers[1]}, servers[1]).process(t, rlock.Options{})
 	for _, name := range []string{"same", ""} {
@@ -214,6 +215,7 @@ func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
 }
 
 func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{3, 4, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			servers := embedded(t, n)
@@ -348,6 +350,7 @@ func kill(t *testing.T, s *redistest.Server) {
 }
 
 func TestAnyMinorityOfServersMayFail(t *testing.T) {
+	t.Parallel()
 	redistest.SkipShort(t)
 	for fate := range fates {
 		for _, n := range []int{3, 5} {
@@ -480,6 +483,7 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 }
 
 func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p, other := servers.process(t, steady), servers.process(t, steady)
 		q := p.lock(t, "q")
@@ -507,6 +511,7 @@ func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
 }
 
 func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		for _, srv := range servers {
 			srv.Restart(t)
@@ -528,6 +533,7 @@ func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
 
 // The clocks of the servers may drift apart: see Quorum.
 func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
+	t.Parallel()
 	const lease = 10 * time.Hour // six minutes of it are not trusted; of a lock of one server, three are not
 	h, err := embedded(t, 3).process(t, rlock.Options{}).lock(t, "q").WithLease(lease).Lock(within(t))
 	require.NoError(t, err)
@@ -538,6 +544,7 @@ func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
 // The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote
 // of the second would make two holders.
 func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
+	t.Parallel()
 	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
 		"as it is":           func(l *rlock.Lock) *rlock.Lock { return l },
 		"planted: no uptime": rlock.PlantNoUptimeRule,
@@ -641,6 +648,7 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 }
 
 func TestCrossingVotesMakeProgress(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		const processes, each = 4, 3
 		rounds := redistest.Sized(4, 6, 12)
@@ -708,6 +716,7 @@ func TestAWaiterOfAQuorumIsWokenByTheRelease(t *testing.T) {
 
 // Each takes the vote that is left and gives it back, which the others hear.
 func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		var held []*rlock.Hold
 		for _, s := range servers[:2] {
@@ -802,6 +811,7 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 
 // The vote that it got is given back, which that server does not confirm.
 func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		for _, s := range servers[:2] {
 			h := lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t))

@@ -52,6 +52,7 @@ func (servers quorumServers) forget(t testing.TB, which ...int) {
 }
 
 func TestTokensOfAQuorumGrowThroughRestartsWithoutData(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			simulated(t, n, func(t *testing.T, servers quorumServers) {
@@ -74,6 +75,7 @@ func TestTokensOfAQuorumGrowThroughRestartsWithoutData(t *testing.T) {
 }
 
 func TestANewQuorumHasATokenWhenAllItsServersHaveAnswered(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.process(t, steady)
 		kill(t, servers[2])
@@ -91,6 +93,7 @@ func TestANewQuorumHasATokenWhenAllItsServersHaveAnswered(t *testing.T) {
 }
 
 func TestAMajorityThatForgotAsksAllForTheLastToken(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.process(t, steady)
 		q := p.fenced(t, "q")
@@ -109,6 +112,7 @@ func TestAMajorityThatForgotAsksAllForTheLastToken(t *testing.T) {
 }
 
 func TestAVoteThatJoinsAHoldKeepsItsToken(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.behindProxies(t, steady)
 		q := p.fenced(t, "q")
@@ -147,6 +151,7 @@ func TestAQuorumWithTokensIsTwoCallsToEachServer(t *testing.T) {
 }
 
 func TestQuorumTokenScriptTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := source(t, "vote_token")
