@@ -2,7 +2,7 @@
 --   ticket (the server's µs when it was entered, and more than the last one) -> entry, of 13 bytes and
 --     " <number> <first lease, ms> <stale after, ms>[:<server ms from which on it is handed nothing>] <process> <label>"
 --     The 13 bytes are the base of the waiter's permits, which is its owner. Every waiter has an entry, not every process.
---   "!<process>" -> -ms of that process's last word: it vouches for all of its entries
+--   "!<process>" -> -ms of the last call of that process: it keeps all of its entries
 --   "!p<base>" -> -permits that have passed that entry since it was first in line
 --   "!java" -> -ms until which "!jn" -> -permits are left to Redisson's waiters
 -- The first in line is the lowest score above 0. A dead queue expires as one key.
