@@ -102,6 +102,7 @@ func leastOf(n int, f func() float64) float64 {
 
 // TestBudgetOfCommands counts what the server runs for a cycle.
 func TestBudgetOfCommands(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	r := newUntracked(t, s)
 	for _, c := range []struct {

@@ -29,6 +29,7 @@ func lua(files map[string]string) fs.FS {
 }
 
 func TestAScriptIsSentWithWhatItUsesOfItsLibraries(t *testing.T) {
+	t.Parallel()
 	files := lua(map[string]string{
 		"lib/b": "-- uses: a\n-- B.\n\n-- why\nlocal function two()\n  return one() + LOW\nend\nlocal function four() " +
 			"return 4 end\n",
@@ -71,6 +72,7 @@ func TestAScriptIsSentWithWhatItUsesOfItsLibraries(t *testing.T) {
 }
 
 func TestAScriptThatIsNotLaidOutAsOneIsRefused(t *testing.T) {
+	t.Parallel()
 	for text, why := range map[string]string{
 		"local x = 1\nredis.call('SET', KEYS[1], x)\n": `"redis.call('SET', KEYS[1], x)" in the first column`,
 		"  return 1\n":         `"return 1" in the first column`,
@@ -95,6 +97,7 @@ func (o *opened) Open(name string) (fs.File, error) {
 }
 
 func TestAScriptIsPutTogetherOnceWhenItIsFirstSent(t *testing.T) {
+	t.Parallel()
 	files := &opened{FS: lua(map[string]string{
 		"s":       "-- uses: lib\nreturn one()\n",
 		"lib/lib": "local function one() return 1 end\n",
@@ -169,8 +172,8 @@ func readLua(t *testing.T, file string) luaFile {
 	return f
 }
 
-// strangers are the functions that a text calls, and the constants that it names, which it does not define.
-func strangers(text string) (list []string) {
+// undefinedNames are the functions that a text calls, and the constants that it names, which it does not define.
+func undefinedNames(text string) (list []string) {
 	text = code(text)
 	known := slices.Clone(builtin)
 	for _, m := range functions.FindAllStringSubmatch(text, -1) {
@@ -190,7 +193,7 @@ func strangers(text string) (list []string) {
 // checkUses says what is wrong with what a file declares, given the libraries by name.
 func checkUses(f luaFile, libs map[string]luaFile) (wrong []string) {
 	text := code(f.text)
-	for _, name := range strangers(f.text) {
+	for _, name := range undefinedNames(f.text) {
 		if !slices.ContainsFunc(f.uses, func(lib string) bool { return slices.Contains(libs[lib].defines, name) }) {
 			wrong = append(wrong, f.file+" uses "+name+", of no library that it declares")
 		}
@@ -203,7 +206,7 @@ func checkUses(f luaFile, libs map[string]luaFile) (wrong []string) {
 		}
 	}
 	if before, _, ok := strings.Cut(f.text, "\n-- libraries\n"); ok && path.Base(path.Dir(f.file)) != "lib" &&
-		len(strangers(before)) > 0 {
+		len(undefinedNames(before)) > 0 {
 		wrong = append(wrong, f.file+" uses a library above the line where libraries stand")
 	}
 	return wrong
@@ -244,6 +247,7 @@ func checkNames(file, text string) (wrong []string) {
 }
 
 func TestEveryScriptOfTheModuleDeclaresWhatItUses(t *testing.T) {
+	t.Parallel()
 	var scripts []luaFile
 	folders := map[string]map[string]luaFile{} // of libraries, by name
 	shared := map[string]luaFile{}
@@ -302,6 +306,7 @@ func TestEveryScriptOfTheModuleDeclaresWhatItUses(t *testing.T) {
 }
 
 func TestADeclarationThatIsWrongIsFound(t *testing.T) {
+	t.Parallel()
 	libs := map[string]luaFile{"a": {defines: []string{"one", "HIGH"}}, "b": {defines: []string{"two"}}}
 	for _, c := range []struct{ text, uses, wrong string }{
 		{"return one(HIGH)\n", "a", ""},
@@ -364,6 +369,7 @@ func compared(text string) (lines []string) {
 // Whether the millisecond of an instant belongs to what was before it is decided once. A script that decides it for
 // itself takes a lease from its holder up to a millisecond before the end that the holder was told.
 func TestNoScriptComparesAnInstantInItsOwnWay(t *testing.T) {
+	t.Parallel()
 	require.NoError(t, filepath.WalkDir("../..", func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(at, ".lua") {
 			return err
