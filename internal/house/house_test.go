@@ -74,6 +74,7 @@ var layers = map[string][]string{
 	"internal/quorummodel":         {"internal/model"},
 	"internal/leasemodel":          {"internal/model"},
 	"internal/takeovermodel":       {"internal/model"},
+	"internal/stockmodel":          {"internal/model"},
 }
 
 // below are the packages that a public package may import.
