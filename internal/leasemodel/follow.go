@@ -115,7 +115,7 @@ func (f *Follower) belief(s Step, o Owner) *belief {
 }
 
 // See takes in a step, or says why the model does not do it. To whom a lock is handed that is free is not seen, nor
-// that a lease ends: the model may be in several states, until one of them is told from the others by what is seen.
+// that a lease ends: the model may be in several states, until what is seen leaves one of them.
 //
 // After each step, the server's owner is the one that any process believes in, and its lease lasts for as long.
 func (f *Follower) See(s Step) error {

@@ -68,8 +68,8 @@ type mover struct {
 	got   [batch]line
 }
 
-// told is what those who act on an id know.
-type told struct {
+// heard is what those who act on an id know.
+type heard struct {
 	sold    int32 // ordinal
 	refunds bool  // its payment was answered in vain
 	gone    bool  // it was cancelled, or returned
@@ -88,7 +88,7 @@ type state struct {
 	kept    bool   // there is an image
 	set     bool   // the server was set back, or has lost the stock: answers are not final any more
 	stopped bool   // a mover has said so
-	told    [ids]told
+	heard   [ids]heard
 	net     [messages]request
 	m       [movers]mover
 	db      [entries]row
@@ -222,11 +222,11 @@ func (s *state) run(r request, without Rule) {
 	if r.runs == 0 && without != NotAfter {
 		return
 	}
-	rec, t := &s.r[r.id], &s.told[r.id]
+	rec, t := &s.r[r.id], &s.heard[r.id]
 	was, gone := rec.Is, t.gone
 	a, lines := s.Act(rec, r.ask, without)
 	if was == None && rec.Is != None && !r.stale { // an id that was forgotten is a new one
-		*t = told{}
+		*t = heard{}
 	}
 	s.full = s.enter(r.id, lines) || s.full
 	if rec.Is != was {
@@ -303,7 +303,7 @@ func (s *state) write(m mover, without Rule) bool {
 	for i, e := range m.got[:m.n] {
 		serial := m.first + int8(i)
 		switch {
-		case e.epoch != 1 && without != Openings: // it was told of the first
+		case e.epoch != 1 && without != Openings: // it was heard of the first
 			return false
 		case serial > next:
 			return false
@@ -464,12 +464,12 @@ func (s *state) wrong(Rule) string {
 	if s.set {
 		return ""
 	}
-	a, b := s.told[0].sold, s.told[1].sold
+	a, b := s.heard[0].sold, s.heard[1].sold
 	if a > 0 && a == b {
 		return TwoHave
 	}
 	for id, r := range s.r {
-		t := s.told[id]
+		t := s.heard[id]
 		switch {
 		case t.refunds && r.Is == Sold:
 			return Answers
