@@ -17,7 +17,7 @@ import (
 // What the scripts reply about a stock, and what its ledger has, the model of stocks says, too, step by step.
 func TestWhatAStockDoesOnTheWireTheModelOfStocksDoes(t *testing.T) {
 	steps, sold := 0, 0
-	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 6, 200)) {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 4, 200)) {
 		n, units, err := followStocks(simulation.Run(t, stockPlan(seed), nil))
 		if err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -190,9 +190,11 @@ func ledgerLines(w simulation.Wire) (lines []stockmodel.Line) {
 // A script with a planted fault does what the model does not. By default two of the faults are planted.
 func TestTheModelOfStocksRefusesPlantedFaults(t *testing.T) {
 	tried := 0
+	quick := []string{"the end of a hold is not in the ledger", "an extension ends a hold"}
+	names := redistest.Sized(quick, quick, nil)
 	for i := range simulation.Mutants {
 		m := &simulation.Mutants[i]
-		if m.Kinds[0] != "sale" || tried >= redistest.Sized(1, 2, 100) {
+		if m.Kinds[0] != "sale" || names != nil && !slices.Contains(names, m.Name) {
 			continue
 		}
 		tried++

@@ -20,7 +20,7 @@ const trusted = 600 * time.Millisecond
 // take-over can do, too.
 func TestWhatATakeOverDoesOnTheWireTheModelOfTakeOverCanDo(t *testing.T) {
 	looks, taken := 0, 0
-	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 4, 200)) {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 100)) {
 		f, err := followTakeOver(t, simulation.Run(t, beatingPlan(seed), nil))
 		if err != nil {
 			t.Errorf("seed %d: %v", seed, err)
