@@ -483,10 +483,11 @@ func (m *message) before(o *message) bool {
 		}
 		return 0
 	}
-	x := [...]int32{-int32(m.kind), int32(m.own), m.lease, m.age, m.rest, m.runs, int32(m.ticket), flag(m.ok), flag(m.copy),
-		flag(m.last), flag(m.knows)}
-	y := [...]int32{-int32(o.kind), int32(o.own), o.lease, o.age, o.rest, o.runs, int32(o.ticket), flag(o.ok), flag(o.copy),
-		flag(o.last), flag(o.knows)}
+	numbers := func(m *message) [11]int32 {
+		return [...]int32{-int32(m.kind), int32(m.own), m.lease, m.age, m.rest, m.runs, int32(m.ticket), flag(m.ok),
+			flag(m.copy), flag(m.last), flag(m.knows)}
+	}
+	x, y := numbers(m), numbers(o)
 	for i := range x {
 		if x[i] != y[i] {
 			return x[i] < y[i]

@@ -46,8 +46,9 @@ func leasePlan(seed uint64) simulation.Plan {
 
 // followLeases follows what was seen of each lock, and returns in how many steps. also, if it is not nil, is called
 // after each.
-func followLeases(t *testing.T, r simulation.Result, also func(lock string, s leasemodel.Step, counts time.Duration) error) (
-	n int, err error) {
+func followLeases(
+	t *testing.T, r simulation.Result, also func(lock string, s leasemodel.Step, counts time.Duration) error,
+) (n int, err error) {
 	locks := map[string]*leasemodel.Follower{}
 	began := r.Wire[0].At
 	clocks := func(w simulation.Wire, s *leasemodel.Step) {

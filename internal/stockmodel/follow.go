@@ -228,7 +228,8 @@ func (f *Follower) Heard(client string, serial int) { f.read[client] = max(f.rea
 // Removed takes in that a server has removed n entries, up to one, for a client.
 func (f *Follower) Removed(client string, serial int, n int64) error {
 	if serial > f.read[client] {
-		return fmt.Errorf("the model refuses that %s has entries up to %d removed: it has read %d", client, serial, f.read[client])
+		return fmt.Errorf("the model refuses that %s has entries up to %d removed: it has read %d", client, serial,
+			f.read[client])
 	}
 	if is := max(serial-f.moved, 0); int64(is) != n {
 		return fmt.Errorf("the model refuses that %d entries up to %d are removed: it has %d", n, serial, is)

@@ -35,12 +35,6 @@ type line struct {
 	Entry
 }
 
-// row is one of the database.
-type row struct {
-	serial int8
-	line
-}
-
 // server is what a server has.
 type server struct {
 	Stock
@@ -91,7 +85,7 @@ type state struct {
 	heard   [ids]heard
 	net     [messages]request
 	m       [movers]mover
-	db      [entries]row
+	db      [entries]Row
 	rows    int8
 	left    Faults
 	full    bool
@@ -296,32 +290,20 @@ func (s *state) ofMover(i int, without Rule, do func(string, func(*state))) {
 
 // write brings what was read into the database, in one transaction. false: it refuses it.
 func (s *state) write(m mover, without Rule) bool {
-	next := int8(0)
-	for _, r := range s.db[:s.rows] {
-		next = max(next, r.serial+1)
+	var some [batch]Row
+	for i, l := range m.got[:m.n] {
+		some[i] = Row{int64(l.epoch), int64(m.first) + int64(i), int64(l.id), l.Entry}
 	}
-	for i, e := range m.got[:m.n] {
-		serial := m.first + int8(i)
-		switch {
-		case e.epoch != 1 && without != Openings: // it was heard of the first
-			return false
-		case serial > next:
-			return false
-		case serial == next || without == Once:
-			if s.rows == entries {
-				s.full = true
-				return true
-			}
-			s.db[s.rows] = row{serial, e}
-			s.rows++
-			next = max(next, serial+1)
-		case without != Compares && s.db[serial].line.Entry != e.Entry:
-			return false
-		case without != Compares && s.db[serial].id != e.id:
-			return false
+	fresh, ok := Write(s.db[:s.rows], some[:m.n], 1, without)
+	for _, r := range fresh {
+		if s.rows == entries {
+			s.full = true
+			break
 		}
+		s.db[s.rows] = r
+		s.rows++
 	}
-	return true
+	return ok
 }
 
 // remove takes what was read from the server.
@@ -447,7 +429,7 @@ func (s *state) wrong(Rule) string {
 	}
 	for i, r := range s.db[:s.rows] {
 		for _, o := range s.db[:i] {
-			if o.serial == r.serial && o.epoch == r.epoch {
+			if o.Serial == r.Serial && o.Epoch == r.Epoch {
 				return Twice
 			}
 		}
@@ -455,7 +437,7 @@ func (s *state) wrong(Rule) string {
 	for i, l := range s.log[:s.moved] {
 		found := false
 		for _, r := range s.db[:s.rows] {
-			found = found || r.serial == int8(i) && r.line == l
+			found = found || r == Row{int64(l.epoch), int64(i), int64(l.id), l.Entry}
 		}
 		if !found {
 			return Lost
