@@ -78,6 +78,9 @@ func TestWithoutARuleOfStocksTheSearchFindsTheHarm(t *testing.T) {
 		{stockmodel.Openings, faults{Acts: 2, Moves: 2, Losses: 1}, stockmodel.Lost},
 	} {
 		met[c.rule] = true
+		if redistest.RaceEnabled && c.faults.Acts > 2 {
+			continue
+		}
 		t.Run(c.rule.String(), func(t *testing.T) {
 			r := stockmodel.Search(c.rule, c.faults)
 			require.Equal(t, c.finds, r.Wrong, "%d states\n%s", r.States, strings.Join(r.Trace, "\n"))
