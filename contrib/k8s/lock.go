@@ -33,8 +33,7 @@ const kept = 24 * time.Hour
 // elections is what the errors of this package name, as if records were objects of an API server.
 var elections = schema.GroupResource{Group: "redlatch", Resource: "elections"}
 
-// DefaultTimeout is the default of Options.Timeout.
-const DefaultTimeout = 2 * time.Second
+const defaultTimeout = 2 * time.Second
 
 // Options are the settings of a Lock. The zero value has the defaults.
 type Options struct {
@@ -75,7 +74,7 @@ func New(client rueidis.Client, name string, o Options) (*Lock, error) {
 		return nil, errs.Edge("redlatchk8s", err)
 	}
 	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 	if err := session.CheckRange("Timeout", o.Timeout, 10*time.Millisecond); err != nil {
 		return nil, errs.Edge("redlatchk8s", err)
