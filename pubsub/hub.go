@@ -12,7 +12,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -70,7 +69,7 @@ type Hub struct {
 	publish  string
 	dials    *atomic.Int64 // nil: not known
 
-	troubles inside.Troubles
+	recent errs.RecentErrors
 
 	cluster   bool // sharded channels: one link per node
 	failsOver bool // a node that is connected to may be, or become, a replica
@@ -339,7 +338,7 @@ func (h *Hub) route(t *topic) {
 	}
 	l := h.links[addr]
 	if l == nil {
-		l = &link{hub: h, addr: addr, kick: make(chan struct{}, 1), want: map[string]*topic{}, have: map[string]*topic{},
+		l = &link{hub: h, addr: addr, wakeup: make(chan struct{}, 1), want: map[string]*topic{}, have: map[string]*topic{},
 			leaving: map[string]int{}}
 		h.links[addr] = l
 		h.wg.Add(1)

@@ -20,18 +20,18 @@ import (
 // from a callback, stops the replies behind it. With Dedicate rueidis reports a lost connection on a channel; its
 // Receive would resubscribe in silence and hide the gap.
 type link struct {
-	hub     *Hub
-	addr    string
-	kick    chan struct{}
-	want    map[string]*topic
-	have    map[string]*topic // for which SUBSCRIBE was sent on the current connection
-	leaving map[string]int    // how many UNSUBSCRIBEs were sent and not confirmed
-	linger  time.Time         // until when the connection is kept though nothing is wanted
+	hub       *Hub
+	addr      string
+	wakeup    chan struct{}
+	want      map[string]*topic
+	have      map[string]*topic // for which SUBSCRIBE was sent on the current connection
+	leaving   map[string]int    // how many UNSUBSCRIBEs were sent and not confirmed
+	keepUntil time.Time         // until when the connection is kept though nothing is wanted
 }
 
 func (l *link) wake() {
 	select {
-	case l.kick <- struct{}{}:
+	case l.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -108,24 +108,9 @@ func (l *link) rehome() {
 // whether the server confirmed anything on it.
 func (l *link) serve() (confirmed bool, err error) {
 	h := l.hub
-	client := h.client
-	if l.addr != "" {
-		node, ok := client.Nodes()[l.addr]
-		if !ok {
-			return false, fmt.Errorf("the client knows no node %s", l.addr)
-		}
-		client = node
-	} else if h.cluster {
-		err := errReplica
-		for _, node := range client.Nodes() { // any primary will do: it answers MOVED with the right one
-			if err = h.vouch(node); err == nil {
-				client = node
-				break
-			}
-		}
-		if err != nil {
-			return false, err
-		}
+	client, err := l.node()
+	if err != nil {
+		return false, err
 	}
 	conn, release := client.Dedicate()
 	defer func() {
@@ -154,16 +139,16 @@ func (l *link) serve() (confirmed bool, err error) {
 		if err != nil {
 			return confirmed || len(up) > 0, err
 		}
-		switch rest := l.rest(); {
-		case done && rest <= 0:
+		switch keepFor := l.keepFor(); {
+		case done && keepFor <= 0:
 			return confirmed || len(up) > 0, nil
 		case done:
-			retry.Reset(rest)
+			retry.Reset(keepFor)
 		case again:
 			retry.Reset(time.Second)
 		}
 		select {
-		case <-l.kick:
+		case <-l.wakeup:
 		case <-retry.C:
 		case <-up:
 			confirmed = true
@@ -176,6 +161,28 @@ func (l *link) serve() (confirmed bool, err error) {
 			return confirmed, h.ctx.Err()
 		}
 	}
+}
+
+// node is the client whose connection this link opens: its node's in a Cluster, else the hub's.
+func (l *link) node() (rueidis.Client, error) {
+	all := l.hub.client
+	switch {
+	case l.addr != "":
+		node, ok := all.Nodes()[l.addr]
+		if !ok {
+			return nil, fmt.Errorf("the client knows no node %s", l.addr)
+		}
+		return node, nil
+	case !l.hub.cluster:
+		return all, nil
+	}
+	err := errReplica
+	for _, node := range all.Nodes() { // any primary will do: it answers MOVED with the right one
+		if err = l.hub.checkPrimary(node); err == nil {
+			return node, nil
+		}
+	}
+	return nil, err
 }
 
 // errReplica: a replica passes on what its primary publishes, but the primary does not count its subscribers, and by
@@ -195,18 +202,18 @@ func replica(info rueidis.RedisResult) error {
 	return err
 }
 
-// vouch returns nil if node is a primary.
-func (h *Hub) vouch(node rueidis.Client) error {
+// checkPrimary returns nil if node is a primary.
+func (h *Hub) checkPrimary(node rueidis.Client) error {
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout/5) // there are others to ask
 	defer cancel()
 	return replica(node.Do(ctx, node.B().Info().Section("replication").Build()))
 }
 
-// rest is how long the connection is still kept without anything to do.
-func (l *link) rest() time.Duration {
+// keepFor is how long the connection is still kept without anything to do.
+func (l *link) keepFor() time.Duration {
 	l.hub.mu.Lock()
 	defer l.hub.unlock()
-	return time.Until(l.linger)
+	return time.Until(l.keepUntil)
 }
 
 // reconcile subscribes what is wanted, and unsubscribes what is not. again: something is left for later. done: nothing

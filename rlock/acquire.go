@@ -84,7 +84,7 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 		}
 	}
 	if fresh && l.kind.tenures != nil && l.kind.tenures(c, t) {
-		if err := c.queue.Ended(ctx); err != nil {
+		if err := c.waiters.Ended(ctx); err != nil {
 			return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}
 		}
 		one := &struct { // in one piece of memory
@@ -131,7 +131,7 @@ type acquisition struct {
 	under *owner // of the write hold under which it reads
 	tries
 	won
-	patience
+	waitState
 	*asks // of a request for a tenure
 }
 
@@ -154,8 +154,8 @@ type won struct {
 	inQueue bool          // by a call that could not take it out of the queue
 }
 
-// patience is what it has while it waits.
-type patience struct {
+// waitState is what it has while it waits.
+type waitState struct {
 	entry   string    // in the queue on the server, once it was asked for
 	leaves  time.Time // when its caller gives up; zero: not known
 	seen    seen
@@ -165,13 +165,13 @@ type patience struct {
 
 // asks is what a request for a tenure has besides.
 type asks struct {
-	of         *tenancy // whose
-	known      *known   // what it tells those that wait
-	after      *handOn  // the release of the last tenure, which its first try makes
-	again      int      // how often it asked again soon
-	once       bool     // it has one turn
-	unattended bool     // no caller waits for the reply, so it is read to its end
-	crowded    bool     // others may have waited when it was granted
+	of           *tenancy // whose
+	known        *known   // what it tells those that wait
+	after        *handOn  // the release of the last tenure, which its first try makes
+	again        int      // how often it asked again soon
+	once         bool     // it has one turn
+	unattended   bool     // no caller waits for the reply, so it is read to its end
+	othersWaited bool     // others may have waited when it was granted
 	// Of readers:
 	joined *owner        // the tenure that does for this one: it asked under it
 	admit  time.Duration // after tenancies.base: until when others may join what was granted
@@ -189,7 +189,7 @@ func (a *acquisition) newOwner() *owner {
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owner, turn int32,
 	id Owner) (hold *Hold, err error) {
 	l := a.l
-	r := wait.Request{Name: l.name, Of: l, Began: a.began, Line: l.key, Manner: l.kind.manner, Channel: l.channel,
+	r := wait.Request{Name: l.name, Of: l, Began: a.began, QueueKey: l.key, Manner: l.kind.manner, Channel: l.channel,
 		Taker: a}
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
@@ -218,7 +218,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	}
 	a.own = a.newOwner()
 	alone := waitTime == 0 || a.join != "" || a.under != nil || l.kind.manner == ""
-	a.entry = a.place()
+	a.entry = a.newEntry()
 	if b := l.backoff(); b != nil {
 		r.Backoff = b.after
 	}
@@ -226,14 +226,14 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 		l.kind.request(l, a.own.Lease.Owner, &r)
 	}
 	if alone {
-		r.Place = wait.Alone
+		r.Mode = wait.Alone
 	}
 	if !l.hands() {
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !alone {
 		r.Grants = l.grantsHere()
 	}
-	if err = l.c.queue.Wait(ctx, r); err != nil {
+	if err = l.c.waiters.Wait(ctx, r); err != nil {
 		return nil, a.failed(err)
 	}
 	return a.register()

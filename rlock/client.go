@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -36,11 +36,11 @@ type Client struct {
 
 // asked are parts of the session, which are asked for all the time.
 type asked struct {
-	opts   session.Options
-	runner *script.Runner
-	engine *lease.Engine
-	queue  *wait.Queue
-	lane   *batch.Lane[freeRequest] // nil: calls are not shared
+	opts      session.Options
+	runner    *script.Runner
+	engine    *lease.Engine
+	waiters   *wait.Waiters
+	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 }
 
 // texts are sent with every acquisition, and made once.
@@ -56,7 +56,7 @@ type voter struct {
 	metOnce atomic.Bool  // it was given time once to say which that is
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.session }) }
+func init() { accessor.Register(func(c *Client) *session.Session { return c.session }) }
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It
 // returns ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.
@@ -86,7 +86,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
 	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
-	c.opts, c.runner, c.engine, c.queue = s.Options, s.Runner, s.Engine, s.Queue
+	c.opts, c.runner, c.engine, c.waiters = s.Options, s.Runner, s.Engine, s.Waiters
 	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock",
 		Ended: func(ctx context.Context, name string, why error) {
 			c.observe(ctx, Event{Kind: EventEnded, Name: name, Err: why})
@@ -100,7 +100,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		}
 	}
 	c.tenancies.base = s.Base
-	c.lane = newLane(c)
+	c.coalescer = newCoalescer(c)
 	if o.Liveness {
 		c.monitor = newMonitor(c)
 	}

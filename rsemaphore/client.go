@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -29,18 +29,18 @@ type Client struct {
 	opts      session.Options
 	runner    *script.Runner
 	engine    *lease.Engine
-	queue     *wait.Queue
-	lane      *batch.Lane[freeRequest] // nil: calls are not shared
+	waiters   *wait.Waiters
+	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 	live      liveness
 	rechecks  session.Rechecks
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis string
-	heard                       string // the channel of grants of this process, where it is that of all keys
+	grantChannel                string // the channel of grants of this process, where it is that of all keys
 
 	observer Observer
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.session }) }
+func init() { accessor.Register(func(c *Client) *session.Session { return c.session }) }
 
 // New makes a client on a hub, which stays the caller's and may serve others. It sends nothing. ErrClosed: the hub is
 // closed.
@@ -67,12 +67,12 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}}, func(ctx context.Context, name string, byMessage bool) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
-	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
-	c.heard = grantsOfAll + s.ID
+	c.seed, c.opts, c.runner, c.engine, c.waiters = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Waiters
+	c.grantChannel = grantsOfAll + s.ID
 	if c.live.party = s.WatchdogTimeout; beats.Trust > 0 {
 		c.live = liveness{beats.Trust, lease.NewMonitor(s.Runner, beats.Interval, s.CallTimeout, s.Background)}
 	}
-	c.lane = newLane(c)
+	c.coalescer = newCoalescer(c)
 	c.watchdogMillis, c.staleMillis = script.Millis(s.WatchdogTimeout), script.Millis(5*c.poll()/2)
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release",
 		Ended: func(ctx context.Context, name string, why error) {

@@ -143,8 +143,8 @@ func (p *party) broken(cause error) (Arrival, error) {
 // arrive tries until the party has arrived.
 func (p *party) arrive(ctx context.Context) error {
 	b := p.b
-	err := b.c.queue.Wait(ctx,
-		wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Place: wait.Alone, Try: p.tryArrive})
+	err := b.c.waiters.Wait(ctx,
+		wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Mode: wait.Alone, Try: p.tryArrive})
 	if err == nil {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 		sent = now
 		return p.exchange("arrive", notAfter).late(p.late)
 	})
-	arrival.Beyond = seeThrough
+	arrival.Beyond = replyGrace
 	r, err := arrival.Run(ctx, c.runner)
 	if err != nil {
 		return wait.Answer{}, err
@@ -226,9 +226,9 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 	return m, err
 }
 
-// line names the queue in which this process's parties of one generation wait. They never wait behind those of another
-// generation, which may be waiting for them.
-func (p *party) line() string {
+// queueKey names the queue in which this process's parties of one generation wait. They never wait behind those of
+// another generation, which may be waiting for them.
+func (p *party) queueKey() string {
 	return "barrier:" + p.b.key + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10)
 }
 
@@ -237,10 +237,10 @@ func (p *party) line() string {
 func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	c := p.b.c
 	began := time.Now()
-	shared, _ := c.queue.Share(p.line())
-	defer shared.Leave()
+	flight, _ := c.waiters.JoinFlight(p.queueKey())
+	defer flight.Leave()
 	answered := false
-	look := func(ctx context.Context) (wait.Answer, error) {
+	ask := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
 		if result, err = p.exchange("look", 0).by(ctx, c.runner.Attempt); err != nil {
 			return wait.Answer{}, err
@@ -250,30 +250,31 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			return wait.Answer{Left: result.left}, nil
 		}
 		if result.status != barrierUnknown { // which is about this party alone
-			shared.Publish(sent, result)
+			flight.Publish(sent, result)
 		}
 		return wait.Answer{Granted: true}, nil
 	}
 	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival
 	// has come (see barrier.lua). After that it is notified by others' looks, and by the message of the generation's end.
-	answer, err := look(ctx)
+	answer, err := ask(ctx)
 	if err != nil || !answer.Granted {
 		onMessage := func(payload string) bool {
 			end, ok := p.ended(payload)
 			if ok {
 				result = end
-				shared.Publish(time.Now(), end)
+				flight.Publish(time.Now(), end)
 			}
 			return ok && answered
 		}
-		err = c.queue.Wait(ctx,
-			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, OnMessage: onMessage,
+		err = c.waiters.Wait(ctx,
+			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, QueueKey: p.queueKey(), Channel: p.b.channel,
+				OnMessage: onMessage,
 				Try: func(ctx context.Context) (wait.Answer, error) {
-					if event, ok := shared.Load(began); ok && answered {
+					if event, ok := flight.Load(began); ok && answered {
 						result = event.(barrierReply)
 						return wait.Answer{Granted: true, Unasked: true}, nil
 					}
-					return look(ctx)
+					return ask(ctx)
 				}})
 	}
 	return result, err
@@ -379,7 +380,7 @@ func (p *party) end(ctx context.Context, verb string) (barrierReply, error) {
 	c := p.b.c
 	r, err := p.exchange(verb, 0).by(ctx, c.runner.Do)
 	if err == nil {
-		c.queue.Wake(p.line())
+		c.waiters.Wake(p.queueKey())
 	}
 	return r, err
 }

@@ -85,7 +85,8 @@ func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 	if err != nil {
 		p.unheard.Store(true)
 	} else if p.unheard.Swap(false) {
-		p.s.c.queue.AskAgain(p.s.made.line) // the one that was not answered may have run since the waiters were asked for
+		// the one that was not answered may have run since the waiters were asked for
+		p.s.c.waiters.AskAgain(p.s.made.queueKey)
 	}
 	return !held, err
 }
@@ -96,7 +97,7 @@ const mostBatched = 4
 
 // batchKey is what is the same for all that one call can release.
 type batchKey struct {
-	line     string
+	queueKey string
 	weighted bool
 }
 
@@ -105,7 +106,7 @@ func (p *permit) BatchKey() any {
 	if p.n > mostBatched && !p.s.weighted {
 		return nil
 	}
-	return batchKey{p.s.made.line, p.s.weighted}
+	return batchKey{p.s.made.queueKey, p.s.weighted}
 }
 
 // SendAll implements session.Several.
@@ -132,7 +133,7 @@ func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
 		}
 	}
 	if again {
-		s.c.queue.AskAgain(s.made.line) // as in Send
+		s.c.waiters.AskAgain(s.made.queueKey) // as in Send
 	}
 	return err
 }
@@ -152,9 +153,9 @@ func (p *permit) release(ctx context.Context, entry string) (held bool, err erro
 		return n > 0, err
 	}
 	if entry == "" && p.s.plain(p.n) {
-		shares := p.s.c.lane.Enter()
-		defer p.s.c.lane.Leave()
-		if shares {
+		coalesce := p.s.c.coalescer.Enter()
+		defer p.s.c.coalescer.Leave()
+		if coalesce {
 			if done, err := p.s.releaseShared(ctx, p.base()); done || err != nil {
 				return done, err
 			}

@@ -45,11 +45,11 @@ func (q *queue) Pop() any {
 	return l
 }
 
-// line has leases wait for their calls. Called with mu held.
+// enqueue has leases wait for their calls. Called with mu held.
 //
 // They wait here, once, for a place among maxFlights. If each were put back to be due again a moment later, a hundred
 // thousand leases on a silent server would keep a processor busy (TestLeasesThatWaitForTheirCallCostNothing).
-func (e *Engine) line(k batchKey, leases []asked) {
+func (e *Engine) enqueue(k batchKey, leases []asked) {
 	slices.SortFunc(leases, func(a, b asked) int { return cmp.Compare(a.deadline, b.deadline) })
 	heap.Push(&e.queue, &list{k, leases, leases[0].deadline})
 }
@@ -135,17 +135,17 @@ func (e *Engine) send(conn script.Conn, batch []asked, awaited time.Duration) {
 	go func() {
 		defer e.wg.Done()
 		defer e.launch()
-		defer e.place()()
+		defer e.occupySlot()()
 		ctx, cancel := context.WithTimeout(e.ctx, awaited)
 		defer cancel()
 		e.deliver(ctx, conn, batch)
 	}()
 }
 
-// place returns what gives a call's place among maxFlights back. In a Cluster a call that has no reply after a while is
-// set aside, so that a node that is silent takes no places from the others: the calls to it last for as long as they
-// may, and there may be one for each slot (TestASilentNodeOfAClusterTakesNoOtherLease).
-func (e *Engine) place() (giveBack func()) {
+// occupySlot returns what gives a call's place among maxFlights back. In a Cluster a call that has no reply after a
+// while is set aside, so that a node that is silent takes no places from the others: the calls to it last for as long
+// as they may, and there may be one for each slot (TestASilentNodeOfAClusterTakesNoOtherLease).
+func (e *Engine) occupySlot() (giveBack func()) {
 	if !e.cluster {
 		return func() { <-e.flight }
 	}

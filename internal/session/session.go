@@ -15,8 +15,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -30,21 +30,21 @@ type Session struct {
 	Inflight
 	Options // as given, with the defaults filled in
 	Hub     *pubsub.Hub
-	Inner   inside.Hub[*pubsub.Subscription] // of Hub
+	Inner   accessor.Hub[*pubsub.Subscription] // of Hub
 	Runner  *script.Runner
 	Base    time.Time // when it was made
 	Keeper            // its zero value without Start
 
 	pkg, keeps string
 	complaints complaints
-	troubles   inside.Troubles
+	recent     errs.RecentErrors
 	background
 }
 
 // Keeper is what a session has that keeps leases and waits.
 type Keeper struct {
 	Engine  *lease.Engine
-	Queue   *wait.Queue
+	Waiters *wait.Waiters
 	Retrier *Retrier
 	ID      string       // the connection id: the first half of every owner
 	Seed    [16]byte     // the same as it is
@@ -72,7 +72,7 @@ func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
 	if err := o.check(); err != nil {
 		return nil, errs.Edge(pkg, err)
 	}
-	inner := inside.Of[inside.Hub[*pubsub.Subscription]](h)
+	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](h)
 	if inner.Context().Err() != nil {
 		return nil, errs.Edge(pkg, fmt.Errorf("hub: %w", errs.ErrClosed))
 	}
@@ -95,14 +95,14 @@ func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
 }
 
 // Start gives the session what clients need that hold something for a time, or wait. It fills in what is missing in o.
-// woken is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewQueue.
+// woken is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewWaiters.
 func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool),
 	waits func(ctx context.Context, name string)) {
 	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust)
 	s.Retrier = NewRetrier()
-	s.Queue = wait.NewQueue(s.Hub, s.PollCap, woken, waits)
-	s.Queue.Unclaimed = s.Retrier.Kick
-	s.Queue.Silence = wait.NewSilence(s.Hub.Client(), s.CallTimeout, s.Logger)
+	s.Waiters = wait.NewWaiters(s.Hub, s.PollCap, woken, waits)
+	s.Waiters.Unclaimed = s.Retrier.Kick
+	s.Waiters.Silence = wait.NewSilence(s.Hub.Client(), s.CallTimeout, s.Logger)
 	o.ConnectionID, o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.ID, s.Hub.Client(), s.Runner, s.Logger,
 		s.MinReplicas, s.ReplicaTimeout
 	s.Engine = lease.New(o)
@@ -111,8 +111,8 @@ func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name str
 // Error is err with the name of the package in front.
 func (s *Session) Error(err error) error { return errs.Edge(s.pkg, err) }
 
-// Troubles are the last things that went wrong in the client. The packages add to them where they tell an Observer.
-func (s *Session) Troubles() *inside.Troubles { return &s.troubles }
+// RecentErrors are the last errors of the client. The packages add to them where they tell an Observer.
+func (s *Session) RecentErrors() *errs.RecentErrors { return &s.recent }
 
 // Key is the main key of an object, and why the name cannot be used.
 func (s *Session) Key(name string) (string, error) {

@@ -12,12 +12,12 @@ import (
 // grantSubscription is the one subscription of a client to one channel of grants, for all its waiters.
 type grantSubscription struct {
 	sub   *pubsub.Subscription
-	users int         // waiters whose standing says that they hear grants
+	users int         // waiters whose entry says that they hear grants
 	idle  *time.Timer // ends it when there have been none for a while
 }
 
 // hearsGrants reports whether grants on channel are listened for already.
-func (q *Queue) hearsGrants(channel string) bool {
+func (q *Waiters) hearsGrants(channel string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.grantSubs[channel] != nil
@@ -48,7 +48,7 @@ func (w *waiter) subscribeToGrants() (hears, over bool) {
 // asked (TestCallersTooImpatientForAnAnswerAreHandedTheLock).
 func (w *waiter) leftUnheard() {
 	q, r := w.q, &w.r
-	if !r.Place.each() || w.granted || r.Taker == nil || w.line == nil || w.q.hearsGrants(r.Grants) {
+	if !r.Mode.each() || w.granted || r.Taker == nil || w.localQueue == nil || w.q.hearsGrants(r.Grants) {
 		return
 	}
 	q.mu.Lock()
@@ -66,7 +66,7 @@ type listening struct {
 }
 
 // listening returns the SUBSCRIBE to a channel of grants that is under way, or sends one.
-func (q *Queue) listening(channel string) *listening {
+func (q *Waiters) listening(channel string) *listening {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.listens[channel]
@@ -94,7 +94,7 @@ func (q *Queue) listening(channel string) *listening {
 
 // keepGrants makes a subscription the one to that channel of grants, unless there is one already. It ends when none
 // has used it for a while.
-func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
+func (q *Waiters) keepGrants(channel string, sub *pubsub.Subscription) {
 	q.mu.Lock()
 	if q.grantSubs[channel] != nil || q.ctx.Err() != nil {
 		q.mu.Unlock()
@@ -109,12 +109,12 @@ func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
 }
 
 // unused has a subscription to grants end after a while, unless a waiter comes to use it. Called with mu held.
-func (q *Queue) unused(channel string, e *grantSubscription) {
+func (q *Waiters) unused(channel string, e *grantSubscription) {
 	if q.ctx.Err() != nil {
 		return
 	}
 	var timer *time.Timer
-	timer = time.AfterFunc(linger, func() {
+	timer = time.AfterFunc(idleTimeout, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if e.idle == timer && e.users == 0 && q.grantSubs[channel] == e {
@@ -127,7 +127,7 @@ func (q *Queue) unused(channel string, e *grantSubscription) {
 
 // Listen has grants on channel listened for, in the background: a caller is about to wait. Without it the first request
 // that asks for a place in the server's queue is one more, behind the subscription.
-func (q *Queue) Listen(channel string) {
+func (q *Waiters) Listen(channel string) {
 	q.mu.Lock()
 	skip := q.grantSubs[channel] != nil || q.ctx.Err() != nil || time.Now().Before(q.denied[kindOf(channel)])
 	q.mu.Unlock()
@@ -136,7 +136,7 @@ func (q *Queue) Listen(channel string) {
 	}
 }
 
-func (q *Queue) receiveGrants(channel string, e *grantSubscription) {
+func (q *Waiters) receiveGrants(channel string, e *grantSubscription) {
 	defer func() {
 		e.sub.Close()
 		q.mu.Lock()
@@ -199,23 +199,23 @@ func parseGrant(text string) (g Grant, ok bool) {
 
 // grantsMissed is called after a gap: grants may have been missed, and the next one may be from before a failover. All
 // waiters ask.
-func (q *Queue) grantsMissed() {
+func (q *Waiters) grantsMissed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.gap = time.Now()
-	for _, w := range q.standing {
-		if w.line.crowd == nil {
+	for _, w := range q.byOwner {
+		if w.localQueue.batchQueue == nil {
 			signal(w.wakeup)
 		}
 	}
-	for key := range q.lines {
-		q.crowds(key, q.sweep)
+	for key := range q.localQueues {
+		q.eachBatchQueue(key, q.pollAll)
 	}
 }
 
 // deliver hands a grant to its waiter. If that has left, either it has a release pending (Taker.ReleaseLater), which
-// takes the owner out of the queue and the lock and hands over again, and is now sent again at once (Queue.Unclaimed),
-// or it holds what was granted. A grant is not released because no waiter is there for it:
+// takes the owner out of the queue and the lock and hands over again, and is now sent again at once
+// (Waiters.Unclaimed), or it holds what was granted. A grant is not released because no waiter is there for it:
 //
 //	waiter                          here                     server
 //	                                                         grants, publishes: the message is late
@@ -225,16 +225,16 @@ func (q *Queue) grantsMissed() {
 //	                                releases the owner  ---> the lock is free
 //	                                                         the unlock finds nothing
 //	learns that the lock was lost
-func (q *Queue) deliver(g Grant) {
+func (q *Waiters) deliver(g Grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w := q.standing[g.Owner]
+	w := q.byOwner[g.Owner]
 	if w == nil {
 		q.unclaimed(g.Owner)
 		return
 	}
-	if g.Ticket == 0 && w.line.crowd != nil {
-		q.look(w, g.Lease)
+	if g.Ticket == 0 && w.localQueue.batchQueue != nil {
+		q.pollBy(w, g.Lease)
 		return
 	}
 	if g.Ticket > 0 && (w.grant == nil || w.grant.Ticket != 0 && w.grant.Ticket < g.Ticket) {
@@ -244,16 +244,16 @@ func (q *Queue) deliver(g Grant) {
 }
 
 // Nudge has the waiter of an owner ask, if there is one: a try that was given up has been answered after all.
-func (q *Queue) Nudge(owner string) {
+func (q *Waiters) Nudge(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w := q.standing[owner]; w != nil && w.line.crowd == nil {
+	if w := q.byOwner[owner]; w != nil && w.localQueue.batchQueue == nil {
 		signal(w.wakeup)
 	}
 }
 
 // unclaimed is called with mu held.
-func (q *Queue) unclaimed(owner string) {
+func (q *Waiters) unclaimed(owner string) {
 	if q.Unclaimed != nil {
 		q.Unclaimed(owner)
 	}

@@ -11,7 +11,7 @@ import (
 // contend asks until it is granted, or there is a reason to stop.
 func (w *waiter) contend() error {
 	for n := 0; ; n++ {
-		if w.standing != nil {
+		if w.entry != nil {
 			if used, _ := w.taken(); used {
 				return nil
 			}
@@ -53,9 +53,9 @@ func (w *waiter) waits() {
 	}
 }
 
-// taker returns what takes part in the hand-over; nil for a waiter that stands in no line.
+// taker returns what takes part in the hand-over; nil for a waiter that stands in no local queue.
 func (w *waiter) taker() Taker {
-	if w.line == nil {
+	if w.localQueue == nil {
 		return nil
 	}
 	return w.r.Taker
@@ -69,16 +69,16 @@ func (w *waiter) prepare() {
 		// Where the process is subscribed already this costs nothing, and saves the try after the subscription.
 		w.attach(w.q.inner.TrySubscribe(w.r.Channel))
 	case w.q.hearsGrants(w.r.Grants):
-		w.stand(true)
+		w.register(true)
 	}
-	w.standBack()
+	w.backOff()
 }
 
 // ask makes the n-th try, from 0. An error after which asking again may help is noted, and counted in failures.
 func (w *waiter) ask(n int) (answer Answer, err error) {
 	ctx := w.ctx
 	if n > 0 {
-		ctx = w.patience()
+		ctx = w.waitContext()
 	}
 	began := time.Now()
 	switch {
@@ -103,13 +103,13 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 			}
 			w.refuse(answer.Contenders, time.Since(began))
 		}
-		w.heard, w.failures = true, 0
+		w.everAnswered, w.failures = true, 0
 		w.note(answer.Left, nil)
 	case script.NotAnswered(err):
 		// A try that the waiter's own patience cut short says nothing about the server. The server gets the time when the
 		// patience ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit
 		// in, either. What an earlier try has found out about the server stays.
-		if end, ok := ctx.Deadline(); !w.heard && (w.failure == nil || !errs.IsCut(err)) ||
+		if end, ok := ctx.Deadline(); !w.everAnswered && (w.failure == nil || !errs.IsCut(err)) ||
 			ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 			w.note(-1, err)
 		}
@@ -123,7 +123,7 @@ func (w *waiter) pause(n int, a Answer) bool {
 	hands := w.taker() != nil
 	switch {
 	case w.failures > 0:
-		return script.Pause(w.patience(), min(script.Backoff(w.failures), w.q.pollCap))
+		return script.Pause(w.waitContext(), min(script.Backoff(w.failures), w.q.pollCap))
 	case w.r.Backoff != nil:
 		return w.sleep(min(w.r.Backoff(n), w.q.pollCap))
 	case hands && !w.hears() && w.listenForGrants():
@@ -144,7 +144,7 @@ func (w *waiter) pause(n int, a Answer) bool {
 // sleepTime returns how long to sleep when nothing happens.
 func (w *waiter) sleepTime() time.Duration {
 	d := w.q.pollCap
-	if w.standing != nil || w.r.Own { // in a queue on the server, ours or Redisson's
+	if w.entry != nil || w.r.Own { // in a queue on the server, ours or Redisson's
 		d = min(d, MaxPoll)
 	}
 	if w.hears() && w.placeless { // the key's slot is being migrated, and no release is published meanwhile
@@ -209,7 +209,7 @@ func (w *waiter) sleep(d time.Duration) bool {
 			}
 			w.q.woken(w.ctx, w.r.Name, true)
 		case <-w.lineWakeup():
-			if turn := w.turnInLine(); turn > 0 {
+			if turn := w.turnAfterWake(); turn > 0 {
 				drawn = true
 				t.Reset(min(turn, max(0, time.Until(by))))
 				continue
@@ -217,7 +217,7 @@ func (w *waiter) sleep(d time.Duration) bool {
 			w.q.woken(w.ctx, w.r.Name, true)
 		case <-w.wakeup:
 			w.q.woken(w.ctx, w.r.Name, true)
-		case <-w.patience().Done():
+		case <-w.waitContext().Done():
 			return false
 		}
 		return true

@@ -28,8 +28,8 @@ type model struct {
 	start, end, gone time.Duration
 }
 
-// settle lets pass away what retention has ended.
-func (m *model) settle() {
+// expire lets pass away what retention has ended.
+func (m *model) expire() {
 	if m.now >= m.gone {
 		*m = model{now: m.now}
 	}
@@ -41,7 +41,7 @@ func (m *model) open(o stock.Spec, epoch int64) error {
 	switch {
 	case m.there:
 		return errs.ErrAlreadyOpen
-	case len(m.known) > 0 && m.records && m.now < m.gone-100*time.Millisecond: // see stray in ends.lua
+	case len(m.known) > 0 && m.records && m.now < m.gone-100*time.Millisecond: // see orphans in ends.lua
 		return errs.ErrCorrupt
 	}
 	*m = model{now: m.now, there: true, records: true, epoch: epoch, limit: o.Limit, held: map[string]int64{},
@@ -202,7 +202,7 @@ func walk(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *rand.Rand) 
 		case op < 98:
 			m.now += time.Duration(rnd.IntN(4000)) * time.Millisecond
 			srv.Embedded.SetTime(began.Add(m.now))
-			m.settle()
+			m.expire()
 		case op < 99:
 			must(t, raw, "DEL", "rc:{s}")
 			m.there = false

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -61,13 +61,13 @@ type Options struct {
 type Client struct {
 	session *session.Session
 	locks   *rlock.Client
-	queue   *wait.Queue // of observers
+	waiters *wait.Waiters // of observers
 	closing session.Once
 }
 
 // An election holds and waits in the locks under it.
 func init() {
-	inside.Reveal(func(c *Client) *session.Session { return inside.Of[*session.Session](c.locks) })
+	accessor.Register(func(c *Client) *session.Session { return accessor.Of[*session.Session](c.locks) })
 }
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It returns
@@ -90,7 +90,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, edge(err)
 	}
 	s.PollCap = min(s.PollCap, cmp.Or(o.Heartbeat, session.DefaultHeartbeat))
-	return &Client{session: s, locks: locks, queue: wait.NewQueue(h, s.PollCap, nil, nil)}, nil
+	return &Client{session: s, locks: locks, waiters: wait.NewWaiters(h, s.PollCap, nil, nil)}, nil
 }
 
 // Close ends waiting candidates and loops over Observe (ErrClosed), and the contexts of all leaderships, with cause
@@ -100,7 +100,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 // result.
 func (c *Client) Close(ctx context.Context) error {
 	return edge(c.closing.Close(ctx, func(ctx context.Context) error {
-		c.queue.Close()
+		c.waiters.Close()
 		return errors.Join(c.locks.Close(ctx), c.session.Close(ctx))
 	}))
 }
