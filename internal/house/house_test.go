@@ -53,6 +53,7 @@ var layers = map[string][]string{
 		"rcounter/redpacket",
 		"rcounter/ratelimit", "rlock",
 		"rsemaphore"},
+	"internal/periodic": {"internal/errs", "internal/script", "rlock/election"},
 
 	// only tests import these
 	"redlatchtest": {"", "internal/errs", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
