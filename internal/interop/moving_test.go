@@ -71,3 +71,14 @@ func TestAServiceMovesFromRedissonAndBack(t *testing.T) {
 		})
 	}
 }
+
+// TestRedissonDoesNotWaitForALockThatIsAString: so a name that Java uses must have no Plain lock, nor one of redsync's.
+func TestRedissonDoesNotWaitForALockThatIsAString(t *testing.T) {
+	driver(t)
+	w := newWorld(t, interop.Newest, "standalone")
+	r, name := w.rig(t), unique(t, "plain")
+	h := hold(t, r.locks.Plain(name), within(t))
+	require.Equal(t, "RedisException", w.lane(t).refused(t, "trynow", "lock", name))
+	require.NoError(t, h.Err())
+	release(t, h)
+}
