@@ -359,8 +359,13 @@ func TestTheEndOfALockThatIsAStringIsWaitedForByATimer(t *testing.T) {
 // all get their share, and the waiting is by messages: PollCap is longer than the test.
 func TestProcessesOfTwoKindsTakeTurns(t *testing.T) {
 	t.Parallel()
+	redistest.SideBySide(t, map[string]func(testing.TB) *redistest.Server{
+		"redis": func(t testing.TB) *redistest.Server { return redistest.Start(t) }, "cluster": redistest.Cluster,
+	}, func(t *testing.T, _ string, start func(testing.TB) *redistest.Server) { takeTurns(t, start(t)) })
+}
+
+func takeTurns(t *testing.T, s *redistest.Server) {
 	const each, rounds = 3, 15
-	s := redistest.Start(t)
 	var holders, overlaps atomic.Int64
 	shares := make([]atomic.Int64, 2*each)
 	ctx, stop := context.WithCancel(within(t))
