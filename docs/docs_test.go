@@ -116,7 +116,7 @@ func TestTheCodeOfTheAdaptersIsTested(t *testing.T) {
 func TestTheCodeOfTheMigrationsIsTheExamples(t *testing.T) {
 	src := read(t, "../internal/pages/migration_test.go")
 	after := regexp.MustCompile("(?s)After \\(`(Example_\\w+)`\\):\n\n```go\n(.*?)```")
-	found := after.FindAllStringSubmatch(read(t, "redisson.md"), -1)
+	found := after.FindAllStringSubmatch(read(t, "migration.md"), -1)
 	require.Len(t, found, strings.Count(src, "\nfunc Example_"), "each Example is shown once")
 	for _, m := range found {
 		_, example, ok := strings.Cut(body(t, src, m[1]), "\tdefer end()\n\n")

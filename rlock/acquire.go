@@ -54,8 +54,11 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 		err = ending(l.name, waited, seen.unsure).Explain(err)
 		var refused *NotAcquiredError
 		if errors.As(err, &refused) {
-			refused.Ours, refused.Foreign, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), seen.foreign, seen.noEnd,
-				seen.listeners
+			refused.Ours, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), seen.noEnd, seen.listeners
+			refused.Foreign = seen.holder.foreign()
+			if seen.holder.other() {
+				refused.Kind = l.kind.otherwise()
+			}
 		}
 		c.observe(ctx, Event{Kind: EventNotAcquired, Name: l.name, Waited: waited, Err: err})
 		return nil, err
@@ -68,9 +71,10 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 
 // seen is what a call knows, besides its error, that did not acquire the lock.
 type seen struct {
-	unsure         bool // a try that was not answered may have taken the lock
-	foreign, noEnd bool // of the holder, by the last answer
-	listeners      int
+	unsure    bool // a try that was not answered may have taken the lock
+	holder    holder
+	noEnd     bool // of the holder, by the last answer
+	listeners int
 }
 
 // acquired acquires the lock: by a turn of its process where waiters queue, otherwise for itself.

@@ -185,13 +185,15 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 			fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", errs.ErrUnavailable, l.name)
 	}
 	a.since = a.sent
-	a.sees(seen{foreign: r.foreign, noEnd: r.left < 0, listeners: r.listeners})
+	a.sees(seen{holder: r.holder, noEnd: r.left < 0, listeners: r.listeners})
 	if l.c.monitor != nil && a.patient && !a.watched {
 		a.watched = true
 		l.c.monitor.watch(l)
 	}
-	return wait.Answer{Left: r.left, Foreign: r.foreign && !l.kind.hears, Ticket: r.ticket, Sent: a.sent,
-		Contenders: r.listeners, Soon: a.soon(received)}, nil
+	// A string that is another program's is released without a word.
+	published := r.holder.foreign() && !r.holder.other() && !l.kind.hears
+	return wait.Answer{Left: r.left, Foreign: published, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners,
+		Soon: a.soon(received)}, nil
 }
 
 // sees keeps what an answer said of the holder, for those that give up.
