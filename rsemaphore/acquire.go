@@ -113,7 +113,7 @@ func (a *acquisition) standing() wait.Standing {
 	if c := a.s.c; a.text == "" {
 		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from others only
 		// for long. It leaves time for a renewal that gets no answer, and another.
-		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
+		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second)) + c.delay
 		var room [128]byte
 		text := append(append(room[:0], a.p.base()...), ' ')
 		text = append(strconv.AppendInt(text, int64(a.n), 10), ' ')
@@ -143,6 +143,7 @@ func (a *acquisition) Stand() wait.Standing {
 // the hand-over write it in full would cost no call, but a waiter that is cut off would keep the permits from everybody
 // for as long.
 func (a *acquisition) Taken(g wait.Grant) bool {
+	g.Lease -= a.s.c.delay // what was written is not what may be used
 	switch {
 	case a.s.c.opts.MinReplicas > 0:
 		return false

@@ -42,6 +42,10 @@ type Lease struct {
 	// Longest is the longest length that was asked for: the server may keep the lease for so long from now, whatever is
 	// done. Once the lease is in use, only Engine.Longest reads and changes it.
 	Longest time.Duration
+	// Delay is for how long the server keeps the lease beyond the length that its holder was promised: what is sent is
+	// longer by it, and what the server says is left is shorter. So after a holder was lost no one else has what it held
+	// for that long. See the package comment.
+	Delay time.Duration
 
 	keeping
 }
@@ -121,6 +125,14 @@ func (l *Lease) margin(length time.Duration) time.Duration {
 		m = max(m, length/100+2*time.Millisecond)
 	}
 	return m
+}
+
+// ms is how a length is sent to the server. A look has none.
+func (l *Lease) ms(length time.Duration) string {
+	if length > 0 {
+		length += l.Delay
+	}
+	return script.Millis(length)
 }
 
 // Values returns a context with the values of the acquisition and without its end, for what happens to the lease

@@ -98,7 +98,7 @@ func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
 // woken is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewQueue.
 func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool),
 	waits func(ctx context.Context, name string)) {
-	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust)
+	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust + o.Heartbeats.Delay)
 	s.Retrier = NewRetrier()
 	s.Queue = wait.NewQueue(s.Hub, s.PollCap, woken, waits)
 	s.Queue.Unclaimed = s.Retrier.Kick
