@@ -91,6 +91,17 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	} else {
 		added = c.engine.Add(&a.p.Lease, a.since, a.sent, a.lease, a.auto, c.opts.MaxHold)
 	}
+	if added && s.fenced {
+		if err := a.mint(ctx); err != nil {
+			_ = c.engine.Remove(&a.p.Lease) // whether it was lost by now or not, it is given back
+			until := time.Now()
+			if a.unanswered.After(until) {
+				until = a.unanswered
+			}
+			a.p.Abandon(until, a.entry)
+			return nil, err
+		}
+	}
 	entry := a.entry
 	if a.unanswered.IsZero() { // no request is under way that could enter it
 		entry = ""
