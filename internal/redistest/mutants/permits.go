@@ -3,6 +3,17 @@ package main
 // ofPermits are faults of semaphores.
 var ofPermits = []mutant{
 	{
+		name: "permits without the lock-delay", file: "rsemaphore/client.go", pkg: "rsemaphore",
+		old: "\treturn script.Millis(lease + c.delay)\n", new: "\treturn script.Millis(lease)\n",
+		breaks: "a permit that was lost is kept from others for the lock-delay",
+		tests:  "TestAPermitThatWasLostIsKeptFromOthersForTheLockDelay",
+	},
+	{
+		name: "a handed-over permit that is trusted with its lock-delay", file: "rsemaphore/acquire.go",
+		pkg: "rsemaphore", old: "\tg.Lease -= a.s.c.delay", new: "\t_ = a.s.c.delay",
+		breaks: "what a hand-over writes has the delay, too", tests: "TestAHandedOverPermitHasTheLockDelay",
+	},
+	{
 		name: "a token for a permit that is not out", file: "rsemaphore/lua/token.lua", pkg: "rsemaphore",
 		old: "if expired(till, now) then", new: "if false then",
 		breaks: "only a permit that is out gets a token", tests: "TestAPermitThatWasLostBeforeItsTokenHasNone",
