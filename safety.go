@@ -21,7 +21,7 @@ type Safety int
 //     goes on without replicas (min-replicas-to-write);
 //   - Fenced of locks: Reentrant makes Fenced locks, so that the resource can refuse late writes, and WithOwner and
 //     WithLinger are refused;
-//   - LockDelay of locks, elections and semaphores to 15 s: nobody enters for that long after a holder was lost.
+//   - LockDelay of locks, elections and semaphores to 15 s: no other enters for that long after a holder was lost.
 //
 // The functions for the packages come after it, and can take each of these back.
 //

@@ -31,7 +31,7 @@ type Options struct {
 	// MaxHold ends every hold after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0: no
 	// upper limit.
 	MaxHold time.Duration
-	// LockDelay is for how long nobody else enters after a hold was lost: its holder's process is gone, suspended or cut
+	// LockDelay is for how long no other owner enters after a hold was lost: its holder's process is gone, suspended or cut
 	// off, and what it has sent may still arrive (the lock-delay of Chubby and Consul). The server keeps each lease for so
 	// much longer than the holder is promised, so Until, the contexts and the renewals stay as they are, a crashed process
 	// blocks the others for WatchdogTimeout+LockDelay, and with Liveness for about three Heartbeats and the LockDelay. It

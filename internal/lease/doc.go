@@ -22,7 +22,7 @@
 //
 // A lease may have a delay (Lease.Delay): the server is asked for so much more than the holder counts, in every request
 // that grants or renews. So at the holder's deadline the server keeps others out for the delay and the margin, whatever
-// has become of the holder. Nothing else is needed on the server, and whoever waits sees a lease that lasts longer. It
+// has become of the holder. Nothing else is needed on the server, and others see a lease that lasts longer. It
 // is the lock-delay of Chubby and of Consul's sessions.
 //
 //	holder                                    network      server               another

@@ -4,7 +4,7 @@
 -- ARGV[1] id of the permit  ARGV[2] how long the last token is kept, ms
 -- Reply {1, token}; {0, 0} the permit is not out; {2, number} there are that many permits, or out, and not one
 -- Twice: a second run makes a second token for the same permit. Both are above all earlier and below all later tokens.
--- Only a permit that is out gets a token, and while it is out no other is: so whoever has the permit next has a later one.
+-- Only a permit that is out gets a token, and while it is out no other is: so the next holder of the permit has a later one.
 --
 --   holder A                           server                                  holder B
 --   acquires                           A is out
