@@ -12,7 +12,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -76,7 +75,7 @@ type Hub struct {
 	publish  string
 	dials    *atomic.Int64 // nil: not known
 
-	troubles inside.Troubles
+	recent errs.RecentErrors
 
 	cluster   bool // sharded channels: one link per node
 	failsOver bool // a node that is connected to may be, or become, a replica

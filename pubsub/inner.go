@@ -4,7 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/internal/accessor"
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // inner is a Hub with what the other packages of this module use of it, and innerSubscription a Subscription likewise.
@@ -14,14 +15,14 @@ type (
 )
 
 func init() {
-	inside.Reveal(func(h *Hub) inside.Hub[*Subscription] { return (*inner)(h) })
-	inside.Reveal(func(s *Subscription) inside.Subscription { return (*innerSubscription)(s) })
+	accessor.Register(func(h *Hub) accessor.Hub[*Subscription] { return (*inner)(h) })
+	accessor.Register(func(s *Subscription) accessor.Subscription { return (*innerSubscription)(s) })
 }
 
-func (h *inner) Context() context.Context   { return h.ctx }
-func (h *inner) PublishCommand() string     { return h.publish }
-func (h *inner) Dials() *atomic.Int64       { return h.dials }
-func (h *inner) Troubles() *inside.Troubles { return &h.troubles }
+func (h *inner) Context() context.Context         { return h.ctx }
+func (h *inner) PublishCommand() string           { return h.publish }
+func (h *inner) Dials() *atomic.Int64             { return h.dials }
+func (h *inner) RecentErrors() *errs.RecentErrors { return &h.recent }
 
 func (h *inner) Watch(fn func(keys []string)) (stop func(), observed bool) {
 	if h.inv == nil {

@@ -74,9 +74,9 @@ type note struct {
 func (h *Hub) observe(e Event) {
 	switch e.Kind {
 	case EventRefused:
-		h.troubles.Add("subscribe", e.Channel, e.Err)
+		h.recent.Add("subscribe", e.Channel, e.Err)
 	case EventLost:
-		h.troubles.Add("subscriptions", e.Node, e.Err)
+		h.recent.Add("subscriptions", e.Node, e.Err)
 	}
 	if h.observer != nil {
 		h.notes = append(h.notes, note{Event: e})

@@ -44,8 +44,8 @@ type answer struct {
 
 func newAnswer() *answer { return &answer{given: make(chan struct{})} }
 
-// settle gives the answer to those that wait for it, after the observer got it. Called with mu held.
-func (t *topic) settle(err error) {
+// resolve gives the answer to those that wait for it, after the observer got it. Called with mu held.
+func (t *topic) resolve(err error) {
 	t.answer.err = err
 	if h := t.hub; h.observer != nil {
 		h.notes = append(h.notes, note{answer: t.answer})
@@ -122,7 +122,7 @@ func (t *topic) up() {
 		h.log.Info("redlatch: subscriptions are back")
 	}
 	h.observe(Event{Kind: EventSubscribed, Channel: t.name, Again: again})
-	t.settle(nil)
+	t.resolve(nil)
 }
 
 // found counts the topic no longer among the missing. Called with mu held.
@@ -148,7 +148,7 @@ func (t *topic) down() {
 // never confirmed is dropped, and the next Subscribe asks the server anew. One that was confirmed before is asked for
 // again, until it is confirmed or not wanted any more. It reports whether to ask again. Called with mu held.
 func (t *topic) refuse(err error) (again bool) {
-	t.settle(err)
+	t.resolve(err)
 	if !t.everUp {
 		t.drop()
 		return false

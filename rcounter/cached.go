@@ -56,9 +56,9 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 	}
 	now, dials := k.c.calls.Now(), k.c.calls.Runner.Dials()
 	if now < t.there.Load() && dials == t.dials.Load() { // while another dials, this would wait for as long as that does
-		place, done := context.WithDeadline(ctx, k.c.calls.At(now).Add(k.c.calls.CallTimeout))
+		bounded, done := context.WithDeadline(ctx, k.c.calls.At(now).Add(k.c.calls.CallTimeout))
 		defer done()
-		return k.c.calls.Hub.Client().DoCache(place, t.get, age).ToString()
+		return k.c.calls.Hub.Client().DoCache(bounded, t.get, age).ToString()
 	}
 	m, err := k.c.calls.Runner.Attempt(ctx,
 		script.Call{Script: getrangeScript, Keys: []string{k.key}, Cached: t.get, CachedFor: age})

@@ -5,8 +5,8 @@ import (
 	"embed"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -20,7 +20,7 @@ type Client struct {
 	tally    batch.Tally
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
+func init() { accessor.Register(func(c *Client) *session.Session { return c.calls }) }
 
 // New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing.
 // The error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed

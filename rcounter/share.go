@@ -27,11 +27,11 @@ const shareSlots = 4096
 // newAdds makes the batcher of Adds.
 func (c *Client) newAdds() *batch.Batcher[addition, int64] {
 	l := &batch.Batcher[addition, int64]{
-		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "add",
+		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience, What: "add",
 		Key: "several counters", Run: c.addAll,
 		Alone: func(ctx context.Context, a addition) (int64, error) { return a.k.addAlone(ctx, a.d) },
 	}
-	return l.Sharing()
+	return l.ForCheapCalls()
 }
 
 // sum is several additions to one counter under the same options, all of which rise or all of which fall. They are

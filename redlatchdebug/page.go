@@ -13,7 +13,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/internal/accessor"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
@@ -36,7 +37,7 @@ type page struct {
 	Server        *answer       `json:"server"`
 	Clients       []clientState `json:"clients"`
 	Subscriptions subscriptions `json:"subscriptions"`
-	Errors        []trouble     `json:"errors"`
+	Errors        []recentError `json:"errors"`
 	Failing       int           `json:"-"` // renewals, of all clients
 	asked         []*object
 }
@@ -160,7 +161,7 @@ type subscriptions struct {
 	Connections int `json:"connections"`
 }
 
-type trouble struct {
+type recentError struct {
 	Client string    `json:"client"`
 	At     time.Time `json:"at"`
 	Ago    millis    `json:"-"`
@@ -175,18 +176,18 @@ type trouble struct {
 type client struct {
 	name string
 	*session.Session
-	limits inside.Limits // of rate limits; else nil
+	limits accessor.Limits // of rate limits; else nil
 }
 
 func clientsOf(red *redlatch.Client) []*client {
 	return []*client{
-		{name: "locks", Session: inside.Of[*session.Session](red.Locks())},
-		{name: "elections", Session: inside.Of[*session.Session](red.Elections())},
-		{name: "semaphores", Session: inside.Of[*session.Session](red.Semaphores())},
-		{name: "counters", Session: inside.Of[*session.Session](red.Counters())},
-		{name: "stocks", Session: inside.Of[*session.Session](red.Stocks())},
-		{name: "red_packets", Session: inside.Of[*session.Session](red.RedPackets())},
-		{"limiters", inside.Of[*session.Session](red.Limiters()), inside.Of[inside.Limits](red.Limiters())},
+		{name: "locks", Session: accessor.Of[*session.Session](red.Locks())},
+		{name: "elections", Session: accessor.Of[*session.Session](red.Elections())},
+		{name: "semaphores", Session: accessor.Of[*session.Session](red.Semaphores())},
+		{name: "counters", Session: accessor.Of[*session.Session](red.Counters())},
+		{name: "stocks", Session: accessor.Of[*session.Session](red.Stocks())},
+		{name: "red_packets", Session: accessor.Of[*session.Session](red.RedPackets())},
+		{"limiters", accessor.Of[*session.Session](red.Limiters()), accessor.Of[accessor.Limits](red.Limiters())},
 	}
 }
 
@@ -201,7 +202,7 @@ func (h *handler) page(ctx context.Context, q query) *page {
 		Closed: locks.Closed(),
 		Waits:  list[waiting]{Shown: []waiting{}}, Holds: list[hold]{Shown: []hold{}},
 		Pending: list[pending]{Shown: []pending{}},
-		Limits:  list[limit]{Shown: []limit{}}, Policies: []policy{}, Errors: []trouble{}}
+		Limits:  list[limit]{Shown: []limit{}}, Policies: []policy{}, Errors: []recentError{}}
 	p.Mode = modes[hub.Client().Mode()]
 	for address := range hub.Client().Nodes() {
 		p.Nodes = append(p.Nodes, address)
@@ -214,7 +215,7 @@ func (h *handler) page(ctx context.Context, q query) *page {
 	for _, c := range h.clients {
 		p.Clients = append(p.Clients, c.state())
 		p.Failing += p.Clients[len(p.Clients)-1].Failing
-		p.troubles(c.name, c.Troubles())
+		p.addErrors(c.name, c.RecentErrors())
 		if c.Retrier == nil {
 			continue
 		}
@@ -224,8 +225,8 @@ func (h *handler) page(ctx context.Context, q query) *page {
 			}
 		}
 	}
-	p.troubles("hub", inside.Of[inside.Hub[*pubsub.Subscription]](hub).Troubles())
-	slices.SortStableFunc(p.Errors, func(a, b trouble) int { return b.At.Compare(a.At) })
+	p.addErrors("hub", accessor.Of[accessor.Hub[*pubsub.Subscription]](hub).RecentErrors())
+	slices.SortStableFunc(p.Errors, func(a, b recentError) int { return b.At.Compare(a.At) })
 	s := hub.Stats()
 	p.Subscriptions = subscriptions{s.Channels, s.Confirmed, s.Connections}
 	p.ask(ctx, h.clients)
@@ -387,13 +388,13 @@ func (c *client) state() clientState {
 	return s
 }
 
-func (p *page) troubles(client string, t *inside.Troubles) {
+func (p *page) addErrors(client string, t *errs.RecentErrors) {
 	for _, x := range t.Last() {
 		if !strings.Contains(x.Name, p.Name) {
 			continue
 		}
 		p.Errors = append(p.Errors,
-			trouble{client, x.At, since(x.At), x.What, mask(x.Name), redlatch.Reason(x.Err), masked(x.Err), x.Count})
+			recentError{client, x.At, since(x.At), x.What, mask(x.Name), redlatch.Reason(x.Err), masked(x.Err), x.Count})
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -94,7 +94,7 @@ func (c *client) object(of any, name string) *object {
 }
 
 // limit is one that was refused.
-func (c *client) limit(r inside.Refused) *object {
+func (c *client) limit(r accessor.Refused) *object {
 	o := &object{Client: c.name, Kind: r.Algorithm, Name: r.Name, Key: r.Key, of: c,
 		Holders: list[person]{Shown: []person{}}, Waiters: list[person]{Shown: []person{}}}
 	o.look = func(ctx context.Context, o *object) error {

@@ -167,13 +167,13 @@ type patience struct {
 
 // asks is what a request for a tenure has besides.
 type asks struct {
-	of         *tenancy // whose
-	known      *known   // what it tells those that wait
-	after      *handOn  // the release of the last tenure, which its first try makes
-	again      int      // how often it asked again soon
-	once       bool     // it has one turn
-	unattended bool     // no caller waits for the reply, so it is read to its end
-	crowded    bool     // others may have waited when it was granted
+	of           *tenancy // whose
+	known        *known   // what it tells those that wait
+	after        *handOn  // the release of the last tenure, which its first try makes
+	again        int      // how often it asked again soon
+	once         bool     // it has one turn
+	unattended   bool     // no caller waits for the reply, so it is read to its end
+	othersWaited bool     // others may have waited when it was granted
 	// Of readers:
 	joined *owner        // the tenure that does for this one: it asked under it
 	admit  time.Duration // after tenancies.base: until when others may join what was granted
@@ -191,7 +191,7 @@ func (a *acquisition) newOwner() *owner {
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owner, turn int32,
 	id Owner) (hold *Hold, err error) {
 	l := a.l
-	r := wait.Request{Name: l.name, Of: l, Began: a.began, Line: l.key, Manner: l.kind.manner, Channel: l.channel,
+	r := wait.Request{Name: l.name, Of: l, Began: a.began, QueueKey: l.key, Manner: l.kind.manner, Channel: l.channel,
 		Taker: a}
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
@@ -220,7 +220,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	}
 	a.own = a.newOwner()
 	alone := waitTime == 0 || a.join != "" || a.under != nil || l.kind.manner == ""
-	a.entry = a.place()
+	a.entry = a.newEntry()
 	if b := l.backoff(); b != nil {
 		r.Backoff = b.after
 	}
@@ -228,7 +228,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 		l.kind.request(l, a.own.Lease.Owner, &r)
 	}
 	if alone {
-		r.Place = wait.Alone
+		r.Mode = wait.Alone
 	}
 	if !l.hands() {
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -38,11 +38,11 @@ type Client struct {
 
 // asked are parts of the session, which are asked for all the time.
 type asked struct {
-	opts   session.Options
-	runner *script.Runner
-	engine *lease.Engine
-	queue  *wait.Queue
-	lane   *batch.Lane[freeRequest] // nil: calls are not shared
+	opts      session.Options
+	runner    *script.Runner
+	engine    *lease.Engine
+	queue     *wait.Queue
+	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 }
 
 // texts are sent with every acquisition, and made once.
@@ -58,7 +58,7 @@ type voter struct {
 	metOnce atomic.Bool  // it was given time once to say which that is
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.session }) }
+func init() { accessor.Register(func(c *Client) *session.Session { return c.session }) }
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It
 // returns ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.
@@ -103,7 +103,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		}
 	}
 	c.tenancies.base = s.Base
-	c.lane = newLane(c)
+	c.coalescer = newCoalescer(c)
 	if o.Liveness {
 		c.monitor = newMonitor(c)
 	}

@@ -19,11 +19,11 @@ import (
 // else is the members' own: owners, watchdog, contexts, pending releases, Close. The composite's contexts carry the
 // members' owners.
 type composite struct {
-	name    string
-	members []member // of a Multi: in the order in which all processes acquire them
-	need    int      // how many must be held: all, or a majority
-	quorum  bool
-	line    string // of those that wait for a Quorum: its members, whatever their names
+	name     string
+	members  []member // of a Multi: in the order in which all processes acquire them
+	need     int      // how many must be held: all, or a majority
+	quorum   bool
+	queueKey string // of those that wait for a Quorum: its members, whatever their names
 }
 
 // member is one of a composite's locks. Its own wait and lease are not used.
@@ -34,12 +34,12 @@ type member struct {
 
 // newComposite describes a lock made of members.
 func newComposite(verb string, members []member, need int) *Lock {
-	names, line := make([]string, len(members)), make([]string, len(members))
+	names, queueKey := make([]string, len(members)), make([]string, len(members))
 	for i, m := range members {
-		names[i], line[i] = m.name, m.c.session.ID+" "+m.key
+		names[i], queueKey[i] = m.name, m.c.session.ID+" "+m.key
 	}
 	name := verb + "(" + strings.Join(names, ",") + ")"
-	return &Lock{form: &composite{name, members, need, verb == "quorum", strings.Join(line, ",")},
+	return &Lock{form: &composite{name, members, need, verb == "quorum", strings.Join(queueKey, ",")},
 		terms: terms{wait: forever}}
 }
 

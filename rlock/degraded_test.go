@@ -201,6 +201,7 @@ func beBusyHolder() error {
 }
 
 func TestNoHoldIsLostOnOneProcessorWithBusyNeighbours(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestAHoldIsRenewedForAsLongAsItLasts")
 	t.Parallel()
 	c := redistest.Spawn(t, "busy holder", redistest.Start(t))

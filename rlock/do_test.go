@@ -21,6 +21,7 @@ import (
 )
 
 func TestDoOnceRunsOnceInAPeriodOverAllProcesses(t *testing.T) {
+	t.Parallel()
 	const period = 50 * time.Minute
 	bubble(t, 4, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		var runs, refused atomic.Int32
@@ -56,6 +57,7 @@ func TestDoOnceRunsOnceInAPeriodOverAllProcesses(t *testing.T) {
 }
 
 func TestThePeriodCountsWhateverTheWorkReturns(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		l, ctx, work := rigs[0].locks.Reentrant("job"), context.Background(), errors.New("no paper")
 		never := func(context.Context) error { t.Error("ran"); return nil }

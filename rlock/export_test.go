@@ -16,7 +16,7 @@ func (c *Client) Waiting(name string) int { return c.waiting(c.opts.KeyPrefix + 
 
 // Lines is how many names somebody waits for.
 func (c *Client) Lines() int {
-	n, s := c.queue.Census().Lines, &c.tenancies
+	n, s := c.queue.Census().LocalQueues, &c.tenancies
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, y := range s.of {
@@ -31,7 +31,7 @@ func (c *Client) Lines() int {
 func (c *Client) Owed() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return len(c.session.Retrier.Settle(ctx))
+	return len(c.session.Retrier.Drain(ctx))
 }
 
 // Late is what the reply to an earlier try of the hold does, if it comes only now and says that it was granted. It does

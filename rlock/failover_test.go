@@ -63,6 +63,7 @@ func replicated(t testing.TB, p redistest.Pair, key string) {
 // What a replica had received goes on after it was promoted: the hold is renewed there, who waited is served there, and
 // a lock that was free can be acquired.
 func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestAnOutageShorterThanTheLeaseIsSurvived")
 	t.Parallel()
 	for name, resumed := range map[string]bool{"killed": false, "stopped and resumed": true} {
@@ -107,6 +108,7 @@ func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
 // What no replica had received is forgotten. Its holder is told when it meets the heir, not when the next renewal is
 // due.
 func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestLossIsNoticedAtOnceWhereKeysAreTracked")
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {
 		c := dialled(t, s, rlock.Options{WatchdogTimeout: time.Hour})
@@ -143,6 +145,7 @@ func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 // Two holders never work at once, however often primary and replica change places: in a Cluster, which has the replica
 // catch up before, and behind sentinels, which do not, with MinReplicas.
 func TestHoldersExcludeEachOtherWhilePrimaryAndReplicaSwap(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestAHundredGoroutinesInFourProcessesExclude")
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {
 		o := rlock.Options{WatchdogTimeout: 6 * time.Second, CallTimeout: time.Second}

@@ -51,9 +51,9 @@ var fair = &kind{
 	manner: "fair",
 	// An entry in Redisson's queue, from which releases hand the lock over. Each also has a
 	// channel of its own, on which it learns that it is next.
-	stand: func(a *acquisition, _, first time.Duration) string { return a.entry + " " + script.Millis(first) },
+	queueEntry: func(a *acquisition, _, first time.Duration) string { return a.entry + " " + script.Millis(first) },
 	request: func(l *single, owner string, r *wait.Request) {
-		r.Channel, r.Own, r.Place = l.kind.channel(l.key, owner), true, wait.Paced
+		r.Channel, r.Own, r.Mode = l.kind.channel(l.key, owner), true, wait.Paced
 	},
 	leaves: true,
 }

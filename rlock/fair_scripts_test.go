@@ -58,6 +58,7 @@ func (g *scriptRig) fairOrder(t *testing.T, keys []string) (order, places []stri
 }
 
 func TestFairScriptsHandTheLockOver(t *testing.T) {
+	t.Parallel()
 	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
 	// Those of bob and carol hear grants, dave's process is gone.
 	const dave = "3c4d5e6f-5a1e-8c61-9d0a-6f4f3a2b1c0d:4"
@@ -197,6 +198,7 @@ func TestFairScriptsHandTheLockOver(t *testing.T) {
 // What is handed to a waiter that is about to give up would not reach it in time. The script hands it nothing from that
 // millisecond on, by what it last said when it asked.
 func TestFairScriptsPassOverThoseThatAreAboutToLeave(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		heard, _ := overhear(t, g.c, []string{"grants:" + alice[:36], "grants:" + bob[:36], "grants:" + carol[:36]},
@@ -259,6 +261,7 @@ func TestFairScriptsPassOverThoseThatAreAboutToLeave(t *testing.T) {
 
 // A fair grant that may not be published is undone: the first in line keeps its place, and takes the lock when it asks.
 func TestAFairGrantThatMayNotBePublishedIsUndone(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := newScriptRig(t, s)
 	g.must(t, "ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels", "&redisson_lock__channel:*")
@@ -290,6 +293,7 @@ func TestAFairGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 // What Redisson's scripts drop from the line leaves its place behind: it is removed before there are many, and the keys
 // end.
 func TestFairPlacesThatRedissonHasDroppedDoNotPileUp(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		keys, src := fairKeys("l"), source(t, "fair_acquire")

@@ -99,6 +99,7 @@ func TestAFairWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 }
 
 func TestDeadFairWaitersCostTheirPatienceTogether(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		const pollCap = 500 * time.Millisecond
@@ -151,6 +152,7 @@ func TestAFairWaiterIsWokenByExpiryAndByAPollAlone(t *testing.T) {
 }
 
 func TestFairLockIsReenteredRenewedLostAndForced(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{PollCap: time.Second, WatchdogTimeout: lease})
 		l := r.locks.Fair("l")
@@ -273,6 +275,7 @@ func (j *javaFair) release(t testing.TB, name string) {
 }
 
 func TestFairQueueIsSharedWithRedisson(t *testing.T) {
+	t.Parallel()
 	const poll = 300 * time.Millisecond // who has not asked for three of them counts as dead: so not on a busy machine
 	o := rlock.Options{PollCap: poll, WatchdogTimeout: lease}
 	bubble(t, 1, o, func(t *testing.T, _ *redistest.Server, rigs []*rig) {

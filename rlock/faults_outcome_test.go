@@ -199,6 +199,7 @@ func TestWaitersWakeThoughTheReleaseKillsTheirSubscription(t *testing.T) {
 
 // rueidis sends what was awaiting its reply again, unasked, when a connection's lifetime ends.
 func TestAScriptThatRueidisRunsTwiceCountsOrReleasesOnce(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -315,6 +316,7 @@ func beCanceller() error {
 }
 
 func TestTenThousandCancellationsLeaveNoGoroutine(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestCancellationAtAnyInstantLeavesNothing")
 	t.Parallel()
 	c := redistest.Spawn(t, "canceller", redistest.Start(t))

@@ -13,6 +13,7 @@ import (
 
 // TestAHandedOverHoldLastsAsLongAsAnyOther: its time counts from the grant, not from when the waiter last looked.
 func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
+	t.Parallel()
 	const want = 2 * time.Second
 	for _, x := range []struct {
 		name  string
@@ -24,7 +25,7 @@ func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
 		{"a long fixed lease", rlock.Options{PollCap: 3 * time.Second}, time.Minute},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			simulated(t, 1, func(t *testing.T, servers election) {
+			simulated(t, 1, func(t *testing.T, servers quorumServers) {
 				s := servers[0]
 				c := s.Client(t)
 				holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, x.o).warmUp(t)
@@ -54,6 +55,7 @@ func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
 // TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease: the raise is not yet due when a re-entry that is renewed comes
 // and goes.
 func TestAHandedOverHoldThatIsReEnteredAtOnceKeepsItsLease(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		o := rlock.Options{WatchdogTimeout: 2 * time.Second}

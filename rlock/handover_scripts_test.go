@@ -248,6 +248,7 @@ func runLineTable(t *testing.T, g *scriptRig, script string, rows []lineRow, gis
 }
 
 func TestAcquireScriptWithAQueue(t *testing.T) {
+	t.Parallel()
 	const lease = "300000"
 	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
 	ask := func(owner string) []string {
@@ -360,6 +361,7 @@ func TestAcquireScriptWithAQueue(t *testing.T) {
 }
 
 func TestReleaseScriptWithAQueue(t *testing.T) {
+	t.Parallel()
 	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
 	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
 	let := func(owner, leave string) []string {
@@ -464,6 +466,7 @@ func TestReleaseScriptWithAQueue(t *testing.T) {
 }
 
 func TestForceScriptWithAQueue(t *testing.T) {
+	t.Parallel()
 	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
 	rows := []lineRow{
 		{name: "the first in line gets it", held: one(alice), ttl: 90_000,
@@ -491,6 +494,7 @@ func TestForceScriptWithAQueue(t *testing.T) {
 // A process may be subscribed at a replica, which it took for the primary, or which was one: there it hears what the
 // primary publishes, and is not among the receivers that the primary counts.
 func TestNobodyHearsOfAGrantThatDoesNotStand(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	host, port, err := net.SplitHostPort(s.Addr())
 	require.NoError(t, err)
@@ -533,6 +537,7 @@ func TestNobodyHearsOfAGrantThatDoesNotStand(t *testing.T) {
 
 // TestAGrantThatMayNotBePublishedIsUndone: by a user who may publish on Redisson's channels only.
 func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := newScriptRig(t, s)
 	g.must(t, "ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels", "&redisson_lock__channel:*")
@@ -706,6 +711,7 @@ func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
 
 // What publishes a grant is mostly sent without where to: the scripts know that by themselves, but in a Cluster.
 func TestScriptsKnowWhereGrantsArePublished(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)
 		heard, _ := overhear(t, g.c, []string{"redlatch_grant:" + bob[:36]}, "")

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -74,7 +74,7 @@ func (r *rig) warmUp(t testing.TB) *rig {
 	redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.locks.Waiting(name) == 1 })
 	if len(r.server.Addrs) == 1 { // in a Cluster there is a channel for each name
 		redistest.Eventually(t, 20*time.Second, "grants are listened for", func() bool {
-			sub, ok := inside.Of[inside.Hub[*pubsub.Subscription]](r.hub).TrySubscribe("redlatch_grant:" + r.locks.ID())
+			sub, ok := accessor.Of[accessor.Hub[*pubsub.Subscription]](r.hub).TrySubscribe("redlatch_grant:" + r.locks.ID())
 			if ok {
 				sub.Close()
 			}
@@ -299,6 +299,7 @@ func TestAGrantThatIsHalfOverIsConfirmed(t *testing.T) {
 
 // TestAGrantThatComesAfterItsLeaseIsOver, to a process that was cut off meanwhile, is not believed.
 func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		c := s.Client(t)
@@ -404,6 +405,7 @@ func untilIsSafe(t testing.TB, r *rig, h *rlock.Hold) {
 
 // TestUntilIsNeverAfterTheServersExpiry: whatever delays messages and answers.
 func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		direct := newRig(t, s, rlock.Options{}).warmUp(t)

@@ -89,6 +89,7 @@ func TestACancelledCallLeavesAFreeLockFree(t *testing.T) {
 
 // Each of three processes has one patient caller, and others that give up, for one lock.
 func TestALockIsNotIdleWhileCallersGiveUp(t *testing.T) {
+	t.Parallel()
 	ways := slices.Sorted(maps.Keys(redistest.GiveUp))
 	for i, kind := range slices.Sorted(maps.Keys(all)) {
 		s := redistest.Start(t)
@@ -147,6 +148,7 @@ func taking(l *rlock.Lock) redistest.Take {
 //	                                    398.0: gives up; releases   --->   nothing is there to release
 //	                                                                       398.7, that is 398: hands over to the waiter
 func TestWaitersThatGiveUpLeaveNoLockTakenForALease(t *testing.T) {
+	t.Parallel()
 	for kind, of := range queueing {
 		if kind != "Reentrant" && kind != "Fenced" && !redistest.Long() {
 			continue // releases of other kinds name no waiter of their process
@@ -200,6 +202,7 @@ func TestWaitersThatGiveUpLeaveNoLockTakenForALease(t *testing.T) {
 // 64 callers want a Fair lock, and none has the time to wait for all before it. What those leave behind that give up
 // does not pile up in the line, nor is the lock handed from one that has left to the next.
 func TestAFairLockIsHadByCallersWithLessPatienceThanItsLineIsLong(t *testing.T) {
+	t.Parallel()
 	for way := range redistest.GiveUp {
 		t.Run(way, func(t *testing.T) {
 			s := redistest.Start(t)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestAJoinedLockIsFreeWhenBothAreDone(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		for _, parentFirst := range []bool{true, false} {
 			a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -42,6 +43,7 @@ func TestAJoinedLockIsFreeWhenBothAreDone(t *testing.T) {
 // Any hold whose lock is a hash with nothing but owners can be joined through Reentrant of its name: each kind's own
 // scripts have to take the ends of the owners along.
 func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
 		for kind, of := range kindOf {
@@ -77,6 +79,7 @@ func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
 // A reader is no hold that could be joined: the joiner would be none of the read-write lock's holds, and stay in its
 // hash.
 func TestAReadWriteLockIsNotJoined(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
 		h := lock(t, a.locks.ReadWrite("l").Read(), within(t))
@@ -91,6 +94,7 @@ func TestAReadWriteLockIsNotJoined(t *testing.T) {
 }
 
 func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
@@ -148,6 +152,7 @@ func TestADeadParentKeepsNobodyOutAfterItsJoiner(t *testing.T) {
 }
 
 func TestOnlyOurOwnHoldersCanBeJoined(t *testing.T) {
+	t.Parallel()
 	s := redistest.Embedded(t)
 	r := newRig(t, s, rlock.Options{})
 	l := r.locks.Reentrant("l")
@@ -165,6 +170,7 @@ func TestOnlyOurOwnHoldersCanBeJoined(t *testing.T) {
 }
 
 func TestAnOwnerOfTheSameClientIsReentered(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	a := lock(t, l, within(t))
@@ -182,6 +188,7 @@ func TestAnOwnerOfTheSameClientIsReentered(t *testing.T) {
 }
 
 func TestInspectShowsHoldersAndLabels(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{KeyPrefix: "app:"})
 		st, err := r.locks.Reentrant("l").Inspect(within(t))
@@ -207,6 +214,7 @@ func TestInspectShowsHoldersAndLabels(t *testing.T) {
 }
 
 func TestForceUnlockWakesWaitersAndTheOldHolderSeesLost(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	r, other := newRig(t, s, rlock.Options{PollCap: 20 * time.Second, WatchdogTimeout: 20 * time.Second}), newRig(t, s,
 		rlock.Options{})

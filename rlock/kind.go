@@ -58,7 +58,7 @@ type kind struct {
 
 	title    string // in errors
 	entry    entry
-	shares   bool   // acquires and releases of free locks may share calls: see lane
+	shares   bool   // acquires and releases of free locks may share calls: see batch.Coalescer
 	plain    string // "1": to these, the lock's key is a string
 	confirms bool   // a grant is confirmed, which mints the token that every new hold has
 	drift    bool   // of a member of a Quorum: its deadline leaves room for the drift of clocks
@@ -66,9 +66,9 @@ type kind struct {
 	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind the
 	// one that asks. "": each asks for itself.
 	manner string
-	// stand returns the entry with which a waiter queues on the server, and gets the lock, or a message that it is free.
-	// first is the lease that a hand-over writes. nil: it has nothing there: it is woken, and asks.
-	stand func(a *acquisition, poll, first time.Duration) string
+	// queueEntry returns the entry with which a waiter queues on the server, and gets the lock, or a message that it is
+	// free. first is the lease that a hand-over writes. nil: it has nothing there: it is woken, and asks.
+	queueEntry func(a *acquisition, poll, first time.Duration) string
 	// request completes the request of one that waits for itself; nil: nothing is missing.
 	request func(l *single, owner string, r *wait.Request)
 	// tenures reports whether a caller shares the tenures of its process (see tenancy.go), and tenure is how long one
@@ -86,9 +86,9 @@ type kind struct {
 // oneByOne is tenures of kinds whose turns follow each other: who asks once asks for itself.
 func oneByOne(_ *Client, t terms) bool { return t.wait != 0 }
 
-// standInQueue is stand of kinds whose waiters are handed the lock from a queue of ours. An entry that is not stamped
-// for two and a half polls is passed over.
-func standInQueue(a *acquisition, poll, first time.Duration) string {
+// handoverEntry is queueEntry of kinds whose waiters are handed the lock from a queue of ours. An entry that is not
+// stamped for two and a half polls is passed over.
+func handoverEntry(a *acquisition, poll, first time.Duration) string {
 	a.entry = strings.Join([]string{a.own.Lease.Owner, script.Millis(first), script.Millis(5 * poll / 2)}, " ")
 	return a.entry
 }
@@ -121,13 +121,13 @@ var reentrant = &kind{
 	release: releaseCall,
 	renew:   renewScript,
 	keep:    keepScript, keepKeys: lockKey,
-	locked: lockedCall(lockedScript),
-	force:  forceScript,
-	title:  "Reentrant",
-	entry:  entryAnywhere,
-	shares: true,
-	manner: "queue",
-	stand:  standInQueue, tenures: oneByOne, names: true, lingers: true, rechecks: true,
+	locked:     lockedCall(lockedScript),
+	force:      forceScript,
+	title:      "Reentrant",
+	entry:      entryAnywhere,
+	shares:     true,
+	manner:     "queue",
+	queueEntry: handoverEntry, tenures: oneByOne, names: true, lingers: true, rechecks: true,
 }
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }
@@ -145,7 +145,8 @@ var (
 
 	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
 	spinning = reentrant.like(func(k *kind) {
-		k.title, k.manner, k.stand, k.entry, k.tenures, k.names, k.lingers, k.shares = "Spin", "spin", nil, entryInside, nil,
+		k.title, k.manner, k.queueEntry, k.entry, k.tenures, k.names, k.lingers, k.shares = "Spin", "spin", nil, entryInside,
+			nil,
 			false, false, false
 	})
 

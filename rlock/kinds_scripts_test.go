@@ -37,6 +37,7 @@ func sources(t *testing.T, names ...string) map[string]string {
 }
 
 func TestPlainScriptTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := sources(t, "plain_acquire", "plain_release", "plain_renew", "plain_locked", "plain_force", "plain_keep")
@@ -156,6 +157,7 @@ type line []struct {
 }
 
 func TestFencedAcquireScriptTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := source(t, "fenced_acquire")
@@ -221,6 +223,7 @@ func TestFencedAcquireScriptTable(t *testing.T) {
 }
 
 func TestFairScriptTable(t *testing.T) {
+	t.Parallel()
 	const (
 		carol = "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"
 		far   = 600_000
@@ -391,6 +394,7 @@ return 1`, fairKeys(key)[1:], strconv.Itoa(n), strconv.FormatInt(g.now(t)+dead.M
 }
 
 func TestAPollOfAFairWaiterCostsTheSameHoweverManyWait(t *testing.T) {
+	t.Parallel()
 	g := newScriptRig(t, redistest.Start(t))
 	src := source(t, "fair_acquire")
 	sha, err := g.do(t, "SCRIPT", "LOAD", src).ToString()
@@ -435,6 +439,7 @@ func TestAPollOfAFairWaiterCostsTheSameHoweverManyWait(t *testing.T) {
 
 // Dead waiters are passed over, and no single call is long for it.
 func TestManyDeadFairWaitersAreDroppedByAFewCalls(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := source(t, "fair_acquire")
@@ -462,6 +467,7 @@ func TestManyDeadFairWaitersAreDroppedByAFewCalls(t *testing.T) {
 
 // One of the two keys may be evicted or deleted alone.
 func TestHalfAFairQueueKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
 	const carol = "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
@@ -495,6 +501,7 @@ func TestHalfAFairQueueKeepsNobodyOut(t *testing.T) {
 // that stepped back, or was to outlast one of Redisson's that has died: the dead go with the patience that is the
 // longest.
 func TestAFairWaiterOfOursThatIsFirstDiesInThirtySeconds(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := source(t, "fair_acquire")
@@ -525,6 +532,7 @@ func TestAFairWaiterOfOursThatIsFirstDiesInThirtySeconds(t *testing.T) {
 
 // Redisson takes the patience of whoever is served off all other scores: ours must outlast that.
 func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := sources(t, "fair_acquire")
@@ -558,6 +566,7 @@ func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
 // heartbeat is missing, the holds of those that it takes for ours, and a script tells waiters whether the holder is
 // one.
 func TestLuaAndGoHaveOneIdeaOfOurs(t *testing.T) {
+	t.Parallel()
 	const id = "0f8b3c52-5a1e-8c61-9d0a-6f4f3a2b1c0d"
 	table := map[string]bool{
 		alice: true, bob: true, id + ":0": true, id + ":18446744073709551615": true,
@@ -596,6 +605,7 @@ func TestLuaAndGoHaveOneIdeaOfOurs(t *testing.T) {
 // A holder that has no more of our shape than the digit of our version at its place is another program's: we listen for
 // its release, heed its place in a fair queue, and look for its end where Redisson has it.
 func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
+	t.Parallel()
 	const digits = "0123456789abcd800a0123456789abcdef012345"
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)

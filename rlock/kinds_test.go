@@ -38,6 +38,7 @@ var exclusive = map[string]exclusiveKind{
 const lease = 5 * time.Minute
 
 func TestEveryKindKeepsTheSamePromises(t *testing.T) {
+	t.Parallel()
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -108,6 +109,7 @@ func TestEveryKindKeepsTheSamePromises(t *testing.T) {
 }
 
 func TestEveryKindExcludes(t *testing.T) {
+	t.Parallel()
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -141,9 +143,10 @@ func TestEveryKindExcludes(t *testing.T) {
 }
 
 func TestEveryKindIsRenewedAndLost(t *testing.T) {
+	t.Parallel()
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
-			simulated(t, 1, func(t *testing.T, servers election) {
+			simulated(t, 1, func(t *testing.T, servers quorumServers) {
 				r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 3 * time.Second})
 				h := lock(t, k.lock(r.locks, "l"), within(t))
 				first := h.Until()
@@ -217,6 +220,7 @@ func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
 }
 
 func TestKindsOfOneNameExcludeEachOther(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
 		for holder, a := range exclusive {
@@ -242,6 +246,7 @@ func token(t testing.TB, h *rlock.Hold) int64 {
 }
 
 func TestTokensGrowWhateverBecomesOfTheKeys(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
 		l := r.locks.Fenced("l")
@@ -371,6 +376,7 @@ func TestSpinUsesNoChannelAndItsReleaseWakesOthers(t *testing.T) {
 }
 
 func TestBackoffIsChecked(t *testing.T) {
+	t.Parallel()
 	type backoff struct{ Min, Max time.Duration }
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	for _, b := range []backoff{{Min: time.Microsecond}, {Min: time.Second, Max: time.Millisecond}, {Max: -1}, {Min: -1},
@@ -385,6 +391,7 @@ func TestBackoffIsChecked(t *testing.T) {
 }
 
 func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{PollCap: 20 * time.Millisecond, HashOver: 100})
 		c, ctx := r.redis, within(t)
@@ -427,6 +434,7 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 }
 
 func TestAHashedNameIsNoOtherKindsName(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: lease, HashOver: 64})
 	name := strings.Repeat("x", 100)
 	h := lock(t, r.locks.Plain(name), within(t))

@@ -22,6 +22,7 @@ func (r *rig) granted(t *testing.T, key string, owner rlock.Owner) {
 
 // A first request without an answer may be granted after the hold that a second one brought has been released.
 func TestALateGrantIsGivenBackOnceTheHoldIsReleased(t *testing.T) {
+	t.Parallel()
 	gone := func(t *testing.T, r *rig, key string) {
 		redistest.Eventually(t, 20*time.Second, "the late grant is given back", func() bool {
 			return len(r.hash(t, key)) == 0
@@ -61,6 +62,7 @@ func TestALateGrantIsGivenBackOnceTheHoldIsReleased(t *testing.T) {
 
 // A hold that is not renewed may be dropped on purpose, to be left to its lease.
 func TestALateGrantOfADroppedHoldIsLeftToItsLease(t *testing.T) {
+	t.Parallel()
 	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: time.Minute})
 	var late func()
 	var owner rlock.Owner

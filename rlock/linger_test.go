@@ -37,6 +37,7 @@ func TestALockThatLingersIsHadAgainWithoutACall(t *testing.T) {
 }
 
 func TestWhatLingersEndsInTime(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		r := rigs[0]
@@ -80,6 +81,7 @@ func TestWhatLingersEndsInTime(t *testing.T) {
 
 // Where processes contend a lock does not linger.
 func TestALockThatOthersWaitForDoesNotLinger(t *testing.T) {
+	t.Parallel()
 	bubble(t, 3, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		l, theirs := rigs[0].locks.Reentrant("l").WithLinger(linger), rigs[1].locks.Reentrant("l")
@@ -98,6 +100,7 @@ func TestALockThatOthersWaitForDoesNotLinger(t *testing.T) {
 }
 
 func TestWhateverEndsWhatLingersIsHeeded(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, r *rig, l *rlock.Lock){
 		"Close": func(t *testing.T, r *rig, l *rlock.Lock) {
 			require.NoError(t, r.locks.Close(context.Background()))

@@ -114,6 +114,7 @@ func TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
 }
 
 func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		o := living()
@@ -181,6 +182,7 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 // What another program sets as the value of its plain mutex may be any text, and one in sixteen random ones has the
 // digit of our version at its place.
 func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		r := newRig(t, s, living())
@@ -207,6 +209,7 @@ func isNotAcquired(err error) bool {
 
 // A holder that is cut off from the server stops before anybody can take over, though its lease has minutes to go.
 func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		var wg sync.WaitGroup
@@ -253,6 +256,7 @@ func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
 // A waiter that was handed the lock while it was cut off, and lost it again to one that watched, comes back as another
 // owner: whoever saw the old one without heartbeats would take the lock from it at once.
 func TestAWaiterThatWasCutOffForLongIsAnotherOwner(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -299,6 +303,7 @@ func outage(p *redistest.Proxy) {
 
 // It is another owner then, and the queue knows only those that ask for a place.
 func TestAFairWaiterCutOffForLongQueuesAnewAndGetsTheLock(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -326,6 +331,7 @@ func TestAFairWaiterCutOffForLongQueuesAnewAndGetsTheLock(t *testing.T) {
 }
 
 func TestAWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -374,6 +380,7 @@ func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
 
 // A thousand locks cost what one does, and short holds nothing.
 func TestOneHeartbeatServesAllLocks(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		r := newRig(t, s, living())
@@ -419,6 +426,7 @@ func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {
 }
 
 func TestLivenessInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd")
 	t.Parallel()
 	s := redistest.Cluster(t)
@@ -451,6 +459,7 @@ func TestLivenessInACluster(t *testing.T) {
 }
 
 func TestOptionsOfLocksAloneAreChecked(t *testing.T) {
+	t.Parallel()
 	s := redistest.Embedded(t)
 	hub := newRig(t, s, rlock.Options{}).hub
 	for field, o := range map[string]rlock.Options{
@@ -541,6 +550,7 @@ func TestInspectAsAUserWhoMaySeeTheLockOnly(t *testing.T) {
 }
 
 func TestInspectOfAMultiShowsItsMembers(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
 		both, err := rlock.Multi(r.locks.Reentrant("a"), r.locks.Fenced("b"))
@@ -573,6 +583,7 @@ func TestInspectOfAMultiShowsItsMembers(t *testing.T) {
 
 // A release may name a waiter of its own process that has not asked the server yet.
 func TestWithLivenessTurnsInTheProcessAreGranted(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{Liveness: true})
 	l := r.locks.Reentrant("l")
 	ctx := within(t)

@@ -32,6 +32,7 @@ func tracked(t *testing.T, c rueidis.Client, n int) {
 const beforeRenewal = 7 * time.Second
 
 func TestLossIsNoticedAtOnceWhereKeysAreTracked(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, r *rig){
 		"DEL": func(t *testing.T, r *rig) {
 			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
@@ -137,6 +138,7 @@ func TestAForgottenHoldIsNoticedThoughItsContextsAreDerived(t *testing.T) {
 }
 
 func TestInvalidationsShowALossInAClusterAtOnce(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
 	hub, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{})
 	require.NoError(t, err)

@@ -59,14 +59,14 @@ func Multi(locks ...*Lock) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	type place struct {
+	type lockID struct {
 		server rueidis.Client
 		key    string
 	}
-	seen := map[place]*single{}
+	seen := map[lockID]*single{}
 	members := make([]member, 0, len(given))
 	for _, l := range given {
-		at := place{l.c.session.Hub.Client(), l.key}
+		at := lockID{l.c.session.Hub.Client(), l.key}
 		switch other := seen[at]; {
 		case other == nil:
 			seen[at] = l.single
@@ -168,7 +168,7 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 		}
 	}
 	if p.b.life.Err() == nil && !t.auto {
-		err = t.settle(wctx, p)
+		err = t.applyLease(wctx, p)
 	}
 	why := p.b.life.Err()
 	if why == nil && err == nil && time.Now().Before(p.until()) {
@@ -198,9 +198,9 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 
 var errLostMeanwhile = errors.New("lost while others were acquired")
 
-// settle gives the parts the lease that was asked for, now that all are there: what has lost more than a tenth of it
-// gets it anew, and none is renewed any more.
-func (t *together) settle(ctx context.Context, p *parts) error {
+// applyLease gives the parts the lease that was asked for, now that all are there: what has lost more than a tenth of
+// it gets it anew, and none is renewed any more.
+func (t *together) applyLease(ctx context.Context, p *parts) error {
 	holds := p.all()
 	failed := make([]error, len(holds))
 	if !t.until.IsZero() {
@@ -327,7 +327,7 @@ func (t *together) context(ctx context.Context, i int) context.Context {
 func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, error) {
 	c := t.c
 	t.renew(ctx)
-	r := wait.Request{Name: t.q.name, Of: t.q, Began: t.began, Place: wait.Alone, Try: t.try, Backoff: script.Backoff}
+	r := wait.Request{Name: t.q.name, Of: t.q, Began: t.began, Mode: wait.Alone, Try: t.try, Backoff: script.Backoff}
 	if waitTime != forever {
 		r.Until = t.began.Add(waitTime)
 	}

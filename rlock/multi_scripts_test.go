@@ -13,6 +13,7 @@ import (
 )
 
 func TestMultiAcquireScriptTable(t *testing.T) {
+	t.Parallel()
 	const carol = "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"
 	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
 	type lock struct {
@@ -124,6 +125,7 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 }
 
 func TestQuorumAcquireScriptTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := source(t, "vote_acquire")

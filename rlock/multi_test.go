@@ -54,6 +54,7 @@ func holders(t testing.TB, r *rig, names ...string) (n int) {
 }
 
 func TestWhatCannotBeAMultiIsRefusedByName(t *testing.T) {
+	t.Parallel()
 	r, other := newRig(t, redistest.Embedded(t), rlock.Options{}), newRig(t, redistest.Embedded(t), rlock.Options{})
 	a := r.locks.Reentrant("a")
 	rw := r.locks.ReadWrite("rw")
@@ -93,6 +94,7 @@ func TestWhatCannotBeAMultiIsRefusedByName(t *testing.T) {
 }
 
 func TestAMultiOfOneSlotIsOneCallToAcquireAndOneForEachToRelease(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	r := newUntracked(t, s).warmUp(t)
 	m := multi(t, reentrants(r, "a", "b", "c", "d", "e")...)
@@ -152,6 +154,7 @@ func TestAMultiIsAllOrNone(t *testing.T) {
 }
 
 func TestAMultiWaitsForEachOfMany(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
 		locks, theirs := everyKind(r, "l"), everyKind(other, "l")
@@ -181,6 +184,7 @@ func TestAMultiWaitsForEachOfMany(t *testing.T) {
 // Redisson took the wait and the lease of each member from those of the whole, so that with a lease shorter than the
 // wait the first members were free again when the last was granted.
 func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		// A call without a reply would have it give back what it has, and begin anew.
@@ -214,6 +218,7 @@ func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
 }
 
 func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, r *rig){
 		"DEL": func(t *testing.T, r *rig) {
 			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("b").Build()).Error())
@@ -225,7 +230,7 @@ func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) 
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated(t, 1, func(t *testing.T, servers election) {
+			simulated(t, 1, func(t *testing.T, servers quorumServers) {
 				const lease = 3 * time.Second
 				r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: lease})
 				h := lock(t, multi(t, reentrants(r, "a", "b", "c")...), within(t))
@@ -246,6 +251,7 @@ func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) 
 }
 
 func TestAMultiStartsOverWhenAMemberIsLostBeforeAllAreThere(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: 6 * time.Second}), newRig(t, s, rlock.Options{})
@@ -288,6 +294,7 @@ func TestAMultiStartsOverWhenAMemberIsLostBeforeAllAreThere(t *testing.T) {
 }
 
 func TestAMultiIsReenteredUnderItsContextAndThatOfItsMembers(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
 		a, m := r.locks.Reentrant("a"), multi(t, reentrants(r, "a", "b")...)
@@ -331,6 +338,7 @@ func TestAMultiIsReenteredUnderItsContextAndThatOfItsMembers(t *testing.T) {
 }
 
 func TestAMultiIsJoinedByAnotherProcess(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
 		h := lock(t, multi(t, reentrants(r, "a", "b")...).WithLabel("a,job"), within(t))
@@ -351,6 +359,7 @@ func TestAMultiIsJoinedByAnotherProcess(t *testing.T) {
 }
 
 func TestALabelOfAMultiGoesToMembersWithoutOne(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	h := lock(t, multi(t, r.locks.Reentrant("a").WithLabel("own"), r.locks.Fair("b")).WithLabel("of all"), within(t))
 	for name, label := range map[string]string{"a": "own", "b": "of all"} {
@@ -362,6 +371,7 @@ func TestALabelOfAMultiGoesToMembersWithoutOne(t *testing.T) {
 }
 
 func TestWhatAMultiSaysOfItself(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
 		m := multi(t, r.locks.Reentrant("a"), r.locks.Fenced("b"))
@@ -399,6 +409,7 @@ func TestWhatAMultiSaysOfItself(t *testing.T) {
 }
 
 func TestUnlockOfAMultiWorksWithItsOwnAndEndedContextsAndOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	m := multi(t, reentrants(r, "a", "b")...)
 	ended, cancel := context.WithCancel(context.Background())
@@ -464,7 +475,8 @@ func TestUnlockAfterKeepsAllMembersFromWhenAllWereThere(t *testing.T) {
 }
 
 func TestWithLivenessACrashedHoldersMultiAndQuorumAreTakenOver(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, servers election) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		o := rlock.Options{Liveness: true, Heartbeat: beat}
 		dead, alive := servers.behindProxies(t, o), servers.process(t, o)
 		of := func(p *process) (*rlock.Lock, *rlock.Lock) {

@@ -99,7 +99,7 @@ var failures = [EventTakenOver + 1]string{EventNotAcquired: "acquire", EventRele
 func (c *Client) observe(ctx context.Context, e Event) context.Context {
 	// a loss is reported when the hold ends
 	if e.Err != nil && (e.Kind != EventRenewed || !errors.Is(e.Err, errs.ErrLost)) {
-		c.session.Troubles().Add(failures[e.Kind], e.Name, e.Err)
+		c.session.RecentErrors().Add(failures[e.Kind], e.Name, e.Err)
 	}
 	return session.Follow(ctx, c.session, c.observer, e)
 }

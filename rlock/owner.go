@@ -141,7 +141,7 @@ func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	}
 	if err == nil {
 		if !l.hands() {
-			c.queue.StandBack(l.key)
+			c.queue.BackOff(l.key)
 		}
 		c.queue.Wake(l.key)
 	}

@@ -49,7 +49,7 @@ var plain = &kind{
 	manner: "plain",
 	// An entry in a queue of which a release tells the first that the lock is free, and reserves it for a moment. It asks
 	// like anybody else.
-	stand: func(a *acquisition, _, _ time.Duration) string {
+	queueEntry: func(a *acquisition, _, _ time.Duration) string {
 		trip := a.l.c.runner.Clock.Trip(a.l.key)
 		a.entry = a.own.Lease.Owner + " " + script.Millis(min(max(2*trip, leastReservation), mostReservation))
 		return a.entry

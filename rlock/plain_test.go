@@ -30,6 +30,7 @@ type plainRun struct {
 
 // What a release tells, whom a free lock is left to, and that other programs find it free at any moment.
 func TestPlainScriptsTellTheFirstInLine(t *testing.T) {
+	t.Parallel()
 	const (
 		dave     = "3c4d5e6f-5a1e-8c61-9d0a-6f4f3a2b1c0d:4"
 		far      = "600000" // a reservation longer than any test
@@ -225,6 +226,7 @@ func TestEveryProcessThatWaitsForAPlainLockGetsItAtTheSameCost(t *testing.T) {
 
 // Whoever is refused because the lock is left to another is told when it no longer is.
 func TestAPlainLockThatIsLeftToAnotherSaysForHowLong(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := newScriptRig(t, s)
 	src := source(t, "plain_acquire")

@@ -14,6 +14,7 @@ import (
 )
 
 func TestInspectNamesTheProcessOfEachHolderWithoutLiveness(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{Process: "worker"}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		a, b := rigs[0].locks, rigs[1].locks
@@ -63,6 +64,7 @@ func TestInspectNamesTheProcessOfEachHolderWithoutLiveness(t *testing.T) {
 
 // A client that holds nothing for as long as a second is known as well, once it has held something.
 func TestAProcessOfShortHoldsIsNamed(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		l := rigs[0].locks.Reentrant("l")

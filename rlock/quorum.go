@@ -140,24 +140,26 @@ func (e *youngError) Unwrap() error { return errs.ErrUnavailable }
 // elect acquires a majority of the members of a Quorum.
 func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {
 	waitTime := t.wait
-	e := &election{q: q, members: q.labelled(t.label), began: time.Now(), lease: t.lease, round: round{asking: true}}
-	e.refused, e.freed = make([]bool, len(e.members)), make([]int, len(e.members))
+	a := &quorumAcquisition{q: q, members: q.labelled(t.label), began: time.Now(), lease: t.lease,
+		round: round{asking: true}}
+	a.refused, a.releases = make([]bool, len(a.members)), make([]int, len(a.members))
 	first := q.members[0].c
-	r := wait.Request{Name: q.name, Of: q, Began: e.began, Line: q.line, Manner: "votes", Crowded: true, Several: true,
-		Try: e.try, Backoff: e.pause}
+	r := wait.Request{Name: q.name, Of: q, Began: a.began, QueueKey: q.queueKey, Manner: "votes", DrawsTurn: true,
+		Several: true,
+		Try:     a.try, Backoff: a.pause}
 	if waitTime != forever {
-		r.Until = e.began.Add(waitTime)
+		r.Until = a.began.Add(waitTime)
 	}
-	e.until = r.Until
-	if waitTime == 0 || e.under(ctx) {
-		r.Place = wait.Alone
+	a.until = r.Until
+	if waitTime == 0 || a.under(ctx) {
+		r.Mode = wait.Alone
 	} else {
-		defer e.stopListening()
-		e.first = first.queue
+		defer a.stopListening()
+		a.first = first.queue
 	}
 	if err := first.queue.Wait(ctx, r); err != nil {
-		return nil, ending(q.name, time.Since(e.began), e.unsure).Explain(err)
+		return nil, ending(q.name, time.Since(a.began), a.unsure).Explain(err)
 	}
-	e.won.began = time.Now()
-	return &Hold{parts: e.won}, nil
+	a.won.began = time.Now()
+	return &Hold{parts: a.won}, nil
 }

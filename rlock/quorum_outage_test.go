@@ -13,7 +13,8 @@ import (
 
 // The first server answers all the while.
 func TestAQuorumWithoutAMajorityFailsInOneTimeoutAndLogsOnce(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, servers election) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		const callTimeout = 500 * time.Millisecond
 		var book redistest.Logbook
 		p := servers.behindProxies(t,

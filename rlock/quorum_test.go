@@ -22,12 +22,12 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// election is the servers of a Quorum.
-type election []*redistest.Server
+// quorumServers is the servers of a Quorum.
+type quorumServers []*redistest.Server
 
 // started are so many servers that are starting. What they are for is to wait until they vote; started before a test is
 // declared parallel, they mostly do by then.
-func started(t testing.TB, n int) (servers election) {
+func started(t testing.TB, n int) (servers quorumServers) {
 	t.Helper()
 	for range n {
 		servers = append(servers, redistest.Start(t))
@@ -36,12 +36,12 @@ func started(t testing.TB, n int) (servers election) {
 }
 
 // voting waits until the servers vote for leases of a second or less.
-func (servers election) voting(t testing.TB) election {
+func (servers quorumServers) voting(t testing.TB) quorumServers {
 	t.Helper()
 	return servers.votingFor(t, time.Second)
 }
 
-func (servers election) votingFor(t testing.TB, lease time.Duration) election {
+func (servers quorumServers) votingFor(t testing.TB, lease time.Duration) quorumServers {
 	t.Helper()
 	for _, s := range servers {
 		redistest.Eventually(t, 60*time.Second, "up for a second longer", func() bool {
@@ -52,12 +52,12 @@ func (servers election) votingFor(t testing.TB, lease time.Duration) election {
 }
 
 // simulated runs fn in a bubble with n servers that vote.
-func simulated(t *testing.T, n int, fn func(t *testing.T, servers election)) {
+func simulated(t *testing.T, n int, fn func(t *testing.T, servers quorumServers)) {
 	t.Helper()
 	redistest.Simulated(t, n, func(t *testing.T, servers []*redistest.Server) { fn(t, servers) })
 }
 
-func embedded(t testing.TB, n int) (servers election) {
+func embedded(t testing.TB, n int) (servers quorumServers) {
 	for range n {
 		servers = append(servers, redistest.Embedded(t))
 	}
@@ -80,7 +80,7 @@ type process struct {
 	proxies []*redistest.Proxy
 }
 
-func (servers election) process(t testing.TB, o rlock.Options) *process {
+func (servers quorumServers) process(t testing.TB, o rlock.Options) *process {
 	t.Helper()
 	p := &process{}
 	for _, s := range servers {
@@ -89,7 +89,7 @@ func (servers election) process(t testing.TB, o rlock.Options) *process {
 	return p
 }
 
-func (servers election) behindProxies(t testing.TB, o rlock.Options) *process {
+func (servers quorumServers) behindProxies(t testing.TB, o rlock.Options) *process {
 	t.Helper()
 	p := &process{}
 	for _, s := range servers {
@@ -120,7 +120,7 @@ func (p *process) lock(t testing.TB, name string) *rlock.Lock {
 }
 
 // votes is how many servers have somebody in name.
-func (servers election) votes(t testing.TB, name string) (n int) {
+func (servers quorumServers) votes(t testing.TB, name string) (n int) {
 	t.Helper()
 	for _, s := range servers {
 		c := s.Client(t)
@@ -132,7 +132,7 @@ func (servers election) votes(t testing.TB, name string) (n int) {
 	return n
 }
 
-func (servers election) empty(t testing.TB, name string) {
+func (servers quorumServers) empty(t testing.TB, name string) {
 	t.Helper()
 	redistest.Eventually(t, 20*time.Second, "all given back", func() bool { return servers.votes(t, name) == 0 })
 }
@@ -195,8 +195,9 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 }
 
 func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
+	t.Parallel()
 	servers := embedded(t, 2)
-	p := append(election{servers[0], servers[1]}, servers[1]).process(t, rlock.Options{})
+	p := append(quorumServers{servers[0], servers[1]}, servers[1]).process(t, rlock.Options{})
 	for _, name := range []string{"same", ""} {
 		locks := []*rlock.Lock{p.rigs[0].locks.Reentrant("same"), p.rigs[1].locks.Reentrant("same"),
 			p.rigs[2].locks.Reentrant(name + "x")}
@@ -214,6 +215,7 @@ func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
 }
 
 func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{3, 4, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			servers := embedded(t, n)
@@ -348,11 +350,12 @@ func kill(t *testing.T, s *redistest.Server) {
 }
 
 func TestAnyMinorityOfServersMayFail(t *testing.T) {
+	t.Parallel()
 	redistest.SkipShort(t)
 	for fate := range fates {
 		for _, n := range []int{3, 5} {
 			t.Run(fmt.Sprint(fate, " of ", n), func(t *testing.T) {
-				simulated(t, n, func(t *testing.T, servers election) { minorityFails(t, fate, servers) })
+				simulated(t, n, func(t *testing.T, servers quorumServers) { minorityFails(t, fate, servers) })
 			})
 		}
 	}
@@ -360,9 +363,9 @@ func TestAnyMinorityOfServersMayFail(t *testing.T) {
 
 func TestAnyMinorityOfProcessesMayFail(t *testing.T) {
 	redistest.InFull(t, "TestAnyMinorityOfServersMayFail")
-	trials := map[string]election{"stopped": started(t, 3), "restarted": started(t, 5), "killed": started(t, 3)}
+	trials := map[string]quorumServers{"stopped": started(t, 3), "restarted": started(t, 5), "killed": started(t, 3)}
 	t.Parallel()
-	redistest.SideBySide(t, trials, func(t *testing.T, fate string, servers election) {
+	redistest.SideBySide(t, trials, func(t *testing.T, fate string, servers quorumServers) {
 		minorityFails(t, fate, servers.votingFor(t, 8*time.Second))
 	})
 }
@@ -384,7 +387,7 @@ func befall(t *testing.T, fate string, s *redistest.Server, proxies ...*redistes
 	}
 }
 
-func minorityFails(t *testing.T, fate string, servers election) {
+func minorityFails(t *testing.T, fate string, servers quorumServers) {
 	steady := steady
 	// of which a busy machine may be busy with other things for half
 	steady.WatchdogTimeout, steady.CallTimeout = 8*time.Second, 2*time.Second
@@ -480,7 +483,8 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 }
 
 func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, servers election) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p, other := servers.process(t, steady), servers.process(t, steady)
 		q := p.lock(t, "q")
 		h := lock(t, q, within(t))
@@ -507,7 +511,8 @@ func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
 }
 
 func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, servers election) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		for _, srv := range servers {
 			srv.Restart(t)
 		}
@@ -528,6 +533,7 @@ func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
 
 // The clocks of the servers may drift apart: see Quorum.
 func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
+	t.Parallel()
 	const lease = 10 * time.Hour // six minutes of it are not trusted; of a lock of one server, three are not
 	h, err := embedded(t, 3).process(t, rlock.Options{}).lock(t, "q").WithLease(lease).Lock(within(t))
 	require.NoError(t, err)
@@ -538,12 +544,13 @@ func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
 // The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote
 // of the second would make two holders.
 func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
+	t.Parallel()
 	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
 		"as it is":           func(l *rlock.Lock) *rlock.Lock { return l },
 		"planted: no uptime": rlock.PlantNoUptimeRule,
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, servers election) {
+			simulated(t, 3, func(t *testing.T, servers quorumServers) {
 				long := quick
 				long.WatchdogTimeout = 3 * time.Second
 				p, other := servers.behindProxies(t, long), servers.process(t, long)
@@ -641,7 +648,8 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 }
 
 func TestCrossingVotesMakeProgress(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, servers election) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		const processes, each = 4, 3
 		rounds := redistest.Sized(4, 6, 12)
 		var inside atomic.Int32
@@ -708,7 +716,8 @@ func TestAWaiterOfAQuorumIsWokenByTheRelease(t *testing.T) {
 
 // Each takes the vote that is left and gives it back, which the others hear.
 func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, servers election) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		var held []*rlock.Hold
 		for _, s := range servers[:2] {
 			held = append(held, lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t)))
@@ -802,7 +811,8 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 
 // The vote that it got is given back, which that server does not confirm.
 func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, servers election) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		for _, s := range servers[:2] {
 			h := lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t))
 			t.Cleanup(func() { require.NoError(t, h.Unlock(within(t))) })

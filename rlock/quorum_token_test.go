@@ -36,14 +36,14 @@ func mint(t testing.TB, q *rlock.Lock) int64 {
 }
 
 // stepBack sets the clocks of the servers back, each by another time, so that no token grows because of them.
-func (servers election) stepBack(days int) {
+func (servers quorumServers) stepBack(days int) {
 	for i, s := range servers {
 		s.Embedded.SetTime(time.Now().Add(-time.Duration(days)*24*time.Hour - time.Duration(i)*time.Hour))
 	}
 }
 
 // forget restarts a server without its data, and waits until it votes.
-func (servers election) forget(t testing.TB, which ...int) {
+func (servers quorumServers) forget(t testing.TB, which ...int) {
 	t.Helper()
 	for _, i := range which {
 		servers[i].Restart(t)
@@ -52,9 +52,10 @@ func (servers election) forget(t testing.TB, which ...int) {
 }
 
 func TestTokensOfAQuorumGrowThroughRestartsWithoutData(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			simulated(t, n, func(t *testing.T, servers election) {
+			simulated(t, n, func(t *testing.T, servers quorumServers) {
 				a, b := servers.process(t, steady), servers.process(t, steady)
 				last := mint(t, a.fenced(t, "q"))
 				for i := range 3 * n {
@@ -74,15 +75,16 @@ func TestTokensOfAQuorumGrowThroughRestartsWithoutData(t *testing.T) {
 }
 
 func TestANewQuorumHasATokenWhenAllItsServersHaveAnswered(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, servers election) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.process(t, steady)
 		kill(t, servers[2])
 		_, err := p.fenced(t, "q").TryLock(within(t), 0, 0)
 		require.ErrorIs(t, err, redlatch.ErrUnavailable)
 		require.ErrorContains(t, err, "no token: 0 of 3 servers are sure of the last one")
-		require.Zero(t, election(servers[:2]).votes(t, "q"), "the votes are given back")
+		require.Zero(t, quorumServers(servers[:2]).votes(t, "q"), "the votes are given back")
 	})
-	simulated(t, 3, func(t *testing.T, servers election) {
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.process(t, steady)
 		first := mint(t, p.fenced(t, "q"))
 		kill(t, servers[2])
@@ -91,7 +93,8 @@ func TestANewQuorumHasATokenWhenAllItsServersHaveAnswered(t *testing.T) {
 }
 
 func TestAMajorityThatForgotAsksAllForTheLastToken(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, servers election) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.process(t, steady)
 		q := p.fenced(t, "q")
 		first := mint(t, q)
@@ -109,7 +112,8 @@ func TestAMajorityThatForgotAsksAllForTheLastToken(t *testing.T) {
 }
 
 func TestAVoteThatJoinsAHoldKeepsItsToken(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, servers election) {
+	t.Parallel()
+	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		p := servers.behindProxies(t, steady)
 		q := p.fenced(t, "q")
 		mint(t, q)
@@ -147,6 +151,7 @@ func TestAQuorumWithTokensIsTwoCallsToEachServer(t *testing.T) {
 }
 
 func TestQuorumTokenScriptTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := source(t, "vote_token")

@@ -12,14 +12,14 @@ import (
 //
 // The first time is soon: Unlock returns when a majority has released, so the slowest server refuses an acquisition
 // that follows at once. Without the early retry the hold would have no vote to spare for a third of the lease.
-func (e *election) win(p *parts, all bool) {
-	e.won = p
-	if e.lease > 0 {
+func (a *quorumAcquisition) win(p *parts, all bool) {
+	a.won = p
+	if a.lease > 0 {
 		return
 	}
 	// The timer must not keep a forgotten hold in use.
-	b, weakly, members := p.b, weak.Make(p), e.members
-	after := e.members[0].c.opts.WatchdogTimeout
+	b, weakly, members := p.b, weak.Make(p), a.members
+	after := a.members[0].c.opts.WatchdogTimeout
 	for _, m := range members {
 		after = min(after, m.c.opts.WatchdogTimeout)
 	}
@@ -61,12 +61,12 @@ func (e *election) win(p *parts, all bool) {
 
 // reacquire asks once more for the votes that are missing.
 func (p *parts) reacquire(members []member) {
-	e := &election{q: p.of, members: members}
+	a := &quorumAcquisition{q: p.of, members: members}
 	var wg sync.WaitGroup
 	for _, i := range p.missing() {
 		m := members[i]
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(m.c.session.Context(), e.limit(m))
+			ctx, cancel := context.WithTimeout(m.c.session.Context(), a.limit(m))
 			defer cancel()
 			x, err := m.take(ctx, terms{label: m.label}, true, true)
 			if err != nil {
@@ -82,7 +82,7 @@ func (p *parts) reacquire(members []member) {
 			if old != nil {
 				old.discard(ctx) // lost, which sends nothing
 			}
-			e.joined(ctx, p, i, x)
+			a.joined(ctx, p, i, x)
 		})
 	}
 	wg.Wait()

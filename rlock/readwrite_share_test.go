@@ -189,6 +189,7 @@ func (r *rig) spendBudget(t testing.TB, name string) {
 // TestAHungReaderDoesNotStopTheOthers: a writer waits for it, and readers for the writer. They are let in after a poll,
 // again after two, and so on.
 func TestAHungReaderDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
@@ -273,6 +274,7 @@ func TestAGrantedReaderHasItsTimeoutKey(t *testing.T) {
 // A writer that queues is passed by those only that come within the window of the last answer which said that none
 // does.
 func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		rw, theirs := rigs[0].locks.ReadWrite("l"), rigs[1].locks.ReadWrite("l")
@@ -294,6 +296,7 @@ func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
 }
 
 func TestAReaderDoesNotPassAWriterOfItsProcess(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		rw := rigs[0].locks.ReadWrite("l")
@@ -361,6 +364,7 @@ func (c *endsAfter) Err() error {
 }
 
 func TestAReaderWhoseContextEndsAsItJoinsHasNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		read := newRig(t, s, rlock.Options{}).locks.ReadWrite("l").Read()
 		for looks, held := 0, false; !held; looks++ {

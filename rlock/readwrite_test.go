@@ -202,6 +202,7 @@ func TestAReadWriteLocksContextIsNotOneOfAnotherKind(t *testing.T) {
 }
 
 func TestOneLossDoesNotHideAnother(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 3 * time.Second})
 		rw := r.locks.ReadWrite("l")
@@ -227,6 +228,7 @@ func TestOneLossDoesNotHideAnother(t *testing.T) {
 }
 
 func TestADeadReaderNeitherEndsNorProlongsOthers(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -253,6 +255,7 @@ func TestADeadReaderNeitherEndsNorProlongsOthers(t *testing.T) {
 }
 
 func TestAReaderThatDiesAloneKeepsAWriterOutForItsLease(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -270,6 +273,7 @@ func TestAReaderThatDiesAloneKeepsAWriterOutForItsLease(t *testing.T) {
 }
 
 func TestAHundredReadersAreRenewedEachOnItsOwn(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
@@ -552,6 +556,7 @@ func TestEveryKeyOfAReadWriteLockHasATTL(t *testing.T) {
 }
 
 func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestAClusterWorksOnEveryNode")
 	t.Parallel()
 	s := redistest.Cluster(t)
@@ -577,6 +582,7 @@ func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
 }
 
 func TestLostRepliesOfReadersAndWritersCountOnceAndLeaveNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		watch := s.Client(t)
@@ -742,6 +748,7 @@ func TestAKeyOfAnotherTypeIsATypedErrorOnBothSides(t *testing.T) {
 }
 
 func TestWaitingOnAReadWriteLockEndsInTimeAndWhenTheClientCloses(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})

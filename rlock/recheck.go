@@ -12,7 +12,7 @@ var recheckScript = load("recheck", "recheck")
 
 // Recheck implements wait.Rechecker. Not in a Cluster, where the keys of a call are of one slot; nor with Liveness,
 // which wants to know since when an owner surely did not hold the lock, as of its own last question.
-func (a *acquisition) Recheck(s wait.Standing, ticket int64, answered func(same bool, left time.Duration)) bool {
+func (a *acquisition) Recheck(s wait.QueueEntry, ticket int64, answered func(same bool, left time.Duration)) bool {
 	c, l := a.l.c, a.l
 	if !l.kind.rechecks || c.clustered || c.monitor != nil {
 		return false

@@ -20,6 +20,7 @@ import (
 )
 
 func TestAReentryIsACountInTheProcess(t *testing.T) {
+	t.Parallel()
 	r := newUntracked(t, redistest.Start(t))
 	l := r.locks.Reentrant("l")
 	a := lock(t, l, within(t))
@@ -39,6 +40,7 @@ func TestAReentryIsACountInTheProcess(t *testing.T) {
 }
 
 func TestTheInnerHoldMayOutliveTheOuter(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	a := lock(t, l, within(t))
@@ -52,6 +54,7 @@ func TestTheInnerHoldMayOutliveTheOuter(t *testing.T) {
 }
 
 func TestEveryAcquisitionIsANewOwner(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	a := lock(t, l, within(t))
@@ -68,6 +71,7 @@ func TestEveryAcquisitionIsANewOwner(t *testing.T) {
 }
 
 func TestGoroutinesUnderOneHoldExcludeEachOtherOnAnotherName(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	leader := lock(t, r.locks.Reentrant("leader"), within(t))
 	ctx := leader.Context(within(t))
@@ -94,6 +98,7 @@ func TestGoroutinesUnderOneHoldExcludeEachOtherOnAnotherName(t *testing.T) {
 }
 
 func TestAReentryIsNotBehindALocalWaiter(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	a := lock(t, l, within(t))
@@ -108,6 +113,7 @@ func TestAReentryIsNotBehindALocalWaiter(t *testing.T) {
 }
 
 func TestLosersAndReentriesNeverShortenTheLease(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
 		l := r.locks.Reentrant("l")
@@ -131,6 +137,7 @@ func TestLosersAndReentriesNeverShortenTheLease(t *testing.T) {
 }
 
 func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], rlock.Options{})
 		l := r.locks.Reentrant("l")
@@ -148,6 +155,7 @@ func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
 }
 
 func TestTheWatchdogHoldsAndStopsAtUnlock(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		const lease = 3 * time.Second
 		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: lease})
@@ -169,6 +177,7 @@ func TestTheWatchdogHoldsAndStopsAtUnlock(t *testing.T) {
 }
 
 func TestAWaiterIsWokenByRedissonsMessageWellBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{PollCap: 30 * time.Second})
 	// a Java holder, and its unlock: DEL and PUBLISH 0
@@ -190,6 +199,7 @@ func TestAWaiterIsWokenByRedissonsMessageWellBeforeTheLeaseEnds(t *testing.T) {
 }
 
 func TestReleasePublishesRedissonsMessage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
 	sub, err := r.hub.Subscribe(within(t), "redisson_lock__channel:{l}")
@@ -203,6 +213,7 @@ func TestReleasePublishesRedissonsMessage(t *testing.T) {
 }
 
 func TestWaitTimeZeroAsksOnceAndNeverSubscribes(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
 	l := r.locks.Reentrant("l")
@@ -227,6 +238,7 @@ func TestWaitTimeZeroAsksOnceAndNeverSubscribes(t *testing.T) {
 }
 
 func TestAnUncontendedCycleIsTwoScriptCallsAndNoSubscribe(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	r := newUntracked(t, s)
 	l := r.locks.Reentrant("l")
@@ -245,6 +257,7 @@ func TestAnUncontendedCycleIsTwoScriptCallsAndNoSubscribe(t *testing.T) {
 }
 
 func TestUnlockTwiceAndFromAnotherGoroutineAndWithAnEndedContext(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
 		l := r.locks.Reentrant("l")
@@ -268,6 +281,7 @@ func TestUnlockTwiceAndFromAnotherGoroutineAndWithAnEndedContext(t *testing.T) {
 }
 
 func TestUnlockAfterTheKeyWentReportsLostAndWakesWaiters(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
 		l := r.locks.Reentrant("l")
@@ -283,6 +297,7 @@ func TestUnlockAfterTheKeyWentReportsLostAndWakesWaiters(t *testing.T) {
 }
 
 func TestAStaleHandleNeverTouchesANewerHold(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	stale := lock(t, l, within(t))
@@ -310,6 +325,7 @@ func TestTheWatchdogNoticesThatTheKeyWent(t *testing.T) {
 }
 
 func TestOneBadKeyDoesNotHideTheOthersFromTheWatchdog(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], rlock.Options{WatchdogTimeout: 3 * time.Second})
 		good, bad := lock(t, r.locks.Reentrant("good"), within(t)), lock(t, r.locks.Reentrant("bad"), within(t))
@@ -325,6 +341,7 @@ func TestOneBadKeyDoesNotHideTheOthersFromTheWatchdog(t *testing.T) {
 }
 
 func TestMaxHoldEndsTheHoldAndUnlockStillReleases(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{MaxHold: 60 * time.Millisecond})
 	l := r.locks.Reentrant("l")
 	h := lock(t, l, within(t))
@@ -337,6 +354,7 @@ func TestMaxHoldEndsTheHoldAndUnlockStillReleases(t *testing.T) {
 }
 
 func TestWaitersGiveUpWithTheirReason(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
 		l := r.locks.Reentrant("l")
@@ -380,6 +398,7 @@ func TestWaitersGiveUpWithTheirReason(t *testing.T) {
 }
 
 func TestAHundredGoroutinesInSeveralClientsExclude(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		var inside, done atomic.Int32
 		var wg sync.WaitGroup
@@ -410,6 +429,7 @@ func TestAHundredGoroutinesInSeveralClientsExclude(t *testing.T) {
 }
 
 func TestDoJoinsErrorsAndSurvivesPanics(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	work := errors.New("work failed")
@@ -428,6 +448,7 @@ func TestDoJoinsErrorsAndSurvivesPanics(t *testing.T) {
 }
 
 func TestCloseWithRunningWork(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	h := lock(t, l, within(t))
@@ -459,6 +480,7 @@ func TestCloseWithRunningWork(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	h := lock(t, r.locks.Reentrant("l").WithLease(20*time.Millisecond), within(t))
 	<-h.Done()
@@ -467,6 +489,7 @@ func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
 }
 
 func TestCloseWaitsForUnlocks(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	go func() {
@@ -480,6 +503,7 @@ func TestCloseWaitsForUnlocks(t *testing.T) {
 // What ends a hold that has ended already is not told: it may be a deadline after Close, or the end of a Close that
 // waited in vain.
 func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
+	t.Parallel()
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	for name, x := range map[string]struct {
@@ -517,6 +541,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
 }
 
 func TestContextsEndWithTheHoldAndWithTheirParent(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	type key struct{}
 	h := lock(t, r.locks.Reentrant("l"), within(t))
@@ -536,6 +561,7 @@ func TestContextsEndWithTheHoldAndWithTheirParent(t *testing.T) {
 }
 
 func TestWrongTypeIsATypedErrorAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{})
 		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("l").Value("v").Build()).Error())
@@ -551,6 +577,7 @@ func TestWrongTypeIsATypedErrorAndChangesNothing(t *testing.T) {
 }
 
 func TestQueries(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{KeyPrefix: "app:"})
 	l := r.locks.Reentrant("l")
 	require.Zero(t, leaseOf(t, l))
@@ -563,6 +590,7 @@ func TestQueries(t *testing.T) {
 }
 
 func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
 	s := redistest.Embedded(t)
 	r := newRig(t, s, rlock.Options{})
 	_, err := rlock.New(nil, rlock.Options{})
@@ -607,6 +635,7 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 }
 
 func TestEveryKeyHasATTLAfterEveryOperation(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	check := func(step string) {
@@ -650,6 +679,7 @@ func TestAClusterWorksOnEveryNode(t *testing.T) {
 }
 
 func TestRESP2AndOtherClientOptionsWork(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for name, change := range map[string]func(*rueidis.ClientOption){
 		"RESP2":                 func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true },
@@ -679,6 +709,7 @@ func TestRESP2AndOtherClientOptionsWork(t *testing.T) {
 // The last Unlock of an owner says whether the lock was lost; one that comes beside it, of another hold of the same
 // owner, asks nobody.
 func TestUnlocksOfOneOwnerAtTheSameTimeFindNoLoss(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
 		l := r.locks.Reentrant("l")
@@ -705,6 +736,7 @@ func TestUnlocksOfOneOwnerAtTheSameTimeFindNoLoss(t *testing.T) {
 }
 
 func TestUnlockUnderAContextOfTheHoldIsNotCutShort(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	for name, of := range map[string]func(context.Context) context.Context{
 		"its own":  func(ctx context.Context) context.Context { return ctx },
@@ -728,6 +760,7 @@ func TestUnlockUnderAContextOfTheHoldIsNotCutShort(t *testing.T) {
 
 // The lease that was asked for last may be the longest, and whatever was done or lost since, the server may have it.
 func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
+	t.Parallel()
 	for name, longer := range map[string]func(*testing.T, *rlock.Lock, *rlock.Hold){
 		"Extend": func(t *testing.T, _ *rlock.Lock, h *rlock.Hold) { require.NoError(t, h.Extend(within(t), time.Minute)) },
 		"re-entry": func(t *testing.T, l *rlock.Lock, h *rlock.Hold) {
@@ -736,7 +769,7 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 			require.NoError(t, in.Unlock(within(t)))
 		},
 	} {
-		simulated(t, 1, func(t *testing.T, servers election) {
+		simulated(t, 1, func(t *testing.T, servers quorumServers) {
 			p := redistest.NewProxy(t, servers[0])
 			through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, servers[0],
 				rlock.Options{})
@@ -756,6 +789,7 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 }
 
 func TestARefusalSaysWhatIsKnownOfTheHolder(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
 		refused := func(l *rlock.Lock) *rlock.NotAcquiredError {

@@ -15,11 +15,11 @@ var releaseScript = load("release", "release")
 // releaseRequest is one release.
 type releaseRequest struct {
 	owner    string
-	entry    string         // of this owner, if it may still be in the queue
-	others   []string       // of a Fair lock: those that leave with it
-	next     *wait.Standing // of the next tenure of this process; nil: none
-	notAfter int64          // server ms until which that is asked for
-	turns    int32          // so many callers had it
+	entry    string           // of this owner, if it may still be in the queue
+	others   []string         // of a Fair lock: those that leave with it
+	next     *wait.QueueEntry // of the next tenure of this process; nil: none
+	notAfter int64            // server ms until which that is asked for
+	turns    int32            // so many callers had it
 }
 
 type releaseStatus int64
@@ -70,10 +70,10 @@ func (l *single) sendRelease(ctx context.Context, r releaseRequest) (releaseRepl
 // runRelease ends the hold; entry: of this owner, if it may still be in the queue.
 func (l *single) runRelease(ctx context.Context, owner, entry string) (releaseStatus, error) {
 	if entry == "" {
-		shares := l.c.enterLane(l.kind)
-		defer l.c.leaveLane(l.kind)
+		shares := l.c.enterCoalescer(l.kind)
+		defer l.c.leaveCoalescer(l.kind)
 		if shares {
-			if done, err := l.c.lane.Do(ctx, l.shareable(owner, "", l.channel)); done || err != nil {
+			if done, err := l.c.coalescer.Do(ctx, l.shareable(owner, "", l.channel)); done || err != nil {
 				return releaseDone, err
 			}
 		}

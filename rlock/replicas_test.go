@@ -54,6 +54,7 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 }
 
 func TestAnEvictingServerIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	r, log := newLoggedRig(t, s, rlock.Options{})
 	for range 3 {
@@ -67,6 +68,7 @@ func TestAnEvictingServerIsWarnedOf(t *testing.T) {
 
 // rueidis follows a redirection with the script alone, and WAIT is answered by the node that sent it on.
 func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestAGrantThatIsNotReplicatedIsTakenBack")
 	t.Parallel()
 	s := redistest.ReplicatedCluster(t)
@@ -116,6 +118,7 @@ func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
 
 // WAIT speaks of what its own connection wrote: from Redis 7.2 on, after a script that wrote nothing, of nothing.
 func TestEveryConfirmationIsAWrite(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
 	changes := func() string {

@@ -246,6 +246,7 @@ func runTable(t *testing.T, g *scriptRig, script string, rows []row,
 }
 
 func TestAcquireScriptTable(t *testing.T) {
+	t.Parallel()
 	const lease = "300000"
 	h := func(kv ...string) map[string]string {
 		m := map[string]string{}
@@ -312,6 +313,7 @@ func TestAcquireScriptTable(t *testing.T) {
 }
 
 func TestReleaseScriptTable(t *testing.T) {
+	t.Parallel()
 	one := func(owner, count string) map[string]string { return map[string]string{owner: count} }
 	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
 	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
@@ -353,6 +355,7 @@ func TestReleaseScriptTable(t *testing.T) {
 }
 
 func TestForceScriptTable(t *testing.T) {
+	t.Parallel()
 	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
 	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
 	args := func(owners ...string) []string { return append([]string{"CHANNEL", "PUBLISH", "grants:"}, owners...) }
@@ -382,6 +385,7 @@ func TestForceScriptTable(t *testing.T) {
 }
 
 func TestRenewScriptTable(t *testing.T) {
+	t.Parallel()
 	one := func(owner, count string) map[string]string { return map[string]string{owner: count} }
 	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
 	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
@@ -415,6 +419,7 @@ func TestRenewScriptTable(t *testing.T) {
 }
 
 func TestLockedScriptTable(t *testing.T) {
+	t.Parallel()
 	rows := []row{
 		{name: "a free lock", reply: []int64{0}, left: gone},
 		{name: "a lock that is held", before: map[string]string{java: "2"}, ttl: 100_000, reply: []int64{1},
@@ -430,6 +435,7 @@ func TestLockedScriptTable(t *testing.T) {
 }
 
 func TestNoScriptTouchesAKeyOfAnotherType(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		g.must(t, "SET", "k", "a string", "PX", "100000")
@@ -454,6 +460,7 @@ func TestNoScriptTouchesAKeyOfAnotherType(t *testing.T) {
 // What no client sends would leave a lock without an end, or one that nobody can release: it is refused before anything
 // is done, on a free lock and on one that is held.
 func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)
 		maps.Copy(g.src, sources(t, "several_acquire", "fenced_acquire", "vote_acquire"))
@@ -529,6 +536,7 @@ func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
 }
 
 func TestARenewBatchAnswersForEachKeyAlone(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		g.must(t, "HSET", "mine", alice, "1")
@@ -553,6 +561,7 @@ func TestARenewBatchAnswersForEachKeyAlone(t *testing.T) {
 }
 
 func TestTwoOwnersOfOneKeyInOneRenewBatchAreToldApart(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		g.must(t, "HSET", "k", bob, "1")
@@ -565,6 +574,7 @@ func TestTwoOwnersOfOneKeyInOneRenewBatchAreToldApart(t *testing.T) {
 }
 
 func TestAFullServerStillRenewsAndReleasesAndRefusesToAcquire(t *testing.T) {
+	t.Parallel()
 	g := newScriptRig(t, redistest.Start(t, "--maxmemory-policy", "noeviction"))
 	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
 	near := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
@@ -613,6 +623,7 @@ func TestAFullServerStillRenewsAndReleasesAndRefusesToAcquire(t *testing.T) {
 }
 
 func TestAUserWithoutRightsOnTheChannelCanStillRelease(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := newScriptRig(t, s)
 	g.must(t, "ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels")
@@ -633,6 +644,7 @@ func TestAUserWithoutRightsOnTheChannelCanStillRelease(t *testing.T) {
 
 // An owner that goes on has the lock for as long at least, and can be joined and renewed as before.
 func TestKeepScriptTableOfAnOwnerThatGoesOn(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		for i, c := range []struct {
@@ -668,6 +680,7 @@ func TestKeepScriptTableOfAnOwnerThatGoesOn(t *testing.T) {
 }
 
 func TestKeepScriptTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		now := g.now(t)

@@ -83,5 +83,5 @@ func (l *single) grantsHere() string {
 
 // hands reports whether waiters queue on the server and releases hand the lock over to them.
 func (l *single) hands() bool {
-	return l.kind.stand != nil
+	return l.kind.queueEntry != nil
 }

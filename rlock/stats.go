@@ -19,6 +19,6 @@ func (c *Client) Stats() Stats {
 	s := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
 	s.Waiting, s.HandOvers = c.queue.Count()
 	s.HandOvers += c.tenancies.count()
-	s.SharedCalls, s.SharedRequests = c.lane.Counts()
+	s.SharedCalls, s.SharedRequests = c.coalescer.Counts()
 	return s
 }

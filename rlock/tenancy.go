@@ -343,10 +343,10 @@ func (y *tenancy) begin(x *caller, q *asking) *asking {
 // request is that of the wait.
 func (q *asking) request(call *wait.Call) wait.Request {
 	l := q.a.l
-	r := wait.Request{Name: l.name, Of: l, Began: q.a.began, Line: l.key, Manner: l.kind.title, Channel: l.channel,
+	r := wait.Request{Name: l.name, Of: l, Began: q.a.began, QueueKey: l.key, Manner: l.kind.title, Channel: l.channel,
 		Group: &q.a.known.group, Call: call, Taker: &q.a, Grants: l.grantsHere()}
 	if q.once {
-		r.Place = wait.Alone
+		r.Mode = wait.Alone
 	}
 	return r
 }
@@ -468,7 +468,7 @@ func (s *tenancies) finish(q *asking, err error) {
 		switch {
 		case q.a.l.kind.together:
 			until = q.a.admit
-		case q.a.crowded:
+		case q.a.othersWaited:
 			turns = min(y.n-1, mostTurns)
 		}
 		y.has(own, turns, until)

@@ -73,6 +73,7 @@ func TestCallersOfOneProcessFollowEachOtherWithoutACall(t *testing.T) {
 
 // What a goroutine kept of a turn that is over lets it in nowhere, though the process's owner has the lock.
 func TestAContextOfAnEarlierTurnReentersNothing(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		r := rigs[0]
 		l := r.locks.Reentrant("l")
@@ -118,6 +119,7 @@ func (x *late) Err() error {
 }
 
 func TestWhoTakesATurnLooksAtTheClock(t *testing.T) {
+	t.Parallel()
 	const lease = 3 * time.Second
 	for name, c := range map[string]struct {
 		by   time.Duration
@@ -175,6 +177,7 @@ func TestWhoTakesATurnLooksAtTheClock(t *testing.T) {
 
 // A context that ended between the gift of a turn and its taking lets nobody in, and the turn is the next one's.
 func TestACallerWhoseContextHasEndedTakesNoTurn(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		r := rigs[0]
 		l := r.locks.Reentrant("l")
@@ -208,6 +211,7 @@ func TestACallerWhoseContextHasEndedTakesNoTurn(t *testing.T) {
 
 // What is known of an owner elsewhere is not the next caller's.
 func TestAnOwnerThatIsKnownElsewhereHasOneTurn(t *testing.T) {
+	t.Parallel()
 	plainly := func(l *rlock.Lock) *rlock.Lock { return l }
 	for name, c := range map[string]struct {
 		o     rlock.Options
@@ -266,6 +270,7 @@ func TestAnOwnerThatIsKnownElsewhereHasOneTurn(t *testing.T) {
 
 // A process whose callers come for ever lets another one have the lock.
 func TestATenureEndsThoughCallersWait(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx, stop := context.WithCancel(context.Background())
 		var turns atomic.Int64
@@ -297,6 +302,7 @@ func TestATenureEndsThoughCallersWait(t *testing.T) {
 
 // Whatever ends a tenure ends the turn that runs; those that wait have another.
 func TestTheLossOfATenureEndsOneTurn(t *testing.T) {
+	t.Parallel()
 	const lease = 300 * time.Millisecond
 	for name, end := range map[string]func(t *testing.T, r *rig, h *rlock.Hold){
 		"DEL": func(_ *testing.T, r *rig, _ *rlock.Hold) { r.server.Embedded.Del("l") },
@@ -359,6 +365,7 @@ func TestCallersBehindADroppedHoldAreServedWhenItsLeaseIsOver(t *testing.T) {
 // Callers that leave cost the server nothing while others of their process wait, and the last one takes the request
 // back.
 func TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		h := lock(t, rigs[1].locks.Reentrant("l"), ctx)
@@ -409,6 +416,7 @@ func TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest(t *testing.T) {
 
 // Writers of a process take turns, too, but not while somebody reads under the write hold of an earlier one.
 func TestNoWriterHasItsTurnWhileAReadUnderTheLastOneLasts(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		r, ctx := rigs[0], context.Background()
 		l := r.locks.ReadWrite("l")

@@ -42,6 +42,7 @@ func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redis
 }
 
 func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		l := rigs[0].locks.Reentrant("l")
 		ctx := context.Background()
@@ -66,6 +67,7 @@ func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
 }
 
 func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		h := lock(t, rigs[0].locks.Reentrant("l"), ctx)
@@ -80,6 +82,7 @@ func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
 }
 
 func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var times []time.Time
 	o := rlock.Options{Observer: heeding(rlock.EventRenewed, func(rlock.Event) {
@@ -110,6 +113,7 @@ func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
 }
 
 func TestADeadServerIsNoticedBeforeAnotherOwnerCanAcquire(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
 		ctx := h.Context(context.Background())
@@ -127,6 +131,7 @@ func TestADeadServerIsNoticedBeforeAnotherOwnerCanAcquire(t *testing.T) {
 }
 
 func TestAnOutageShorterThanTheLeaseIsSurvived(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
 		for range 50 {
@@ -141,6 +146,7 @@ func TestAnOutageShorterThanTheLeaseIsSurvived(t *testing.T) {
 }
 
 func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		first, err := rigs[0].locks.Reentrant("l").TryLock(ctx, 0, 20*time.Second)
@@ -157,6 +163,7 @@ func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
 // A return before its Unlock must not turn the deferred Close(context.Background()) of a main into one that never
 // returns.
 func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("forgetful"), context.Background())
 		began := time.Now()
@@ -170,6 +177,7 @@ func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) 
 }
 
 func TestCloseNamesReleasesThatWereNotConfirmed(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
 		s.Embedded.SetError("LOADING Redis is loading the dataset in memory")
@@ -185,6 +193,7 @@ func TestCloseNamesReleasesThatWereNotConfirmed(t *testing.T) {
 // Whoever has waited has left the line when its call returns, and so come back no sooner: a crowd of callers with
 // little patience would fill the line with what nobody wants any more.
 func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, all []*rig) {
 		held, err := all[0].locks.Fair("x").Lock(context.Background())
 		require.NoError(t, err)
@@ -201,6 +210,7 @@ func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
 }
 
 func TestARefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
+	t.Parallel()
 	var refused atomic.Int32
 	o := rlock.Options{WatchdogTimeout: 30 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
 		if errors.Is(e.Err, errs.ErrDenied) {

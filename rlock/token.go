@@ -47,22 +47,22 @@ var tokenScript = load("keep a token", "vote_token")
 func votedTokenKey(key string) string { return keyname.Prefix("redlatch_token", key) }
 
 // fenced reports whether the holds have tokens.
-func (e *election) fenced() bool { return e.members[0].kind == votingKinds[fencing] }
+func (a *quorumAcquisition) fenced() bool { return a.members[0].kind == votingKinds[fencing] }
 
 // mint has a majority keep the token of the hold.
-func (e *election) mint(ctx context.Context, p *parts) error {
-	token, err := e.nextToken(ctx, p)
+func (a *quorumAcquisition) mint(ctx context.Context, p *parts) error {
+	token, err := a.nextToken(ctx, p)
 	for err == nil {
-		kept, later, failed := e.keepToken(ctx, p, token)
+		kept, later, failed := a.keepToken(ctx, p, token)
 		switch {
-		case kept >= e.q.need:
+		case kept >= a.q.need:
 			p.mu.Lock()
 			p.minted = token
 			p.mu.Unlock()
 			return nil
 		case later < token || !time.Now().Before(p.until()):
-			err = fmt.Errorf("%w: %q: %d of %d servers have kept the token: %w", errs.ErrUnavailable, e.q.name, kept,
-				len(e.members), errors.Join(failed...))
+			err = fmt.Errorf("%w: %q: %d of %d servers have kept the token: %w", errs.ErrUnavailable, a.q.name, kept,
+				len(a.members), errors.Join(failed...))
 		}
 		token = later + 1
 	}
@@ -70,7 +70,7 @@ func (e *election) mint(ctx context.Context, p *parts) error {
 }
 
 // nextToken is greater than each that a hold has had so far.
-func (e *election) nextToken(ctx context.Context, p *parts) (int64, error) {
+func (a *quorumAcquisition) nextToken(ctx context.Context, p *parts) (int64, error) {
 	holds, counts, token := p.all(), 0, int64(0)
 	for _, x := range holds {
 		if x == nil {
@@ -82,13 +82,13 @@ func (e *election) nextToken(ctx context.Context, p *parts) (int64, error) {
 		}
 		token = max(token, last, -last)
 	}
-	if counts >= e.q.need {
+	if counts >= a.q.need {
 		return token + 1, nil
 	}
-	lasts, failed := make([]int64, len(e.members)), make([]error, len(e.members))
+	lasts, failed := make([]int64, len(a.members)), make([]error, len(a.members))
 	var wg sync.WaitGroup
-	for i, m := range e.members {
-		wg.Go(func() { lasts[i], failed[i] = e.askToken(ctx, m) })
+	for i, m := range a.members {
+		wg.Go(func() { lasts[i], failed[i] = a.askToken(ctx, m) })
 	}
 	wg.Wait()
 	for _, last := range lasts {
@@ -96,26 +96,27 @@ func (e *election) nextToken(ctx context.Context, p *parts) (int64, error) {
 	}
 	if err := errors.Join(failed...); err != nil {
 		return 0, fmt.Errorf("%w: %q: no token: %d of %d servers are sure of the last one, which is no majority (they were "+
-			"restarted, or the name is new), so all must answer: %w", errs.ErrUnavailable, e.q.name, counts, len(e.members), err)
+			"restarted, or the name is new), so all must answer: %w", errs.ErrUnavailable, a.q.name, counts, len(a.members), err)
 	}
 	return token + 1, nil
 }
 
 // askToken asks a member for the last token that it has kept.
-func (e *election) askToken(ctx context.Context, m member) (int64, error) {
-	v, err := e.runToken(ctx, m)
+func (a *quorumAcquisition) askToken(ctx context.Context, m member) (int64, error) {
+	v, err := a.runToken(ctx, m)
 	return v[1], err
 }
 
 // keepToken has the members that voted keep the token, also those whose votes come meanwhile, until a majority has.
 // later is the greatest token that one of them has in its place.
-func (e *election) keepToken(ctx context.Context, p *parts, token int64) (kept int, later int64, failed []error) {
+func (a *quorumAcquisition) keepToken(ctx context.Context, p *parts,
+	token int64) (kept int, later int64, failed []error) {
 	type answer struct {
 		v   [2]int64
 		err error
 	}
-	asked, open := make([]bool, len(e.members)), 0
-	answers := make(chan answer, len(e.members))
+	asked, open := make([]bool, len(a.members)), 0
+	answers := make(chan answer, len(a.members))
 	for {
 		for i, x := range p.all() {
 			if x == nil || asked[i] {
@@ -124,22 +125,22 @@ func (e *election) keepToken(ctx context.Context, p *parts, token int64) (kept i
 			asked[i] = true
 			open++
 			go func() {
-				v, err := e.keepAt(ctx, i, x, token)
+				v, err := a.keepAt(ctx, i, x, token)
 				answers <- answer{v, err}
 			}()
 		}
-		if open == 0 || kept >= e.q.need {
+		if open == 0 || kept >= a.q.need {
 			return kept, later, failed
 		}
-		a := <-answers
+		answer := <-answers
 		open--
 		switch {
-		case a.err != nil:
-			failed = append(failed, a.err)
-		case a.v[0] == 1:
+		case answer.err != nil:
+			failed = append(failed, answer.err)
+		case answer.v[0] == 1:
 			kept++
-		case a.v[0] == 2:
-			later = max(later, a.v[1])
+		case answer.v[0] == 2:
+			later = max(later, answer.v[1])
 		default:
 			failed = append(failed, errVoteOver)
 		}
@@ -149,26 +150,26 @@ func (e *election) keepToken(ctx context.Context, p *parts, token int64) (kept i
 var errVoteOver = errors.New("its vote is over")
 
 // keepAt has a member keep the token of a hold that it voted for.
-func (e *election) keepAt(ctx context.Context, i int, x *Hold, token int64) ([2]int64, error) {
+func (a *quorumAcquisition) keepAt(ctx context.Context, i int, x *Hold, token int64) ([2]int64, error) {
 	own := ownerOf(x.h)
-	return e.runToken(ctx, e.members[i], own.Lease.Owner, strconv.FormatInt(token, 10),
+	return a.runToken(ctx, a.members[i], own.Lease.Owner, strconv.FormatInt(token, 10),
 		strconv.FormatInt(own.lock.c.run.Load(), 10), script.Millis(own.lock.c.tokenRetention))
 }
 
 // joined has a member whose vote has joined the hold keep its token, if there is one already. Without that a server
 // that is slower than the others would not count again after a restart. If the call fails it does not count yet.
-func (e *election) joined(ctx context.Context, p *parts, i int, x *Hold) {
+func (a *quorumAcquisition) joined(ctx context.Context, p *parts, i int, x *Hold) {
 	p.mu.Lock()
 	token := p.minted
 	p.mu.Unlock()
 	if token != 0 {
-		_, _ = e.keepAt(ctx, i, x, token)
+		_, _ = a.keepAt(ctx, i, x, token)
 	}
 }
 
 // runToken runs vote_token.lua at a member, for as long as a vote may take.
-func (e *election) runToken(ctx context.Context, m member, args ...string) (v [2]int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, e.limit(m))
+func (a *quorumAcquisition) runToken(ctx context.Context, m member, args ...string) (v [2]int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.limit(m))
 	defer cancel()
 	reply, err := m.c.runner.Do(ctx, script.Call{Script: tokenScript, Keys: []string{m.key, votedTokenKey(m.key)},
 		Args: args})

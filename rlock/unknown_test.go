@@ -379,6 +379,7 @@ func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
 }
 
 func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		var done atomic.Int32
@@ -524,6 +525,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 }
 
 func TestALateReplyDoesNotTakeTheLockFromUnderItsRelease(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p, direct := redistest.NewProxy(t, s), s.Client(t)
@@ -566,6 +568,7 @@ func TestCloseDoesNotWaitForWhatIsLostMeanwhile(t *testing.T) {
 }
 
 func TestAReplyThatNobodyExpectsIsSaidAsItIs(t *testing.T) {
+	t.Parallel()
 	s := redistest.Embedded(t)
 	hub, err := pubsub.New(redistest.Forged{Client: s.Client(t)}, pubsub.Options{})
 	require.NoError(t, err)

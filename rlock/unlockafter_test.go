@@ -42,6 +42,7 @@ func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
 }
 
 func TestUnlockAfterOfOneHoldCountsForTheLastUnlockOfItsOwner(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
 		l := r.locks.Reentrant("l")
@@ -58,6 +59,7 @@ func TestUnlockAfterOfOneHoldCountsForTheLastUnlockOfItsOwner(t *testing.T) {
 }
 
 func TestUnlockAfterLeavesThoseWhoJoined(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s,
 			rlock.Options{WatchdogTimeout: 2 * lease})
@@ -83,6 +85,7 @@ func TestUnlockAfterLeavesThoseWhoJoined(t *testing.T) {
 
 // It is taken, but nobody's: who joined it would act under a hold that was given up.
 func TestWhatIsKeptIsNotJoined(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: lease})
 		l := other.locks.Reentrant("l")
@@ -125,6 +128,7 @@ func TestWhatIsKeptIsNotJoined(t *testing.T) {
 }
 
 func TestUnlockAfterOfOneReaderLeavesTheOthers(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s,
 			rlock.Options{WatchdogTimeout: 2 * lease})
@@ -139,6 +143,7 @@ func TestUnlockAfterOfOneReaderLeavesTheOthers(t *testing.T) {
 }
 
 func TestForceUnlockFreesWhatUnlockAfterLeft(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
 		for kind, of := range kindOf {
@@ -159,6 +164,7 @@ func TestForceUnlockFreesWhatUnlockAfterLeft(t *testing.T) {
 }
 
 func TestUnlockAfterOfWhatIsLost(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
 		c := s.Client(t)
@@ -179,6 +185,7 @@ func TestUnlockAfterOfWhatIsLost(t *testing.T) {
 
 // Whatever becomes of the call, the lock is taken until its time; in the end it is free.
 func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -197,8 +204,9 @@ func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
 }
 
 func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
+	t.Parallel()
 	for kind, of := range kindOf {
-		simulated(t, 1, func(t *testing.T, servers election) {
+		simulated(t, 1, func(t *testing.T, servers quorumServers) {
 			r, other := newRig(t, servers[0], living()), newRig(t, servers[0], living())
 			asks := of(other.locks, kind)
 			if kind == "Read" {
@@ -252,6 +260,7 @@ func TestTheEndOfAnUnlockAfterWakesWaitersThatAskedBefore(t *testing.T) {
 }
 
 func TestLookScriptTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := source(t, "look")

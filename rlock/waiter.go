@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// Stand implements wait.Taker.
-func (a *acquisition) Stand() wait.Standing {
+// QueueEntry implements wait.Taker.
+func (a *acquisition) QueueEntry() wait.QueueEntry {
 	c := a.l.c
 	if a.since.IsZero() { // from here on a release may name this owner, before it has asked
 		a.since = time.Now()
@@ -24,7 +24,7 @@ func (a *acquisition) Stand() wait.Standing {
 	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps others out for a short time
 	// only. It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second)) + c.delay
-	return wait.Standing{Owner: a.own.Lease.Owner, Lease: a.lease, Entry: a.l.kind.stand(a, poll, first)}
+	return wait.QueueEntry{Owner: a.own.Lease.Owner, Lease: a.lease, Entry: a.l.kind.queueEntry(a, poll, first)}
 }
 
 // Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked or a token is to be
@@ -64,22 +64,22 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 }
 
 // Ask implements wait.Taker: it asks the server once.
-func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
+func (a *acquisition) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	if a.asks != nil && a.unattended {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if a.asks != nil && a.after != nil {
-		return a.askAfter(ctx, standing)
+		return a.askAfter(ctx, entry)
 	}
-	return a.askUnder(ctx, standing, a.l.c.tenancies.under(a))
+	return a.askUnder(ctx, entry, a.l.c.tenancies.under(a))
 }
 
-func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
-	return a.askUnder(ctx, standing, nil)
+func (a *acquisition) ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
+	return a.askUnder(ctx, entry, nil)
 }
 
 // askUnder is ask, for a reader whose process may have a tenure already: it asks whether that does for this one, too.
-func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, joined *owner) (wait.Answer, error) {
+func (a *acquisition) askUnder(ctx context.Context, entry *wait.QueueEntry, joined *owner) (wait.Answer, error) {
 	c, placeless := a.l.c, false
 	timed := script.Timed[acquireReply]{
 		Key: a.l.key,
@@ -88,7 +88,7 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, joi
 			if a.since.IsZero() {
 				a.since = sent
 			}
-			call := a.call(notAfter, standing, joined)
+			call := a.call(notAfter, entry, joined)
 			call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
 			m, err := c.queued(ctx, &call)
 			placeless = len(call.Keys) == 1
@@ -96,7 +96,7 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, joi
 		},
 		Decode: decodeAcquire,
 	}
-	r, err := a.try(ctx, standing, &timed)
+	r, err := a.try(ctx, entry, &timed)
 	received := time.Now()
 	unmet := errors.Is(err, errs.ErrNotReplicated)
 	if err != nil && !unmet {
@@ -118,14 +118,14 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, joi
 	case acquireGranted:
 		answer, err := a.granted(received)
 		if err == nil {
-			a.handed, a.token, a.inQueue = false, r.token, standing != nil && placeless
+			a.handed, a.token, a.inQueue = false, r.token, entry != nil && placeless
 			a.meets(!r.alone && !r.clear)
 			a.window(r.clear, received)
 		}
 		return answer, err
 	case acquireShared:
 		if !c.tenancies.enter(joined) { // its last reader has left meanwhile
-			return a.ask(ctx, standing)
+			return a.ask(ctx, entry)
 		}
 		a.joined = joined
 		a.window(true, received)
@@ -143,12 +143,12 @@ func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, joi
 
 // try makes the call: shared with those of other free locks if many are under way, and otherwise, or if the lock turns
 // out not to be free, alone.
-func (a *acquisition) try(ctx context.Context, standing *wait.Standing,
+func (a *acquisition) try(ctx context.Context, entry *wait.QueueEntry,
 	alone *script.Timed[acquireReply]) (acquireReply, error) {
 	c := a.l.c
-	if standing == nil && a.join == "" && a.under == nil {
-		shares := c.enterLane(a.l.kind)
-		defer c.leaveLane(a.l.kind)
+	if entry == nil && a.join == "" && a.under == nil {
+		shares := c.enterCoalescer(a.l.kind)
+		defer c.leaveCoalescer(a.l.kind)
 		if shares && c.waiting(a.l.key) <= 1 { // where others wait it is not free
 			if done, err := a.askShared(ctx); done || err != nil {
 				return acquireReply{status: acquireGranted, alone: true}, err
@@ -214,7 +214,7 @@ func (a *acquisition) sees(now seen) {
 // meets notes whether others may wait on the server for what was granted.
 func (a *acquisition) meets(others bool) {
 	if a.asks != nil {
-		a.crowded = others
+		a.othersWaited = others
 	}
 }
 
@@ -237,19 +237,19 @@ func (a *acquisition) soon(now time.Time) time.Duration {
 // askAfter is the first Ask of a request that follows a tenure: one call releases that, and names this owner, which is
 // granted the lock or put into the queue. Where that cannot be, because the process hears no grants yet, or does not
 // know the server's time, and for writers, whose turn among readers the release decides, these are two calls.
-func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
+func (a *acquisition) askAfter(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	h, l := a.after, a.l
 	a.after = nil
 	from, sent := h.own, time.Now()
 	end := sent.Add(l.c.opts.CallTimeout)
 	notAfter := l.c.runner.Clock.At(l.key, end)
-	if standing == nil || notAfter == 0 || !l.kind.names {
+	if entry == nil || notAfter == 0 || !l.kind.names {
 		status, err := l.runRelease(ctx, from.Lease.Owner, from.Entry())
 		h.done <- handedOn{status: status, err: err}
-		return a.ask(ctx, standing)
+		return a.ask(ctx, entry)
 	}
 	r, err := l.sendRelease(ctx,
-		releaseRequest{owner: from.Lease.Owner, entry: from.Entry(), next: standing, notAfter: notAfter,
+		releaseRequest{owner: from.Lease.Owner, entry: from.Entry(), next: entry, notAfter: notAfter,
 			turns: from.Turn() + 1})
 	h.done <- handedOn{status: r.status, err: err}
 	a.sent = sent
@@ -259,20 +259,20 @@ func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wa
 			a.ReleaseLater(end)
 		}
 		if !script.NotAnswered(err) {
-			return a.ask(ctx, standing)
+			return a.ask(ctx, entry)
 		}
 		return wait.Answer{}, err
 	case r.outcome == 1 && (l.kind.confirms || l.c.opts.MinReplicas > 0): // see Taken
 		a.since = sent
 	case r.outcome == 1:
 		answer, err := a.granted(time.Now())
-		a.handed, a.crowded = false, r.ticket != 0
+		a.handed, a.othersWaited = false, r.ticket != 0
 		return answer, err
 	case r.outcome == 2:
 		a.since = sent
 		return wait.Answer{Left: -1, Ticket: r.ticket, Sent: sent}, nil
 	}
-	return a.ask(ctx, standing)
+	return a.ask(ctx, entry)
 }
 
 // renamed gives back a grant that came too late, and goes on as another owner: the id of what was released is never
@@ -280,7 +280,7 @@ func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wa
 func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.unanswered = received
 	a.own.Abandon(a.unanswered, a.entry)
-	a.own, a.entry, a.since = a.newOwner(), a.place(), time.Time{}
+	a.own, a.entry, a.since = a.newOwner(), a.newEntry(), time.Time{}
 	answer := wait.Answer{Renamed: true}
 	if a.l.kind.leaves {
 		answer.Channel = a.l.kind.channel(a.l.key, a.own.Lease.Owner)
@@ -288,9 +288,9 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 	return answer
 }
 
-// place is the entry to ask with, for a kind whose refused tries leave something on the server; "" for other kinds, and
-// for an acquisition that asks once.
-func (a *acquisition) place() string {
+// newEntry is the entry to ask with, for a kind whose refused tries leave something on the server; "" for other kinds,
+// and for an acquisition that asks once.
+func (a *acquisition) newEntry() string {
 	if a.l.kind.leaves && a.patient {
 		return script.Millis(a.l.c.patience())
 	}
@@ -306,49 +306,49 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 	return err
 }
 
-func (a *acquisition) call(notAfter int64, standing *wait.Standing, joined *owner) script.Call {
+func (a *acquisition) call(notAfter int64, entry *wait.QueueEntry, joined *owner) script.Call {
 	if a.join != "" {
 		call := joinCall(a.l, string(a.join), a.own.Lease.Owner, a.lease+a.l.c.delay, notAfter)
-		call.Late = a.late(standing)
+		call.Late = a.late(entry)
 		return call
 	}
-	entry := ""
+	text := ""
 	switch {
-	case standing != nil:
-		entry = standing.Entry
+	case entry != nil:
+		text = entry.Entry
 	case a.l.kind.leaves:
-		entry = a.entry
+		text = a.entry
 	}
 	under := ""
 	if a.under != nil {
 		under = a.under.Lease.Owner
 	}
 	r := acquireRequest{owner: a.own.Lease.Owner, lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter,
-		entry: entry, under: under}
+		entry: text, under: under}
 	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
 		r.room = a.room[:0]
 	}
-	if a.l.kind.leaves && standing != nil {
+	if a.l.kind.leaves && entry != nil {
 		r.leaves = a.l.c.runner.Clock.Leaves(a.l.key, a.leaves)
 	}
 	if joined != nil {
 		r.joined = joined.Lease.Owner
 	}
 	call := a.l.kind.acquire(a.l, r)
-	call.Late = a.late(standing)
+	call.Late = a.late(entry)
 	return call
 }
 
 // late gives back what a try got after the acquisition had given up on it: the lock, or a place in its queue. The
 // retrier does so, too, but it may have asked before the server ran the request.
-func (a *acquisition) late(standing *wait.Standing) func(rueidis.RedisResult) {
-	own, places, q := a.own, standing != nil || a.entry != "", a.l.c.queue
+func (a *acquisition) late(entry *wait.QueueEntry) func(rueidis.RedisResult) {
+	own, queued, q := a.own, entry != nil || a.entry != "", a.l.c.queue
 	return func(res rueidis.RedisResult) {
 		m, err := res.ToMessage()
 		if err != nil {
 			return
 		}
-		if r, err := decodeAcquire(m); err == nil && (r.status == acquireGranted || r.status == acquireHeld && places) {
+		if r, err := decodeAcquire(m); err == nil && (r.status == acquireGranted || r.status == acquireHeld && queued) {
 			q.Nudge(own.Lease.Owner) // the request of a tenure goes on, and finds it
 			own.Late()
 		}

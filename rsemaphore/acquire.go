@@ -59,10 +59,11 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Of: a, Began: a.began, Line: s.made.line, Manner: s.made.manner, Channel: s.channel,
-		Grants: s.made.heard, Taker: a, Reach: c.opts.CallTimeout}
+	r := wait.Request{Name: s.name, Of: a, Began: a.began, QueueKey: s.made.queueKey, Manner: s.made.manner,
+		Channel: s.channel,
+		Grants:  s.made.heard, Taker: a, Reach: c.opts.CallTimeout}
 	if !a.waits {
-		r.Place = wait.Yielding
+		r.Mode = wait.Yielding
 	}
 	if waitTime != unlimited {
 		r.Until = a.began.Add(waitTime)
@@ -119,8 +120,8 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	return newPermitHandle(h), nil
 }
 
-// standing is how the server knows the waiter.
-func (a *acquisition) standing() wait.Standing {
+// queueEntry is how the server knows the waiter.
+func (a *acquisition) queueEntry() wait.QueueEntry {
 	if c := a.s.c; a.text == "" {
 		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from others only
 		// for long. It leaves time for a renewal that gets no answer, and another.
@@ -137,12 +138,12 @@ func (a *acquisition) standing() wait.Standing {
 		text = append(append(text, c.session.ID...), ' ')
 		a.text = string(append(text, a.s.label...))
 	}
-	return wait.Standing{Owner: a.p.base(), Entry: a.text, Lease: a.lease}
+	return wait.QueueEntry{Owner: a.p.base(), Entry: a.text, Lease: a.lease}
 }
 
-// Stand implements wait.Taker.
-func (a *acquisition) Stand() wait.Standing {
-	s := a.standing()
+// QueueEntry implements wait.Taker.
+func (a *acquisition) QueueEntry() wait.QueueEntry {
+	s := a.queueEntry()
 	a.entry = s.Entry
 	return s
 }
@@ -186,18 +187,18 @@ type timedReply struct {
 }
 
 // Ask implements wait.Taker.
-func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
+func (a *acquisition) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	s := a.s
-	if standing == nil && s.plain(a.n) {
-		shares := s.c.lane.Enter()
-		defer s.c.lane.Leave()
+	if entry == nil && s.plain(a.n) {
+		shares := s.c.coalescer.Enter()
+		defer s.c.coalescer.Leave()
 		if shares {
 			if answer, done, err := a.askShared(ctx); done || err != nil {
 				return answer, err
 			}
 		}
 	}
-	own := [1]wait.Standing{a.standing()}
+	own := [1]wait.QueueEntry{a.queueEntry()}
 	var sent time.Time
 	timed := script.Timed[acquireReply]{
 		Key: s.key,
@@ -208,8 +209,8 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 			if !a.tried { // a try that is given up may still read its own
 				a.tried, room = true, a.room[:0]
 			}
-			call := s.acquireCall(own[:], standing != nil, notAfter, room)
-			call.Late = a.late(at, standing != nil)
+			call := s.acquireCall(own[:], entry != nil, notAfter, room)
+			call.Late = a.late(at, entry != nil)
 			return s.c.confirmed(ctx, call)
 		},
 		Decode: func(m rueidis.RedisMessage) (acquireReply, error) { return s.decodeAcquire(m, 1) },
@@ -231,7 +232,7 @@ func (a *acquisition) unheard(err error, runs time.Time) {
 
 // late takes in the reply to a try that was sent at sent and given up; place: it asked for a place in the queue. The
 // retrier gives back what it got, too, but may have asked before the server ran the request.
-func (a *acquisition) late(sent time.Time, place bool) func(rueidis.RedisResult) {
+func (a *acquisition) late(sent time.Time, enqueue bool) func(rueidis.RedisResult) {
 	s, p := a.s, a.p
 	return func(res rueidis.RedisResult) {
 		m, err := res.ToMessage()
@@ -240,7 +241,7 @@ func (a *acquisition) late(sent time.Time, place bool) func(rueidis.RedisResult)
 		}
 		if r, err := s.decodeAcquire(m, 1); err == nil {
 			s.served(r.served, sent)
-			if r.of(0) == askedGranted || place {
+			if r.of(0) == askedGranted || enqueue {
 				p.Late()
 			}
 		}
@@ -258,14 +259,14 @@ func (a *acquisition) failed(err error, runs, received time.Time) {
 }
 
 // AskAll implements wait.Batcher.
-func (a *acquisition) AskAll(ctx context.Context, all []wait.Standing, place bool) ([]any, error) {
+func (a *acquisition) AskAll(ctx context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
 	s := a.s
 	var sent time.Time
 	timed := script.Timed[acquireReply]{
 		Key: s.key,
 		Send: func(ctx context.Context, at time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 			sent = at
-			return s.c.confirmed(ctx, s.acquireCall(all, place, notAfter, nil))
+			return s.c.confirmed(ctx, s.acquireCall(all, enqueue, notAfter, nil))
 		},
 		Decode: func(m rueidis.RedisMessage) (acquireReply, error) { return s.decodeAcquire(m, len(all)) },
 	}
@@ -308,7 +309,7 @@ func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply],
 	case errors.Is(err, errs.ErrNotReplicated): // nothing that replicas need have
 	case err != nil:
 		if ctx.Err() == nil && !errors.Is(err, errs.ErrUnavailable) {
-			c.queue.AskAgain(s.made.line) // it may have served others of this process, which get no message
+			c.queue.AskAgain(s.made.queueKey) // it may have served others of this process, which get no message
 		}
 		return t, err
 	}

@@ -12,6 +12,7 @@ func barrierKeys(i int) (map[string]string, []string) {
 }
 
 func TestBarrierScriptTable(t *testing.T) {
+	t.Parallel()
 	// of a party that knows where it arrived
 	args := func(verb, party, id, gen string) []string {
 		return []string{verb, party, id, gen, "3", "300000", "0", "3600000", "CHANNEL", "PUBLISH"}
@@ -143,6 +144,7 @@ func TestBarrierScriptTable(t *testing.T) {
 }
 
 func TestBarrierRenewScriptTable(t *testing.T) {
+	t.Parallel()
 	args := func(party, id, gen string) []string { return []string{party + " " + id + " " + gen, "300000"} }
 	is := func(text string) map[string]string { return map[string]string{"KEY": text} }
 	ttl := map[string]int64{"KEY": 660_000}

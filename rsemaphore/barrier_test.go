@@ -57,8 +57,8 @@ func gathered(t testing.TB, b *rsemaphore.CyclicBarrier, n int) rsemaphore.Barri
 	return st
 }
 
-// settled fails unless all keys have an end, and the barrier's hash holds nothing of anybody.
-func (r *rig) settled(t testing.TB, key string) {
+// requireClean fails unless all keys have an end, and the barrier's hash holds nothing of anybody.
+func (r *rig) requireClean(t testing.TB, key string) {
 	t.Helper()
 	for _, k := range r.keys(t) {
 		require.Positive(t, r.number(t, "PTTL", k), "%s has an end", k)
@@ -76,6 +76,7 @@ func (r *rig) settled(t testing.TB, key string) {
 }
 
 func TestABarrierOpensWhenTheLastArrivesInEveryGeneration(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		const parties, generations = 6, 40
 		rigs := []*rig{newRig(t, srv, patient), newRig(t, srv, patient)}
@@ -112,7 +113,7 @@ func TestABarrierOpensWhenTheLastArrivesInEveryGeneration(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, rsemaphore.BarrierState{Generation: generations + 1, Parties: parties}, st)
 		require.Equal(t, []string{"{b}:barrier"}, rigs[0].keys(t))
-		rigs[0].settled(t, "{b}:barrier")
+		rigs[0].requireClean(t, "{b}:barrier")
 		for _, r := range rigs {
 			require.Zero(t, r.c.Shared())
 			require.Zero(t, r.c.Lines())
@@ -121,6 +122,7 @@ func TestABarrierOpensWhenTheLastArrivesInEveryGeneration(t *testing.T) {
 }
 
 func TestPartiesOfAProcessSendTwoCallsEachAndShareTheLast(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour, WatchdogTimeout: time.Hour})
 	const parties = 100
@@ -146,6 +148,7 @@ func TestPartiesOfAProcessSendTwoCallsEachAndShareTheLast(t *testing.T) {
 }
 
 func TestWhatABarrierRefuses(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), patient)
 	ctx := within(t)
 	for _, n := range []int{0, -1, 10_001} {
@@ -170,6 +173,7 @@ func TestWhatABarrierRefuses(t *testing.T) {
 }
 
 func TestABarrierOfOneDoesNotWait(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	for i := range 3 {
 		a, err := r.c.CyclicBarrier("b", 1).Await(within(t))
@@ -179,6 +183,7 @@ func TestABarrierOfOneDoesNotWait(t *testing.T) {
 }
 
 func TestAllOfAGenerationMustMeanTheSameNumber(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	done := arriveAt(within(t), r.c.CyclicBarrier("b", 3), 2)
 	gathered(t, r.c.CyclicBarrier("b", 3), 2)
@@ -198,6 +203,7 @@ func TestAllOfAGenerationMustMeanTheSameNumber(t *testing.T) {
 }
 
 func TestALeavingPartyBreaksItsGenerationAndTheNextIsNew(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 		b := r.c.CyclicBarrier("b", 4)
@@ -230,6 +236,7 @@ func TestALeavingPartyBreaksItsGenerationAndTheNextIsNew(t *testing.T) {
 }
 
 func TestTheLastArriverRunsTheActionBeforeTheOthersGoOn(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		var acted atomic.Int32
@@ -272,6 +279,7 @@ func TestTheLastArriverRunsTheActionBeforeTheOthersGoOn(t *testing.T) {
 }
 
 func TestAnArrivalThatFindsNoPlaceIsNotAcquired(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	hold := make(chan struct{})
 	b := r.c.CyclicBarrier("b", 1).WithAction(func(context.Context) error { <-hold; return nil })
@@ -287,6 +295,7 @@ func TestAnArrivalThatFindsNoPlaceIsNotAcquired(t *testing.T) {
 }
 
 func TestAnActionThatFailsBreaksTheGeneration(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
 	broke := errors.New("no paper")
@@ -313,6 +322,7 @@ func TestAnActionThatFailsBreaksTheGeneration(t *testing.T) {
 }
 
 func TestAnActionThatReturnsNilCountsThoughItsContextHasEnded(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	ctx, cancel := context.WithCancel(context.Background())
 	b := r.c.CyclicBarrier("b", 2)
@@ -329,6 +339,7 @@ func TestAnActionThatReturnsNilCountsThoughItsContextHasEnded(t *testing.T) {
 }
 
 func TestAPartyThatLeavesDuringTheActionBreaksIt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	b := r.c.CyclicBarrier("b", 2)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -343,6 +354,7 @@ func TestAPartyThatLeavesDuringTheActionBreaksIt(t *testing.T) {
 }
 
 func TestAnActionIsToldWhenItsGenerationBreaks(t *testing.T) {
+	t.Parallel()
 	for where, away := range map[string]bool{"another process": true, "its own process": false} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
@@ -376,6 +388,7 @@ func TestAnActionIsToldWhenItsGenerationBreaks(t *testing.T) {
 }
 
 func TestAnActionIsToldWhenTheBarrierIsGone(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t),
 		rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, WatchdogTimeout: time.Hour})
 	for _, gone := range [][]string{{"FLUSHALL"}, {"SET", "{b}:barrier", "a string"}} {
@@ -394,6 +407,7 @@ func TestAnActionIsToldWhenTheBarrierIsGone(t *testing.T) {
 }
 
 func TestACloseBreaksTheGenerationsOfItsParties(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 	b := r.c.CyclicBarrier("b", 3)
@@ -407,6 +421,7 @@ func TestACloseBreaksTheGenerationsOfItsParties(t *testing.T) {
 }
 
 func TestALostMessageCostsAPartyAtMostPollCap(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 100 * time.Millisecond})
@@ -423,6 +438,7 @@ func TestALostMessageCostsAPartyAtMostPollCap(t *testing.T) {
 }
 
 func TestWaitingPartiesAreRenewedForAsLongAsItTakes(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		done := arriveAt(ctx, rigs[0].c.CyclicBarrier("b", 3), 2)
 		time.Sleep(5 * time.Minute)
@@ -442,6 +458,7 @@ func TestWaitingPartiesAreRenewedForAsLongAsItTakes(t *testing.T) {
 }
 
 func TestAPartyCutOffFromTheServerGivesUpByItsOwnClock(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		done := arriveAt(ctx, rigs[0].c.CyclicBarrier("b", 2), 1)
 		synctest.Wait()
@@ -457,6 +474,7 @@ func TestAPartyCutOffFromTheServerGivesUpByItsOwnClock(t *testing.T) {
 }
 
 func TestAFlushedBarrierIsBrokenForThoseWhoWaited(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond})
 	b := r.c.CyclicBarrier("b", 3)
@@ -477,6 +495,7 @@ func TestAFlushedBarrierIsBrokenForThoseWhoWaited(t *testing.T) {
 
 // Every request of a barrier may get lost, before or after it ran: nobody is counted twice, nobody waits for ever.
 func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
+	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{
 		"reply": redistest.LoseReply, "reply, silently": redistest.LoseReplySilently, "request": redistest.LoseRequest,
 		"request, silently": redistest.LoseRequestSilently,
@@ -503,7 +522,7 @@ func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 							require.Equal(t, g+1, a.Generation)
 						}
 					}
-					direct.settled(t, "{b}:barrier")
+					direct.requireClean(t, "{b}:barrier")
 				})
 			})
 		}
@@ -513,6 +532,7 @@ func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 // An arrival whose reply is lost may be the one that fills its generation for another to trip: the repeated request
 // must find the old generation, not join the new one.
 func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
@@ -537,11 +557,12 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 		require.EqualValues(t, 1, gathered(t, db, 1).Waiting, "and it is not in the next")
 		require.NoError(t, errOf(b.Await(within(t))))
 		require.NoError(t, (<-next).err)
-		direct.settled(t, "{b}:barrier")
+		direct.requireClean(t, "{b}:barrier")
 	})
 }
 
 func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
+	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{"the reply is late": redistest.HoldReply,
 		"the request is late": redistest.HoldRequest, "the reply is lost": redistest.LoseReply} {
 		t.Run(name, func(t *testing.T) {
@@ -632,10 +653,11 @@ func TestAClientsFirstArrivalIsRefusedWhenItComesTooLate(t *testing.T) {
 	s, err := direct.c.CyclicBarrier("b", 1).Inspect(within(t))
 	require.NoError(t, err)
 	require.Zero(t, s.Waiting)
-	direct.settled(t, "{b}:barrier")
+	direct.requireClean(t, "{b}:barrier")
 }
 
 func TestBarrierNamesWithHashTagsWorkInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	srv := redistest.Cluster(t)
@@ -698,7 +720,7 @@ func TestCancelledPartiesLeaveNothing(t *testing.T) {
 		"a generation trips for all or for none")
 	gathered(t, r.c.CyclicBarrier("b", parties), 0)
 	redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
-	r.settled(t, "{b}:barrier")
+	r.requireClean(t, "{b}:barrier")
 	require.Zero(t, r.c.Lines())
 	require.Zero(t, r.c.Shared())
 	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool {
@@ -780,6 +802,7 @@ func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
 }
 
 func TestAPartyWhoseLeavingIsNotConfirmedHasAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		other := newRig(t, srv, patient)
@@ -821,6 +844,7 @@ func TestAStoppedPartyLearnsThatItsGenerationBroke(t *testing.T) {
 }
 
 func TestProcessesGoThroughManyGenerationsTogether(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	const processes, generations = 4, 50
 	var procs []*redistest.Child
@@ -858,6 +882,7 @@ func (o *outcomes) full(n int) (count int) {
 }
 
 func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver")
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)

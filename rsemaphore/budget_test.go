@@ -53,6 +53,7 @@ func TestBudgetOfAllocationsOfAPermit(t *testing.T) {
 }
 
 func TestBudgetOfCommandsOfAPermit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
 	resized := r.c.Semaphore("resized", 9)
 	_, err := resized.Resize(within(t), 10)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestAPermitIsExtendedAndLookedAtByItsIDFromAnotherProcess(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 		p, err := r.c.Semaphore("s", 3).WithLabel("import").TryAcquire(within(t), 2, 0, time.Minute)
@@ -56,6 +57,7 @@ func TestAPermitIsExtendedAndLookedAtByItsIDFromAnotherProcess(t *testing.T) {
 }
 
 func TestAPermitOfRedissonIsExtendedByItsID(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		r.put(t, sem{count: "1", out: map[string]int{idA: 1, idJava: always}})
@@ -71,6 +73,7 @@ func TestAPermitOfRedissonIsExtendedByItsID(t *testing.T) {
 }
 
 func TestAddPermitsChangesTheCapacityByAsMuchWhateverItIs(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		s := r.c.Semaphore("s", 3)
@@ -94,6 +97,7 @@ func TestAddPermitsChangesTheCapacityByAsMuchWhateverItIs(t *testing.T) {
 
 // The second run comes after others have changed the capacity: it must neither add again nor undo them.
 func TestARepeatedAddPermitsAddsOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
@@ -125,6 +129,7 @@ func TestARepeatedAddPermitsAddsOnce(t *testing.T) {
 }
 
 func TestAddPermitsWakesWaiters(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rsemaphore.Options{PollCap: 30 * time.Second})
 	other := newRig(t, r.server, patient)
 	s := r.c.Semaphore("s", 1)
@@ -147,6 +152,7 @@ func TestAddPermitsWakesWaiters(t *testing.T) {
 }
 
 func TestAnotherProcessExtendsInspectsAndReleasesAWeightByItsID(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 		held := r.c.WeightedSemaphore("w", 10).WithLabel("import")

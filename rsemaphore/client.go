@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -30,7 +30,7 @@ type Client struct {
 	runner    *script.Runner
 	engine    *lease.Engine
 	queue     *wait.Queue
-	lane      *batch.Lane[freeRequest] // nil: calls are not shared
+	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 	live      liveness
 	delay     time.Duration // Options.LockDelay
 	rechecks  session.Rechecks
@@ -41,7 +41,7 @@ type Client struct {
 	observer Observer
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.session }) }
+func init() { accessor.Register(func(c *Client) *session.Session { return c.session }) }
 
 // New makes a client on a hub, which stays the caller's and may serve others. It sends nothing. ErrClosed: the hub is
 // closed.
@@ -74,7 +74,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if c.live.party = s.WatchdogTimeout; beats.Trust > 0 {
 		c.live = liveness{beats.Trust, lease.NewMonitor(s.Runner, beats.Interval, s.CallTimeout, s.Background)}
 	}
-	c.lane = newLane(c)
+	c.coalescer = newCoalescer(c)
 	c.watchdogMillis, c.staleMillis = script.Millis(s.WatchdogTimeout+c.delay),
 		script.Millis(5*c.poll()/2)
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release",

@@ -80,6 +80,7 @@ func TestRedissonsWaitersAndOursShareACountingSemaphore(t *testing.T) {
 // A request that cannot be served keeps nobody from what is free, of its own process neither: nobody can tell it that
 // it asks for too much, because nobody knows how many permits there are.
 func TestAWaiterForMoreThanThereIsKeepsNobodyFromWhatIsFree(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	greedy, other := newRig(t, srv, patient), newRig(t, srv, patient)
 	greedy.must(t, "SET", "s", "2")
@@ -103,6 +104,7 @@ func TestAWaiterForMoreThanThereIsKeepsNobodyFromWhatIsFree(t *testing.T) {
 // A message that says how many are free saves those who want more a request. What is not for them costs the server
 // nothing.
 func TestAMessageOfTooFewPermitsCostsNoRequest(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r, other := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour}), newRig(t, srv,
 		patient)
@@ -124,6 +126,7 @@ func TestAMessageOfTooFewPermitsCostsNoRequest(t *testing.T) {
 
 // A request that takes is sent once, so a waiter that lost one could not go on. While nothing happens it only looks.
 func TestAnOutageWhileNothingHappensEndsNoCountingWait(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
@@ -159,6 +162,7 @@ func TestAnOutageWhileNothingHappensEndsNoCountingWait(t *testing.T) {
 
 // An orderly shutdown: the client is closed while a worker still has permits, which it gives back when it has finished.
 func TestCountCloseLosesNoPermits(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(r *rig) error{
 		"the client": func(r *rig) error { return r.c.Close(context.Background()) },
 		"the hub":    func(r *rig) error { return r.hub.Close(context.Background()) },
@@ -183,6 +187,7 @@ func TestCountCloseLosesNoPermits(t *testing.T) {
 
 // A caller gave up on a request that is granted; the client is closed before the reply comes.
 func TestCloseWaitsForTheReplyToARequestThatTakesPermits(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]func(s *rsemaphore.CountingSemaphore, ctx context.Context) error{
 		"acquire": func(s *rsemaphore.CountingSemaphore, ctx context.Context) error { return s.Acquire(ctx, 2) },
 		"drain": func(s *rsemaphore.CountingSemaphore, ctx context.Context) error {

@@ -205,6 +205,7 @@ func countingKeys(i int) (map[string]string, []string) {
 func is(v string) map[string]string { return map[string]string{"KEY": v} }
 
 func TestCountingAcquireScriptTable(t *testing.T) {
+	t.Parallel()
 	args := func(n, notAfter string) []string { return []string{n, notAfter} }
 	runCases(t, "counting_acquire", countingKeys, []scriptCase{
 		{name: "of a missing key nothing can be had", args: args("1", "0"), reply: []string{"0", "T"}},
@@ -230,6 +231,7 @@ func TestCountingAcquireScriptTable(t *testing.T) {
 }
 
 func TestCountingAddScriptTable(t *testing.T) {
+	t.Parallel()
 	args := func(n string) []string { return []string{"CHANNEL", "PUBLISH", n} }
 	runCases(t, "counting_add", countingKeys, []scriptCase{
 		{name: "a release makes the key, and says what is free now, at every run", args: args("2"), reply: []string{"2"},
@@ -245,6 +247,7 @@ func TestCountingAddScriptTable(t *testing.T) {
 }
 
 func TestCountingSetScriptTable(t *testing.T) {
+	t.Parallel()
 	args := func(n, ttl string) []string { return []string{"CHANNEL", "PUBLISH", n, ttl} }
 	runCases(t, "counting_set", countingKeys, []scriptCase{
 		{name: "set once, and waiters are told how many", args: args("7", "0"), reply: []string{"1"}, again: []string{"0"},
@@ -258,6 +261,7 @@ func TestCountingSetScriptTable(t *testing.T) {
 }
 
 func TestCountingDrainScriptTable(t *testing.T) {
+	t.Parallel()
 	runCases(t, "counting_drain", countingKeys, []scriptCase{
 		{name: "a missing key stays missing", reply: []string{"0", "0"}},
 		{name: "all of it, and the expiry is kept", before: []string{"SET KEY 9 PX 100000"}, reply: []string{"1", "9"},

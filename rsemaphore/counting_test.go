@@ -34,6 +34,7 @@ func must1[T any](t testing.TB) func(v T, err error) T {
 var patient = rsemaphore.Options{CallTimeout: 10 * time.Second}
 
 func TestACountingSemaphoreIsRedissonsNumber(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		s := r.c.CountingSemaphore("s")
@@ -77,6 +78,7 @@ func TestACountingSemaphoreIsRedissonsNumber(t *testing.T) {
 }
 
 func TestWhatACountingSemaphoreRefuses(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), patient)
 	s := r.c.CountingSemaphore("s")
 	ctx := within(t)
@@ -143,6 +145,7 @@ func subscribedTo(t testing.TB, r *rig, channel string) {
 }
 
 func TestAWaiterForTwoProceedsAfterTwoReleasesOfOne(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		// messages alone have to do it
 		o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour}
@@ -164,6 +167,7 @@ func TestAWaiterForTwoProceedsAfterTwoReleasesOfOne(t *testing.T) {
 }
 
 func TestEveryKindOfGrowthWakesWaiters(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour}
 	r, other := newRig(t, srv, o), newRig(t, srv, o)
@@ -196,6 +200,7 @@ var ctx = context.Background()
 
 // Of a process the first waiter for a number contends, and the others stand behind it.
 func TestCountingWaitersForOneNumberAreServedInOrderInAProcess(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 	var mu sync.Mutex
@@ -226,6 +231,7 @@ func TestCountingWaitersForOneNumberAreServedInOrderInAProcess(t *testing.T) {
 }
 
 func TestALostMessageCostsACountingWaiterAtMostPollCap(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 100 * time.Millisecond})
@@ -240,6 +246,7 @@ func TestALostMessageCostsACountingWaiterAtMostPollCap(t *testing.T) {
 }
 
 func TestAContextThatEndsIsToldAsBothReasons(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], patient)
 		why := errors.New("the user went home")
@@ -269,6 +276,7 @@ func (r *rig) load(t testing.TB, pattern string) {
 }
 
 func TestAPlainVerbWithoutAReplyIsSentOnceAndSaysSo(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
@@ -304,6 +312,7 @@ func TestAPlainVerbWithoutAReplyIsSentOnceAndSaysSo(t *testing.T) {
 }
 
 func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
@@ -384,6 +393,7 @@ func TestDeadlinesHoldWhenTheServerIsStopped(t *testing.T) {
 }
 
 func TestAnAcquireThatIsGivenUpIsNotGrantedLater(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		p := redistest.NewProxy(t, servers[0])
 		r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 300 * time.Millisecond})
@@ -400,6 +410,7 @@ func TestAnAcquireThatIsGivenUpIsNotGrantedLater(t *testing.T) {
 }
 
 func TestPermitsThatCannotBeGivenBackAreLogged(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
@@ -422,6 +433,7 @@ func TestPermitsThatCannotBeGivenBackAreLogged(t *testing.T) {
 }
 
 func TestARequestUnderWayIsSeenThroughWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
@@ -451,6 +463,7 @@ func TestARequestUnderWayIsSeenThroughWhenItsContextEnds(t *testing.T) {
 }
 
 func TestAReleaseUnderAContextThatHasEndedIsMadeAllTheSame(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	s := r.c.CountingSemaphore("s")
 	over, cancel := context.WithCancel(context.Background())
@@ -463,6 +476,7 @@ func TestAReleaseUnderAContextThatHasEndedIsMadeAllTheSame(t *testing.T) {
 }
 
 func TestACloseEndsCountingWaiters(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	got := make(chan error, 1)
 	go func() { got <- r.c.CountingSemaphore("s").Acquire(ctx, 1) }()
@@ -537,6 +551,7 @@ func (b *countingBook) use(ctx context.Context, s *rsemaphore.CountingSemaphore,
 // accounted for, within what the calls of unknown outcome may have moved. Those leak, as documented, so each round has
 // a semaphore of its own.
 func TestCountingHistoriesUnderFaultsAddUp(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestCountingSemaphoreKeepsToItsModel")
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)
@@ -677,6 +692,7 @@ func beAnonymous() error {
 }
 
 func TestAKilledProcessTakesAnonymousPermitsWithIt(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
 	s := r.c.CountingSemaphore("s")
@@ -690,6 +706,7 @@ func TestAKilledProcessTakesAnonymousPermitsWithIt(t *testing.T) {
 }
 
 func TestInspectTellsOfACountingSemaphoreWhatIsFreeAndForHowLong(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		inspect := func(name string) rsemaphore.SemaphoreState {

@@ -15,10 +15,10 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// line is where the process's waiters of this semaphore stand. Those that want the same number stand behind each other,
-// and one of them contends. Waiters for different numbers do not: no one knows how many permits there are in all, so
-// the one in front may want more than there will ever be.
-func (s *CountingSemaphore) line() string { return "counting:" + s.key }
+// queueKey is where the process's waiters of this semaphore stand. Those that want the same number stand behind each
+// other, and one of them contends. Waiters for different numbers do not: no one knows how many permits there are in
+// all, so the one in front may want more than there will ever be.
+func (s *CountingSemaphore) queueKey() string { return "counting:" + s.key }
 
 // acquire takes n permits, waiting until until; zero: only ctx bounds the wait. once: it does not wait.
 //
@@ -35,13 +35,14 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	ctx = s.c.observe(ctx, Event{Kind: EventAcquiring, Name: s.name, N: n})
 	began := time.Now()
 	t := &taker{s: s, n: n, free: unheard}
-	r := wait.Request{Name: s.name, Of: s, Began: began, Line: s.line(), Manner: strconv.Itoa(n), Channel: s.channel,
-		Until: until, Try: t.try, OnMessage: t.onMessage}
-	refused := !once && s.c.queue.Members(r.Line) > 0
+	r := wait.Request{Name: s.name, Of: s, Began: began, QueueKey: s.queueKey(), Manner: strconv.Itoa(n),
+		Channel: s.channel,
+		Until:   until, Try: t.try, OnMessage: t.onMessage}
+	refused := !once && s.c.queue.Members(r.QueueKey) > 0
 	var err error
 	if !refused {
 		alone := r
-		alone.Place, alone.Until, alone.OnMessage = wait.Alone, began, nil
+		alone.Mode, alone.Until, alone.OnMessage = wait.Alone, began, nil
 		err = s.c.queue.Wait(ctx, alone)
 		if g := (*wait.GaveUp)(nil); !once && errors.As(err, &g) {
 			if ended := context.Cause(ctx); ended != nil { // it ended after the refusal, and the caller is to hear of both
@@ -153,7 +154,7 @@ func (s *CountingSemaphore) take(ctx context.Context, n int) (took bool, err err
 		})
 		return x
 	})
-	call.Beyond = seeThrough
+	call.Beyond = replyGrace
 	r, err := call.Run(ctx, s.c.runner)
 	s.awaitReply(err, replied)
 	return r.status == countingOK, err

@@ -10,19 +10,19 @@ import (
 func (c *Client) Waiting(line string) int { return c.queue.Members(line) }
 
 // Lines is how many names somebody waits for.
-func (c *Client) Lines() int { return c.queue.Census().Lines }
+func (c *Client) Lines() int { return c.queue.Census().LocalQueues }
 
 // Refused is for how many semaphores somebody was told that there are not enough permits, and waits.
 func (c *Client) Refused() int { return c.queue.Census().Waiting }
 
 // Shared is for how many events of latches and barriers waiters share what one of them is told.
-func (c *Client) Shared() int { return c.queue.Census().Shared }
+func (c *Client) Shared() int { return c.queue.Census().Flights }
 
 // Owed is how many releases are still owed in the background.
 func (c *Client) Owed() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return len(c.session.Retrier.Settle(ctx))
+	return len(c.session.Retrier.Drain(ctx))
 }
 
 // MinLease is the shortest lease.

@@ -90,6 +90,7 @@ func TestALeaseTimeIsThereInFullAfterWaiting(t *testing.T) {
 
 // The server is away for 6 s, from half a second after the work began: longer than the short lease of a hand-over.
 func TestAPermitThatWasHandedOverSurvivesWhateverAnotherDoes(t *testing.T) {
+	t.Parallel()
 	for kind, try := range tryAcquire {
 		for name, lease := range map[string]time.Duration{"renewed": 0, "with a leaseTime": time.Minute} {
 			for how, waits := range map[string]bool{"waited": true, "not waited": false} {
@@ -125,6 +126,7 @@ func TestAPermitThatWasHandedOverSurvivesWhateverAnotherDoes(t *testing.T) {
 
 // What is handed over at about the same time is raised in one call.
 func TestRaisingWhatWasHandedOverIsOneCallForMany(t *testing.T) {
+	t.Parallel()
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
 	bubbleOn(t, 2, rsemaphore.Options{PollCap: 5 * time.Second}, count,
@@ -156,6 +158,7 @@ func TestRaisingWhatWasHandedOverIsOneCallForMany(t *testing.T) {
 
 // "n starts a minute": permits that nobody releases. A program that ends does not wait for them.
 func TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), patient)
 	for range 2 {
 		require.NoError(t, errOf(r.c.Semaphore("s", 2).TryAcquire(within(t), 1, 0, time.Minute)))

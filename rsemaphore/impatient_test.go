@@ -78,6 +78,7 @@ func TestACancelledCallLeavesAFreePermitFree(t *testing.T) {
 
 // Each of three processes has one patient caller, and others that give up, for one permit.
 func TestAPermitIsNotIdleWhileCallersGiveUp(t *testing.T) {
+	t.Parallel()
 	ways := slices.Sorted(maps.Keys(redistest.GiveUp))
 	for i, kind := range slices.Sorted(maps.Keys(permits)) {
 		of := permits[kind]
@@ -100,6 +101,7 @@ func TestAPermitIsNotIdleWhileCallersGiveUp(t *testing.T) {
 // 64 callers want a permit, and none has the time to wait for all before it. What those leave behind that give up does
 // not pile up in the queue, nor is the permit handed from one that has left to the next.
 func TestAPermitIsHadByCallersWithLessPatienceThanItsQueueIsLong(t *testing.T) {
+	t.Parallel()
 	for kind, of := range permits {
 		for way := range redistest.GiveUp {
 			t.Run(kind+"/"+way, func(t *testing.T) {

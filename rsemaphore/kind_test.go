@@ -21,6 +21,7 @@ func (r *rig) state(t *testing.T) map[string]string {
 }
 
 func TestWhatIsKnownToBeAnotherKindIsRefusedAndNothingIsChanged(t *testing.T) {
+	t.Parallel()
 	type call = func(t *testing.T, r *rig, name string) error
 	latch := map[string]call{
 		"CountDown": func(t *testing.T, r *rig, name string) error {

@@ -107,8 +107,8 @@ func (l *CountDownLatch) publish(ctx context.Context, payload string) {
 	}
 }
 
-// line is where the process's waiters of this latch stand.
-func (l *CountDownLatch) line() string { return "latch:" + l.key }
+// queueKey is where the process's waiters of this latch stand.
+func (l *CountDownLatch) queueKey() string { return "latch:" + l.key }
 
 // TrySetCount closes the latch with count, 1 to 2⁵³, if it is open, and reports whether it did; a latch that is
 // there is not changed. It may be repeated: a call whose first request got no reply does not take its own work for
@@ -139,7 +139,7 @@ func (l *CountDownLatch) change(ctx context.Context, x exchange[bool], payload s
 		done, err := x.by(ctx, l.c.runner.Do)
 		if done {
 			l.publish(ctx, payload)
-			l.c.queue.Wake(l.line())
+			l.c.queue.Wake(l.queueKey())
 		}
 		return done, err
 	})
@@ -177,7 +177,7 @@ func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, e
 		r, err := x.by(ctx, send)
 		if err == nil && r.status == latchCounted && r.left == 0 {
 			l.publish(ctx, "0")
-			l.c.queue.Wake(l.line())
+			l.c.queue.Wake(l.queueKey())
 		}
 		return r.left, err
 	})

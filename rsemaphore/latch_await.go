@@ -43,23 +43,23 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 }
 
 func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
-	shared, first := l.c.queue.Share(l.line())
-	defer shared.Leave()
+	flight, first := l.c.queue.JoinFlight(l.queueKey())
+	defer flight.Leave()
 	if !first {
 		// If the latch is set again before any look, only waiters that came before an earlier look learn that it was open.
 		// So the waiter that looks for all of them must look once more for this one.
-		l.c.queue.WakeAll(l.line())
+		l.c.queue.WakeAll(l.queueKey())
 	}
-	onMessage := func(payload string) bool { return l.opens(shared, began, payload) }
+	onMessage := func(payload string) bool { return l.opens(flight, began, payload) }
 	err := l.c.queue.Wait(ctx,
-		wait.Request{Name: l.name, Of: l, Began: began, Line: l.line(), Channel: l.channel, OnMessage: onMessage,
+		wait.Request{Name: l.name, Of: l, Began: began, QueueKey: l.queueKey(), Channel: l.channel, OnMessage: onMessage,
 			Try: func(ctx context.Context) (wait.Answer, error) {
-				if event, ok := shared.Load(began); ok {
+				if event, ok := flight.Load(began); ok {
 					why, _ := event.(error)
 					return wait.Answer{Granted: why == nil, Unasked: true}, why
 				}
 				since := firstLook
-				note, noted := shared.LastNote(began)
+				note, noted := flight.LastNote(began)
 				closed, again := note.(latchClosedAt)
 				if again {
 					since = closed.mark
@@ -86,7 +86,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 					if r.left >= 0 {
 						now.until = sent.Add(r.left)
 					}
-					shared.Note(sent, now)
+					flight.Note(sent, now)
 					return wait.Answer{Left: r.left}, nil
 				case latchOpen:
 					noted = sent
@@ -101,7 +101,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 				case latchDeleted:
 					why = l.is(ErrLatchDeleted)
 				}
-				shared.Publish(noted, why)
+				flight.Publish(noted, why)
 				return wait.Answer{Granted: why == nil}, why
 			}})
 	return wait.Ending{Package: "rsemaphore", Name: l.name, Contended: func(g *wait.GaveUp) error {
@@ -146,13 +146,13 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 //
 // A primary that fails after it has published, and before its replica knows, has opened the latch for those that heard
 // it. What its replica knows is that the latch is closed. A script's reply has the same fate.
-func (l *CountDownLatch) opens(shared *wait.Shared, began time.Time, payload string) bool {
-	note, sent := shared.LastNote(time.Time{})
+func (l *CountDownLatch) opens(flight *wait.Flight, began time.Time, payload string) bool {
+	note, sent := flight.LastNote(time.Time{})
 	closed, ok := note.(latchClosedAt)
 	if !ok || closed.opens == "" || closed.opens != payload {
 		return false
 	}
-	shared.Publish(sent, nil)
+	flight.Publish(sent, nil)
 	return !sent.Before(began)
 }
 

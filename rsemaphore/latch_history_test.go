@@ -43,6 +43,7 @@ func beParticipant() error {
 // however often each repeats itself, the latch opens when the last has counted and no earlier, for everybody; and if
 // one never comes, it opens for nobody.
 func TestLatchHistoriesUnderFaultsOpenForAllWhenAllHaveCounted(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestLatchKeepsToItsModel")
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)

@@ -134,6 +134,7 @@ func (m *latchModel) del() bool {
 }
 
 func TestLatchKeepsToItsModel(t *testing.T) {
+	t.Parallel()
 	overWires(t, func(t *testing.T, srv *redistest.Server, r *rig, rnd *rand.Rand, twice bool) {
 		began := time.Now().Truncate(time.Millisecond)
 		srv.Embedded.SetTime(began)
@@ -242,6 +243,7 @@ func (m *countingModel) add(n int64) int64 {
 }
 
 func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
+	t.Parallel()
 	overWires(t, func(t *testing.T, srv *redistest.Server, r *rig, rnd *rand.Rand, twice bool) {
 		if twice { // every verb is sent once, because none bears that
 			return

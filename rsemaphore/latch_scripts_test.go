@@ -25,6 +25,7 @@ func latchIs(count, record string) map[string]string {
 }
 
 func TestLatchSetScriptTable(t *testing.T) {
+	t.Parallel()
 	args := func(count, ttl string) []string {
 		return []string{count, ttl, "call1", "60000", "CHANNEL", "PUBLISH", "0٠"}
 	}
@@ -59,6 +60,7 @@ func TestLatchSetScriptTable(t *testing.T) {
 }
 
 func TestLatchDownScriptTable(t *testing.T) {
+	t.Parallel()
 	args := func(who string) []string {
 		return []string{who, "call1", "86400000", "60000", "CHANNEL", "PUBLISH"}
 	}
@@ -133,6 +135,7 @@ func TestLatchDownScriptTable(t *testing.T) {
 }
 
 func TestLatchLookScriptTable(t *testing.T) {
+	t.Parallel()
 	long := map[string]int64{"RECORD": 500_000}
 	runCases(t, "latch_look", latchKeys, []scriptCase{
 		{name: "never set is open", args: []string{"-", "60000"}, reply: []string{"0", "0", "0", " ", ""}},
@@ -221,6 +224,7 @@ func TestLatchLookScriptTable(t *testing.T) {
 }
 
 func TestLatchDeleteScriptTable(t *testing.T) {
+	t.Parallel()
 	args := []string{"call1", "60000", "CHANNEL", "PUBLISH"}
 	runCases(t, "latch_delete", latchKeys, []scriptCase{
 		{name: "nothing there", args: args, reply: []string{"0"}},

@@ -35,6 +35,7 @@ func await(t testing.TB, l *rsemaphore.CountDownLatch, n int) <-chan error {
 }
 
 func TestALatchIsRedissonsCount(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		l := r.c.CountDownLatch("l")
@@ -68,6 +69,7 @@ func TestALatchIsRedissonsCount(t *testing.T) {
 }
 
 func TestWhatALatchRefuses(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), patient)
 	l := r.c.CountDownLatch("l")
 	ctx := within(t)
@@ -106,6 +108,7 @@ func TestWhatALatchRefuses(t *testing.T) {
 }
 
 func TestTheLargestCountIsCountedExactly(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		l := r.c.CountDownLatch("l")
@@ -144,6 +147,7 @@ func TestAnExpiredLatchIsAnErrorToWaitersNotSuccess(t *testing.T) {
 }
 
 func TestALatchCountedDownBeforeItsTTLStaysOpenAfterIt(t *testing.T) {
+	t.Parallel()
 	for name, down := range map[string]func(r *rig, l *rsemaphore.CountDownLatch) error{
 		"by us": func(_ *rig, l *rsemaphore.CountDownLatch) error { return errOf(l.CountDown(ctx)) },
 		"by Java, which does not know the record": func(r *rig, l *rsemaphore.CountDownLatch) error {
@@ -169,6 +173,7 @@ func TestALatchCountedDownBeforeItsTTLStaysOpenAfterIt(t *testing.T) {
 }
 
 func TestAnExpiredLatchIsRememberedForAsLongAgainAndThenForgotten(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rsemaphore.Options{PollCap: time.Minute}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		l := rigs[0].c.CountDownLatch("l")
 		require.True(t, must1[bool](t)(l.TrySetCount(ctx, 1, time.Hour)))
@@ -183,6 +188,7 @@ func TestAnExpiredLatchIsRememberedForAsLongAgainAndThenForgotten(t *testing.T) 
 }
 
 func TestAWaiterCutOffForLongDoesNotTakeAForgottenLatchForOpen(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		ttl  time.Duration
 		gone bool // by something else than its TTL
@@ -213,6 +219,7 @@ func TestAWaiterCutOffForLongDoesNotTakeAForgottenLatchForOpen(t *testing.T) {
 }
 
 func TestWaitersWokenByRedissonsMessagesAlone(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
 	l := r.c.CountDownLatch("l")
@@ -232,6 +239,7 @@ func TestWaitersWokenByRedissonsMessagesAlone(t *testing.T) {
 }
 
 func TestALostMessageCostsALatchWaiterAtMostPollCap(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 100 * time.Millisecond})
@@ -249,6 +257,7 @@ func TestALostMessageCostsALatchWaiterAtMostPollCap(t *testing.T) {
 }
 
 func TestHoweverManyWaitInAProcessTheServerIsAskedOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
 	l := r.c.CountDownLatch("l")
@@ -268,6 +277,7 @@ func TestHoweverManyWaitInAProcessTheServerIsAskedOnce(t *testing.T) {
 }
 
 func TestALatchSetAgainAtOnceKeepsNoWaiterThatSawItOpen(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
 	l := r.c.CountDownLatch("l")
@@ -307,6 +317,7 @@ func lookedAt(t testing.TB, r *rig) {
 }
 
 func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
+	t.Parallel()
 	for name, poll := range map[string]time.Duration{"told": time.Hour, "not told": 200 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
@@ -350,6 +361,7 @@ func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
 }
 
 func TestALatchSetAgainAfterExpiryOrDeletionIsNoSuccess(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
@@ -390,6 +402,7 @@ func latchCommand(t testing.TB, r *rig, file string, args ...string) rueidis.Com
 }
 
 func TestADeletedLatchIsAnErrorToThoseWhoWaitAndOpenToOthers(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		for _, ttl := range []time.Duration{0, time.Hour} {
 			r := newRig(t, srv, patient)
@@ -412,6 +425,7 @@ func TestADeletedLatchIsAnErrorToThoseWhoWaitAndOpenToOthers(t *testing.T) {
 }
 
 func TestAParticipantCountsOnceUnderLostReplies(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
@@ -458,6 +472,7 @@ func TestAParticipantCountsOnceUnderLostReplies(t *testing.T) {
 }
 
 func TestARepeatedCountDownDoesNotReachIntoTheNextCount(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second}), newRig(t, srv, patient)
@@ -505,6 +520,7 @@ func TestALatchThatIsSetAgainAndAgainDoesNotGrow(t *testing.T) {
 }
 
 func TestLatchNamesWithHashTagsWorkInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	srv := redistest.Cluster(t)
@@ -531,6 +547,7 @@ func TestLatchNamesWithHashTagsWorkInACluster(t *testing.T) {
 }
 
 func TestAContextThatEndsLeavesALatchAsItIs(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	l := r.c.CountDownLatch("l")
 	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, time.Hour)))
@@ -551,6 +568,7 @@ func TestAContextThatEndsLeavesALatchAsItIs(t *testing.T) {
 }
 
 func TestCancelledLatchWaitersLeaveNothing(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
 	l := r.c.CountDownLatch("l")
@@ -624,6 +642,7 @@ func beCounter() error {
 }
 
 func TestAllWaitersOfFiveProcessesReturn(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
 	l := r.c.CountDownLatch("l")
@@ -658,6 +677,7 @@ func TestAKilledCounterIsAnErrorAtTheTTL(t *testing.T) {
 }
 
 func TestInspectTellsOfALatchWhatIsLeftOfItsCountAndTTL(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		l := r.c.CountDownLatch("l")

@@ -14,6 +14,7 @@ import (
 )
 
 func TestWaitersOfDifferentObjectsDoNotShareAQueue(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	other := newRig(t, srv, patient)
 	for semaphore, wait := range map[string]func(r *rig) <-chan error{

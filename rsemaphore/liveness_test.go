@@ -99,6 +99,7 @@ func weighed(p *rsemaphore.WeightedPermit, err error) (*rsemaphore.Permit, error
 
 // It has no time for a second heartbeat, and whoever waits comes only when its first one is old.
 func TestWhoIsKilledAtOnceIsFollowed(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -126,6 +127,7 @@ func (c lateBeats) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisR
 
 // Whoever has a permit of a client's first call, and is killed at any instant, was heard of.
 func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
+	t.Parallel()
 	const late = beat / 4 // twice: the script has to be sent in full
 	bubbleOn(t, 1, living(), func(c rueidis.Client) rueidis.Client {
 		return lateBeats{c, late}
@@ -145,6 +147,7 @@ func TestTheFirstPermitIsHeldWhenAHeartbeatWasAnswered(t *testing.T) {
 }
 
 func TestNothingIsTakenFromAProcessWithoutHeartbeats(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -190,6 +193,7 @@ func isNotAcquired(err error) bool {
 }
 
 func TestNoPermitIsTakenFromAProcessThatLives(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		r, other := newRig(t, s, living()), newRig(t, s, living())
@@ -244,6 +248,7 @@ func TestNoPermitIsTakenFromAProcessThatLives(t *testing.T) {
 // A holder that is cut off from the server stops before anybody can have its permits, though their leases have minutes
 // to go.
 func TestAHolderThatIsCutOffStopsBeforeItsPermitsAreTaken(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		var wg sync.WaitGroup
@@ -292,6 +297,7 @@ func TestAHolderThatIsCutOffStopsBeforeItsPermitsAreTaken(t *testing.T) {
 
 // What a release has handed to a process that dies then is followed as what that had acquired.
 func TestPermitsThatWereHandedOverAreTakenOver(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -326,6 +332,7 @@ func TestPermitsThatWereHandedOverAreTakenOver(t *testing.T) {
 }
 
 func TestCallersOfLittlePatienceFollowACrashedHolder(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -353,6 +360,7 @@ func countingGrants(_ *testing.T, r *rig, handed *atomic.Int64) (stop func()) {
 // A waiter that was handed permits while it was cut off, and lost them again to one that watched, comes back under
 // other ids: whoever saw the old ones without heartbeats would take them at once.
 func TestAWaiterForPermitsThatWasCutOffForLongHasOtherIDs(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -393,6 +401,7 @@ func TestAWaiterForPermitsThatWasCutOffForLongHasOtherIDs(t *testing.T) {
 
 // Each of its questions says since when its permits surely were not out.
 func TestAWaiterThatIsHeardOfKeepsItsIDsHoweverLongItWaits(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		holder, r := newRig(t, s, living()), newRig(t, s, living())
@@ -444,6 +453,7 @@ func TestAStoppedProcessFindsItsPermitsTakenOverWhenItRunsAgain(t *testing.T) {
 
 // A thousand permits cost what one does, and its key ends.
 func TestOneHeartbeatServesAllPermits(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], living())
 		var all []*rsemaphore.Permit
@@ -469,6 +479,7 @@ func TestOneHeartbeatServesAllPermits(t *testing.T) {
 
 // Its lease is three heartbeats then, and that of the others is as long as it was.
 func TestAPartyThatDiesLeavesAfterThreeHeartbeats(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)
@@ -500,6 +511,7 @@ func TestAPartyThatDiesLeavesAfterThreeHeartbeats(t *testing.T) {
 // Of each acquisition it tells base and number, of those only that a client with heartbeats renews, and all of them
 // however many there are.
 func TestTheHoldersOfASemaphoreAreToldInParts(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{})
 		holders := func() map[string]int64 {

@@ -44,6 +44,7 @@ func awaiting(_ *testing.T, rigs []*rig, n int) (done []<-chan error) {
 }
 
 func TestAnOpeningIsOneMessageToEachProcessAndNoCallOfItsWaiters(t *testing.T) {
+	t.Parallel()
 	const processes, waiters = 5, 12
 	for name, ttl := range map[string]time.Duration{"with a TTL": time.Hour, "without": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -72,6 +73,7 @@ func TestAnOpeningIsOneMessageToEachProcessAndNoCallOfItsWaiters(t *testing.T) {
 }
 
 func TestTheRecordOfALatchIsKeptWhileSomebodyWaits(t *testing.T) {
+	t.Parallel()
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
 	bubbleOn(t, 2, rsemaphore.Options{}, count, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
@@ -89,6 +91,7 @@ func TestTheRecordOfALatchIsKeptWhileSomebodyWaits(t *testing.T) {
 }
 
 func TestRedissonsMessageMakesEachProcessAsk(t *testing.T) {
+	t.Parallel()
 	const processes, waiters = 5, 10
 	counted(t, processes, func(t *testing.T, rigs []*rig, calls *atomic.Int64) {
 		require.True(t, must1[bool](t)(rigs[0].c.CountDownLatch("l").TrySetCount(ctx, 1, time.Hour)))
@@ -109,6 +112,7 @@ func TestRedissonsMessageMakesEachProcessAsk(t *testing.T) {
 }
 
 func TestAMessageOfAnEarlierOpeningOpensNothing(t *testing.T) {
+	t.Parallel()
 	counted(t, 2, func(t *testing.T, rigs []*rig, _ *atomic.Int64) {
 		l := rigs[1].c.CountDownLatch("l")
 		require.True(t, must1[bool](t)(l.TrySetCount(ctx, 1, time.Hour)))
@@ -143,6 +147,7 @@ func (c holding) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 
 // The first waiter's look, the opening, a new count, the second waiter, the message of the opening: in this order.
 func TestAMessageFromBeforeAWaiterCameIsNotForIt(t *testing.T) {
+	t.Parallel()
 	var until atomic.Pointer[chan struct{}]
 	hold := func(c rueidis.Client) rueidis.Client { return holding{c, &until} }
 	bubbleOn(t, 2, rsemaphore.Options{CallTimeout: time.Hour, PollCap: 24 * time.Hour}, hold,
@@ -181,6 +186,7 @@ func TestAMessageFromBeforeAWaiterCameIsNotForIt(t *testing.T) {
 }
 
 func TestAGenerationsEndIsOneMessagePerProcessAndNoCalls(t *testing.T) {
+	t.Parallel()
 	const processes, parties, generations = 4, 6, 4
 	counted(t, processes+1, func(t *testing.T, rigs []*rig, calls *atomic.Int64) {
 		another := rigs[processes]
@@ -232,6 +238,7 @@ func TestAGenerationsEndIsOneMessagePerProcessAndNoCalls(t *testing.T) {
 }
 
 func TestAMessageOfAnotherGenerationEndsNothing(t *testing.T) {
+	t.Parallel()
 	counted(t, 2, func(t *testing.T, rigs []*rig, _ *atomic.Int64) {
 		for gen := range 3 {
 			done := arriveAt(ctx, rigs[0].c.CyclicBarrier("b", 2), 1)

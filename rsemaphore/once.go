@@ -23,7 +23,7 @@ func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.Red
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout-time.Microsecond)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
-		if script.Pause(own, seeThrough) {
+		if script.Pause(own, replyGrace) {
 			cancel()
 		}
 	})
@@ -39,9 +39,9 @@ func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.Red
 	return m, err
 }
 
-// seeThrough is how long the reply to such a request is still awaited after its caller's context has ended. A server
+// replyGrace is how long the reply to such a request is still awaited after its caller's context has ended. A server
 // that is well answers long before, so that giving up does not cost the caller the outcome.
-const seeThrough = 40 * time.Millisecond
+const replyGrace = 40 * time.Millisecond
 
 var errNoReply = errors.New("no reply within the call timeout")
 

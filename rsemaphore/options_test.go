@@ -16,6 +16,7 @@ import (
 )
 
 func TestOptionsOutOfBoundsAreRefusedByName(t *testing.T) {
+	t.Parallel()
 	hub, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
 	require.NoError(t, err)
 	defer hub.Close(context.Background())
@@ -39,6 +40,7 @@ func TestOptionsOutOfBoundsAreRefusedByName(t *testing.T) {
 }
 
 func TestEveryClientHasAnIDOfItsOwn(t *testing.T) {
+	t.Parallel()
 	s := redistest.Embedded(t)
 	a, b := newRig(t, s, rsemaphore.Options{}), newRig(t, s, rsemaphore.Options{})
 	require.NotEqual(t, a.c.ID(), b.c.ID())
@@ -47,12 +49,14 @@ func TestEveryClientHasAnIDOfItsOwn(t *testing.T) {
 }
 
 func TestAClosedClientCloses(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
 	require.NoError(t, r.c.Close(context.Background()))
 	require.NoError(t, r.c.Close(context.Background()))
 }
 
 func TestAReplyThatNobodyExpectsIsSaidAsItIs(t *testing.T) {
+	t.Parallel()
 	hub, err := pubsub.New(redistest.Forged{Client: redistest.Embedded(t).Client(t)}, pubsub.Options{})
 	require.NoError(t, err)
 	defer hub.Close(context.Background())

@@ -144,7 +144,7 @@ func (p *party) broken(cause error) (Arrival, error) {
 func (p *party) arrive(ctx context.Context) error {
 	b := p.b
 	err := b.c.queue.Wait(ctx,
-		wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Place: wait.Alone, Try: p.tryArrive})
+		wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Mode: wait.Alone, Try: p.tryArrive})
 	if err == nil {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 		sent = now
 		return p.exchange("arrive", notAfter).late(p.late)
 	})
-	arrival.Beyond = seeThrough
+	arrival.Beyond = replyGrace
 	r, err := arrival.Run(ctx, c.runner)
 	if err != nil {
 		return wait.Answer{}, err
@@ -226,9 +226,9 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 	return m, err
 }
 
-// line names the queue in which this process's parties of one generation wait. They never wait behind those of another
-// generation, which may be waiting for them.
-func (p *party) line() string {
+// queueKey names the queue in which this process's parties of one generation wait. They never wait behind those of
+// another generation, which may be waiting for them.
+func (p *party) queueKey() string {
 	return "barrier:" + p.b.key + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10)
 }
 
@@ -237,8 +237,8 @@ func (p *party) line() string {
 func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	c := p.b.c
 	began := time.Now()
-	shared, _ := c.queue.Share(p.line())
-	defer shared.Leave()
+	flight, _ := c.queue.JoinFlight(p.queueKey())
+	defer flight.Leave()
 	answered := false
 	look := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
@@ -250,7 +250,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			return wait.Answer{Left: result.left}, nil
 		}
 		if result.status != barrierUnknown { // which is about this party alone
-			shared.Publish(sent, result)
+			flight.Publish(sent, result)
 		}
 		return wait.Answer{Granted: true}, nil
 	}
@@ -262,14 +262,15 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			end, ok := p.ended(payload)
 			if ok {
 				result = end
-				shared.Publish(time.Now(), end)
+				flight.Publish(time.Now(), end)
 			}
 			return ok && answered
 		}
 		err = c.queue.Wait(ctx,
-			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, OnMessage: onMessage,
+			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, QueueKey: p.queueKey(), Channel: p.b.channel,
+				OnMessage: onMessage,
 				Try: func(ctx context.Context) (wait.Answer, error) {
-					if event, ok := shared.Load(began); ok && answered {
+					if event, ok := flight.Load(began); ok && answered {
 						result = event.(barrierReply)
 						return wait.Answer{Granted: true, Unasked: true}, nil
 					}
@@ -379,7 +380,7 @@ func (p *party) end(ctx context.Context, verb string) (barrierReply, error) {
 	c := p.b.c
 	r, err := p.exchange(verb, 0).by(ctx, c.runner.Do)
 	if err == nil {
-		c.queue.Wake(p.line())
+		c.queue.Wake(p.queueKey())
 	}
 	return r, err
 }

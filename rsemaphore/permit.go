@@ -87,7 +87,7 @@ func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 	if err != nil {
 		p.unheard.Store(true)
 	} else if p.unheard.Swap(false) {
-		p.s.c.queue.AskAgain(p.s.made.line) // the one that was not answered may have run since the waiters were asked for
+		p.s.c.queue.AskAgain(p.s.made.queueKey) // the one that was not answered may have run since the waiters were asked for
 	}
 	return !held, err
 }
@@ -98,7 +98,7 @@ const mostBatched = 4
 
 // batchKey is what is the same for all that one call can release.
 type batchKey struct {
-	line     string
+	queueKey string
 	weighted bool
 }
 
@@ -107,7 +107,7 @@ func (p *permit) BatchKey() any {
 	if p.n > mostBatched && !p.s.weighted {
 		return nil
 	}
-	return batchKey{p.s.made.line, p.s.weighted}
+	return batchKey{p.s.made.queueKey, p.s.weighted}
 }
 
 // SendAll implements session.Several.
@@ -134,7 +134,7 @@ func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
 		}
 	}
 	if again {
-		s.c.queue.AskAgain(s.made.line) // as in Send
+		s.c.queue.AskAgain(s.made.queueKey) // as in Send
 	}
 	return err
 }
@@ -154,8 +154,8 @@ func (p *permit) release(ctx context.Context, entry string) (held bool, err erro
 		return n > 0, err
 	}
 	if entry == "" && p.s.plain(p.n) {
-		shares := p.s.c.lane.Enter()
-		defer p.s.c.lane.Leave()
+		shares := p.s.c.coalescer.Enter()
+		defer p.s.c.coalescer.Leave()
 		if shares {
 			if done, err := p.s.releaseShared(ctx, p.base()); done || err != nil {
 				return done, err

@@ -12,6 +12,7 @@ import (
 )
 
 func TestInspectNamesTheProcessOfEachPermit(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rsemaphore.Options{Process: "worker"}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		sem, heavy := rigs[0].c.Semaphore("s", 3), rigs[0].c.WeightedSemaphore("w", 9)

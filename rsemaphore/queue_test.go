@@ -329,6 +329,7 @@ func expires(n int) func(*testing.T, *rig) []string {
 
 // A user that may not publish to other processes hands nothing over, and nothing is lost.
 func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	r := newRig(t, server, patient)
 	r.must(t, "ACL", "SETUSER", "mute", "on", ">x", "~*", "+@all", "resetchannels", "&redisson_sc:*")
@@ -353,6 +354,7 @@ func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 
 // A release serves waiters of its own process, and its reply, which names them, is lost.
 func TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	o := rsemaphore.Options{PollCap: time.Minute, CallTimeout: time.Second, WatchdogTimeout: 5 * time.Minute}
@@ -471,6 +473,7 @@ func scriptCalls(t testing.TB, r *rig) (n int64) {
 // A process that holds all is killed. The first five of the waiters get them when its lease is over, and no call of
 // anybody else is needed.
 func TestWaitersThatFitAreServedAfterTheLeaseOfAHolderThatIsGone(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		p := redistest.NewProxy(t, s)

@@ -14,6 +14,7 @@ import (
 
 // In a rolling deployment two versions of a program run at once, each with its own capacity.
 func TestTwoVersionsOfAProgramDoNotFightOverTheCapacity(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		older, newer := r.c.Semaphore("s", 5).WithRevision(1), r.c.Semaphore("s", 8).WithRevision(2)
@@ -54,6 +55,7 @@ func TestTwoVersionsOfAProgramDoNotFightOverTheCapacity(t *testing.T) {
 }
 
 func TestTwoVersionsDoNotFightOverTheCapacityOfWeights(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		older, newer := r.c.WeightedSemaphore("s", 50).WithRevision(1), r.c.WeightedSemaphore("s", 80).WithRevision(2)
@@ -75,6 +77,7 @@ func TestTwoVersionsDoNotFightOverTheCapacityOfWeights(t *testing.T) {
 }
 
 func TestANewRevisionServesWhoWaits(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	other := newRig(t, r.server, patient)
 	held := acquire(t, r.c.Semaphore("s", 2).WithRevision(1), 2)
@@ -92,6 +95,7 @@ func TestANewRevisionServesWhoWaits(t *testing.T) {
 
 // The count of permits is there, as from Redisson, and nothing else.
 func TestARevisionCountsFromItsFirstAcquisitionWithRedisson(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		r.must(t, "SET", "s", "5")

@@ -87,7 +87,7 @@ func (s *Semaphore) served(r served, sent time.Time) {
 	for i := range r.grants {
 		r.grants[i].Sent = sent
 	}
-	s.c.queue.Served(s.made.line, r.grants, r.look)
+	s.c.queue.Served(s.made.queueKey, r.grants, r.look)
 }
 
 const (
@@ -129,13 +129,13 @@ func (r *acquireReply) of(i int) int64 {
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
 // acquireCall asks for several acquisitions. room is for the arguments; they get their own if it is too small.
-func (s *Semaphore) acquireCall(all []wait.Standing, place bool, notAfter int64, room []string) script.Call {
+func (s *Semaphore) acquireCall(all []wait.QueueEntry, enqueue bool, notAfter int64, room []string) script.Call {
 	c, args := s.c, room[:0]
 	if n := acquireArgs + 2*len(all); cap(args) < n {
 		args = make([]string, 0, n)
 	}
 	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.shared),
-		s.grants, c.session.ID, flag(place))
+		s.grants, c.session.ID, flag(enqueue))
 	for i := range all {
 		args = append(args, all[i].Entry, c.millis(all[i].Lease))
 	}
@@ -258,12 +258,12 @@ func (s *Semaphore) releaseBy(ctx context.Context, call script.Call) (held int64
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.c.queue.AskAgain(s.made.line)
+			s.c.queue.AskAgain(s.made.queueKey)
 		}
 		return 0, err
 	}
 	s.served(r.served, sent)
-	s.c.queue.Wake(s.made.line)
+	s.c.queue.Wake(s.made.queueKey)
 	return r.held, nil
 }
 

@@ -565,6 +565,7 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 }
 
 func TestScriptsRefuseKeysOfAnotherKind(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		for name, spoil := range map[string][]string{
@@ -586,6 +587,7 @@ func TestScriptsRefuseKeysOfAnotherKind(t *testing.T) {
 }
 
 func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		r.put(t, sem{count: "4", ttl: 10, out: map[string]int{idA: 10}, outTTL: 10})
@@ -600,6 +602,7 @@ func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
 }
 
 func TestAPermitIsRenewedKeyByKeyWhereItsKeysAreApart(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		two := sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 5}, outTTL: 10, notes: map[string]string{idA: "x"},
@@ -644,6 +647,7 @@ func TestAPermitIsRenewedKeyByKeyWhereItsKeysAreApart(t *testing.T) {
 
 // The watchdog asks so after the machine may have slept.
 func TestALookAtAPermitThatAsksForHowLongIsTold(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		before := sem{count: "1", ttl: 50, out: map[string]int{idA: 10, idA2: 5, idB: 7, idC: always}, outTTL: 50}
@@ -663,6 +667,7 @@ func TestALookAtAPermitThatAsksForHowLongIsTold(t *testing.T) {
 }
 
 func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	r.put(t, sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 40}, outTTL: 50})
 	r.must(t, "CONFIG", "SET", "maxmemory", "1")
@@ -680,6 +685,7 @@ func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
 }
 
 func TestEveryScriptSaysHowItIsCalledAndWhatASecondRunDoes(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"acquire", "release", "renew", "resize", "query", "inspect", "look", "extend"} {
 		text, err := os.ReadFile("lua/" + name + ".lua")
 		require.NoError(t, err)

@@ -36,7 +36,7 @@ type made struct {
 	all      []string // the keys of most scripts; those that must be refused where a latch has the name take its record
 	released []string // of a release
 	renewed  []string // of a renewal, without the first
-	line     string   // where the process's calls that wait for its permits stand
+	queueKey string   // where the process's calls that wait for its permits stand
 	manner   string   // tells calls apart that cannot be made in one: the script gets one capacity
 	revised  string   // the capacity with its revision, as scripts take it
 	heard    string   // the channel of the grants of this process; "": there is none
@@ -45,7 +45,7 @@ type made struct {
 // make makes what follows from the rest, in few pieces of memory: many programs describe a semaphore anew for every
 // use.
 func (s *Semaphore) make() *Semaphore {
-	m := made{revised: strconv.Itoa(s.capacity), line: "permits:" + s.key}
+	m := made{revised: strconv.Itoa(s.capacity), queueKey: "permits:" + s.key}
 	if s.revision != 0 {
 		m.revised += ":" + decimal(s.revision)
 	}
@@ -307,7 +307,7 @@ func (s *Semaphore) resizeBy(ctx context.Context,
 		r, err := call.Run(ctx, s.c.runner)
 		s.served(r.served, last)
 		// It may have run before, and served waiters of this process which did not hear of it: Do repeats in silence.
-		s.c.queue.AskAgain(s.made.line)
+		s.c.queue.AskAgain(s.made.queueKey)
 		return r, err
 	})
 }

@@ -59,6 +59,7 @@ func state(t *testing.T, s *rsemaphore.Semaphore) (available, out int) {
 }
 
 func TestARepeatedResizeSaysWhatTheCapacityWas(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r := newRig(t, p.Server(), patient)
@@ -164,6 +165,7 @@ func (c lagging) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 }
 
 func TestARequestThatRunsAfterItsReleaseIsTakenBackWithoutAClock(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		dead, err := rueidis.NewClient(s.Option())
@@ -185,6 +187,7 @@ func TestARequestThatRunsAfterItsReleaseIsTakenBackWithoutAClock(t *testing.T) {
 }
 
 func TestALostPermitsReleaseIsPendingWhileARequestMayRun(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		dead, err := rueidis.NewClient(s.Option())
@@ -218,6 +221,7 @@ func TestALostPermitsReleaseIsPendingWhileARequestMayRun(t *testing.T) {
 }
 
 func TestAnErrorThatAnEarlierTryMayContradictSaysUnknown(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		dead, err := rueidis.NewClient(s.Option())
@@ -629,6 +633,7 @@ func TestAReleaseThatIsNotAnsweredGoesOnInTheBackground(t *testing.T) {
 
 // Whose ctx ends while a request is under way has only waited: what the request takes is taken back.
 func TestPermitsThatAreGrantedToWhoeverHasLeftAreTakenBack(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		direct := newRig(t, s, patient)
@@ -682,6 +687,7 @@ func TestAGrantSlowerThanItsLeaseIsNone(t *testing.T) {
 }
 
 func TestAStepOfTheServersClockIsSurvived(t *testing.T) {
+	t.Parallel()
 	s := redistest.Embedded(t)
 	r := newRig(t, s, patient)
 	sem := r.c.Semaphore("s", 2)

@@ -71,6 +71,7 @@ func (l *ledger) most() (most int) {
 }
 
 func TestTheLedgerFindsTheMostInUse(t *testing.T) {
+	t.Parallel()
 	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
 	l := &ledger{}
 	require.Zero(t, l.most())
@@ -98,6 +99,7 @@ func slower(d time.Duration) time.Duration {
 }
 
 func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestSharedCallsAmongContendedPermitsNeverPassTheCapacity")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
@@ -111,6 +113,7 @@ func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
 // Leases are so long here that what is lost is lost for want of heartbeats, and what a killed process had is taken
 // over.
 func TestHistoriesWithLivenessNeverPassTheCapacity(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestAKilledProcessesPermitsAreTakenOverBeforeTheirLeasesEnd")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {

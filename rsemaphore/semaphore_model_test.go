@@ -82,6 +82,7 @@ func (m *model) pick(rnd *rand.Rand) *held {
 func (h *held) live() bool { return !h.gone && (h.end.IsZero() || time.Now().Before(h.end)) }
 
 func TestASemaphoreKeepsToItsModel(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"once", "twice"} {
 		for seed := range redistest.Sized[uint64](1, 1, 3) {
 			t.Run(fmt.Sprint(mode, " ", seed), func(t *testing.T) {

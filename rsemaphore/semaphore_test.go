@@ -45,6 +45,7 @@ func counts(t testing.TB, s *rsemaphore.Semaphore) [3]int {
 }
 
 func TestPermitsAreTakenAndGivenBack(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 5)
@@ -79,6 +80,7 @@ func TestPermitsAreTakenAndGivenBack(t *testing.T) {
 }
 
 func TestAHandleReleasedTwiceReturnsItsFirstResult(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
@@ -140,6 +142,7 @@ func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) 
 }
 
 func TestALostPermitsRestIsGivenBackByItsRelease(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]
 		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second})
@@ -158,6 +161,7 @@ func TestALostPermitsRestIsGivenBackByItsRelease(t *testing.T) {
 }
 
 func TestBadInputIsRefusedByNameAndNothingIsSent(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	sem := r.c.Semaphore("s", 5)
 	do := func(p *rsemaphore.Permit, err error) error {
@@ -201,6 +205,7 @@ func TestBadInputIsRefusedByNameAndNothingIsSent(t *testing.T) {
 func errOf[T any](_ T, err error) error { return err }
 
 func TestACapacityIsWrittenOnceAndADifferingOneIsRefused(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		p := acquire(t, r.c.Semaphore("s", 5), 2) // nobody had to set anything up, and nobody waits
@@ -217,6 +222,7 @@ func TestACapacityIsWrittenOnceAndADifferingOneIsRefused(t *testing.T) {
 }
 
 func TestResizeUpWakesAndDownDrains(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		// a poll is too far away to explain a wake-up
 		o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Minute, WatchdogTimeout: 5 * time.Minute}
@@ -267,6 +273,7 @@ func TestResizeUpWakesAndDownDrains(t *testing.T) {
 }
 
 func TestAWaiterForTwoIsServedByTwoReleasesOfOne(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Minute, WatchdogTimeout: 5 * time.Minute}
 		r, other := newRig(t, s, o), newRig(t, s, o)
@@ -305,6 +312,7 @@ func subscribed(t testing.TB, r *rig) bool {
 }
 
 func TestWithAContextThatEndsBothReasonsAreTold(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], patient)
 		sem := r.c.Semaphore("s", 1)
@@ -345,6 +353,7 @@ func TestWithAContextThatEndsBothReasonsAreTold(t *testing.T) {
 }
 
 func TestContextsEndWithTheirPermit(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], patient)
 		sem := r.c.Semaphore("s", 2)
@@ -377,6 +386,7 @@ func TestContextsEndWithTheirPermit(t *testing.T) {
 }
 
 func TestExtendMakesItLastAtLeastSoLong(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
@@ -403,6 +413,7 @@ func TestExtendMakesItLastAtLeastSoLong(t *testing.T) {
 }
 
 func TestDoRunsUnderThePermitAndJoinsErrors(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Embedded(t), patient)
 	sem := r.c.Semaphore("s", 2)
 	require.NoError(t, sem.Do(within(t), 2, func(ctx context.Context) error {
@@ -427,6 +438,7 @@ func TestDoRunsUnderThePermitAndJoinsErrors(t *testing.T) {
 }
 
 func TestInspectSaysWhoHoldsWhatUntilWhen(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		a, b := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, KeyPrefix: "p:"}), newRig(t, s,
 			rsemaphore.Options{CallTimeout: 10 * time.Second, KeyPrefix: "p:"})
@@ -468,6 +480,7 @@ func TestInspectSaysWhoHoldsWhatUntilWhen(t *testing.T) {
 }
 
 func TestNoKeyIsWithoutAnEndUnlessSharedWithRedisson(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3).WithLabel("x")
@@ -522,6 +535,7 @@ func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 }
 
 func TestUncontendedAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	sem := r.c.Semaphore("s", 3)
 	release(t, acquire(t, sem, 1)) // the scripts are known now
@@ -547,6 +561,7 @@ func TestUncontendedAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing.T) {
 }
 
 func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	s := redistest.Cluster(t)
@@ -572,6 +587,7 @@ func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
 // A semaphore without labels has a key that is not there, so from the first moment of a migration the server refuses
 // its scripts, though nothing has been moved.
 func TestPermitsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
+	t.Parallel()
 	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	s := redistest.Cluster(t)
@@ -671,6 +687,7 @@ func javaAddPermits(t *testing.T, r *rig, n int64) {
 }
 
 func TestOfASharedSemaphoreTheServersCapacityCountsWhoeverSetIt(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		javaSet(t, r, 3)
@@ -704,6 +721,7 @@ func TestOfASharedSemaphoreTheServersCapacityCountsWhoeverSetIt(t *testing.T) {
 }
 
 func TestAWaiterOfASharedSemaphoreIsWokenByPermitsThatJavaAdds(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Minute,
 			WatchdogTimeout: time.Hour})
@@ -728,6 +746,7 @@ func TestAWaiterOfASharedSemaphoreIsWokenByPermitsThatJavaAdds(t *testing.T) {
 }
 
 func TestASharedSemaphoreThatWasResizedOutlivesAQuietWeek(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3).Shared()
@@ -742,6 +761,7 @@ func TestASharedSemaphoreThatWasResizedOutlivesAQuietWeek(t *testing.T) {
 }
 
 func TestAResizeOfASharedSemaphoreTakesItsKeysEndsAway(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
@@ -757,6 +777,7 @@ func TestAResizeOfASharedSemaphoreTakesItsKeysEndsAway(t *testing.T) {
 }
 
 func TestAResizedSemaphoreWhosePermitsAreDeletedHasAllOfThem(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
@@ -786,6 +807,7 @@ func TestAResizedSemaphoreWhosePermitsAreDeletedHasAllOfThem(t *testing.T) {
 }
 
 func TestAResizedSemaphoreTakesWhatItsCapacityIsNow(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 2)
@@ -798,6 +820,7 @@ func TestAResizedSemaphoreTakesWhatItsCapacityIsNow(t *testing.T) {
 }
 
 func TestGoAndJavaShareOneSemaphore(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Minute})
 		javaSet(t, r, 3)
@@ -868,6 +891,7 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 }
 
 func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], patient)
 		sem := r.c.Semaphore("s", 2)
@@ -896,6 +920,7 @@ func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForAPermitThatIsLostMeanwhile(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 6 * time.Second})
 		sem := r.c.Semaphore("s", 2)
@@ -910,6 +935,7 @@ func TestCloseDoesNotWaitForAPermitThatIsLostMeanwhile(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], patient)
 		p, err := r.c.Semaphore("s", 2).TryAcquire(within(t), 1, 0, 700*time.Millisecond)
@@ -923,6 +949,7 @@ func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
 }
 
 func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
+	t.Parallel()
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	for name, x := range map[string]struct {
@@ -961,6 +988,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
 }
 
 func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		var mu sync.Mutex
 		var seen []string
@@ -1046,6 +1074,7 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 
 // One loss is one error: which look finds it first is a race, and callers act on ErrLost.
 func TestAnOverwrittenPermitIsLostAndOfTheWrongType(t *testing.T) {
+	t.Parallel()
 	for look, find := range map[string]func(t *testing.T, p *rsemaphore.Permit) error{
 		"Release":      func(t *testing.T, p *rsemaphore.Permit) error { return p.Release(within(t)) },
 		"Extend":       func(t *testing.T, p *rsemaphore.Permit) error { return p.Extend(within(t), time.Minute) },

@@ -17,6 +17,6 @@ type Stats struct {
 func (c *Client) Stats() Stats {
 	s := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
 	s.Waiting, s.HandOvers = c.queue.Count()
-	s.SharedCalls, s.SharedRequests = c.lane.Counts()
+	s.SharedCalls, s.SharedRequests = c.coalescer.Counts()
 	return s
 }

@@ -72,6 +72,7 @@ func leave(t *testing.T, s *rsemaphore.Semaphore, leases ...time.Duration) func(
 }
 
 func TestPermitsAreRenewedForAsLongAsTheyLast(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		a, b := rigs[0].c.Semaphore("s", 3), rigs[1].c.Semaphore("s", 3)
@@ -91,6 +92,7 @@ func TestPermitsAreRenewedForAsLongAsTheyLast(t *testing.T) {
 }
 
 func TestAWaiterSleepsUntilThePermitExpires(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		sem := rigs[0].c.Semaphore("s", 2)
@@ -107,6 +109,7 @@ func TestAWaiterSleepsUntilThePermitExpires(t *testing.T) {
 }
 
 func TestAWaiterForThreeIsServedAtTheThirdExpiry(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		sem := rigs[0].c.Semaphore("s", 4)
 		leave := leave(t, sem, time.Minute, 2*time.Minute, 3*time.Minute, 4*time.Minute)
@@ -121,6 +124,7 @@ func TestAWaiterForThreeIsServedAtTheThirdExpiry(t *testing.T) {
 // A waiter that wants all permits is overtaken while it cannot be served, and by four times as many as it wants at
 // most.
 func TestALargeWaiterIsOvertakenByAtMostFourTimesItsWeight(t *testing.T) {
+	t.Parallel()
 	bubble(t, 3, rsemaphore.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx, stop := context.WithCancel(context.Background())
 		const capacity, loops, large = 4, 9, 5
@@ -167,6 +171,7 @@ func TestALargeWaiterIsOvertakenByAtMostFourTimesItsWeight(t *testing.T) {
 }
 
 func TestALostPermitIsNeverTakenAgainBehindItsHoldersBack(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		p := take(t, rigs[0].c.Semaphore("s", 2), 2)
@@ -194,6 +199,7 @@ func TestALostPermitIsNeverTakenAgainBehindItsHoldersBack(t *testing.T) {
 }
 
 func TestADeadServerIsNoticedBeforeThePermitsAreFree(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		p := take(t, rigs[0].c.Semaphore("s", 2), 1)
 		work := p.Context(context.Background())
@@ -210,6 +216,7 @@ func TestADeadServerIsNoticedBeforeThePermitsAreFree(t *testing.T) {
 }
 
 func TestMaxHoldEndsAPermitThatIsStillThere(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rsemaphore.Options{MaxHold: time.Minute}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx := context.Background()
 		sem := rigs[0].c.Semaphore("s", 2)
@@ -245,6 +252,7 @@ func (c counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 }
 
 func TestManyPermitsAreRenewedInFewCalls(t *testing.T) {
+	t.Parallel()
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
 	bubbleOn(t, 1, rsemaphore.Options{}, count, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
@@ -267,6 +275,7 @@ func TestManyPermitsAreRenewedInFewCalls(t *testing.T) {
 // A return before its Release must not turn the deferred Close(context.Background()) of a main into one that never
 // returns.
 func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotReleased(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		sem := rigs[0].c.Semaphore("s", 3)
 		held, err := sem.Acquire(context.Background(), 1)

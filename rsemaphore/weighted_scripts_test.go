@@ -266,6 +266,7 @@ func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
 }
 
 func TestEveryScriptOfWeightsSaysWhatASecondRunDoes(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"acquire", "release", "renew", "resize", "inspect", "extend"} {
 		text := source(t, "weighted_"+name)
 		header, _, _ := strings.Cut(text, "\nlocal")

@@ -26,6 +26,7 @@ func weigh(t *testing.T, s *rsemaphore.WeightedSemaphore, n int64) *rsemaphore.W
 }
 
 func TestAWeightIsOneRecordHoweverMuchItIs(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		const all = 1<<53 - 1
@@ -61,6 +62,7 @@ func TestAWeightIsOneRecordHoweverMuchItIs(t *testing.T) {
 }
 
 func TestAPartOfAWeightIsReleasedAndTheRestIsKept(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		s := r.c.WeightedSemaphore("s", 100)
@@ -90,6 +92,7 @@ func TestAPartOfAWeightIsReleasedAndTheRestIsKept(t *testing.T) {
 
 // What is kept is sent and not what is given back, so a repeated request gives nothing back twice.
 func TestARepeatedReleaseOfAPartGivesBackOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	proxy := redistest.NewProxy(t, srv)
 	r, direct := newRig(t, proxy.Server(), patient), newRig(t, srv, patient)
@@ -109,6 +112,7 @@ func TestARepeatedReleaseOfAPartGivesBackOnce(t *testing.T) {
 }
 
 func TestReleasingAPartServesWhoWaits(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 		p := weigh(t, r.c.WeightedSemaphore("s", 100), 100)
@@ -134,6 +138,7 @@ func TestReleasingAPartServesWhoWaits(t *testing.T) {
 }
 
 func TestWeightsOfTheDeadComeBackAndWhoIsRenewedStays(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		s := r.c.WeightedSemaphore("s", 10)
@@ -152,6 +157,7 @@ func TestWeightsOfTheDeadComeBackAndWhoIsRenewedStays(t *testing.T) {
 }
 
 func TestARenewedWeightOutlivesItsLease(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		r := newRig(t, servers[0], rsemaphore.Options{WatchdogTimeout: 5 * time.Second})
 		s := r.c.WeightedSemaphore("s", 10)
@@ -172,6 +178,7 @@ func TestARenewedWeightOutlivesItsLease(t *testing.T) {
 // What is out follows from both keys, so where one is deleted all is free, and nobody is told that it holds what it
 // does not.
 func TestAWeightedSemaphoreOfWhichAKeyIsDeletedHasAllFree(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		s := r.c.WeightedSemaphore("s", 10)
@@ -188,6 +195,7 @@ func TestAWeightedSemaphoreOfWhichAKeyIsDeletedHasAllFree(t *testing.T) {
 }
 
 func TestAWeightedSemaphoresCapacityIsTheSameForAllOrTheServers(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		s := r.c.WeightedSemaphore("s", 10)
@@ -227,6 +235,7 @@ func TestAWeightedSemaphoresCapacityIsTheSameForAllOrTheServers(t *testing.T) {
 }
 
 func TestAResizeOfWeightsServesWhoWaits(t *testing.T) {
+	t.Parallel()
 	r, other := newRig(t, redistest.Start(t), patient), (*rig)(nil)
 	other = newRig(t, r.server, patient)
 	s := r.c.WeightedSemaphore("s", 10)
@@ -243,6 +252,7 @@ func TestAResizeOfWeightsServesWhoWaits(t *testing.T) {
 
 // A large request is first once, and then at most four times what it asks for goes before it.
 func TestALargeWeightIsNotStarvedBySmallOnes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
 	ctx, stop := context.WithCancel(within(t))
 	defer stop()
@@ -273,6 +283,7 @@ func TestALargeWeightIsNotStarvedBySmallOnes(t *testing.T) {
 }
 
 func TestALostReplyOfAnAcquisitionOfAWeightTakesItOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	proxy := redistest.NewProxy(t, srv)
 	r, direct := newRig(t, proxy.Server(), patient), newRig(t, srv, patient)

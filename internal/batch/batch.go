@@ -60,7 +60,7 @@ func (t *Tally) Counts() (calls, requests int64) { return t.calls.Load(), t.requ
 //   - If no call is under way, the request is sent alone, at once, on its caller's goroutine.
 //   - Otherwise it joins the open batch.
 //   - If the batch is full, or its first request came a Window ago, it is sent, unless MaxCalls are under way (see
-//     Halves).
+//     SplitInHalf).
 //   - When a call is answered, the next batch is sent, full or not.
 //
 // A call carries the values of the context of its first request. So its span is in that caller's trace, and in no
@@ -79,15 +79,15 @@ type Batcher[Q, A any] struct {
 	Abandoned func(requests []*Request[Q, A])
 	// Spawn runs what is sent for callers that may have left.
 	Spawn func(func())
-	// Bound is how long a caller waits at most, whatever its context allows. Patience is the error then.
-	Bound    time.Duration
-	Patience error
-	// From is how many requests must be under way, sent or waiting, before they share calls. With fewer each is sent
-	// alone, at once, side by side: then waiting for a call to end costs more than a shared one saves. 0: they share from
-	// the second on.
-	From int64
-	// Pays, if From is set, is how many requests a call must carry on the average for sharing to pay. If it is fewer, as
-	// where each of many objects has few requests, the next aloneFor are sent alone. 0: it pays always.
+	// Bound is how long a caller waits at most, whatever its context allows. ErrTimeout is the error then.
+	Bound      time.Duration
+	ErrTimeout error
+	// MinInFlight is how many requests must be under way, sent or waiting, before they share calls. With fewer each is
+	// sent alone, at once, side by side: then waiting for a call to end costs more than a shared one saves. 0: they share
+	// from the second on.
+	MinInFlight int64
+	// Pays, if MinInFlight is set, is how many requests a call must carry on the average for sharing to pay. If it is
+	// fewer, as where each of many objects has few requests, the next aloneFor are sent alone. 0: it pays always.
 	Pays int64
 	// Alone answers a request that is sent by itself, at once, and makes nothing that lives longer; nil: Run does. It
 	// looks itself whether ctx has ended.
@@ -100,19 +100,19 @@ type Batcher[Q, A any] struct {
 	Near time.Duration
 	// Window is how long the first request of a call waits for more; nil: Options.Window. It must not block.
 	Window func() time.Duration
-	// Halves, if From is set: the open batch is also sent when it has half of what is under way. One half is answered
-	// while the other is on its way, and neither waits for a timer, which in an idle program comes up to 1 ms late. A
-	// server that is far away needs more calls than two: see Calls.
-	Halves bool
+	// SplitInHalf, if MinInFlight is set: the open batch is also sent when it has half of what is under way. One half is
+	// answered while the other is on its way, and neither waits for a timer, which in an idle program comes up to 1 ms
+	// late. A server that is far away needs more calls than two: see Calls.
+	SplitInHalf bool
 	// Tally counts the shared calls. A request that is sent alone, at once, is not counted.
 	Tally *Tally
 	// What and Key are the words of errors: what was asked of which key.
 	What, Key string
 
-	under atomic.Int64 // requests under way, if From is set
-	trip  atomic.Int64 // ns that a call takes, if Near is set
-	mean  atomic.Int64 // 256 times the requests in a call, if Pays is set; 0: not known
-	lone  atomic.Int64 // requests that are to be sent alone
+	inFlight atomic.Int64 // requests under way, if MinInFlight is set
+	trip     atomic.Int64 // ns that a call takes, if Near is set
+	mean     atomic.Int64 // 256 times the requests in a call, if Pays is set; 0: not known
+	lone     atomic.Int64 // requests that are to be sent alone
 
 	mu    sync.Mutex
 	open  *batch[Q, A]
@@ -120,18 +120,18 @@ type Batcher[Q, A any] struct {
 	calls int
 }
 
-// Sharing sets the terms under which requests share calls of which each takes no longer than a call itself costs, such
-// as an INCRBY.
+// ForCheapCalls sets the terms under which requests share calls of which each takes no longer than a call itself costs,
+// such as an INCRBY.
 //
 // They share from four under way on: from two, two goroutines lose a quarter of their rate; from 24, ten gain nothing.
 // A call must carry two on the average: with 256 goroutines on 64 counters calls of one or two were four times as slow
 // as INCR. At most four shared calls are under way, and two are enough for each 200 µs that one takes.
-func (l *Batcher[Q, A]) Sharing() *Batcher[Q, A] {
-	l.Options, l.From, l.Pays, l.Halves, l.Near = sharing, 4, 2, true, 200*time.Microsecond
+func (l *Batcher[Q, A]) ForCheapCalls() *Batcher[Q, A] {
+	l.Options, l.MinInFlight, l.Pays, l.SplitInHalf, l.Near = cheapCalls, 4, 2, true, 200*time.Microsecond
 	return l
 }
 
-var sharing = func() *Options {
+var cheapCalls = func() *Options {
 	o := &Options{MaxCalls: 4}
 	if err := o.Check(); err != nil {
 		panic(err)
@@ -204,32 +204,32 @@ type batch[Q, A any] struct {
 
 // Do answers one request.
 func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (A, error) {
-	if l.From == 0 {
+	if l.MinInFlight == 0 {
 		return l.do(ctx, ask, true)
 	}
 	defer l.leave()
-	crowd := l.enter()
-	if crowd && l.lone.Load() > 0 {
+	share := l.enter()
+	if share && l.lone.Load() > 0 {
 		l.lone.Add(-1)
-		crowd = false
+		share = false
 	}
-	if l.Alone != nil && (!crowd || l.Options.MaxBatch < 0) {
+	if l.Alone != nil && (!share || l.Options.MaxBatch < 0) {
 		return l.Alone(ctx, ask)
 	}
-	return l.do(ctx, ask, crowd)
+	return l.do(ctx, ask, share)
 }
 
 // enter counts a request in, and reports whether so many are under way that they share calls. leave counts it out.
-func (l *Batcher[Q, A]) enter() (crowd bool) { return l.under.Add(1) >= l.From }
-func (l *Batcher[Q, A]) leave()              { l.under.Add(-1) }
+func (l *Batcher[Q, A]) enter() (share bool) { return l.inFlight.Add(1) >= l.MinInFlight }
+func (l *Batcher[Q, A]) leave()              { l.inFlight.Add(-1) }
 
-// do answers one request, which was counted in; crowd: it shares a call if others are under way.
-func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, crowd bool) (none A, _ error) {
+// do answers one request, which was counted in; share: it shares a call if others are under way.
+func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, share bool) (none A, _ error) {
 	if ctx.Err() != nil {
 		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, errs.Cut(errs.Ended(ctx)))
 	}
 	mine := &Request[Q, A]{Ctx: ctx, Ask: ask}
-	if l.Options.MaxBatch < 0 || !crowd {
+	if l.Options.MaxBatch < 0 || !share {
 		l.Run(ctx, []*Request[Q, A]{mine})
 		return mine.Answer, mine.Err
 	}
@@ -255,7 +255,7 @@ func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, crowd bool) (none A, _ er
 	switch {
 	case gaveUp != nil:
 	case end == b.ended && b.expired:
-		gaveUp = l.Patience
+		gaveUp = l.ErrTimeout
 	default:
 		return mine.Answer, mine.Err
 	}
@@ -292,7 +292,7 @@ const aloneFor = 256
 
 // carried learns how many requests calls carry. Two calls that end at once may lose one of the notes.
 func (l *Batcher[Q, A]) carried(n int64) {
-	mean := cmp.Or(l.mean.Load(), l.From<<8)
+	mean := cmp.Or(l.mean.Load(), l.MinInFlight<<8)
 	if mean += (n<<8 - mean) / 4; mean < l.Pays<<8 {
 		l.lone.Store(aloneFor)
 		mean = 0
@@ -364,7 +364,7 @@ func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch
 		b.until = until
 	}
 	if len(b.requests) == l.Options.MaxBatch ||
-		l.Halves && int64(2*len(b.requests)) >= l.under.Load() && l.calls < l.most() {
+		l.SplitInHalf && int64(2*len(b.requests)) >= l.inFlight.Load() && l.calls < l.most() {
 		l.close()
 		if l.calls < l.most() {
 			l.calls++

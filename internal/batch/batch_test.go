@@ -23,7 +23,7 @@ func doubler(t *testing.T, o Options, takes func(n int) time.Duration) *Batcher[
 	return &Batcher[int, int]{
 		Options: &o, Tally: &Tally{}, Spawn: func(f func()) {
 			go f()
-		}, Bound: time.Second, Patience: errPatience, What: "double", Key: "n",
+		}, Bound: time.Second, ErrTimeout: errPatience, What: "double", Key: "n",
 		Run: func(_ context.Context, requests []*Request[int, int]) {
 			time.Sleep(takes(int(calls.Add(1))))
 			for _, r := range requests {
@@ -113,10 +113,10 @@ func TestABatchThatWasNotSentIsUnavailable(t *testing.T) {
 
 // No timer is waited for: the second half is sent when it has gathered. What comes then waits for one of the two to be
 // answered.
-func TestTwoHalvesOfACrowdAreUnderWaySideBySide(t *testing.T) {
+func TestBatcher_SplitInHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{Window: time.Minute}, func(int) time.Duration { return time.Second / 4 })
-		b.From, b.Halves, b.Calls = 4, true, func() int { return 2 }
+		b.MinInFlight, b.SplitInHalf, b.Calls = 4, true, func() int { return 2 }
 		var asked []<-chan result
 		for n := range 10 { // three by themselves; one, the first of the crowd; four of eight; two
 			asked = append(asked, ask(t.Context(), b, n))
@@ -138,11 +138,11 @@ func TestTwoHalvesOfACrowdAreUnderWaySideBySide(t *testing.T) {
 }
 
 // The third and fourth call are for servers that are far away.
-func TestALaneHasMoreCallsUnderWayWhereTheyTakeLonger(t *testing.T) {
-	l := NewLane(LaneConfig[int]{Timeout: time.Second})
+func TestCoalescer_CallsGrowWithLatency(t *testing.T) {
+	l := NewCoalescer(CoalescerConfig[int]{Timeout: time.Second})
 	require.Equal(t, 2, l.calls.Calls(), "nothing is known")
 	l.took(int64(2 * time.Millisecond))
-	require.Equal(t, shareCalls, l.calls.most())
+	require.Equal(t, coalescedCalls, l.calls.most())
 	l.took(int64(100 * time.Microsecond))
 	require.Equal(t, 2, l.calls.most())
 	for range 2 {
@@ -152,7 +152,7 @@ func TestALaneHasMoreCallsUnderWayWhereTheyTakeLonger(t *testing.T) {
 	for range 100 {
 		l.took(int64(5 * time.Millisecond))
 	}
-	require.Equal(t, shareCalls, l.calls.most(), "it is far away now")
+	require.Equal(t, coalescedCalls, l.calls.most(), "it is far away now")
 }
 
 // Four callers have calls of one or two, which cost more than they save: then each asks alone. A crowd goes on sharing,
@@ -160,7 +160,7 @@ func TestALaneHasMoreCallsUnderWayWhereTheyTakeLonger(t *testing.T) {
 func TestRequestsThatHardlyShareCallsAreSentAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{MaxCalls: 4}, func(int) time.Duration { return time.Millisecond })
-		b.From, b.Pays, b.Halves, b.Near = 4, 3, true, time.Hour
+		b.MinInFlight, b.Pays, b.SplitInHalf, b.Near = 4, 3, true, time.Hour
 		crowd := func(callers, each int) (calls, requests int64) {
 			c, r := b.Tally.Counts()
 			var all sync.WaitGroup

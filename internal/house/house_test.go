@@ -33,16 +33,16 @@ var tooLong = []string{}
 // layers are the packages of the module that a package may import, beside the standard library and other modules. A
 // package that is not named is a public one.
 var layers = map[string][]string{
-	"internal/errs":    {},
-	"internal/keyname": {"internal/errs"},
-	"internal/script":  {"internal/keyname", "internal/errs"},
-	"internal/inside":  {"internal/errs"},
-	"pubsub":           {"internal/script", "internal/keyname", "internal/inside", "internal/errs"},
-	"internal/wait":    {"internal/script", "internal/keyname", "internal/inside", "internal/errs", "pubsub"},
-	"internal/lease":   {"internal/script", "internal/keyname", "internal/errs"},
-	"internal/batch":   {"internal/script", "internal/keyname", "internal/errs"},
-	"internal/ledger":  {"internal/session", "internal/script", "internal/errs"},
-	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/inside",
+	"internal/errs":     {},
+	"internal/keyname":  {"internal/errs"},
+	"internal/script":   {"internal/keyname", "internal/errs"},
+	"internal/accessor": {"internal/errs"},
+	"pubsub":            {"internal/script", "internal/keyname", "internal/accessor", "internal/errs"},
+	"internal/wait":     {"internal/script", "internal/keyname", "internal/accessor", "internal/errs", "pubsub"},
+	"internal/lease":    {"internal/script", "internal/keyname", "internal/errs"},
+	"internal/batch":    {"internal/script", "internal/keyname", "internal/errs"},
+	"internal/ledger":   {"internal/session", "internal/script", "internal/errs"},
+	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/accessor",
 		"internal/errs", "pubsub"},
 
 	// the command imports it
@@ -66,7 +66,7 @@ var layers = map[string][]string{
 	"internal/redistest/databases":   {"internal/redistest"},
 	"internal/redistest/objectstore": {},
 	"internal/simulation": {"", "pubsub", "rcounter/stock", "rcounter/ratelimit", "rlock", "rlock/election",
-		"rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
+		"rsemaphore", "internal/redistest", "internal/errs", "internal/accessor", "internal/session"},
 	"internal/redistest/stage":     {},
 	"internal/simulation/simulate": {"internal/simulation"},
 	"internal/tenuremodel":         {},
@@ -76,7 +76,7 @@ var layers = map[string][]string{
 // below are the packages that a public package may import.
 var below = []string{
 	"internal/ledger", "internal/session", "internal/batch", "internal/lease", "internal/wait", "internal/script",
-	"internal/keyname", "internal/inside", "internal/errs",
+	"internal/keyname", "internal/accessor", "internal/errs",
 	"pubsub",
 }
 

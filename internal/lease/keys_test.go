@@ -43,6 +43,7 @@ return replies`)
 // While a slot is being migrated two leases in it may lie on two nodes, for as long as that takes. What is true of one
 // of them must not be waited for by the others: its node may be the one that is gone.
 func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
+	t.Parallel()
 	redistest.SkipShort(t)
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
@@ -80,6 +81,7 @@ func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
 }
 
 func TestALeaseWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
+	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
 			h := newLease(name)
@@ -116,6 +118,7 @@ redis.call('DEL', KEYS[1]:sub(1, -2))
 return {1}`)
 
 func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
+	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		s.tap.migrate(true, "")
 		h := newLease("a")
@@ -128,6 +131,7 @@ func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
 }
 
 func TestALeaseOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
+	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
 			h := newLease(name)
@@ -199,6 +203,7 @@ type shownAs string
 func (s shownAs) Shown() string { return string(s) }
 
 func TestLogsCallAnOwnerThatIsNoTextByAnotherName(t *testing.T) {
+	t.Parallel()
 	var log strings.Builder
 	s := redistest.Embedded(t)
 	c := s.Client(t)

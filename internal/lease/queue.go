@@ -135,17 +135,17 @@ func (e *Engine) send(conn script.Conn, batch []asked, awaited time.Duration) {
 	go func() {
 		defer e.wg.Done()
 		defer e.launch()
-		defer e.place()()
+		defer e.occupySlot()()
 		ctx, cancel := context.WithTimeout(e.ctx, awaited)
 		defer cancel()
 		e.deliver(ctx, conn, batch)
 	}()
 }
 
-// place returns what gives a call's place among maxFlights back. In a Cluster a call that has no reply after a while is
-// set aside, so that a node that is silent takes no places from the others: the calls to it last for as long as they
-// may, and there may be one for each slot (TestASilentNodeOfAClusterTakesNoOtherLease).
-func (e *Engine) place() (giveBack func()) {
+// occupySlot returns what gives a call's place among maxFlights back. In a Cluster a call that has no reply after a
+// while is set aside, so that a node that is silent takes no places from the others: the calls to it last for as long
+// as they may, and there may be one for each slot (TestASilentNodeOfAClusterTakesNoOtherLease).
+func (e *Engine) occupySlot() (giveBack func()) {
 	if !e.cluster {
 		return func() { <-e.flight }
 	}

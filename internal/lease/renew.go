@@ -192,7 +192,7 @@ func (e *Engine) renewedOrSeen(a asked, verdict int64, sent time.Time, now insta
 		l.plan(now)
 		e.trust(l, sent, a.length)
 	case a.length == howLong:
-		e.settle(l, sent, time.Duration(verdict-1)*time.Millisecond, now)
+		e.applyServerLease(l, sent, time.Duration(verdict-1)*time.Millisecond, now)
 	}
 	if e.at(sent).Before(e.woke) {
 		l.renewAt, l.checkAt = now, now

@@ -26,7 +26,8 @@ import (
 // there: each causes one look, which writes nothing and so causes no other.
 //
 // An invalidation is a hint, never proof: it has the leases of that key looked at, which also finds out that a lease
-// was shortened (see settle). A lost connection has all leases looked at, which has their keys tracked on the next one.
+// was shortened (see applyServerLease). A lost connection has all leases looked at, which has their keys tracked on the
+// next one.
 type tracker struct {
 	e      *Engine
 	client rueidis.Client

@@ -22,7 +22,7 @@ func (e *Engine) Confirmed(l *Lease, sent time.Time, length time.Duration) bool 
 func (e *Engine) confirm(l *Lease, sent time.Time, length time.Duration) {
 	e.trust(l, sent, length)
 	if e.at(sent).Before(l.looked) {
-		l.checkAt = e.now() // see settle
+		l.checkAt = e.now() // see applyServerLease
 	}
 	l.schedule()
 }
@@ -38,7 +38,7 @@ func (e *Engine) trust(l *Lease, sent time.Time, length time.Duration) {
 	l.sure = max(l.sure, d)
 }
 
-// settle takes in how long l has left by the server, to less than a millisecond; 0: it has no end.
+// applyServerLease takes in how long l has left by the server, to less than a millisecond; 0: it has no end.
 //
 // That may be less than what was confirmed, because another program has shortened the lease (PEXPIRE). Then the
 // deadline is earlier, and a lease that is renewed is renewed now. But it may also be from before a confirmation:
@@ -52,7 +52,7 @@ func (e *Engine) trust(l *Lease, sent time.Time, length time.Duration) {
 //	Extend: answered
 //
 // (TestALookFromBeforeAConfirmationTakesNothingOffIt, TestAConfirmationFromBeforeALookDoesNotHideWhatItFound)
-func (e *Engine) settle(l *Lease, sent time.Time, left time.Duration, now instant) {
+func (e *Engine) applyServerLease(l *Lease, sent time.Time, left time.Duration, now instant) {
 	if e.at(sent).Before(e.woke) {
 		return
 	}

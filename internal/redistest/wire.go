@@ -16,6 +16,8 @@ type Wire struct {
 	to   string                 // "": connections are closed at once
 	lost func(from string) bool // nil: nothing is lost
 	hole [2]bool                // by Direction: all is lost
+	hold [2]chan struct{}       // by Direction: all is kept back until Heal closes it
+	kept int                    // connections of which something is kept back
 	ways map[*way]struct{}
 }
 
@@ -59,6 +61,7 @@ func (w *Wire) Lead(to string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.to = to
+	w.release()
 	w.close(func(*way) bool { return true })
 }
 
@@ -76,12 +79,40 @@ func (w *Wire) BlackHole(d Direction) {
 	w.hole[d] = true
 }
 
-// Heal ends what Lose and BlackHole began. Connections that have lost something are closed.
+// Hold keeps back all that goes in the given direction and delivers it at Heal, in order.
+func (w *Wire) Hold(d Direction) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.hold[d] == nil {
+		w.hold[d] = make(chan struct{})
+	}
+}
+
+// Kept is of how many connections something is kept back, or their end.
+func (w *Wire) Kept() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.kept
+}
+
+// Heal ends what Lose, BlackHole and Hold began. Connections that have lost something are closed.
 func (w *Wire) Heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost, w.hole = nil, [2]bool{}
+	w.release()
 	w.close(func(x *way) bool { return x.torn != [2]bool{} })
+}
+
+// release is called with mu held.
+func (w *Wire) release() {
+	w.kept = 0
+	for d, c := range w.hold {
+		if c != nil {
+			close(c)
+			w.hold[d] = nil
+		}
+	}
 }
 
 // close is called with mu held.
@@ -136,15 +167,20 @@ func (w *Wire) pass(x *way, d Direction, to, from net.Conn) {
 		if n > 0 && w.hole[d] {
 			x.torn[d] = true
 		}
-		torn := x.torn[d]
+		torn, hold := x.torn[d], w.hold[d]
+		if hold != nil {
+			w.kept++
+		}
 		w.mu.Unlock()
+		if hold != nil {
+			<-hold // the end of a connection is kept back, too
+		}
+		if n > 0 && !torn {
+			if _, err := to.Write(b[:n]); err != nil {
+				return
+			}
+		}
 		if err != nil {
-			return
-		}
-		if torn {
-			continue
-		}
-		if _, err := to.Write(b[:n]); err != nil {
 			return
 		}
 	}

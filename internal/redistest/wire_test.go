@@ -52,3 +52,33 @@ func TestAWireLosesWhatGoesOneWay(t *testing.T) {
 		})
 	}
 }
+
+// What a wire keeps back comes later, whole and in order.
+func TestAWireKeepsBackAndDelivers(t *testing.T) {
+	l, err := redistest.Listen()
+	require.NoError(t, err)
+	defer l.Close()
+	w := redistest.NewWire(t, l.Addr().String())
+	near, err := net.Dial("tcp", w.Addr())
+	require.NoError(t, err)
+	defer near.Close()
+	far, err := l.Accept()
+	require.NoError(t, err)
+	defer far.Close()
+	w.Hold(redistest.Up)
+	_, err = near.Write([]byte("one "))
+	require.NoError(t, err)
+	redistest.Eventually(t, time.Minute, "something is kept back", func() bool { return w.Kept() == 1 })
+	_, err = near.Write([]byte("two"))
+	require.NoError(t, err)
+	far.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	_, err = far.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	w.Heal()
+	require.Zero(t, w.Kept())
+	far.SetReadDeadline(time.Now().Add(time.Minute))
+	text := make([]byte, len("one two"))
+	_, err = io.ReadFull(far, text)
+	require.NoError(t, err)
+	require.Equal(t, "one two", string(text))
+}

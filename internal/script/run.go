@@ -191,7 +191,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && c.Command == nil &&
 		last.fresh(now, dials) {
 		if limit := r.base.Add(now + r.timeout); patient(ctx, limit) {
-			return r.inPlace(ctx, c, limit, last, dials)
+			return r.inline(ctx, c, limit, last, dials)
 		}
 	}
 	f := &flight{r: r, values: ctx, call: c, done: make(chan struct{})}

@@ -75,7 +75,7 @@ func (s *Session) end(ctx context.Context) error {
 		h, ok := l.Of.(Holder)
 		return !ok || h.InUse()
 	})
-	pending := s.Retrier.Settle(ctx)
+	pending := s.Retrier.Drain(ctx)
 	s.Engine.Stop()
 	s.Retrier.Stop()
 	return leftovers(ctx, names, pending)

@@ -20,9 +20,9 @@ type complaint struct {
 }
 
 // Complain logs something in the background that failed for good: what says what that means. Of one kind it logs at
-// most one line in 10 s. It is one of the Troubles.
+// most one line in 10 s. It is one of the RecentErrors.
 func (s *Session) Complain(what, name string, err error) {
-	s.troubles.Add("background", name, err)
+	s.recent.Add("background", name, err)
 	c := &s.complaints
 	c.mu.Lock()
 	last := c.last[what]

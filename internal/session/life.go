@@ -11,12 +11,12 @@ import (
 type Life struct {
 	mu       sync.Mutex
 	why      error
-	done     chan struct{}               // made when first asked for
-	contexts map[<-chan struct{}]*shared // made when first needed; see Context
+	done     chan struct{}                // made when first asked for
+	contexts map[<-chan struct{}]*derived // made when first needed; see Context
 }
 
-// shared is a context that ends with a life, and with all parents of one Done channel.
-type shared struct {
+// derived is a context that ends with a life, and with all parents of one Done channel.
+type derived struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	deaf   func() bool // stops the function that runs at ctx's own end; nil if ctx has no end of its own
@@ -81,7 +81,7 @@ func (l *Life) Context(parent context.Context) context.Context {
 	if done == nil {
 		base = context.Background() // the values of one parent must not be kept for all
 	}
-	s = &shared{}
+	s = &derived{}
 	s.ctx, s.cancel = context.WithCancelCause(base) // not under mu: parent may be code outside this library
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +94,7 @@ func (l *Life) Context(parent context.Context) context.Context {
 		return &lasting{other.ctx, parent, l}
 	}
 	if l.contexts == nil {
-		l.contexts = map[<-chan struct{}]*shared{}
+		l.contexts = map[<-chan struct{}]*derived{}
 	}
 	own := s.ctx.Done() // the channel of contexts derived from s.ctx, which end with this life already
 	l.contexts[done], l.contexts[own] = s, s

@@ -14,10 +14,10 @@ import (
 
 // Once is something that is done once and has one result for all callers. In the zero value nothing was done yet.
 type Once struct {
-	mu             sync.Mutex
-	result         error
-	done           chan struct{} // closed when there is a result; made when a caller waits for it
-	begun, settled bool
+	mu              sync.Mutex
+	result          error
+	done            chan struct{} // closed when there is a result; made when a caller waits for it
+	begun, finished bool
 }
 
 // Unless runs f unless it has begun. f must not block.
@@ -33,21 +33,21 @@ func (o *Once) Unless(f func()) {
 // ended before that; err is then its cause.
 func (o *Once) Do(ctx context.Context, f func(context.Context) error) (ok bool, err error) {
 	o.mu.Lock()
-	first, settled := !o.begun, o.settled
+	first, finished := !o.begun, o.finished
 	o.begun = true
-	if !first && !settled && o.done == nil {
+	if !first && !finished && o.done == nil {
 		o.done = make(chan struct{})
 	}
 	done := o.done
 	o.mu.Unlock()
 	switch {
-	case settled:
+	case finished:
 		return true, o.result
 	case first:
 		err := f(ctx)
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.result, o.settled = err, true
+		o.result, o.finished = err, true
 		if o.done != nil {
 			close(o.done)
 		}

@@ -262,8 +262,8 @@ func (r *Retrier) hire() {
 	}
 }
 
-// Settle waits until nothing is pending or ctx ends. It returns the name of every release that is still pending.
-func (r *Retrier) Settle(ctx context.Context) (names []string) {
+// Drain waits until nothing is pending or ctx ends. It returns the name of every release that is still pending.
+func (r *Retrier) Drain(ctx context.Context) (names []string) {
 	r.mu.Lock()
 	idle := r.idle
 	r.mu.Unlock()
@@ -335,7 +335,7 @@ func (r *Retrier) work() {
 		r.mu.Lock()
 		r.unpark(batch[0].BatchKey)
 		for _, p := range batch {
-			r.settle(p, sent, now, err)
+			r.finishTry(p, sent, now, err)
 		}
 		r.mu.Unlock()
 	}
@@ -352,8 +352,8 @@ func (r *Retrier) send(batch []*Pending) error {
 	return batch[0].ReleaseAll(r.ctx, all)
 }
 
-// settle takes in what came of a try. Called with mu held.
-func (r *Retrier) settle(p *Pending, sent, now time.Time, err error) {
+// finishTry takes in what came of a try. Called with mu held.
+func (r *Retrier) finishTry(p *Pending, sent, now time.Time, err error) {
 	delete(r.busy, p)
 	if p.tried != nil {
 		close(p.tried)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -30,14 +30,14 @@ type Session struct {
 	Inflight
 	Options // as given, with the defaults filled in
 	Hub     *pubsub.Hub
-	Inner   inside.Hub[*pubsub.Subscription] // of Hub
+	Inner   accessor.Hub[*pubsub.Subscription] // of Hub
 	Runner  *script.Runner
 	Base    time.Time // when it was made
 	Keeper            // its zero value without Start
 
 	pkg, keeps string
 	complaints complaints
-	troubles   inside.Troubles
+	recent     errs.RecentErrors
 	background
 }
 
@@ -72,7 +72,7 @@ func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
 	if err := o.check(); err != nil {
 		return nil, errs.Edge(pkg, err)
 	}
-	inner := inside.Of[inside.Hub[*pubsub.Subscription]](h)
+	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](h)
 	if inner.Context().Err() != nil {
 		return nil, errs.Edge(pkg, fmt.Errorf("hub: %w", errs.ErrClosed))
 	}
@@ -111,8 +111,8 @@ func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name str
 // Error is err with the name of the package in front.
 func (s *Session) Error(err error) error { return errs.Edge(s.pkg, err) }
 
-// Troubles are the last things that went wrong in the client. The packages add to them where they tell an Observer.
-func (s *Session) Troubles() *inside.Troubles { return &s.troubles }
+// RecentErrors are the last errors of the client. The packages add to them where they tell an Observer.
+func (s *Session) RecentErrors() *errs.RecentErrors { return &s.recent }
 
 // Key is the main key of an object, and why the name cannot be used.
 func (s *Session) Key(name string) (string, error) {

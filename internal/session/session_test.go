@@ -186,7 +186,7 @@ func TestCloseEndsWaitersAndContextsFirstAndWaitsForReleasesThen(t *testing.T) {
 	go func() {
 		defer s.Leave()
 		waited <- s.Queue.Wait(context.Background(),
-			wait.Request{Name: "a", Line: "a", Channel: "c", Try: func(context.Context) (wait.Answer, error) {
+			wait.Request{Name: "a", QueueKey: "a", Channel: "c", Try: func(context.Context) (wait.Answer, error) {
 				return wait.Answer{Left: time.Minute}, nil
 			}})
 	}()

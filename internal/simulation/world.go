@@ -15,7 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -241,9 +241,9 @@ func (c *client) warm() (err error) {
 		}
 	}
 	for _, l := range c.locks {
-		c.names = append(c.names, inside.Of[*session.Session](l).ID)
+		c.names = append(c.names, accessor.Of[*session.Session](l).ID)
 	}
-	c.names = append(c.names, inside.Of[*session.Session](c.red.Elections()).ID)
+	c.names = append(c.names, accessor.Of[*session.Session](c.red.Elections()).ID)
 	return c.red.Semaphores().Semaphore("warm-"+c.host.name, 1).Do(ctx, 1, nothing)
 }
 

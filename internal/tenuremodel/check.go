@@ -84,7 +84,7 @@ func (w *world) calm(s state) bool {
 	for pi := range s.proc {
 		p := &s.proc[pi]
 		p.arrivals, p.paused, p.asleep = 0, false, false
-		w.settle(&s, pi)
+		w.startNext(&s, pi)
 	}
 	out := w.overflows
 	for range calmTime {

@@ -154,7 +154,7 @@ func (w *world) ring(s *state, pi int, t *tenure, a alarm) {
 	case forgotten:
 		t.become(nothing)
 	}
-	w.settle(s, pi)
+	w.startNext(s, pi)
 }
 
 // follow calls emit with each state that can follow s.
@@ -200,7 +200,7 @@ func (w *world) ofProcess(s *state, pi int, do doing) {
 	case p.paused:
 		do(at(wakes), func(n *state) {
 			n.proc[pi].paused, n.proc[pi].asleep = false, false
-			w.settle(n, pi)
+			w.startNext(n, pi)
 		})
 		return
 	case !p.busy():

@@ -33,7 +33,7 @@ func (w *world) hear(s *state, pi int, m message) {
 			}
 		}
 	}
-	w.settle(s, pi)
+	w.startNext(s, pi)
 }
 
 // answered is the answer to a request for which somebody waits.

@@ -29,8 +29,8 @@ func (w *world) request(s *state, t *tenure) {
 	w.send(s, message{kind: ask, own: t.own, runs: callTime + 1, notes: live})
 }
 
-// settle is tenancies.next: where callers wait, and the process neither asks nor holds, another tenure is asked for.
-func (w *world) settle(s *state, pi int) {
+// startNext is tenancies.next: where callers wait, and the process neither asks nor holds, another tenure is asked for.
+func (w *world) startNext(s *state, pi int) {
 	p := &s.proc[pi]
 	if p.waiting == 0 || p.paused || p.closed || p.deaf || p.head() != nil {
 		return
@@ -282,7 +282,7 @@ func (w *world) takeTurn(s *state, pi int, t *tenure) {
 		if t.age >= tenureTime && w.on(takerTime) || t.trust == 0 && w.on(takerTrust) {
 			s.proc[pi].waiting++
 			w.giveBack(s, t) // Decline
-			w.settle(s, pi)
+			w.startNext(s, pi)
 			return
 		}
 		t.mark(overdue, t.trust == 0)
@@ -303,7 +303,7 @@ func (w *world) leaveTurn(s *state, pi int, t *tenure) {
 		return
 	}
 	w.giveBack(s, t)
-	w.settle(s, pi)
+	w.startNext(s, pi)
 }
 
 // lose ends a tenure that is over by the deadline or by the server's word: Holding.lost. The caller that works is told.
@@ -327,7 +327,7 @@ func (w *world) lose(s *state, pi int, t *tenure) {
 	if !w.on(successorAfterALoss) {
 		p.deaf = true
 	}
-	w.settle(s, pi)
+	w.startNext(s, pi)
 }
 
 // forsake is a caller that drops its handle.

@@ -14,10 +14,10 @@
 //
 // Messages are hints. One that is lost costs at most PollCap; one too many costs a try. In detail:
 //
-//  1. A waiter enters the line of its key and its manner of waiting (queue, spin, plain, write, ...) in this process.
-//     The first in the line contends on the server. The others stand behind its semaphore without asking the server,
-//     first come first served. Re-entries, joins, waits of no time, waiters of fair and shared locks, and requests that
-//     wait for a group of calls ([Request.Group]) never stand behind another.
+//  1. A waiter enters the local queue of its key and its manner of waiting (queue, spin, plain, write, ...) in this
+//     process. The first in the local queue contends on the server. The others stand behind its semaphore without
+//     asking the server, first come first served. Re-entries, joins, waits of no time, waiters of fair and shared
+//     locks, and requests that wait for a group of calls ([Request.Group]) never stand behind another.
 //  2. The contender tries. With a Taker, if grants are listened for already, the try asks for a place in the server's
 //     queue at once. Without a Taker the waiter shares the subscription to the channel if the process has one.
 //  3. It subscribes, to grants or to the channel, and tries again at once. Subscribing lasts no longer than the sleep
@@ -29,8 +29,8 @@
 //     try, and so does a message that the request knows for an answer (Request.OnMessage). Where many wait, each for
 //     something else, their process asks for many at once whether anything has changed (Rechecker).
 //  5. A try that fails pauses for 2 ms and more. The waiter goes on for as long as its caller may wait.
-//  6. A waiter that leaves the line lets the next one contend. One that leaves without a grant, and may have been in
-//     the server's queue, has its release made in the background, which takes it out of the queue.
+//  6. A waiter that leaves the local queue lets the next one contend. One that leaves without a grant, and may have
+//     been in the server's queue, has its release made in the background, which takes it out of the queue.
 //
 // # Hand-over
 //
@@ -48,9 +48,9 @@
 //
 // The rules are:
 //
-//  1. The queue holds one entry for each process and key, not for each waiter: the others stand in line inside the
-//     process. The order is exact among processes, and within each, but not across all waiters. It is what makes a
-//     contended acquisition one call.
+//  1. The queue holds one entry for each process and key, not for each waiter: the others stand in the local queue
+//     inside the process. The order is exact among processes, and within each, but not across all waiters. It is what
+//     makes a contended acquisition one call.
 //  2. A grant is trusted by the ticket that the last "held" answer named, and its lease counts from the send of that
 //     call: the grant was written after the call ran. A grant of which half of the lease is gone, one after a gap in
 //     the messages, and one for which replicas or a token are wanted, is confirmed: the waiter asks, and finds its own
@@ -58,13 +58,13 @@
 //  3. In a slot that is being migrated a script with two keys is refused. It is sent again without the queue, and
 //     waiters poll, twenty times in a PollCap.
 //
-// # Crowds
+// # Batch queues
 //
 // What several can have at once, such as permits, has no contender: one waiter a process would be served in a round
 // trip. With a [Batcher] every waiter has a place of its own in the server's queue, its own owner, and its own ticket.
 // The rules of trust above are the same, and so is the code. The rest is:
 //
-//  1. While none of the line waits every request goes out at once, in parallel with others, and is one call.
+//  1. While none of the local queue waits every request goes out at once, in parallel with others, and is one call.
 //  2. From the first that is refused until none waits any more, newcomers stand behind. One call at a time asks for
 //     up to 128 of them in their order. So 1,000 that come together are eight calls, and keep their order.
 //  3. Who has a place sleeps until its grant. Within a PollCap all are asked for again, in the same batches, which
@@ -89,8 +89,8 @@
 //
 // What has no queue on the server, such as a Quorum, is released to all processes that listen. If an answer names how
 // many listen ([Answer.Contenders]), the contenders take turns after a message in place of all asking at once
-// (turn.go). Who wakes the line because of messages that it has heard itself, as a Quorum does, says so
-// ([Request.Crowded]).
+// (turn.go). Who wakes the local queue because of messages that it has heard itself, as a Quorum does, says so
+// ([Request.DrawsTurn]).
 //
 // # Each for itself
 //

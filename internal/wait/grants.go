@@ -12,7 +12,7 @@ import (
 // grantSubscription is the one subscription of a client to one channel of grants, for all its waiters.
 type grantSubscription struct {
 	sub   *pubsub.Subscription
-	users int         // waiters whose standing says that they hear grants
+	users int         // waiters whose entry says that they hear grants
 	idle  *time.Timer // ends it when there have been none for a while
 }
 
@@ -48,7 +48,7 @@ func (w *waiter) subscribeToGrants() (hears, over bool) {
 // asked (TestCallersTooImpatientForAnAnswerAreHandedTheLock).
 func (w *waiter) leftUnheard() {
 	q, r := w.q, &w.r
-	if !r.Place.each() || w.granted || r.Taker == nil || w.line == nil || w.q.hearsGrants(r.Grants) {
+	if !r.Mode.each() || w.granted || r.Taker == nil || w.localQueue == nil || w.q.hearsGrants(r.Grants) {
 		return
 	}
 	q.mu.Lock()
@@ -203,13 +203,13 @@ func (q *Queue) grantsMissed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.gap = time.Now()
-	for _, w := range q.standing {
-		if w.line.crowd == nil {
+	for _, w := range q.byOwner {
+		if w.localQueue.batchQueue == nil {
 			signal(w.wakeup)
 		}
 	}
-	for key := range q.lines {
-		q.crowds(key, q.sweep)
+	for key := range q.localQueues {
+		q.eachBatchQueue(key, q.pollAll)
 	}
 }
 
@@ -228,12 +228,12 @@ func (q *Queue) grantsMissed() {
 func (q *Queue) deliver(g Grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w := q.standing[g.Owner]
+	w := q.byOwner[g.Owner]
 	if w == nil {
 		q.unclaimed(g.Owner)
 		return
 	}
-	if g.Ticket == 0 && w.line.crowd != nil {
+	if g.Ticket == 0 && w.localQueue.batchQueue != nil {
 		q.look(w, g.Lease)
 		return
 	}
@@ -247,7 +247,7 @@ func (q *Queue) deliver(g Grant) {
 func (q *Queue) Nudge(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w := q.standing[owner]; w != nil && w.line.crowd == nil {
+	if w := q.byOwner[owner]; w != nil && w.localQueue.batchQueue == nil {
 		signal(w.wakeup)
 	}
 }

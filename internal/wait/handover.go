@@ -8,10 +8,10 @@ import (
 // Taker is a waiter to which a release can give what it waits for, without another try: the server hands it over from
 // its queue. The package comment has the protocol.
 type Taker interface {
-	// Stand returns how the waiter is to be known. It must not block, nor call the Queue.
-	Stand() Standing
-	// Ask is Request.Try; with a standing it asks for a place in the server's queue, too. Answer.Ticket names it.
-	Ask(ctx context.Context, s *Standing) (Answer, error)
+	// QueueEntry returns how the server is to know the waiter. It must not block, nor call the Queue.
+	QueueEntry() QueueEntry
+	// Ask is Request.Try; with an entry it asks for a place in the server's queue, too. Answer.Ticket names it.
+	Ask(ctx context.Context, s *QueueEntry) (Answer, error)
 	// Taken is called with a grant. false: it is not to be used unconfirmed; Ask is called at once.
 	Taken(g Grant) bool
 	// ReleaseLater is called when the wait ends without a grant, but something of it may be left on the server, or may get
@@ -19,8 +19,8 @@ type Taker interface {
 	ReleaseLater(after time.Time)
 }
 
-// Standing is how the server knows a waiter.
-type Standing struct {
+// QueueEntry is how the server knows a waiter.
+type QueueEntry struct {
 	Owner string        // never used for another acquisition
 	Entry string        // in the server's queue
 	Lease time.Duration // in full
@@ -47,31 +47,31 @@ const (
 )
 
 // hears reports whether the waiter's grant subscription is known to work, so that a grant reaches it.
-func (w *waiter) hears() bool { return w.standing != nil && w.standing.hears }
+func (w *waiter) hears() bool { return w.entry != nil && w.entry.hears }
 
 // listenForGrants subscribes to grants. It reports whether to ask again at once, because the subscription is there or
 // because no time is left to sleep.
 func (w *waiter) listenForGrants() bool {
 	hears, over := w.subscribeToGrants()
-	w.stand(hears)
+	w.register(hears)
 	return hears || over
 }
 
-// asking returns the standing with which to ask for a place in the server's queue, nil for a waiter that hears no
+// asking returns the entry with which to ask for a place in the server's queue, nil for a waiter that hears no
 // grants. It notes that the place is about to be asked for.
-func (w *waiter) asking() *Standing {
+func (w *waiter) asking() *QueueEntry {
 	if !w.hears() {
 		return nil
 	}
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
 	w.queued = true
-	return w.standing
+	return w.entry
 }
 
 // learn takes in what an Ask said of the waiter's place in the server's queue.
 func (w *waiter) learn(a Answer, err error) {
-	if w.standing == nil {
+	if w.entry == nil {
 		return
 	}
 	if err == nil {
@@ -81,13 +81,13 @@ func (w *waiter) learn(a Answer, err error) {
 	defer w.q.mu.Unlock()
 	switch {
 	case a.Renamed:
-		w.unstand()
+		w.unregister()
 	case err == nil && a.Ticket > 0 && a.Ticket >= w.ticket && a.Sent.After(w.held):
 		w.ticket, w.held = a.Ticket, a.Sent
 	}
 }
 
-// stand makes the waiter known, before anything is sent that may be answered by a grant: the grant can overtake the
+// register makes the waiter known, before anything is sent that may be answered by a grant: the grant can overtake the
 // reply which says that the waiter is in the queue (TestAGrantThatOvertakesItsPlaceIsUsed).
 //
 // One that hears no grants asks for no place in the server's queue. It polls, and goes on trying to hear. A place in
@@ -103,20 +103,20 @@ func (w *waiter) learn(a Answer, err error) {
 // other three had 2 acquisitions a second each in place of 200 (TestWhoMayNotListenStandsInNoQueue). The price: while
 // others queue, a waiter that does not hear may never find the lock free. The subscription may also end between
 // subscribeToGrants and here, if nothing has used it for long enough; the loop subscribes again.
-func (w *waiter) stand(hears bool) {
+func (w *waiter) register(hears bool) {
 	q := w.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.standing == nil {
-		w.room = w.r.Taker.Stand()
-		s := &w.room
-		w.standing = s
+	if w.entry == nil {
+		w.entryValue = w.r.Taker.QueueEntry()
+		s := &w.entryValue
+		w.entry = s
 		if w.wakeup == nil {
 			w.wakeup = make(chan struct{}, 1)
 		}
-		q.standing[s.Owner] = w
-		if w.line.crowd == nil && !w.r.Place.each() {
-			w.line.contender = w
+		q.byOwner[s.Owner] = w
+		if w.localQueue.batchQueue == nil && !w.r.Mode.each() {
+			w.localQueue.contender = w
 		}
 	}
 	if hears {
@@ -124,12 +124,12 @@ func (w *waiter) stand(hears bool) {
 	}
 }
 
-// hear notes that grants reach the waiter, by e if that is there. Called with mu held, of a waiter that stands.
+// hear notes that grants reach the waiter, by e if that is there. Called with mu held, of a waiter that is registered.
 func (w *waiter) hear(e *grantSubscription) {
 	if e == nil || w.grantSub != nil {
 		return
 	}
-	w.standing.hears = true
+	w.entry.hears = true
 	e.users++
 	w.grantSub = e
 	if e.idle != nil {
@@ -138,14 +138,14 @@ func (w *waiter) hear(e *grantSubscription) {
 	}
 }
 
-// unstand is called with mu held.
-func (w *waiter) unstand() {
-	if w.standing == nil {
+// unregister is called with mu held.
+func (w *waiter) unregister() {
+	if w.entry == nil {
 		return
 	}
 	q := w.q
-	delete(q.standing, w.standing.Owner)
-	w.standing, w.grant, w.ticket = nil, nil, 0
+	delete(q.byOwner, w.entry.Owner)
+	w.entry, w.grant, w.ticket = nil, nil, 0
 	if e := w.grantSub; e != nil {
 		w.grantSub = nil
 		if e.users--; e.users == 0 {
@@ -173,9 +173,9 @@ func (w *waiter) taken() (used, doubt bool) {
 	q := w.q
 	q.mu.Lock()
 	g := w.grant
-	use := g != nil && w.does != flying && (g.Ticket == 0 || g.Ticket == w.ticket && w.held.After(q.gap))
+	use := g != nil && w.does != inFlight && (g.Ticket == 0 || g.Ticket == w.ticket && w.held.After(q.gap))
 	doubt = g != nil && g.Ticket >= w.ticket
-	if g != nil && w.does != flying && (g.Ticket == 0 || g.Ticket <= w.ticket) {
+	if g != nil && w.does != inFlight && (g.Ticket == 0 || g.Ticket <= w.ticket) {
 		w.grant = nil
 	}
 	if use {
@@ -191,10 +191,10 @@ func (w *waiter) taken() (used, doubt bool) {
 	return false, doubt || use
 }
 
-// settled is called with mu held when the wait ends. unsettled: something of it may be left on the server, or get there
+// finish is called with mu held when the wait ends. owed: something of it may be left on the server, or get there
 // until after.
-func (w *waiter) settled(granted bool) (after time.Time, unsettled bool) {
-	l := w.line
+func (w *waiter) finish(granted bool) (after time.Time, owed bool) {
+	l := w.localQueue
 	if l.contender == w {
 		l.contender = nil
 	}
@@ -204,10 +204,10 @@ func (w *waiter) settled(granted bool) (after time.Time, unsettled bool) {
 	//	awaits the answer for 20 ms
 	//	                                      answered in that very instant: granted
 	//	leaves
-	unsettled = w.queued || w.grant != nil || w.outcome != nil
-	if w.does == flying { // a batch asks for it, and may yet be granted what it asks for
-		after, unsettled = time.Now().Add(w.r.Reach), true
+	owed = w.queued || w.grant != nil || w.outcome != nil
+	if w.does == inFlight { // a batch asks for it, and may yet be granted what it asks for
+		after, owed = time.Now().Add(w.r.Reach), true
 	}
-	w.unstand()
-	return after, unsettled && !granted
+	w.unregister()
+	return after, owed && !granted
 }

@@ -78,13 +78,13 @@ type stander struct {
 	owner string
 }
 
-func (s *stander) Stand() wait.Standing {
-	return wait.Standing{Owner: s.owner, Entry: s.owner, Lease: time.Minute}
+func (s *stander) QueueEntry() wait.QueueEntry {
+	return wait.QueueEntry{Owner: s.owner, Entry: s.owner, Lease: time.Minute}
 }
 
 const trip = time.Millisecond
 
-func (s *stander) Ask(_ context.Context, standing *wait.Standing) (wait.Answer, error) {
+func (s *stander) Ask(_ context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	d, sent := s.d, time.Now()
 	time.Sleep(trip / 2)
 	back := trip / 2
@@ -98,7 +98,7 @@ func (s *stander) Ask(_ context.Context, standing *wait.Standing) (wait.Answer, 
 		d.holder = s.owner
 		d.queue = slices.DeleteFunc(d.queue, func(g wait.Grant) bool { return g.Owner == s.owner })
 		return wait.Answer{Granted: true, Sent: sent}, nil
-	case standing == nil || d.moving:
+	case entry == nil || d.moving:
 		return wait.Answer{Left: time.Hour, Sent: sent}, nil
 	case place < 0:
 		d.ticket++
@@ -295,7 +295,7 @@ func TestCallersTooImpatientForAnAnswerAreHandedTheLock(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), trip/4)
 			defer cancel()
 			require.Error(t, r.Wait(ctx,
-				wait.Request{Name: "n", Channel: "c", Grants: "g", Place: wait.Each, Taker: &stander{d, owner}}))
+				wait.Request{Name: "n", Channel: "c", Grants: "g", Mode: wait.Each, Taker: &stander{d, owner}}))
 		}
 		for n := range 200 {
 			leaves(fmt.Sprint(n))

@@ -8,11 +8,11 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// What a crowd listens to: grants, once for all of its waiters, and releases where no grant would come.
+// What a batch queue listens to: grants, once for all of its waiters, and releases where no grant would come.
 
 // awaitGrants has the process listen for grants, and waits for that for a moment. A batch goes without places if it
 // takes longer; once it is there all are asked for again.
-func (q *Queue) awaitGrants(c *crowd) {
+func (q *Queue) awaitGrants(c *batchQueue) {
 	q.mu.Lock()
 	w := c.first
 	if w == nil || w.r.Grants == "" || q.grantSubs[w.r.Grants] != nil {
@@ -38,8 +38,8 @@ func (q *Queue) awaitGrants(c *crowd) {
 	}
 }
 
-// listen subscribes to grants for a crowd.
-func (q *Queue) listen(c *crowd, channel string) {
+// listen subscribes to grants for a batch queue.
+func (q *Queue) listen(c *batchQueue, channel string) {
 	sub := q.subscribe(q.ctx, channel)
 	if sub != nil {
 		q.keepGrants(channel, sub)
@@ -56,11 +56,11 @@ func (q *Queue) listen(c *crowd, channel string) {
 	c.refusals = 0
 	if !c.hears {
 		c.hears = true
-		q.sweep(c)
+		q.pollAll(c)
 	}
 }
 
-// subscribe subscribes for a crowd, for as long as its waiters would sleep; nil: it could not.
+// subscribe subscribes for a batch queue, for as long as its waiters would sleep; nil: it could not.
 func (q *Queue) subscribe(ctx context.Context, channel string) *pubsub.Subscription {
 	ctx, cancel := context.WithTimeout(ctx, q.pollCap)
 	defer cancel()
@@ -76,22 +76,22 @@ func (q *Queue) subscribe(ctx context.Context, channel string) *pubsub.Subscript
 	return nil
 }
 
-// overhear listens to releases for the crowd, where it does not hear of them otherwise: foreign, because holders are
-// not of this library and hand over nothing; or because this process hears no grants. A message has the first in line
-// asked for.
-func (w *waiter) overhear(foreign bool) {
-	q, c := w.q, w.line.crowd
+// subscribeReleases listens to releases for the batch queue, where it does not hear of them otherwise: foreign, because
+// holders are not of this library and hand over nothing; or because this process hears no grants. A message has the
+// first in the local queue asked for.
+func (w *waiter) subscribeReleases(foreign bool) {
+	q, c := w.q, w.localQueue.batchQueue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.overheard != nil || w.is == gone || !foreign && w.standing != nil && w.standing.hears || w.r.Channel == "" {
+	if c.cancelReleases != nil || w.is == gone || !foreign && w.entry != nil && w.entry.hears || w.r.Channel == "" {
 		return
 	}
 	ctx, cancel := context.WithCancel(q.ctx)
-	c.overheard = cancel
+	c.cancelReleases = cancel
 	go q.releases(ctx, c, w.r.Channel)
 }
 
-func (q *Queue) releases(ctx context.Context, c *crowd, channel string) {
+func (q *Queue) releases(ctx context.Context, c *batchQueue, channel string) {
 	for failures := 0; ; failures++ {
 		sub := q.subscribe(ctx, channel)
 		if sub == nil {
@@ -111,8 +111,8 @@ func (q *Queue) releases(ctx context.Context, c *crowd, channel string) {
 	}
 }
 
-// released asks for the first in line, or for all that one call asks for where there are no places.
-func (q *Queue) released(c *crowd) {
+// released asks for the first in the local queue, or for all that one call asks for where there are no places.
+func (q *Queue) released(c *batchQueue) {
 	q.mu.Lock()
 	w := c.first
 	if w == nil {
@@ -121,10 +121,10 @@ func (q *Queue) released(c *crowd) {
 	}
 	ctx, name := w.ctx, w.r.Name
 	if c.hears && !c.placeless {
-		q.wants(c, w)
-		q.drive(c)
+		q.enqueue(c, w)
+		q.startAsking(c)
 	} else {
-		q.sweep(c)
+		q.pollAll(c)
 	}
 	q.mu.Unlock()
 	q.woken(ctx, name, true)

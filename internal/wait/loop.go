@@ -11,7 +11,7 @@ import (
 // contend asks until it is granted, or there is a reason to stop.
 func (w *waiter) contend() error {
 	for n := 0; ; n++ {
-		if w.standing != nil {
+		if w.entry != nil {
 			if used, _ := w.taken(); used {
 				return nil
 			}
@@ -53,9 +53,9 @@ func (w *waiter) waits() {
 	}
 }
 
-// taker returns what takes part in the hand-over; nil for a waiter that stands in no line.
+// taker returns what takes part in the hand-over; nil for a waiter that stands in no local queue.
 func (w *waiter) taker() Taker {
-	if w.line == nil {
+	if w.localQueue == nil {
 		return nil
 	}
 	return w.r.Taker
@@ -69,9 +69,9 @@ func (w *waiter) prepare() {
 		// Where the process is subscribed already this costs nothing, and saves the try after the subscription.
 		w.attach(w.q.inner.TrySubscribe(w.r.Channel))
 	case w.q.hearsGrants(w.r.Grants):
-		w.stand(true)
+		w.register(true)
 	}
-	w.standBack()
+	w.backOff()
 }
 
 // ask makes the n-th try, from 0. An error after which asking again may help is noted, and counted in failures.
@@ -144,7 +144,7 @@ func (w *waiter) pause(n int, a Answer) bool {
 // sleepTime returns how long to sleep when nothing happens.
 func (w *waiter) sleepTime() time.Duration {
 	d := w.q.pollCap
-	if w.standing != nil || w.r.Own { // in a queue on the server, ours or Redisson's
+	if w.entry != nil || w.r.Own { // in a queue on the server, ours or Redisson's
 		d = min(d, MaxPoll)
 	}
 	if w.hears() && w.placeless { // the key's slot is being migrated, and no release is published meanwhile
@@ -209,7 +209,7 @@ func (w *waiter) sleep(d time.Duration) bool {
 			}
 			w.q.woken(w.ctx, w.r.Name, true)
 		case <-w.lineWakeup():
-			if turn := w.turnInLine(); turn > 0 {
+			if turn := w.turnAfterWake(); turn > 0 {
 				drawn = true
 				t.Reset(min(turn, max(0, time.Until(by))))
 				continue

@@ -2,9 +2,9 @@ package wait
 
 import "time"
 
-// pace bounds how many waiters of a line ask for the first time at once, where each has a place of its own in the
-// server's queue (Paced). Nothing else does: a caller that gives up does not wait for the server, and the next caller
-// asks at once.
+// pace bounds how many waiters of a local queue ask for the first time at once, where each has a place of its own in
+// the server's queue (Paced). Nothing else does: a caller that gives up does not wait for the server, and the next
+// caller asks at once.
 //
 //	64 callers, patience 2 ms               server, 20,000 requests a second
 //	ask, give up, ask, …: 30,000 a second ----> runs each, also those whose callers have left: it cannot know
@@ -17,7 +17,8 @@ import "time"
 // leaves nothing behind. A question whose caller has left counts for as long as answers took of late: the server has
 // yet to run it.
 //
-// The number outlives the line, as a guess of the process: all callers may leave at once, and be back a moment later.
+// The number outlives the local queue, as a guess of the process: all callers may leave at once, and be back a moment
+// later.
 type pace struct {
 	bound  int           // asking at once
 	asking int           // for the first time
@@ -38,11 +39,11 @@ const (
 
 // pace awaits the waiter's turn to ask; false: out of patience.
 func (w *waiter) pace() bool {
-	q, l := w.q, w.line
+	q, l := w.q, w.localQueue
 	q.mu.Lock()
 	if l.pace == nil {
 		l.pace = &pace{bound: mostPaced}
-		if b := q.guesses.of(w.r.Line).paced; b > 0 {
+		if b := q.guesses.of(w.r.QueueKey).paced; b > 0 {
 			l.pace.bound = b
 		}
 	}
@@ -67,7 +68,7 @@ func (w *waiter) pace() bool {
 // paced says that the waiter's question, which was sent at sent, was answered, or that it does not wait for the answer
 // any more.
 func (w *waiter) paced(sent time.Time, answered bool) {
-	if w.r.Place != Paced {
+	if w.r.Mode != Paced {
 		return
 	}
 	w.q.mu.Lock()
@@ -76,7 +77,7 @@ func (w *waiter) paced(sent time.Time, answered bool) {
 		return
 	}
 	w.asks = false
-	p, took := w.line.pace, time.Since(sent)
+	p, took := w.localQueue.pace, time.Since(sent)
 	if answered {
 		p.trip = took
 	} else if rest := p.trip - took; rest > 0 {

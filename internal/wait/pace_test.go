@@ -59,7 +59,7 @@ func (s *slowServer) look() (asked, most, worst int) {
 func paced(r *room, s *slowServer, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Place: wait.Paced, Try: s.ask})
+	return r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Mode: wait.Paced, Try: s.ask})
 }
 
 // 100 callers ask again and again, faster than the server can answer.
@@ -112,7 +112,7 @@ func TestTheTurnOfACallerThatLeavesIsTheNexts(t *testing.T) {
 		s := &slowServer{takes: 10 * time.Millisecond}
 		var wg sync.WaitGroup
 		defer wg.Wait()
-		wg.Go(func() { paced(r, s, time.Minute) }) // the line is never empty
+		wg.Go(func() { paced(r, s, time.Minute) }) // the local queue is never empty
 		synctest.Wait()
 		for range 10 {
 			require.Error(t, paced(r, s, time.Millisecond)) // from now on two ask at once

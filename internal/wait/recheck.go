@@ -23,7 +23,7 @@ type Rechecker interface {
 	// this ticket, which is stamped then. It neither blocks nor calls the Queue, and calls answered, once, unless it
 	// returns false: then that cannot be found out so. left is how long it is until enough leases are over for the waiter;
 	// negative: not known.
-	Recheck(s Standing, ticket int64, answered func(same bool, left time.Duration)) bool
+	Recheck(s QueueEntry, ticket int64, answered func(same bool, left time.Duration)) bool
 }
 
 const (
@@ -32,7 +32,7 @@ const (
 	// askEvery is how often a waiter asks by itself all the same: that moves the end of the server's queue on, and learns
 	// who the holder is, and for how long.
 	askEvery = 20 * time.Second
-	// askAmongEvery is the same for a waiter of a crowd, whose questions together do both of these.
+	// askAmongEvery is the same for a waiter of a batch queue, whose questions together do both of these.
 	askAmongEvery = time.Minute
 )
 
@@ -47,7 +47,7 @@ func (w *waiter) recheck() bool {
 		return false // the holder's lease is about to end, or has ended
 	}
 	w.q.mu.Lock()
-	few, s, ticket := len(w.q.standing) < recheckFrom, *w.standing, w.ticket
+	few, s, ticket := len(w.q.byOwner) < recheckFrom, *w.entry, w.ticket
 	w.q.mu.Unlock()
 	if few || ticket == 0 {
 		return false
@@ -75,21 +75,21 @@ func (w *waiter) same(sent time.Time) bool {
 	return true
 }
 
-// recheckOne has the server asked whether all is as it was, in place of a poll, for a crowd of one waiter that has a
-// place and nothing to take in. Called with mu held. Where that is not answered before the crowd's next alarm, the
-// waiter is asked for as ever.
-func (q *Queue) recheckOne(c *crowd) bool {
+// recheckOne has the server asked whether all is as it was, in place of a poll, for a batch queue of one waiter that
+// has a place and nothing to take in. Called with mu held. Where that is not answered before its next alarm, the waiter
+// is asked for as ever.
+func (q *Queue) recheckOne(c *batchQueue) bool {
 	w, now := c.first, time.Now()
-	if w != c.last || c.driven || c.failures > 0 || !c.hears || c.placeless || !c.rechecked.IsZero() ||
+	if w != c.last || c.running || c.failures > 0 || !c.hears || c.placeless || !c.rechecked.IsZero() ||
 		now.Sub(c.asked) > askAmongEvery {
 		return false
 	}
-	if w.wanted || w.grant != nil || w.ticket == 0 || !w.ready() || len(q.standing) < recheckFrom {
+	if w.wanted || w.grant != nil || w.ticket == 0 || !w.ready() || len(q.byOwner) < recheckFrom {
 		return false
 	}
 	r, ok := w.r.Taker.(Rechecker)
 	ticket := w.ticket
-	if !ok || !r.Recheck(*w.standing, ticket, func(same bool, left time.Duration) {
+	if !ok || !r.Recheck(*w.entry, ticket, func(same bool, left time.Duration) {
 		q.recheckedOne(c, w, ticket, now, same, left)
 	}) {
 		return false
@@ -99,7 +99,7 @@ func (q *Queue) recheckOne(c *crowd) bool {
 }
 
 // recheckedOne takes in the answer to the question that recheckOne sent at sent.
-func (q *Queue) recheckedOne(c *crowd, w *waiter, ticket int64, sent time.Time, same bool, left time.Duration) {
+func (q *Queue) recheckedOne(c *batchQueue, w *waiter, ticket int64, sent time.Time, same bool, left time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c.rechecked != sent { // of before an alarm
@@ -109,8 +109,8 @@ func (q *Queue) recheckedOne(c *crowd, w *waiter, ticket int64, sent time.Time, 
 	switch {
 	case w.is != among || w.ticket != ticket || q.ctx.Err() != nil:
 	case !same:
-		q.wants(c, w)
-		q.drive(c)
+		q.enqueue(c, w)
+		q.startAsking(c)
 	default:
 		if sent.After(w.held) {
 			w.held = sent // the grant of that ticket comes later

@@ -55,9 +55,9 @@ func NewSilence(client rueidis.Client, callTimeout time.Duration, log *slog.Logg
 		cluster: client.Mode() == rueidis.ClientModeCluster, silent: map[string]span{}}
 }
 
-// place is what is silent or not by itself. several: the request asks several servers, of which this client's may be
+// scope is what is silent or not by itself. several: the request asks several servers, of which this client's may be
 // well.
-func (s *Silence) place(key string, several bool) string {
+func (s *Silence) scope(key string, several bool) string {
 	switch {
 	case several:
 		return "several " + key
@@ -72,17 +72,17 @@ func (s *Silence) failed(r *Request, began time.Time, err error) {
 	if s == nil {
 		return
 	}
-	now, place := time.Now(), s.place(r.Line, r.Several)
+	now, scope := time.Now(), s.scope(r.QueueKey, r.Several)
 	s.mu.Lock()
 	s.forget(now)
-	x, known := s.silent[place]
+	x, known := s.silent[scope]
 	if !known {
 		if x.began = began; began.Before(s.ended) { // a request of before that answer is no word about the time after it
 			x.began = s.ended
 		}
 	}
 	x.last = now
-	s.silent[place] = x
+	s.silent[scope] = x
 	s.some.Store(true)
 	tell := s.logged.IsZero() && now.Sub(x.began) >= s.limit
 	if tell {
@@ -102,11 +102,11 @@ func (s *Silence) answered(r *Request) {
 	}
 	now := time.Now()
 	s.mu.Lock()
-	place := s.place(r.Line, r.Several)
-	if _, was := s.silent[place]; was {
+	scope := s.scope(r.QueueKey, r.Several)
+	if _, was := s.silent[scope]; was {
 		s.ended = now
 	}
-	delete(s.silent, place)
+	delete(s.silent, scope)
 	s.forget(now)
 	since := s.logged
 	if len(s.silent) == 0 {
@@ -123,9 +123,9 @@ func (s *Silence) answered(r *Request) {
 
 // forget is called with mu held.
 func (s *Silence) forget(now time.Time) {
-	for place, x := range s.silent {
+	for scope, x := range s.silent {
 		if now.Sub(x.last) > s.limit+forgetAfter {
-			delete(s.silent, place)
+			delete(s.silent, scope)
 		}
 	}
 }

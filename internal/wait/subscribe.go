@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -40,11 +40,11 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 	}
 	w.sub = sub
 	if w.r.OnMessage != nil {
-		w.incoming = inside.Of[inside.Subscription](sub).Ready() // once: each call drops the messages that have come
+		w.incoming = accessor.Of[accessor.Subscription](sub).Ready() // once: each call drops the messages that have come
 	}
-	if w.line != nil && !w.r.Place.each() {
+	if w.localQueue != nil && !w.r.Mode.each() {
 		w.q.mu.Lock()
-		w.line.pushed = true
+		w.localQueue.pushed = true
 		w.q.mu.Unlock()
 	}
 }
@@ -141,14 +141,14 @@ func (w *waiter) pushes() <-chan struct{} {
 	case w.r.OnMessage != nil:
 		return w.incoming
 	}
-	return inside.Of[inside.Subscription](w.sub).Ready()
+	return accessor.Of[accessor.Subscription](w.sub).Ready()
 }
 
-// lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none, or next to
-// others.
+// lineWakeup returns the channel that wakes the contender of the local queue, nil for a waiter that stands in none, or
+// next to others.
 func (w *waiter) lineWakeup() <-chan struct{} {
-	if w.line == nil || w.r.Place.each() {
+	if w.localQueue == nil || w.r.Mode.each() {
 		return nil
 	}
-	return w.line.wakeup
+	return w.localQueue.wakeup
 }

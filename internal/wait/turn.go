@@ -23,7 +23,7 @@ import (
 //
 // A guess of each waiter's own, from 1 at each wait, would favour newcomers: they would ask at once where those who
 // were refused more often wait. For the same reason a process that has just released, and acquires again, draws before
-// it asks ([Queue.StandBack]):
+// it asks ([Queue.BackOff]):
 //
 //	A, who releases                 B and C, who wait
 //	release, published  ----------> draw: B at once, C after two trips
@@ -62,10 +62,10 @@ type guess struct {
 	contenders float64
 	trip       time.Duration
 	released   time.Time // by this process, while it guessed that others wait
-	paced      int       // pace.bound, when the last line was left; 0: not known
+	paced      int       // pace.bound, when the last local queue was left; 0: not known
 }
 
-// comeback is how long after a release the process that made it stands back: all turns are over then.
+// comeback is how long after a release the process that made it backs off: all turns are over then.
 const comeback = 100 * time.Millisecond
 
 // guesses are those of the process: by a hash of the key, because keys come and go, and a wrong guess costs a few
@@ -76,9 +76,9 @@ var seed = maphash.MakeSeed()
 
 func (g *guesses) of(key string) *guess { return &g[maphash.String(seed, key)%uint64(len(g))] }
 
-// StandBack is called when this process has released what several contend for: its next request for the key has a turn,
+// BackOff is called when this process has released what several contend for: its next request for the key has a turn,
 // too.
-func (q *Queue) StandBack(key string) {
+func (q *Queue) BackOff(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if g := q.guesses.of(key); g.contenders > atOnce {
@@ -86,13 +86,13 @@ func (q *Queue) StandBack(key string) {
 	}
 }
 
-// standBack has the contender of a process that has just released wait for its turn before it asks.
-func (w *waiter) standBack() {
-	if w.line == nil || w.taker() != nil {
+// backOff has the contender of a process that has just released wait for its turn before it asks.
+func (w *waiter) backOff() {
+	if w.localQueue == nil || w.taker() != nil {
 		return
 	}
 	w.q.mu.Lock()
-	g := *w.q.guesses.of(w.r.Line)
+	g := *w.q.guesses.of(w.r.QueueKey)
 	w.q.mu.Unlock()
 	if g.contenders <= atOnce || g.trip == 0 || time.Since(g.released) > comeback {
 		return
@@ -103,9 +103,9 @@ func (w *waiter) standBack() {
 	}
 }
 
-// turnInLine is how long to wait after a wake-up of the line.
-func (w *waiter) turnInLine() time.Duration {
-	if !w.r.Crowded {
+// turnAfterWake is how long to wait after a wake-up of the local queue.
+func (w *waiter) turnAfterWake() time.Duration {
+	if !w.r.DrawsTurn {
 		return 0
 	}
 	return w.turns.draw()
@@ -137,7 +137,7 @@ func (t *turns) learned(granted bool) float64 {
 func (w *waiter) refuse(listeners int, took time.Duration) {
 	if w.turns.trip == 0 {
 		w.q.mu.Lock()
-		w.turns.guess = w.q.guesses.of(w.r.Line).contenders
+		w.turns.guess = w.q.guesses.of(w.r.QueueKey).contenders
 		w.q.mu.Unlock()
 	}
 	w.turns.refused(listeners, max(took, 1))

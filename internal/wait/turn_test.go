@@ -53,7 +53,7 @@ func TestAProcessThatHasJustReleasedHasATurnLikeThoseWhoWait(t *testing.T) {
 		acquire := func(contenders float64, patience time.Duration) time.Duration {
 			r.taken.Store(false)
 			r.SetGuess("l", contenders, time.Millisecond)
-			r.StandBack("l")
+			r.BackOff("l")
 			request := r.request()
 			request.Name = "l"
 			if patience > 0 {
@@ -87,7 +87,7 @@ func TestAProcessThatHasJustReleasedHasATurnLikeThoseWhoWait(t *testing.T) {
 
 			r.taken.Store(false)
 			r.SetGuess("l", 40, time.Millisecond)
-			r.StandBack("l")
+			r.BackOff("l")
 			time.Sleep(time.Second)
 			began = time.Now()
 			require.NoError(t, r.Wait(t.Context(), request))
@@ -106,14 +106,14 @@ func TestAGuessOfBeforeIsForgotten(t *testing.T) {
 		for range 20 {
 			r.taken.Store(false)
 			require.NoError(t, r.Wait(t.Context(), request))
-			r.StandBack("l")
+			r.BackOff("l")
 		}
 		require.Less(t, time.Since(began), time.Second)
 		began = time.Now()
 		for range 20 {
 			r.taken.Store(false)
 			require.NoError(t, r.Wait(t.Context(), request))
-			r.StandBack("l")
+			r.BackOff("l")
 		}
 		require.Zero(t, time.Since(began))
 	})
@@ -125,7 +125,7 @@ func TestAWakeUpThatOthersHearTooHasATurn(t *testing.T) {
 		for range 200 {
 			r.SetGuess("q", 40, time.Millisecond)
 			var asked []time.Time
-			request := wait.Request{Name: "q", Crowded: true, Backoff: func(int) time.Duration { return 10 * time.Second }}
+			request := wait.Request{Name: "q", DrawsTurn: true, Backoff: func(int) time.Duration { return 10 * time.Second }}
 			request.Try = func(context.Context) (wait.Answer, error) {
 				asked = append(asked, time.Now())
 				return wait.Answer{Granted: len(asked) > 1, Left: -1, Contenders: 40}, nil

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -24,9 +24,9 @@ type Queue struct {
 	ctx     context.Context // ends with the client or the hub, with cause errs.ErrClosed
 	cancel  context.CancelCauseFunc
 
-	mu     sync.Mutex
-	lines  map[string]*line   // by key; see line.next
-	shared map[string]*Shared // by key, as long as anything waits for the result
+	mu          sync.Mutex
+	localQueues map[string]*localQueue // by key; see localQueue.next
+	flights     map[string]*Flight     // by key, as long as anything waits for the result
 	hearings
 	guesses   guesses
 	handOvers int64 // waits that a release has ended
@@ -40,13 +40,13 @@ type calls struct{ oldest, newest *Call }
 
 // spares are what most waits need for a moment only, kept for the next. Guarded by Queue.mu.
 type spares struct {
-	freeLines   []*line
+	freeQueues  []*localQueue
 	freeWaiters []*waiter
 }
 
 type hubs struct {
 	hub   *pubsub.Hub
-	inner inside.Hub[*pubsub.Subscription] // of hub
+	inner accessor.Hub[*pubsub.Subscription] // of hub
 }
 
 // tells are what the observer gets.
@@ -57,9 +57,9 @@ type tells struct {
 
 // hearings are how a process hears of grants, and who may get one. Guarded by Queue.mu.
 type hearings struct {
-	standing  map[string]*waiter            // by owner: the waiters that may be granted unasked
+	byOwner   map[string]*waiter            // by owner: the waiters that may be granted unasked
 	grantSubs map[string]*grantSubscription // by channel
-	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants for waiters that do not crowd
+	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants for waiters that are not in a batch queue
 	// by kind of channel to which the user has no right: no new SUBSCRIBE before this
 	denied map[string]time.Time
 	gap    time.Time // when grants were last missed
@@ -72,10 +72,11 @@ const spare = 64
 // that has to wait for others; both may be nil.
 func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool),
 	waits func(ctx context.Context, name string)) *Queue {
-	inner := inside.Of[inside.Hub[*pubsub.Subscription]](hub)
-	q := &Queue{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits}, lines: map[string]*line{},
-		shared: map[string]*Shared{}}
-	q.hearings = hearings{standing: map[string]*waiter{}, grantSubs: map[string]*grantSubscription{},
+	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
+	q := &Queue{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits},
+		localQueues: map[string]*localQueue{},
+		flights:     map[string]*Flight{}}
+	q.hearings = hearings{byOwner: map[string]*waiter{}, grantSubs: map[string]*grantSubscription{},
 		listens: map[string]*listening{}, denied: map[string]time.Time{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}
@@ -97,11 +98,11 @@ type Request struct {
 	Of    any
 	Began time.Time
 
-	Line    string // the key whose waiters stand in one line, if their Manner is the same; Name if it is empty
-	Manner  string // of waiting
-	Channel string // where releases are published
-	Own     bool   // Channel is this waiter's alone: it is not kept subscribed afterwards, and MaxPoll bounds its sleep
-	Place   Place
+	QueueKey string // the key whose waiters stand in one local queue, if their Manner is the same; Name if it is empty
+	Manner   string // of waiting
+	Channel  string // where releases are published
+	Own      bool   // Channel is this waiter's alone: it is not kept subscribed afterwards, and MaxPoll bounds its sleep
+	Mode     QueueMode
 	// Until bounds the waiting; zero: only ctx does. If it has passed after the first try, that was the only one.
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
@@ -110,12 +111,13 @@ type Request struct {
 	// whether the message says by itself that the wait is over: then Try is not called again. After any other message it
 	// is.
 	OnMessage func(payload string) bool
-	// Crowded: who wakes the line ([Queue.Wake]) has heard what other processes hear, too, so the contender draws a turn.
-	Crowded bool
+	// DrawsTurn: who wakes the local queue ([Queue.Wake]) has heard what other processes hear, too, so the contender draws
+	// a turn.
+	DrawsTurn bool
 	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one
 	// line are all Batchers, or none is.
 	Taker Taker
-	// Several: Try asks several servers, not the one of Line alone.
+	// Several: Try asks several servers, not the one of QueueKey alone.
 	Several bool
 	// Reach, with a Batcher, is how long after it was sent a call of AskAll may still run on the server.
 	Reach time.Duration
@@ -130,27 +132,28 @@ type Request struct {
 	Backoff func(n int) time.Duration
 }
 
-// Place is where a request stands among those of this process.
-type Place uint8
+// QueueMode is how a request queues with the others of this process.
+type QueueMode uint8
 
 const (
-	// InLine: behind those of its Line and Manner that came before it.
-	InLine Place = iota
-	// Each: in the line, but not behind another. Each asks for itself, and has a place of its own in the server's queue,
-	// because the order that is kept there is that of all waiters.
+	// FIFO: behind those of its QueueKey and Manner that came before it.
+	FIFO QueueMode = iota
+	// Each: in the local queue, but not behind another. Each asks for itself, and has a place of its own in the server's
+	// queue, because the order that is kept there is that of all waiters.
 	Each
 	// Paced is Each, and where callers give up few of them ask at once: see pace.
 	Paced
-	// Alone: in no line. It is for what must never wait for another waiter: an acquisition under a hold in the line would
-	// be a deadlock, because that hold has what the waiters in the line wait for (TestWhoAsksAloneIsNotInTheLine).
+	// Alone: in no local queue. It is for what must never wait for another waiter: an acquisition under a hold in the
+	// local queue would be a deadlock, because that hold has what the waiters in the local queue wait for
+	// (TestWhoAsksAloneIsNotInTheLine).
 	Alone
-	// Yielding is Alone, and the request gives up unasked while a waiter in the line of its key waits for what it was
-	// refused. Otherwise requests that are repeated overtake that waiter for as long as they are made.
+	// Yielding is Alone, and the request gives up unasked while a waiter in the local queue of its key waits for what it
+	// was refused. Otherwise requests that are repeated overtake that waiter for as long as they are made.
 	Yielding
 )
 
-func (p Place) each() bool  { return p == Each || p == Paced }
-func (p Place) alone() bool { return p >= Alone }
+func (p QueueMode) each() bool  { return p == Each || p == Paced }
+func (p QueueMode) alone() bool { return p >= Alone }
 
 // Answer is what a try learned.
 type Answer struct {
@@ -180,22 +183,22 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if err := q.Ended(ctx); err != nil {
 		return &GaveUp{Left: -1, Cause: err}
 	}
-	if r.Line == "" {
-		r.Line = r.Name
+	if r.QueueKey == "" {
+		r.QueueKey = r.Name
 	}
-	if r.Place == Yielding && q.waiting(r.Line) {
+	if r.Mode == Yielding && q.waiting(r.QueueKey) {
 		return &GaveUp{Left: -1}
 	}
 	w := q.enter(ctx, r)
 	defer w.leave()
-	if b, ok := r.Taker.(Batcher); ok && !r.Place.alone() {
-		err := w.contendAmong(b)
+	if b, ok := r.Taker.(Batcher); ok && !r.Mode.alone() {
+		err := w.acquireBatched(b)
 		w.granted = err == nil
 		return err
 	}
-	err := w.stepForward()
+	err := w.becomeContender()
 	if err == nil {
-		if r.Place == Paced && !w.pace() {
+		if r.Mode == Paced && !w.pace() {
 			err = w.gaveUp()
 		} else {
 			err = w.contend()
@@ -205,26 +208,26 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	return err
 }
 
-// stepForward has the waiter contend, when those before it in the line have left.
-func (w *waiter) stepForward() error {
-	if w.queues() && !w.line.front.TryAcquire(1) {
+// becomeContender has the waiter contend, when those before it in the local queue have left.
+func (w *waiter) becomeContender() error {
+	if w.queues() && !w.localQueue.headSem.TryAcquire(1) {
 		w.waits()
-		if err := w.line.front.Acquire(w.patience(), 1); err != nil {
+		if err := w.localQueue.headSem.Acquire(w.patience(), 1); err != nil {
 			return w.gaveUp()
 		}
 	}
-	w.head = !w.r.Place.alone()
+	w.head = !w.r.Mode.alone()
 	w.prepare()
 	return nil
 }
 
-// queues reports whether the waiter stands behind others of its line.
-func (w *waiter) queues() bool { return w.r.Place == InLine && w.r.Group == nil }
+// queues reports whether the waiter stands behind others of its local queue.
+func (w *waiter) queues() bool { return w.r.Mode == FIFO && w.r.Group == nil }
 
 // Resumable is a wait that several goroutines carry on, one after the other. It is used by one at a time.
 type Resumable struct {
-	w       *waiter
-	forward bool // it has stepped forward
+	w        *waiter
+	contends bool // it is the contender
 }
 
 // Resume makes x a wait, which begins with the first call of its Wait. Its End must be called.
@@ -242,11 +245,11 @@ func (x *Resumable) Wait(ctx context.Context, until time.Time) (err error) {
 	if err = w.q.Ended(ctx); err != nil {
 		return &GaveUp{Left: w.known, Failure: w.failure, Cause: err}
 	}
-	if !x.forward {
-		if err = w.stepForward(); err != nil {
+	if !x.contends {
+		if err = w.becomeContender(); err != nil {
 			return err
 		}
-		x.forward = true
+		x.contends = true
 	}
 	err = w.contend()
 	w.granted = err == nil

@@ -185,7 +185,7 @@ func TestAWaiterWithAChannelOfItsOwnLooksAtLeastEveryMaxPoll(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		q := r.request()
-		q.Own, q.Place = true, wait.Alone
+		q.Own, q.Mode = true, wait.Alone
 		got := make(chan error)
 		go func() { got <- r.Wait(t.Context(), q) }()
 		time.Sleep(10*wait.MaxPoll + wait.MaxPoll/3)
@@ -199,7 +199,7 @@ func TestAWaiterWhoseChannelChangesLeavesTheOldOneAndHearsTheNew(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		q := r.request()
-		q.Own, q.Place = true, wait.Alone
+		q.Own, q.Mode = true, wait.Alone
 		q.Try = func(ctx context.Context) (wait.Answer, error) {
 			if r.tries.Load() == 3 {
 				r.tries.Add(1)
@@ -275,7 +275,7 @@ func TestWhoAsksAloneIsNotInTheLine(t *testing.T) {
 		go func() { got <- r.Wait(t.Context(), r.request()) }()
 		synctest.Wait()
 		alone := r.request()
-		alone.Place = wait.Alone
+		alone.Mode = wait.Alone
 		alone.Try = func(context.Context) (wait.Answer, error) { return wait.Answer{Granted: true}, nil }
 		require.NoError(t, r.Wait(t.Context(), alone))
 		r.release(true)
@@ -286,18 +286,18 @@ func TestWhoAsksAloneIsNotInTheLine(t *testing.T) {
 func TestAYieldingRequestDoesNotAskWhileRefusedOthersWait(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		yields := r.request()
-		yields.Place, yields.Until, yields.Line = wait.Yielding, time.Now(), "k"
+		yields.Mode, yields.Until, yields.QueueKey = wait.Yielding, time.Now(), "k"
 		r.taken.Store(true)
 		var g *wait.GaveUp
 		require.ErrorAs(t, r.Wait(t.Context(), yields), &g)
 		require.EqualValues(t, 1, r.tries.Load(), "nobody waits: it asks")
 
 		q := r.request()
-		q.Line = "k"
+		q.QueueKey = "k"
 		got := make(chan error)
 		go func() { got <- r.Wait(t.Context(), q) }()
 		synctest.Wait()
-		require.Equal(t, wait.Census{Lines: 1, Waiting: 1}, r.Census())
+		require.Equal(t, wait.Census{LocalQueues: 1, Waiting: 1}, r.Census())
 		asked := r.tries.Load()
 		r.taken.Store(false) // free, and not yet known to those that wait
 		require.ErrorAs(t, r.Wait(t.Context(), yields), &g)
@@ -368,7 +368,7 @@ func TestAnUntilThatHasPassedIsOneTry(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		q := r.request()
-		q.Until, q.Place = time.Now(), wait.Alone
+		q.Until, q.Mode = time.Now(), wait.Alone
 		var g *wait.GaveUp
 		require.ErrorAs(t, r.Wait(t.Context(), q), &g)
 		require.EqualValues(t, 1, r.tries.Load())

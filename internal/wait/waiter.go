@@ -5,21 +5,21 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
 // waiter is one call of Wait. What only some ways to wait need is in types of its own.
 type waiter struct {
-	q    *Queue
-	r    Request
-	line *line
-	call Call // for those who look
+	q          *Queue
+	r          Request
+	localQueue *localQueue
+	call       Call // for those who look
 	endurance
 	findings
 	listener
-	place
+	queueState
 	member
 	pacing
 	wakeup  chan struct{}
@@ -54,28 +54,28 @@ type listener struct {
 	answered bool            // one of them has ended the wait
 }
 
-// place is its place in the server's queue, from which releases hand over. Guarded by Queue.mu from stand on.
-type place struct {
-	standing  *Standing // nil, or room
-	room      Standing
-	grantSub  *grantSubscription
-	grant     *Grant
-	ticket    int64            // that the newest answer named
-	held      time.Time        // when the call was sent that got this answer
-	rechecked <-chan time.Time // see Rechecker; nil: nothing is asked
-	queued    bool             // a call was sent that may have put this waiter into the server's queue
-	named     bool             // a release has made it the holder
+// queueState is its place in the server's queue, from which releases hand over. Guarded by Queue.mu from register on.
+type queueState struct {
+	entry      *QueueEntry // nil, or &entryValue
+	entryValue QueueEntry
+	grantSub   *grantSubscription
+	grant      *Grant
+	ticket     int64            // that the newest answer named
+	held       time.Time        // when the call was sent that got this answer
+	rechecked  <-chan time.Time // see Rechecker; nil: nothing is asked
+	queued     bool             // a call was sent that may have put this waiter into the server's queue
+	named      bool             // a release has made it the holder
 	// placeless: the last answer named no place. It is the waiter's own, and guarded by nothing.
 	placeless bool
 }
 
-// member is what it is in a crowd, the line of Batchers. Guarded by Queue.mu.
+// member is what it is in a batchQueue. Guarded by Queue.mu.
 //
 //	outside --refused, or others wait--> among --its wait ends--> gone
 //	   |                                                            ^
 //	   +------------------------------------------------------------+
 type member struct {
-	before, behind *waiter // of those among the crowd
+	before, behind *waiter // in the batch queue
 	is             membership
 	does           activity
 	wanted         bool     // it is among those to ask for
@@ -93,13 +93,13 @@ const (
 
 // activity says what may be done for a member: while it takes something in, or a call asks for it, no other call does.
 //
-//	idle --a batch asks for it--> flying --answered--> idle
+//	idle --a batch asks for it--> inFlight --answered--> idle
 //	idle --it takes in an outcome, or a grant--> busy --it waits on--> idle
 type activity uint8
 
 const (
 	idle activity = iota
-	flying
+	inFlight
 	busy
 )
 
@@ -123,7 +123,7 @@ var errTimeUp = errors.New("waitTime is over")
 
 func (w *waiter) gaveUp() error {
 	g := &GaveUp{Left: w.known, Failure: w.failure, Cause: w.q.Ended(w.ctx)}
-	if w.line != nil {
+	if w.localQueue != nil {
 		w.q.mu.Lock()
 		all := w.group()
 		if !all.freeBy.IsZero() {
@@ -150,7 +150,7 @@ func (w *waiter) leave() {
 	switch {
 	case w.sub == nil:
 	case w.r.Own:
-		inside.Of[inside.Subscription](w.sub).Discard()
+		accessor.Of[accessor.Subscription](w.sub).Discard()
 	default:
 		w.sub.Close()
 	}
@@ -165,7 +165,7 @@ func (w *waiter) note(left time.Duration, failure error) {
 	if failure == nil {
 		w.known, w.asked = left, time.Now()
 	}
-	if w.line == nil {
+	if w.localQueue == nil {
 		return
 	}
 	w.q.mu.Lock()
@@ -184,12 +184,12 @@ func (w *waiter) note(left time.Duration, failure error) {
 	}
 }
 
-// group is what the waiter shares with others of its line, or with the calls for which it waits.
+// group is what the waiter shares with others of its local queue, or with the calls for which it waits.
 func (w *waiter) group() *Group {
 	if w.r.Group != nil {
 		return w.r.Group
 	}
-	return &w.line.Group
+	return &w.localQueue.Group
 }
 
 // move leaves the old channel of a waiter whose owner is another one now.
@@ -199,7 +199,7 @@ func (w *waiter) move(channel string) {
 	}
 	w.r.Channel = channel
 	if w.sub != nil {
-		inside.Of[inside.Subscription](w.sub).Discard()
+		accessor.Of[accessor.Subscription](w.sub).Discard()
 		w.sub = nil
 	}
 }

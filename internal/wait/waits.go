@@ -31,8 +31,8 @@ type Call struct {
 	older, newer *Call // in the order in which they came
 }
 
-// Tell tells, once for a call, that it begins to wait, however often it stands in line before it has what it waits for.
-// The goroutine that makes the call, or asks for it, calls it.
+// Tell tells, once for a call, that it begins to wait, however often it stands in the local queue before it has what it
+// waits for. The goroutine that makes the call, or asks for it, calls it.
 func (q *Queue) Tell(c *Call) {
 	if !c.reported {
 		c.reported = true
@@ -48,9 +48,9 @@ type Waiting struct {
 	// Until is when it gives up; zero: when its ctx is cancelled, if at all.
 	Until time.Time
 	// Refused: another had what it waits for, when it, or the one in front of it, asked last. Not known of a request
-	// that stands in no line.
+	// that stands in no local queue.
 	Refused bool
-	// Before is how many of this process stand before it in the same line.
+	// Before is how many of this process stand before it in the same local queue.
 	Before int
 	// Ticket is its place in the queue on the server, as of the last answer: a number that grows with each that comes; 0:
 	// it has none, or it is not known.

@@ -79,10 +79,10 @@ func (r reply) admission(upTo bool) Admission {
 // newAsks makes the batcher of requests.
 func (c *Client) newAsks() *batch.Batcher[request, answers] {
 	l := &batch.Batcher[request, answers]{
-		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.allowTimeout, Patience: errAllowTimeout, What: "take",
+		Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.allowTimeout, ErrTimeout: errAllowTimeout, What: "take",
 		Key: "several limits", Run: c.askAll, Alone: c.askAlone,
 	}
-	return l.Sharing()
+	return l.ForCheapCalls()
 }
 
 // ask has a request answered by the server, or in this process if its limit is of the process.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
@@ -57,8 +57,8 @@ type Client struct {
 }
 
 func init() {
-	inside.Reveal(func(c *Client) *session.Session { return c.calls })
-	inside.Reveal(func(c *Client) inside.Limits { return (*inner)(c) })
+	accessor.Register(func(c *Client) *session.Session { return c.calls })
+	accessor.Register(func(c *Client) accessor.Limits { return (*inner)(c) })
 }
 
 // New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
@@ -76,7 +76,7 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 				return false
 			}
 		}
-		return len(inside.Of[inside.Limits](c).Answering()) == 0
+		return len(accessor.Of[accessor.Limits](c).Answering()) == 0
 	})
 	for len(changes) > 0 {
 		<-changes

@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/internal/accessor"
 )
 
 // inner is what a Client shows the debug page: what is known in this process anyway.
 type inner Client
 
-// Refused implements inside.Limits.
-func (c *inner) Refused(match func(string) bool) (all []inside.Refused) {
+// Refused implements accessor.Limits.
+func (c *inner) Refused(match func(string) bool) (all []accessor.Refused) {
 	f := &c.refusals
 	f.mu.RLock()
 	for key, k := range f.keys {
@@ -19,22 +19,22 @@ func (c *inner) Refused(match func(string) bool) (all []inside.Refused) {
 		if !match(k.l.name) && !match(own) {
 			continue
 		}
-		all = append(all, inside.Refused{Limiter: k.l, Name: k.l.name, Key: own, Algorithm: k.t.algorithm.String(),
+		all = append(all, accessor.Refused{Limiter: k.l, Name: k.l.name, Key: own, Algorithm: k.t.algorithm.String(),
 			Burst: k.t.burst, N: k.n,
 			At: f.base.Add(k.at), Passes: f.base.Add(k.passes)})
 	}
 	f.mu.RUnlock()
-	slices.SortFunc(all, func(a, b inside.Refused) int { return b.At.Compare(a.At) })
+	slices.SortFunc(all, func(a, b accessor.Refused) int { return b.At.Compare(a.At) })
 	return all
 }
 
-// Answering implements inside.Limits.
-func (c *inner) Answering() (all []inside.Answering) {
+// Answering implements accessor.Limits.
+func (c *inner) Answering() (all []accessor.Answering) {
 	c.down.mu.Lock()
 	for name, p := range c.down.limiters {
-		all = append(all, inside.Answering{Name: name, Policy: p.policy.String(), Last: c.calls.At(int64(p.last))})
+		all = append(all, accessor.Answering{Name: name, Policy: p.policy.String(), Last: c.calls.At(int64(p.last))})
 	}
 	c.down.mu.Unlock()
-	slices.SortFunc(all, func(a, b inside.Answering) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b accessor.Answering) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }

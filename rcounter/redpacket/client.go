@@ -4,8 +4,8 @@ import (
 	"context"
 	"embed"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -16,11 +16,11 @@ type Client struct {
 	calls    *session.Session
 	batch    batch.Options
 	tally    batch.Tally
-	packets  batch.Shared[grabs] // by the key of the packet
+	packets  batch.WeakMap[grabs] // by the key of the packet
 	observer Observer
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
+func init() { accessor.Register(func(c *Client) *session.Session { return c.calls }) }
 
 // New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing.
 // The error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed

@@ -57,7 +57,7 @@ func (p *Packet) shared() *grabs {
 	g := c.packets.Of(p.keys[0], func() *grabs {
 		own := &Packet{c: c, name: p.name, keys: p.keys} // not the caller's, which refers to what is made here
 		return &grabs{batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish,
-			Bound: c.calls.Bound(), Patience: session.ErrPatience,
+			Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience,
 			What: "grab", Key: p.keys[0], Run: batch.Each(own.grabEach, Share.Won)}}
 	})
 	p.known.Store(g)

@@ -91,7 +91,7 @@ func (s *Stock) usefulCalls() int {
 }
 
 // do does one act, in a call that it may share with others.
-func (s *Stock) do(ctx context.Context, a act) (done, error) { return s.shared().acts.Do(ctx, a) }
+func (s *Stock) do(ctx context.Context, a act) (done, error) { return s.processState().acts.Do(ctx, a) }
 
 // runActs makes the calls for some acts: one, unless an id is in several acts that differ. No id is twice in a call:
 // see acts.lua.
@@ -180,7 +180,7 @@ func (s *Stock) acts(ctx context.Context, call string, acts []act, untils []time
 		answers[i] = done{front: d[0], second: d[1], third: d[2], asked: d[3], left: d[4], epoch: v[1], remaining: v[2],
 			sent: sent}
 		if v := acts[i].verb; v == actCancel || v == actReturn || v == actConfirm && acts[i].n > 0 {
-			s.shared().cache.forget()
+			s.processState().cache.forget()
 		}
 	}
 	return answers, unconfirmed

@@ -124,7 +124,7 @@ func walkActs(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 			srv.Embedded.SetTime(began.Add(m.now))
 		}
 		wire.n = 1 + rnd.IntN(3)
-		m.settle()
+		m.expire()
 		forgotten += m.forget(remember)
 		want := m.call(wire.n, deeds)
 		got, err := s.ActsAs(ctx, fmt.Sprintf("call%08d", rnd.Uint32()), deeds...)

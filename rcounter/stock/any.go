@@ -21,7 +21,7 @@ func (s *Stock) ClaimAny(ctx context.Context, n int64) (grant Grant, err error) 
 	if err := cmp.Or(s.usable(), checkN("n", n)); err != nil {
 		return Grant{}, err
 	}
-	return s.obtain(ctx, true, func(ctx context.Context) (Grant, error) { return s.shared().anys.Do(ctx, n) })
+	return s.obtain(ctx, true, func(ctx context.Context) (Grant, error) { return s.processState().anys.Do(ctx, n) })
 }
 
 var anyScript = script.Load("claim any", files, "any")

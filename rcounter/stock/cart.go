@@ -97,7 +97,7 @@ func (g *Group) Reserve(ctx context.Context, claimant string, r CartRequest,
 	}
 	began, turns := g.c.began(), make([]int64, len(t.stocks))
 	for i, s := range t.stocks {
-		turns[i] = s.shared().cache.turns.Load()
+		turns[i] = s.processState().cache.turns.Load()
 	}
 	c, err = t.grants(ctx, actReserve, args...)
 	for i, s := range t.stocks {
@@ -105,7 +105,7 @@ func (g *Group) Reserve(ctx context.Context, claimant string, r CartRequest,
 		if c.Lines != nil {
 			l = c.Lines[i]
 		}
-		s.shared().cache.heard(l.Grant, turns[i])
+		s.processState().cache.heard(l.Grant, turns[i])
 		if l.Grant.Outcome != 0 || err != nil {
 			g.c.claimed(ctx, s.name, began, l.Grant, cmp.Or(l.Err, err))
 		}
@@ -148,7 +148,7 @@ func (g *Group) Confirm(ctx context.Context, id string, lines ...Line) (answer C
 	for i := range c.Lines {
 		l := &c.Lines[i]
 		if l.Grant = l.Grant.paid(sorted[i].N); sorted[i].N > 0 {
-			t.stocks[i].shared().cache.forget() // a part may have come back
+			t.stocks[i].processState().cache.forget() // a part may have come back
 		}
 	}
 	return c, err
@@ -206,7 +206,7 @@ func (g *Group) undo(ctx context.Context, v verb, id string, stocks []string) (n
 	c := Cart{Lines: t.lines()}
 	for i, s := range t.stocks {
 		d := doneIn(reply, i, sent)
-		s.shared().cache.forget()
+		s.processState().cache.forget()
 		if d.front < 0 {
 			c.Lines[i].Err = s.verdict([]int64{d.front, -1, 0})
 		}
@@ -396,7 +396,7 @@ func (t *cartStocks) soldOut(ctx context.Context) (c Cart, yes bool, until time.
 		return c, false, until
 	}
 	for i, s := range t.stocks {
-		epoch, yes, until := s.shared().cache.soldOut(ctx)
+		epoch, yes, until := s.processState().cache.soldOut(ctx)
 		if !until.IsZero() {
 			return c, false, until
 		}

@@ -177,7 +177,7 @@ func walkCarts(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 		}
 		for _, s := range m.stocks {
 			s.now = now
-			s.settle()
+			s.expire()
 		}
 		id, claimant := fmt.Sprint("id", rnd.IntN(16)), []string{"ann", "bob;1", "c\nd", "dan"}[rnd.IntN(4)]
 		verb, ttl := string("RRRCCCEXB"[rnd.IntN(9)]), time.Duration(1+rnd.IntN(20))*life

@@ -121,7 +121,7 @@ func (s *Stock) change(ctx context.Context, what []string) (time.Duration, error
 		if err := s.verdict(v); err != nil {
 			return 0, err
 		}
-		s.shared().cache.forget()
+		s.processState().cache.forget()
 		if v[2] == 1 {
 			return script.Duration(v[4]), nil
 		}

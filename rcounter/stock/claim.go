@@ -46,7 +46,7 @@ func (s *Stock) Claim(ctx context.Context, claimant string, request ...Request) 
 			return Grant{}, err
 		}
 		return s.obtain(ctx, isFresh(ctx), func(ctx context.Context) (Grant, error) {
-			return s.shared().claims.Do(ctx, claimant)
+			return s.processState().claims.Do(ctx, claimant)
 		})
 	}
 	if len(request) > 1 {
@@ -71,7 +71,7 @@ func (r Request) act(claimant string, all, fewer verb) act {
 // obtain answers a claim: SoldOut by the process itself if it may say so and knows it, otherwise as the server answers
 // (ask).
 func (s *Stock) obtain(ctx context.Context, may bool, ask func(context.Context) (Grant, error)) (Grant, error) {
-	m := &s.shared().cache
+	m := &s.processState().cache
 	if may {
 		epoch, yes, until := m.soldOut(ctx)
 		if yes {

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -60,12 +60,12 @@ type Client struct {
 	batch    batch.Options
 	acts     batch.Options // for acts by ids
 	tally    batch.Tally
-	trust    time.Duration        // Options.SoldOutTrust
-	stocks   batch.Shared[shared] // by the key of the stock
+	trust    time.Duration               // Options.SoldOutTrust
+	stocks   batch.WeakMap[processState] // by the key of the stock
 	observer Observer
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
+func init() { accessor.Register(func(c *Client) *session.Session { return c.calls }) }
 
 // New makes a client on h's rueidis client. It sends nothing. The hub stays the caller's: Close does not close it.
 //

@@ -45,7 +45,7 @@ func (s *Stock) close(ctx context.Context, what string) error {
 			return err
 		}
 		if v[0] == stockNone || v[2] == 1 {
-			s.shared().cache.forget()
+			s.processState().cache.forget()
 			return nil
 		}
 		epoch = decimal(v[1])

@@ -26,8 +26,8 @@ func corrupt(key string, recorded, found int64) error {
 	return fmt.Errorf("%w: %q counts %d records, and %d are there", errs.ErrCorrupt, key, recorded, found)
 }
 
-// misled says that the ledger key has lost entries, or was given some.
-func misled(key string, should, found int64) error {
+// ledgerMismatch says that the ledger key has lost entries, or was given some.
+func ledgerMismatch(key string, should, found int64) error {
 	return fmt.Errorf("%w: the ledger %q should have %d entries, and has %d", errs.ErrCorrupt, key, should, found)
 }
 

@@ -125,7 +125,7 @@ var findScript = script.Load("find", files, "find")
 
 // find is the record with that id, read in a call that it may share with others.
 func (s *Stock) find(ctx context.Context, id string) (found, error) {
-	return s.shared().looks.Do(ctx, id)
+	return s.processState().looks.Do(ctx, id)
 }
 
 // findAll runs find.lua for at most 128 ids.

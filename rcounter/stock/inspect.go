@@ -69,7 +69,7 @@ func (s *Stock) status(ctx context.Context) (State, error) {
 		UntilGone: script.Duration(max(0, v[7]))}
 	if recorded, found := v[8], v[9]; recorded != found {
 		if v[12] == 1 {
-			return st, misled(s.keys[5], recorded, found)
+			return st, ledgerMismatch(s.keys[5], recorded, found)
 		}
 		return st, corrupt(s.keys[0], recorded, found)
 	}

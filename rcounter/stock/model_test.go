@@ -28,8 +28,8 @@ type model struct {
 	start, end, gone time.Duration
 }
 
-// settle lets pass away what retention has ended.
-func (m *model) settle() {
+// expire lets pass away what retention has ended.
+func (m *model) expire() {
 	if m.now >= m.gone {
 		*m = model{now: m.now}
 	}
@@ -202,7 +202,7 @@ func walk(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *rand.Rand) 
 		case op < 98:
 			m.now += time.Duration(rnd.IntN(4000)) * time.Millisecond
 			srv.Embedded.SetTime(began.Add(m.now))
-			m.settle()
+			m.expire()
 		case op < 99:
 			must(t, raw, "DEL", "rc:{s}")
 			m.there = false

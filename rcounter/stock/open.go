@@ -218,7 +218,7 @@ func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) 
 		if err := s.verdict(v); err != nil {
 			return openReply{}, err
 		}
-		s.shared().cache.forget()
+		s.processState().cache.forget()
 		if v[2] == 1 {
 			s.removeAfter(o)
 		}

@@ -109,7 +109,7 @@ func (s *Stock) verdict(v []int64) error {
 	case stockRestoring:
 		return fmt.Errorf("%w: %q", ErrRestoring, s.keys[0])
 	case stockLedger:
-		return misled(s.keys[5], v[1], v[2])
+		return ledgerMismatch(s.keys[5], v[1], v[2])
 	case stockUsedUp:
 		return fmt.Errorf("%w: %q has given out ordinal %d", errs.ErrOverflow, s.keys[0], maxLimit)
 	case stockMismatch:

@@ -41,8 +41,8 @@ type requestModel struct {
 	parts      map[int64][2]int64 // ClaimAny: first ordinal -> units, and how many of them from the front were returned
 }
 
-// settle ends the reservations whose time is over: when that is written down makes no difference to anybody.
-func (m *requestModel) settle() {
+// expire ends the reservations whose time is over: when that is written down makes no difference to anybody.
+func (m *requestModel) expire() {
 	for _, a := range m.acts {
 		if a.state == "held" && m.now > a.deadline { // to the end of that millisecond
 			a.state, a.ended = "expired", m.now
@@ -356,7 +356,7 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 		if a := m.acts[id]; a != nil && a.asked > 0 && rnd.IntN(4) > 0 {
 			claimant, n = a.claimant, a.asked // mostly the same again
 		}
-		m.settle()
+		m.expire()
 		switch op := rnd.IntN(100); {
 		case op < 18:
 			want, wantErr := full(m.once(id, claimant, n, op%2 == 0))
@@ -503,7 +503,7 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 		}
 		requireEnds(t, raw)
 		flagged := number(t, raw, "EXISTS", "rc:{s}:o") == 1
-		if m.settle(); flagged {
+		if m.expire(); flagged {
 			require.Zero(t, m.left(), "the flag stands while a unit is left: %v", trace)
 		}
 	}

@@ -107,7 +107,7 @@ func (s *Stock) reap(ctx context.Context) (ended int64, err error) {
 		return 0, err
 	}
 	if v[1] > 0 {
-		s.shared().cache.forget()
+		s.processState().cache.forget()
 	}
 	return v[1], nil
 }

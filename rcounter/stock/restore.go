@@ -85,7 +85,7 @@ func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (r
 	if err := r.begin(ctx); err != nil {
 		return Restored{}, err
 	}
-	s.shared().cache.forget()
+	s.processState().cache.forget()
 	if err := r.gather(ctx, winners); err != nil {
 		return Restored{}, err
 	}
@@ -334,7 +334,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 			r.enterAny(holder, w)
 		}
 	}
-	t, err := r.settle()
+	t, err := r.reconcile()
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (s *Stock) giveBackAny(ctx context.Context, call, request string, first, n 
 func (s *Stock) returned(ctx context.Context, sc *script.Script, args ...string) (n int64, err error) {
 	v, err := s.run(ctx, 3, sc, args...)
 	if v != nil {
-		s.shared().cache.forget()
+		s.processState().cache.forget()
 	}
 	if err != nil {
 		return 0, err

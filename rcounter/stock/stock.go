@@ -26,7 +26,7 @@ type Stock struct {
 	keys    []string // what stock.lua names: stock, claimants, records, holds, flag, ledger, endings
 	refused error    // what is wrong with the name
 
-	known atomic.Pointer[shared]
+	known atomic.Pointer[processState]
 }
 
 // Stock describes the stock called name. It sends nothing. If the name cannot be used (it has braces, for example),

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -71,7 +71,7 @@ type Client struct {
 
 // An election holds and waits in the locks under it.
 func init() {
-	inside.Reveal(func(c *Client) *session.Session { return inside.Of[*session.Session](c.locks) })
+	accessor.Register(func(c *Client) *session.Session { return accessor.Of[*session.Session](c.locks) })
 }
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing. It returns

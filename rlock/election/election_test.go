@@ -136,6 +136,7 @@ func TestAValueIsNeverShownWithTheTokenOfAnother(t *testing.T) {
 }
 
 func TestObserversAreToldByMessages(t *testing.T) {
+	t.Parallel()
 	o := patient
 	o.PollCap = 10 * time.Second // and the clock of the bubble says who waited for that
 	bubble(t, 3, o, func(t *testing.T, _ *redistest.Server, all []*process) {
@@ -157,6 +158,7 @@ func TestObserversAreToldByMessages(t *testing.T) {
 }
 
 func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
+	t.Parallel()
 	o := patient
 	o.PollCap = 5 * time.Second
 	bubble(t, 2, o, func(t *testing.T, s *redistest.Server, all []*process) {
@@ -175,6 +177,7 @@ func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
 }
 
 func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, patient, func(t *testing.T, s *redistest.Server, all []*process) {
 		told := observe(t, all[0].elections.Election("boss").Observe(t.Context()))
 		news(t, told)
@@ -195,13 +198,14 @@ func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) 
 }
 
 func TestALoopOverLeadersEndsWithTheCauseOfItsContext(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		e := all[0].elections.Election("boss")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		why := errors.New("seen enough")
 		go func() {
-			time.Sleep(time.Hour)
+			time.Sleep(10 * time.Minute)
 			cancel(why)
 		}()
 		turns := 0
@@ -217,7 +221,7 @@ func TestALoopOverLeadersEndsWithTheCauseOfItsContext(t *testing.T) {
 		require.Equal(t, 2, turns)
 
 		go func() {
-			time.Sleep(time.Hour)
+			time.Sleep(10 * time.Minute)
 			all[0].hub.Close(t.Context())
 		}()
 		require.ErrorIs(t, failure(e.Observe(t.Context())), errs.ErrClosed)
@@ -225,6 +229,7 @@ func TestALoopOverLeadersEndsWithTheCauseOfItsContext(t *testing.T) {
 }
 
 func TestAnAnnouncementThatWasLostIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	o := patient
 	o.Heartbeat = time.Second
 	bubble(t, 2, o, func(t *testing.T, s *redistest.Server, all []*process) {
@@ -292,6 +297,7 @@ func TestALeaderThatCannotAnnounceItselfLeadsAndTriesAgain(t *testing.T) {
 }
 
 func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
+	t.Parallel()
 	bubble(t, 3, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[0].elections.Election("boss"), "ann")
 		ctx, leave := context.WithCancelCause(t.Context())
@@ -314,6 +320,7 @@ func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
 }
 
 func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		e := all[0].elections.Election("boss")
 		l := elect(t, e, "ann")
@@ -327,6 +334,7 @@ func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
 }
 
 func TestASlowObserverHearsTheLatest(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		e := all[0].elections.Election("boss")
 		var l *election.Leadership
@@ -347,6 +355,7 @@ func TestASlowObserverHearsTheLatest(t *testing.T) {
 }
 
 func TestCloseEndsCandidatesObserversAndLeaderships(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
 		p := all[0]
 		e := p.elections.Election("boss")
@@ -382,6 +391,7 @@ func TestCloseEndsCandidatesObserversAndLeaderships(t *testing.T) {
 }
 
 func TestWhatCannotBeUsedIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
 	s := redistest.Embedded(t)
 	p := start(t, s, patient)
 	before := s.Embedded.CommandCount()

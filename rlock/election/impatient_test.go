@@ -11,6 +11,7 @@ import (
 
 // Each of three processes has one patient candidate, and others that give up.
 func TestAnOfficeIsNotVacantWhileCandidatesGiveUp(t *testing.T) {
+	t.Parallel()
 	for way := range redistest.GiveUp {
 		if way == "has a waitTime" {
 			continue // no candidate has one

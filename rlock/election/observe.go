@@ -69,7 +69,7 @@ func (e *Election) next(ctx context.Context, last Leader) (Leader, error) {
 // look again, and sleep until a message or PollCap.
 func (e *Election) change(ctx context.Context, last Leader) (now Leader, err error) {
 	err = e.c.queue.Wait(ctx, wait.Request{
-		Name: e.name, Channel: e.announced, Place: wait.Alone,
+		Name: e.name, Channel: e.announced, Mode: wait.Alone,
 		Try: func(ctx context.Context) (wait.Answer, error) {
 			ctx, cancel := context.WithTimeout(ctx, e.c.session.Bound())
 			defer cancel()

@@ -80,6 +80,7 @@ func TestTheSuccessorOfAKilledLeaderIsElectedLongBeforeTheLease(t *testing.T) {
 }
 
 func TestRunCampaignsAgainAfterALossAndEndsWithItsWork(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, election.Options{}, func(t *testing.T, s *redistest.Server, all []*process) {
 		e := all[0].elections.Election("boss")
 		done := errors.New("done")
@@ -108,6 +109,7 @@ func TestRunCampaignsAgainAfterALossAndEndsWithItsWork(t *testing.T) {
 }
 
 func TestALostLeaderIsNobodyAndItsWorkEndsBeforeRunLeadsAgain(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, election.Options{}, func(t *testing.T, s *redistest.Server, all []*process) {
 		ctx, cancel := context.WithCancel(t.Context())
 		inside, ran := 0, make(chan error, 1)
@@ -137,6 +139,7 @@ func TestALostLeaderIsNobodyAndItsWorkEndsBeforeRunLeadsAgain(t *testing.T) {
 }
 
 func TestRunEndsWithItsContextAndWithTheClient(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, election.Options{}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[1].elections.Election("boss"), "bob")
 		never := func(context.Context, *election.Leadership) error { panic("it was not elected") }
@@ -164,6 +167,7 @@ func TestRunEndsWithItsContextAndWithTheClient(t *testing.T) {
 }
 
 func TestRunOutlastsAServerThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
 	bubble(t, 1, election.Options{}, func(t *testing.T, s *redistest.Server, all []*process) {
 		s.Embedded.SetError("LOADING Redis is loading the dataset in memory")
 		go func() {
@@ -181,6 +185,7 @@ func TestRunOutlastsAServerThatCannotBeAsked(t *testing.T) {
 }
 
 func TestAPanicOfTheWorkResigns(t *testing.T) {
+	t.Parallel()
 	bubble(t, 2, election.Options{MaxHold: 10 * time.Minute}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		require.PanicsWithValue(t, "at the work", func() {
 			all[0].elections.Election("boss").Run(t.Context(), "ann", func(context.Context, *election.Leadership) error {
@@ -203,6 +208,7 @@ func TestAPanicOfTheWorkResigns(t *testing.T) {
 }
 
 func TestACrashedLeaderIsShownUntilItsLeaseEndsIfNoneCampaigns(t *testing.T) {
+	t.Parallel()
 	o := election.Options{WatchdogTimeout: 30 * time.Second}
 	bubble(t, 2, o, func(t *testing.T, _ *redistest.Server, all []*process) {
 		l := elect(t, all[0].elections.Election("boss"), "ann")

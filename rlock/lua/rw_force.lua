@@ -20,7 +20,7 @@ for i = 4, #KEYS do
 end
 local now, us = clock()
 if removed > 0 then
-  settle(lock, ends, writer)
+  reconcile(lock, ends, writer)
   if ends and not emptied(lock) then
     trim(lock, ends, now)
   end

@@ -36,7 +36,7 @@ end
 local writer, tell, downgraded = side == '1', false, false
 local now, us = clock()
 if released == 1 then
-  tell = settle(lock, ends, writer)
+  tell = reconcile(lock, ends, writer)
   downgraded = writer and not emptied(lock)
   if ends and not emptied(lock) then
     local forgot = forget(lock, ends, now)

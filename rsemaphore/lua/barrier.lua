@@ -37,9 +37,9 @@ local function reply(status)
   return {status, hid, hgen, n, math.max(0, soon - now), now, hparties}
 end
 
--- settle ends the generation. broke: it broke; otherwise it tripped. The first write only removes something: a server without
+-- end_generation ends the generation. broke: it broke; otherwise it tripped. The first write only removes something: a server without
 -- memory does not refuse that, and it does not refuse the writes that follow it in the script.
-local function settle(broke)
+local function end_generation(broke)
   local till = digits(now + longest)
   local all = redis.call('HGETALL', key)
   redis.call('HDEL', key, 'n', 'act', 'lease', 'soon')
@@ -93,7 +93,7 @@ if n > 0 and (expired(soon, now) or soon > now + longest) then
   end
   soon = first
   if expired(first, now) then
-    settle(true)
+    end_generation(true)
   else
     redis.pcall('HSET', key, 'soon', digits(soon))
   end
@@ -138,7 +138,7 @@ end
 
 if verb == 'leave' and id == '' then -- the party does not know whether it arrived
   if redis.call('HEXISTS', key, 'm:' .. party) == 1 then
-    settle(true)
+    end_generation(true)
     return reply(6)
   end
   if not pending then
@@ -161,11 +161,11 @@ if verb == 'trip' then
   if act ~= party then
     return reply(7)
   end
-  settle(false)
+  end_generation(false)
   return ended()
 end
 if verb == 'leave' then
-  settle(true)
+  end_generation(true)
   return ended()
 end
 if string.sub(mark, -1) == '?' and not pending then

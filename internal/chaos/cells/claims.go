@@ -190,7 +190,7 @@ func contestPage(libraries []Library, claims []Claim, rounds []round) string {
 			ran++
 		}
 	}
-	fmt.Fprintf(&b, contestHead, ran, machine(), lease, lookEvery)
+	fmt.Fprintf(&b, contestHead, ran, Machine(), lease, lookEvery)
 	b.WriteString("\n## Libraries\n\n| library | release | used | a holder learns of a loss by |\n|---|---|---|---|\n")
 	for _, l := range libraries {
 		release := "this checkout"
@@ -209,7 +209,8 @@ func contestPage(libraries []Library, claims []Claim, rounds []round) string {
 		"strike two, all else is on one server. –: the library has no such cell.\n")
 	b.WriteString(matrix(libraries, rounds))
 	b.WriteString(better(libraries, rounds))
-	b.WriteString("\n## What documents claim\n\n| library | its document | claim, in short | in these cells " +
+	b.WriteString("\n## What documents claim\n\nREADMEs and references are those of the releases above; pages without " +
+		"a version are those of August 2026.\n\n| library | its document | claim, in short | in these cells " +
 		"|\n|---|---|---|---|\n")
 	for _, c := range claims {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Library, c.Doc, c.Text, c.verdict(rounds))
@@ -262,6 +263,8 @@ of chaos.md. Where no two held the lock, porcupine looks for an order of the cal
 The lease is shorter than the libraries' defaults (redsync 8 s, rueidislock 5 s, Redisson 30 s, etcd 60 s), so that a
 fault outlasts it. Other time-outs, as of a connection, have their defaults, and count for more than they would with a
 longer lease. etcd has one server: a majority of several confirms each write, so that no replica that lags takes over.
+
+What holders write after they have lost the lock, and which check at the resource stops it: [late writes](late.md).
 `
 
 // histories are of the claims that cells break or confirm: of one cell for each.

@@ -37,6 +37,8 @@ type Setup struct {
 	Set   string
 	Each  bool
 	Lease time.Duration // of every hold, and the period of a watchdog that renews it
+	// Token asks for locks with a fencing token, of which Held has a method Token, where the library has them.
+	Token bool
 	// Through is which proxy stands before an address that servers say of themselves.
 	Through map[string]string
 }
@@ -81,6 +83,24 @@ var ErrBusy = errors.New("others have the lock")
 // ErrGone: what is released is not held.
 var ErrGone = errors.New("the lock was not held")
 
+// Serve starts the servers of a library's cells in which nothing fails, and says where they are. They end with the
+// test.
+func (l Library) Serve(t testing.TB) (Setup, error) {
+	x := place{lib: l, deployment: one}
+	switch {
+	case l.Start != nil:
+		x.deployment = l.Name
+	case l.Servers != "":
+		x.deployment = l.Servers
+	}
+	d, err := x.setUp()
+	if err != nil {
+		return Setup{}, err
+	}
+	t.Cleanup(d.st.Clear)
+	return Setup{Addrs: d.entry.Addrs, Each: d.entry.Each, Lease: lease}, nil
+}
+
 // Server is a server that is not Redis.
 type Server interface {
 	Addr() string
@@ -95,7 +115,7 @@ type Server interface {
 var Ours = []Library{
 	{
 		Name:    "redlatch",
-		How:     "`Reentrant(name).Lock`, renewed by its watchdog",
+		How:     "`Reentrant(name).Lock`, renewed by its watchdog; `MinReplicas` 0, its default",
 		Reports: "`Hold.Until`, `Hold.Done`",
 		Open:    openOurs,
 	},
@@ -108,7 +128,10 @@ var Ours = []Library{
 	},
 }
 
-type ourLocker struct{ own client }
+type ourLocker struct {
+	own   client
+	token bool
+}
 
 func openOurs(ctx context.Context, s Setup) (Locker, error) {
 	o := order{Addrs: s.Addrs, Set: s.Set, Each: s.Each, Through: s.Through}
@@ -117,13 +140,16 @@ func openOurs(ctx context.Context, s Setup) (Locker, error) {
 		disconnect(red)
 		return nil, err
 	}
-	return &ourLocker{client{order: o, red: red}}, nil
+	return &ourLocker{client{order: o, red: red}, s.Token}, nil
 }
 
 func (l *ourLocker) Close() { disconnect(l.own.red) }
 
 func (l *ourLocker) Lock(ctx context.Context, name string) (Held, error) {
 	lock := l.own.red[0].Locks().Reentrant(name)
+	if l.token {
+		lock = l.own.red[0].Locks().Fenced(name)
+	}
 	if l.own.Each {
 		var members []*rlock.Lock
 		for _, red := range l.own.red {

@@ -307,7 +307,7 @@ const soaked = `
 
 Under the same faults the locks of redsync, redislock, rueidislock, Redisson and etcd contend, and ours.
 [rivals.md](chaos/rivals.md) has violations, stalls and losses by library and fault, what confirms or breaks claims of their
-documents, and where one of them did better.
+documents, and where one of them did better. [late.md](chaos/late.md) has what is lost when holders write late.
 
 ## Soak
 

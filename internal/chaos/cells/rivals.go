@@ -170,22 +170,13 @@ func (p plan) compete(ctx context.Context, x place, edn string) round {
 		r.NotRun = why
 		return r
 	}
-	var err error
-	if r.Release, err = x.lib.release(ctx); err != nil {
+	release, err := x.lib.Release(ctx)
+	if err != nil {
 		r.NotRun = err.Error()
 		return r
 	}
-	var d *deployment
-	if x.lib.Start == nil {
-		d, err = setUp(x.deployment, x.f.wires)
-	} else {
-		st := &stage.Stage{}
-		d = &deployment{name: x.deployment, st: st}
-		err = st.Try(func() {
-			d.foreign = x.lib.Start(st)
-			d.entry.Addrs = []string{d.foreign.Addr()}
-		})
-	}
+	r.Release = release
+	d, err := x.setUp()
 	if err != nil {
 		r.NotRun = err.Error()
 		return r
@@ -201,8 +192,26 @@ func (p plan) compete(ctx context.Context, x place, edn string) round {
 	return r
 }
 
-// release is what is run.
-func (l Library) release(ctx context.Context) (string, error) {
+// setUp starts the servers of a round.
+func (x place) setUp() (*deployment, error) {
+	if x.lib.Start == nil {
+		return setUp(x.deployment, x.f.wires)
+	}
+	st := &stage.Stage{}
+	d := &deployment{name: x.deployment, st: st}
+	err := st.Try(func() {
+		d.foreign = x.lib.Start(st)
+		d.entry.Addrs = []string{d.foreign.Addr()}
+	})
+	if err != nil {
+		st.Clear()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Release is the release that is run, or why none can be.
+func (l Library) Release(ctx context.Context) (string, error) {
 	if l.Version != nil {
 		return l.Version(ctx)
 	}
@@ -269,8 +278,8 @@ func addRound(file string, r round) error {
 	return errors.Join(json.NewEncoder(f).Encode(noted{r, r.evidence}), f.Close())
 }
 
-// machine is what the rounds ran on.
-func machine() string {
+// Machine is what the rounds ran on.
+func Machine() string {
 	server := "a server whose version is not known"
 	if bin, err := redistest.Program(); err == nil {
 		if name, version, err := redistest.VersionOf(bin); err == nil {

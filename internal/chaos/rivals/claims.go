@@ -25,6 +25,12 @@ var (
 	kept = append(append([]string{"clock back"}, ofClients...), ofServers...)
 )
 
+// Pages that have no versions, as they were in August 2026.
+const (
+	redisPage    = "Redis's page \"Distributed Locks with Redis\""
+	redissonPage = "Redisson's page \"Locks and synchronizers\""
+)
+
 // claims are what documents say of the locks, in our words, and what in these cells shows that it is so or not.
 var claims = []cells.Claim{
 	{
@@ -52,14 +58,20 @@ var claims = []cells.Claim{
 		Text: "an acquired lock is valid until `Until`",
 	},
 	{
-		Library: "redsync-quorum", Doc: "Redis's page on distributed locks, to which redsync's README refers", Faults: kept,
+		Library: "redsync-quorum", Doc: redisPage + ", to which redsync's README refers", Faults: kept,
 		Shows: cells.TwoHolders,
-		Text:  "with a majority of independent servers at most one client holds the lock",
+		Text: "with a majority of independent servers one client at a time holds the lock, if it ends its work within the " +
+			"lock's validity",
 	},
 	{
-		Library: "redsync-quorum", Doc: "Redis's page on distributed locks", Faults: []string{"restart empty"},
+		Library: "redsync-quorum", Doc: redisPage, Faults: []string{"restart empty"},
 		Shows: cells.TwoHolders, Warns: true,
-		Text: "a server that restarts without its data too soon can let a second client in",
+		Text: "a server that restarts without its data, before all leases have ended, can let a second client in",
+	},
+	{
+		Library: "redsync-quorum", Doc: redisPage, Faults: []string{"clock forward"},
+		Shows: cells.TwoHolders, Warns: true,
+		Text: "servers expire keys by their wall clock: a step of it can let a second client in",
 	},
 	{
 		Library: "redislock", Doc: "redislock's README (watchdog)", Shows: cells.TwoHolders,
@@ -81,22 +93,35 @@ var claims = []cells.Claim{
 		Text: "a waiting `WithContext` tries again at once when the lock was released",
 	},
 	{
-		Library: "redisson", Doc: "Redisson's reference (locks)", Shows: cells.AnyLoss,
+		Library: "redisson", Doc: redissonPage, Shows: cells.AnyLoss,
 		Faults: []string{"none", "requests lost", "network lost"},
-		Text:   "the watchdog prolongs the lock as long as its holder is alive",
+		Text:   "the watchdog prolongs the lock as long as the Redisson instance that holds it is alive",
 	},
 	{
-		Library: "redisson", Doc: "Redisson's reference (locks)", Faults: []string{"holder killed"}, Shows: cells.Stalls,
+		Library: "redisson", Doc: "Redisson's page \"Configuration\" (`lockWatchdogTimeout`)",
+		Faults: []string{"holder killed"}, Shows: cells.Stalls,
 		Text: "the lock of a holder that crashed ends with the watchdog's timeout",
 	},
 	{
-		Library: "redisson", Doc: "Java's `Lock`, to which Redisson's reference refers", Shows: cells.TwoHolders,
-		Text: "one holder at a time",
+		Library: "redisson", Doc: redissonPage + ", fencing", Faults: []string{"holder paused"},
+		Shows: cells.TwoHolders, Warns: true,
+		Text: "a client that paused may believe that it holds the lock; the resource must check the token of an RFencedLock",
 	},
 	{
-		Library: "etcd", Doc: "etcd's comparison of key-value stores (locks and leases)", Faults: ofClients,
-		Shows: cells.TwoHolders, Warns: true,
-		Text: "a lock by a lease alone does not exclude a holder that stood still; a revision must be checked",
+		Library: "redisson", Doc: redissonPage + ", `checkLockSyncedSlaves`",
+		Faults: []string{"failover", "failover that forgets", "split brain"}, Shows: cells.TwoHolders,
+		Text: "by default a lock that replicas have not confirmed within a second is not kept, so that no failover loses it",
+	},
+	{
+		Library: "redisson", Doc: "Java's `Lock`, whose specification " + redissonPage + " refers to",
+		Shows: cells.TwoHolders,
+		Text:  "commonly, one thread at a time acquires it",
+	},
+	{
+		Library: "etcd", Doc: "etcd's page \"etcd versus other key-value stores\" (v3.6), on locks and leases",
+		Faults: ofClients, Shows: cells.TwoHolders, Warns: true,
+		Text: "a lease alone does not exclude, as client and server measure it by clocks of their own: what is written " +
+			"must be conditional on a revision",
 	},
 	{
 		Library: "etcd", Doc: "etcd's reference (`Session.Done`)", Faults: append([]string{"none"}, ofServers...),

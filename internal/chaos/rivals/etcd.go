@@ -103,6 +103,9 @@ func (h *etcdHold) Held() bool {
 	}
 }
 
+// Token is the revision at which it was acquired: that of each later holder is greater.
+func (h *etcdHold) Token() (token int64, ok bool) { return h.mutex.Header().Revision, true }
+
 func (h *etcdHold) Lost() <-chan struct{} { return h.session.Done() }
 
 func (h *etcdHold) Release(ctx context.Context) error {

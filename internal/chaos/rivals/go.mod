@@ -44,6 +44,7 @@ require (
 	github.com/prometheus/client_model v0.6.1 // indirect
 	github.com/prometheus/common v0.62.0 // indirect
 	github.com/prometheus/procfs v0.15.1 // indirect
+	github.com/redlatch/redlatch/contrib/fence v0.0.0
 	github.com/redlatch/redlatch/internal/history v0.0.0 // indirect
 	github.com/sirupsen/logrus v1.9.3 // indirect
 	github.com/soheilhy/cmux v0.1.5 // indirect
@@ -90,3 +91,5 @@ replace (
 )
 
 replace github.com/redlatch/redlatch/internal/history => ../../history
+
+replace github.com/redlatch/redlatch/contrib/fence => ../../../contrib/fence

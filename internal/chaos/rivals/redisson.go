@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -13,7 +14,8 @@ import (
 
 var redissonLibrary = cells.Library{
 	Name: "redisson", Module: "org.redisson:redisson",
-	How:     "a JVM for each client, `getLock(name).lock()` with its watchdog (`lockWatchdogTimeout`), `unlock()`",
+	How: "a JVM for each client, `getLock(name).lock()` with its watchdog (`lockWatchdogTimeout`), `unlock()`; " +
+		"`useSingleServer`, or behind Sentinel its default that a replica confirms",
 	Reports: "nothing; `isHeldByCurrentThread` asks the server",
 	Version: redissonVersion,
 	Open:    openRedisson,
@@ -48,7 +50,8 @@ func onceOK(f func(ctx context.Context) (string, error)) func(ctx context.Contex
 }
 
 type redissonLocker struct {
-	jvm *interop.JVM
+	jvm    *interop.JVM
+	fenced bool // getFencedLock
 
 	mu    sync.Mutex
 	idle  []string // Java threads that do nothing now: a hold is its thread's
@@ -80,7 +83,7 @@ func openRedisson(ctx context.Context, s cells.Setup) (cells.Locker, error) {
 		jvm.Kill()
 		return nil, err
 	}
-	return &redissonLocker{jvm: jvm}, nil
+	return &redissonLocker{jvm: jvm, fenced: s.Token}, nil
 }
 
 func (l *redissonLocker) Close() { l.jvm.Kill() }
@@ -105,28 +108,46 @@ func (l *redissonLocker) done(lane string) {
 
 func (l *redissonLocker) Lock(ctx context.Context, name string) (cells.Held, error) {
 	lane := l.lane()
+	h := &redissonHold{locker: l, lane: lane, kind: "lock", name: name}
+	verb, args := "lock", []any{h.kind, name, -1}
+	if l.fenced {
+		h.kind, verb, args = "fenced", "locktoken", []any{name}
+	}
+	answer := l.jvm.Send(lane, "c", verb, args...)
 	select {
-	case r := <-l.jvm.Send(lane, "c", "lock", "lock", name, -1):
+	case r := <-answer:
+		if r.Err == nil && l.fenced {
+			h.token, r.Err = strconv.ParseInt(r.Value, 10, 64)
+		}
 		if r.Err != nil {
 			l.done(lane)
 			return nil, r.Err
 		}
-		return &redissonHold{l, lane, name}, nil
-	case <-ctx.Done(): // the process ends: lock() knows no end
+		return h, nil
+	case <-ctx.Done():
+		go func() { // lock() knows no end: what it acquires later, if the process lives so long, is given back
+			if r := <-answer; r.Err == nil {
+				_ = h.Release(context.WithoutCancel(ctx))
+			}
+		}()
 		return nil, ctx.Err()
 	}
 }
 
 type redissonHold struct {
-	locker     *redissonLocker
-	lane, name string
+	locker           *redissonLocker
+	lane, kind, name string
+	token            int64
 }
+
+// Token is that of an RFencedLock.
+func (h *redissonHold) Token() (token int64, ok bool) { return h.token, h.kind == "fenced" }
 
 func (h *redissonHold) Held() bool            { return true }
 func (h *redissonHold) Lost() <-chan struct{} { return nil }
 
 func (h *redissonHold) Release(context.Context) error {
-	r := <-h.locker.jvm.Send(h.lane, "c", "unlock", "lock", h.name)
+	r := <-h.locker.jvm.Send(h.lane, "c", "unlock", h.kind, h.name)
 	h.locker.done(h.lane)
 	var java *interop.JavaError
 	if errors.As(r.Err, &java) && java.Class == "IllegalMonitorStateException" {

@@ -18,9 +18,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if order := os.Getenv(etcdEnv); order != "" {
-		fmt.Fprintln(os.Stderr, serveEtcd(order))
+	if ok, err := role(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	} else if ok {
+		return
 	}
 	if cells.Role() {
 		cells.Contest(libraries, claims)

@@ -62,7 +62,7 @@ var ofCalls = []mutant{
 		tests:  "TestACallThatDoesNotWaitEndsWithinOneCallTimeout",
 	},
 	{
-		name: "two call timeouts for a shared acquire", file: "internal/batch/lane.go", pkg: ".",
+		name: "two call timeouts for a shared acquire", file: "internal/batch/coalescer.go", pkg: ".",
 		old: "Bound: with.Timeout,", new: "Bound: 2 * with.Timeout,",
 		breaks: "a call that does not wait ends in one call timeout",
 		tests:  "TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo",
@@ -257,7 +257,7 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a release twice", file: "internal/session/release.go", pkg: "internal/session",
-		old: "first, settled := !o.begun, o.settled", new: "first, settled := true, false",
+		old: "first, finished := !o.begun, o.finished", new: "first, finished := true, false",
 		breaks: "a handle is released once, and has one result",
 		tests:  "TestReleasesAtTheSameTimeHaveOneResult TestHoldsAndPermitsAreReleasedAlike",
 	},

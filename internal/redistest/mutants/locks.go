@@ -251,7 +251,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a vote that joins and keeps no token", file: "rlock/token.go", pkg: "rlock",
-		old: "	if token != 0 {\n		_, _ = e.keepAt", new: "	if token < 0 {\n		_, _ = e.keepAt",
+		old: "	if token != 0 {\n		_, _ = a.keepAt", new: "	if token < 0 {\n		_, _ = a.keepAt",
 		breaks: "a server that was restarted counts again when it has voted", tests: "TestAVoteThatJoinsAHoldKeepsItsToken",
 	},
 	{

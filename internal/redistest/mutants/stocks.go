@@ -185,7 +185,7 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a confirm while the stock is suspended", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
-		old: "  if doubted() then return 8 end\n  local n, claimant,", new: "  local n, claimant,",
+		old: "  if is_suspended() then return 8 end\n  local n, claimant,", new: "  local n, claimant,",
 		breaks: "while records are in doubt nothing is confirmed", tests: "TestASuspendedStockConfirmsAndExtendsNothing",
 	},
 	{
@@ -240,7 +240,7 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "an extension while the stock is suspended", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
-		old: "  if doubted() then return 8 end -- Restore writes the deadlines that it has read\n", new: "",
+		old: "  if is_suspended() then return 8 end -- Restore writes the deadlines that it has read\n", new: "",
 		breaks: "while records are in doubt no deadline moves", tests: "TestASuspendedStockConfirmsAndExtendsNothing",
 	},
 	{
@@ -284,7 +284,7 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "records that are never forgotten", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
-		old: "  tell()\n  finish(todo.over)\n", new: "  tell()\n",
+		old: "  append_ledger()\n  note_endings(todo.over)\n", new: "  append_ledger()\n",
 		breaks: "what has ended is forgotten after Spec.Remember", tests: "TestWhatHasEndedIsForgotten",
 	},
 	{
@@ -296,7 +296,7 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a replay that replicas need not have", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
-		old: "    rare().own(ARGV[2])\n", new: "",
+		old: "    rare().touch(ARGV[2])\n", new: "",
 		breaks: "every answer that replicas confirm comes with a write",
 		tests:  "TestEveryAnswerThatIsConfirmedComesWithAWrite",
 	},

@@ -56,25 +56,25 @@ var ofWait = []mutant{
 	},
 	{
 		name: "a grant that is used while its waiter asks", file: "internal/wait/handover.go", pkg: "internal/wait",
-		old: "use := g != nil && w.does != flying && (", new: "use := g != nil && (",
+		old: "use := g != nil && w.does != inFlight && (", new: "use := g != nil && (",
 		breaks: "no grant is used while a request for the waiter is under way",
 		tests:  "TestAGrantIsNotUsedWhileItsWaiterIsAskedFor",
 	},
 	{
 		name: "who leaves owes nothing", file: "internal/wait/handover.go", pkg: "internal/wait",
-		old: "after, unsettled = time.Now().Add(w.r.Reach), true", new: "after, unsettled = time.Time{}, false",
+		old: "after, owed = time.Now().Add(w.r.Reach), true", new: "after, owed = time.Time{}, false",
 		breaks: "what a waiter that left may yet be granted is released", tests: "TestWhoLeavesWhileItIsAskedForOwesARelease",
 	},
 	{
 		name: "a place in silence", file: "internal/wait/handover.go", pkg: "internal/wait",
 		old:    "\tif !w.hears() {\n\t\treturn nil\n\t}\n\tw.q.mu.Lock()\n\tdefer w.q.mu.Unlock()\n\tw.queued = true",
-		new:    "\tif !w.hears() {\n\t\treturn w.standing\n\t}\n\tif !w.asked {",
+		new:    "\tif !w.hears() {\n\t\treturn w.entry\n\t}\n\tif !w.asked {",
 		breaks: "who hears no grants stands in no queue",
 		tests:  "TestWhoMayNotListenStandsInNoQueue TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle",
 	},
 	{
 		name: "a gap that nobody is told of", file: "internal/wait/grants.go", pkg: "internal/wait",
-		old: "\t\tif w.line.crowd == nil {\n\t\t\tsignal(w.wakeup)\n", new: "\t\tif w.line.crowd == nil {\n",
+		old: "\t\tif w.localQueue.batchQueue == nil {\n\t\t\tsignal(w.wakeup)\n", new: "\t\tif w.localQueue.batchQueue == nil {\n",
 		breaks: "after a gap in the messages every waiter asks", tests: "TestAfterAGapWaitersLook",
 	},
 	{
@@ -86,7 +86,7 @@ var ofWait = []mutant{
 	},
 	{
 		name: "a sleep without PollCap", file: "internal/wait/loop.go", pkg: "internal/wait",
-		old: "\td := w.q.pollCap\n\tif w.standing", new: "\td := 100 * w.q.pollCap\n\tif w.standing",
+		old: "\td := w.q.pollCap\n\tif w.entry", new: "\td := 100 * w.q.pollCap\n\tif w.entry",
 		breaks: "a lost message costs a waiter PollCap at most",
 		tests:  "TestAMessageWakesAndALostOneCostsAtMostPollCap TestALostGrantIsFoundByAPoll",
 	},
@@ -103,7 +103,7 @@ var ofWait = []mutant{
 		tests:  "TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound",
 	},
 	{
-		name: "a shared answer for those who came later", file: "internal/wait/shared.go", pkg: "internal/wait",
+		name: "a shared answer for those who came later", file: "internal/wait/flight.go", pkg: "internal/wait",
 		old: "if d.sent.IsZero() || d.sent.Before(since) {", new: "if d.sent.IsZero() {",
 		breaks: "a shared answer is for those who came before its request was sent",
 		tests:  "TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent",

@@ -132,7 +132,7 @@ repeat
   requests = text(f, requests - #none)
   if sells then also = {'sold', text(f, sold), 'seq', text(f, seq)} end
   if back > 0 then call('DEL', KEYS[5]) end -- the flag, and before all else: see free in stock.lua
-  if keeps then -- see tell in stock.lua
+  if keeps then -- see append_ledger in state.lua
     local epoch, micros = text(f, m[11]), text(f, time[1] * 1000000 + time[2])
     for i = 1, many do
       local l = lines[i]
@@ -144,7 +144,7 @@ repeat
     if there == 0 then call('PEXPIRE', KEYS[6], text(f, m[10] - now + 3600000)) end -- LATER, see ends.lua
     also[#also + 1], also[#also + 2] = 'serial', text(f, serial)
   end
-  if m[15] and #over > 0 then -- see finish in stock.lua
+  if m[15] and #over > 0 then -- see note_endings in state.lua
     local last = text(f, now + m[15]) .. ';C;'
     for i = 1, #over do over[i] = last .. over[i] end
     if call('RPUSH', KEYS[7], unpack(over)) == #over then call('PEXPIRE', KEYS[7], text(f, m[10] - now + 3600000)) end

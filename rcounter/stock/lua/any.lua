@@ -4,13 +4,13 @@
 -- KEYS     those of stock.lua. The record in KEYS[3] is 'ordinal;n' and ';from.n.call' for each part returned; '0;0;call' is a
 --          call that was given up before it ran
 -- ARGV[1]  id of this call, and of the record
--- ARGV[2]  '1' to write something even if nothing is granted: see own in stock.lua
+-- ARGV[2]  '1' to write something even if nothing is granted: see touch in rare.lua
 -- ARGV[3]  n, a decimal from 1
 --
 -- Replies  { 0, epoch, remaining, outcome, ordinal, n}   units ordinal to ordinal + n - 1
 --          {-1, said, found}                             as in claim.lua
 --          {-2, 0, 0}                                    the ordinals are used up: nothing granted
---          {-12, 0, 0}                                   call again, see more in stock.lua: nothing granted
+--          {-12, 0, 0}                                   call again, see reap_more in rare.lua: nothing granted
 --          outcomes: as in claim.lua, and 9: given up, or all of it returned
 --
 -- Safe to run twice: the second run finds the record of the first. Safe however late: if the caller has given the call up, the

@@ -15,7 +15,7 @@
 --          {-5, sold + held, 0}   more are sold and held than that: nothing changed
 --          {-6, 0, 0}             no stock
 --          {-11, ms, 0}           the call is too late: nothing changed
---          {-12, 0, 0}            call again, see more in stock.lua
+--          {-12, 0, 0}            call again, see reap_more in rare.lua
 --
 -- Safe to run twice: the revision counts the changes, and the hash names the call that made the last one. So a copy that comes
 -- after another call's change changes nothing. It changes nothing in another opening either, whose revisions begin at its
@@ -41,7 +41,7 @@ if revision ~= m[1] or notafter == 0 then return {0, is, 0, s.now, s.gone - s.no
 if expired(notafter, s.now) then return {-11, s.now, 0} end
 wrong = reap(128)
 if wrong then return wrong end
-if to.limit and to.limit < s.sold + s.held then return more() or {-5, s.sold + s.held, 0} end
+if to.limit and to.limit < s.sold + s.held then return reap_more() or {-5, s.sold + s.held, 0} end
 
 local before = s.limit - s.sold - s.held
 s.limit, s.per = to.limit or s.limit, to.per or s.per
@@ -59,6 +59,6 @@ end
 redis.call('HSET', s.stock, 'limit', digits(s.limit), 'per', digits(s.per), 'state', digits(s.state), 'start', digits(s.start), 'end', digits(s.ending),
   'gone', digits(s.gone), 'revision', digits(is + 1), 'resizer', call)
 if to.start or to['end'] or to.paused then redis.call('DEL', s.flag) end
-settle(before)
+end_write(before)
 endless(s.records)
 return {0, is + 1, 1, s.now, s.gone - s.now}

@@ -5,13 +5,13 @@
 --          '0;call;returned;by', where by is the id of the call that returned the ordinal returned; a later claim keeps
 --          that: 'ordinal;call;returned;by'
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is granted and a claimant has a unit: see own in stock.lua
+-- ARGV[2]  '1' to write something even if nothing is granted and a claimant has a unit: see touch in rare.lua
 -- ARGV[3…] the claimants, 1 to 128
 --
 -- Replies  { 0, epoch, remaining, outcome, ordinal, outcome, ordinal …}
 --          {-1, said, found}   records are missing, or numbers that cannot be (said is -1): nothing granted
 --          {-2, 0, 0}          the ordinals are used up: nothing granted
---          {-12, 0, 0}         call again, see more in stock.lua: nothing granted
+--          {-12, 0, 0}         call again, see reap_more in rare.lua: nothing granted
 --          outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5 not started, 6 ended, 7 the claimant has as many
 --          as it may have, 8 suspended
 --
@@ -113,17 +113,17 @@ for i = 1, n do
 end
 out[3] = s.limit - s.sold - s.held
 if limited then -- perhaps by holds that are over
-  wrong = rare().more()
+  wrong = rare().reap_more()
   if wrong then return wrong end
 end
 
 if #set > 0 then
-  for i = 1, #set, 2 do enter('grant', set[i + 1]:match('^%d+'), '1', set[i], '') end
+  for i = 1, #set, 2 do log_entry('grant', set[i + 1]:match('^%d+'), '1', set[i], '') end
   count()
   redis.call('HSET', s.users, unpack(set))
-  settle(before)
+  end_write(before)
 elseif won then
-  rare().own(sure)
+  rare().touch(sure)
 elseif out[3] == 0 and not closed and redis.call('EXISTS', s.flag) == 0 then
   rare().mark()
 end

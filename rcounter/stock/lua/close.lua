@@ -24,7 +24,7 @@ if not s.gone and ARGV[2] == 'delete' then
   remove()
   return {0, 0, 1}
 elseif not s.gone then
-  if redis.call('EXISTS', s.stock) == 0 then strays() end
+  if redis.call('EXISTS', s.stock) == 0 then orphaned_records() end
   return {-6, 0, 0}
 end
 s.now = clock()

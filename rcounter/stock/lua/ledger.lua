@@ -4,7 +4,7 @@
 -- KEYS     those of stock.lua
 -- ARGV[1]  how many at most
 -- ARGV[2]  '1' to write something if there are entries: the caller waits for replicas, and WAIT waits only for what its own
---          connection has written, as own in stock.lua says
+--          connection has written, as touch in rare.lua says
 --
 -- Replies  {{0, 0, 0}, entries}          as XRANGE has them
 --          {{-13, should be, found}, {}} entries are missing, or there are too many

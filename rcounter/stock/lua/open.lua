@@ -53,7 +53,7 @@ end
 
 -- There are records without the stock's hash: a sale has lost its hash. Its claimants have units, and an opening over these
 -- records would sell them again.
-local found = there and 0 or strays()
+local found = there and 0 or orphaned_records()
 if found > 0 then return {-1, 0, found} end
 
 if ARGV[10] == '' or expired(ARGV[10], s.now) then return {-11, s.now, 0} end

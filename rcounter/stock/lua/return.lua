@@ -29,13 +29,13 @@ if not has then return {-1, -1, 0} end
 if has == ordinal then
   if s.sold < 1 then return {-1, -1, 0} end
   local before = s.limit - s.sold - s.held
-  enter('return', ordinal, '1', user, '')
+  log_entry('return', ordinal, '1', user, '')
   free()
-  tell()
+  append_ledger()
   redis.call('HSET', s.users, user, '0;' .. by .. ';' .. ordinal .. ';' .. call)
   s.sold = s.sold - 1
   count()
-  settle(before)
+  end_write(before)
   endless(s.users)
   return {0, 1, 0}
 end

@@ -44,12 +44,12 @@ elseif from < ordinal or last > ordinal + got - 1 then
 end
 if pieces >= 1024 then return {-4, 0, 0} end
 if n > s.sold then return {-1, -1, 0} end
-enter('return', digits(from), digits(n), '', id)
+log_entry('return', digits(from), digits(n), '', id)
 free()
-tell()
+append_ledger()
 redis.call('HSET', s.records, 'a:' .. id, record .. ';' .. digits(from) .. '.' .. digits(n) .. '.' .. call)
 s.sold = s.sold - n
 count()
-settle(before)
+end_write(before)
 endless(s.records)
 return {0, n, 0}

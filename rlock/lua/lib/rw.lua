@@ -64,7 +64,7 @@ end
 -- a waiter can acquire it now that could not before.
 --
 -- Here and in what follows a caller may have emptied the ends, hence pcall: see emptied.
-local function settle(lock, ends, writer)
+local function reconcile(lock, ends, writer)
   if redis.call('HLEN', lock) <= 1 then
     redis.call('DEL', lock)
     if ends then
@@ -79,7 +79,7 @@ local function settle(lock, ends, writer)
 end
 
 -- Take out the holds whose own end has passed, which keep no one out any more though others keep the key. Returns what
--- settle does.
+-- reconcile does.
 local function forget(lock, ends, now)
   local dead = redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))
   if dead.err or #dead == 0 then
@@ -90,13 +90,13 @@ local function forget(lock, ends, now)
     redis.call('ZREM', ends, field)
     writer = remove(lock, dead, i, i) > 0 and writes(field) or writer
   end
-  return settle(lock, ends, writer)
+  return reconcile(lock, ends, writer)
 end
 
 -- Give the lock the end of the last of its holds. It never ends before a hold whose end is not known. Redisson's readers have
 -- their ends in keys that only the hash names, so all readers must be looked at, as Redisson's own scripts do. If there are many,
 -- this is not done. The lock's end is late then: dead readers of Redisson's keep the lock until that end, and ours only until their
--- own ends. Returns what settle does.
+-- own ends. Returns what reconcile does.
 local MANY, MANY_KEYS = 64, 1000
 
 local function trim(lock, ends, now)
@@ -136,7 +136,7 @@ local function trim(lock, ends, now)
       till = math.max(till, most)
     end
   end
-  if dead and settle(lock, ends, false) then
+  if dead and reconcile(lock, ends, false) then
     return true
   end
   if till < left then

@@ -3,7 +3,7 @@
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is granted: see own in stock.lua
+-- ARGV[2]  '1' to write something even if nothing is granted: see touch in rare.lua
 -- ARGV[3]  the server's ms until which this call may act, 0 to ask for the server's time
 -- ARGV[4…] the acts, 1 to 128, each with an id that no other act of the call has. After the id each has last, the server's
 --          ms until which it may run, since its caller has given up then; 0 for that of the call:
@@ -30,7 +30,7 @@
 --            -6, 0, 0, 0, 0                   'E': no such reservation. 'C', 'E': no stock
 --          {-1, said, found}   records are missing, or numbers that cannot be: nothing done
 --          {-11, ms, 0}        the server's time was asked for, or the call is too late: nothing done
---          {-12, 0, 0}         call again, see more in stock.lua: nothing done
+--          {-12, 0, 0}         call again, see reap_more in rare.lua: nothing done
 --
 -- The record comes first, then the window, then what is left, as in claim.lua.
 --
@@ -84,7 +84,7 @@ local function fits(claimant, n, part)
   if n <= left and n <= may then return n end
   if not todo.looked then -- perhaps by holds that are over
     todo.looked = true
-    todo.wrong = rare().more()
+    todo.wrong = rare().reap_more()
     if todo.wrong then return nil, 0 end
   end
   local gets = part and math.min(n, left, may) or n
@@ -110,7 +110,7 @@ local function reserve(i, id, part, claimant, n, ms)
   tally(claimant, units)
   put(i, 'H;0;' .. units .. ';' .. n .. ';' .. ARGV[1] .. ';;' .. deadline .. ';' .. claimant)
   todo.hold[k + 1], todo.hold[k + 2] = deadline, id
-  enter('held', '0', units, claimant, id)
+  log_entry('held', '0', units, claimant, id)
   return 1, 0, gets, asks, ms + 0
 end
 local function claim(i, id, part, claimant, n)
@@ -123,7 +123,7 @@ local function claim(i, id, part, claimant, n)
   s.sold, s.seq, s.requests, todo.goes = s.sold + gets, s.seq + gets, s.requests + 1, true
   tally(claimant, units)
   put(i, 'G;' .. ordinal .. ';' .. units .. ';' .. n .. ';' .. ARGV[1] .. ';;0;' .. claimant)
-  enter('grant', ordinal, units, claimant, id)
+  log_entry('grant', ordinal, units, claimant, id)
   return 1, first, gets, asks
 end
 
@@ -137,7 +137,7 @@ end
 --
 -- The second run finds the record of the first. A copy that comes after another confirmation finds that one's.
 local function confirm(i, id, q, keep)
-  if doubted() then return 8 end
+  if is_suspended() then return 8 end
   local n, claimant, kind = q.n + 0, q.claimant, 'grant'
   local k = keep == '0' and n or math.min(n, keep + 0)
   if q.state == 'H' then
@@ -148,7 +148,7 @@ local function confirm(i, id, q, keep)
     if k < n then
       todo.unheld = todo.unheld + n - k
       tally(claimant, k - n)
-      enter('cancelled', '0', digits(n - k), claimant, id)
+      log_entry('cancelled', '0', digits(n - k), claimant, id)
     end
   else
     local closed = todo.closed
@@ -171,7 +171,7 @@ local function confirm(i, id, q, keep)
   local first = s.seq + 1
   q.by = k < n and ARGV[1] .. '*' .. q.n or ARGV[1]
   q.state, q.ordinal, q.n = 'G', digits(first), k < n and digits(k) or q.n
-  enter(kind, q.ordinal, q.n, claimant, id)
+  log_entry(kind, q.ordinal, q.n, claimant, id)
   s.sold, s.seq, todo.goes = s.sold + k, s.seq + k, true
   put(i, written(q))
   return 1, first, k, n
@@ -186,14 +186,14 @@ local function cancel(i, id, r)
   r.state, r.by = 'C', ARGV[1]
   finished(i, id, r)
   todo.unhold[#todo.unhold + 1] = id
-  enter('cancelled', '0', r.n, r.claimant, id)
+  log_entry('cancelled', '0', r.n, r.claimant, id)
   return 0, n
 end
 
 -- What other acts do, and what they are answered. All of it is made when a call has one of them.
 
 -- had is the id of the call that changed the record last, and how many units the record had when they were held, if it has fewer now:
--- 'call*units', with what restock appends.
+-- 'call*units', with what return_units appends.
 local function had(r)
   local by, units = r.by:match('^([^*.]*)%*?(%d*)')
   return by, tonumber(units) or tonumber(r.by:match('%.(%d+)$') or r.n)
@@ -218,7 +218,7 @@ local function forbids(outcome)
 end
 local function expiring(outcome)
   return function()
-    todo.wrong = rare().more()
+    todo.wrong = rare().reap_more()
     return outcome
   end
 end
@@ -243,11 +243,11 @@ local function extend(i, id, q, ms)
     todo.replays = true
     return q.by == ARGV[1] and 1 or 2, 0, n, asked, q.deadline - s.now
   end
-  if doubted() then return 8 end -- Restore writes the deadlines that it has read
+  if is_suspended() then return 8 end -- Restore writes the deadlines that it has read
   q.by, q.deadline = ARGV[1], digits(deadline)
   put(i, written(q))
   todo.hold[k + 1], todo.hold[k + 2] = q.deadline, id
-  enter('extended', '0', q.n, q.claimant, id)
+  log_entry('extended', '0', q.n, q.claimant, id)
   return 1, 0, n, asked, ms + 0
 end
 
@@ -259,10 +259,10 @@ local function void(i, id, r)
 end
 local function cancelled(_, _, r) return 0, r.by == ARGV[1] and r.n + 0 or 0 end
 
--- restock gives back what was sold but the first keep units. The number that is kept, and not the number that comes back, makes it
+-- return_units gives back what was sold but the first keep units. The number that is kept, and not the number that comes back, makes it
 -- safe to repeat: a copy that comes after another return finds that it has so few already. A record of which units came back names
 -- the call, how many came back by it, and how many units there were at first: 'call.back.first', and before that '*units', see had.
-local function restock(i, id, r, keeps)
+local function return_units(i, id, r, keeps)
   local keep, n, by, units = keeps + 0, r.n + 0, had(r)
   local back, first = r.by:match('%.(%d+)%.(%d+)$')
   if n <= keep then return 0, by == ARGV[1] and n == keep and back + 0 or 0 end
@@ -277,7 +277,7 @@ local function restock(i, id, r, keeps)
     r.state, r.by = 'R', units > n and ARGV[1] .. '*' .. digits(units) or ARGV[1]
     finished(i, id, r)
   end
-  enter('return', digits(r.ordinal + keep), digits(back), r.claimant, id)
+  log_entry('return', digits(r.ordinal + keep), digits(back), r.claimant, id)
   return 0, back
 end
 local function returned(_, _, r, keep) return 0, had(r) == ARGV[1] and keep == '0' and r.n + 0 or 0 end
@@ -294,7 +294,7 @@ local function does(verb)
   end
   if verb == 'E' then return {N = -6, H = extend, O = answered, E = answered, G = answered, R = answered, C = answered, V = answered, F = answered} end
   if verb == 'X' then return {N = forbids(0), O = expiring(0), E = void, G = 0, R = 0, C = cancelled, V = cancelled, F = cancelled} end
-  return {N = 0, H = 0, O = 0, E = 0, G = restock, R = returned, C = 0, V = 0, F = 0}
+  return {N = 0, H = 0, O = 0, E = 0, G = return_units, R = returned, C = 0, V = 0, F = 0}
 end
 
 -- attempt does an act with the record that it finds.
@@ -374,8 +374,8 @@ end
 local function save()
   local before, set, k, none, back = s.limit - s.stored.sold - s.stored.held, todo.set, #todo.set, {}, todo.unsold + todo.unheld > 0
   if back then free() end
-  tell()
-  finish(todo.over)
+  append_ledger()
+  note_endings(todo.over)
   for claimant, n in pairs(todo.totals) do
     if n == '0' then
       none[#none + 1] = 'u:' .. claimant
@@ -397,7 +397,7 @@ local function save()
 
   -- What comes back and goes again within the call may be held for a shorter time than the flag stands.
   if before <= 0 and back and s.limit - s.sold - s.held <= 0 then rare().mark() end
-  settle(before)
+  end_write(before)
 end
 
 -- decide does all of a call but its writes. It returns the reply, with 0 in front if conclude may follow.
@@ -446,7 +446,7 @@ local function conclude()
   if #todo.set > 0 then
     save()
   elseif todo.replays then
-    rare().own(ARGV[2])
+    rare().touch(ARGV[2])
   elseif todo.empty and redis.call('EXISTS', s.flag) == 0 then
     rare().mark()
   end

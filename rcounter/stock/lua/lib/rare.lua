@@ -4,11 +4,11 @@
 -- ends gives all keys but the flag an end: the hash the end of the retention, the others LATER; see ends.lua.
 local function ends() expire(s.gone - s.now, 5) end
 
--- strays is how many records there are of a stock whose hash was lost. Its claimants have units, so nothing may be opened over
+-- orphaned_records is how many records there are of a stock whose hash was lost. Its claimants have units, so nothing may be opened over
 -- it. The hash is also missing once the retention is over, and then the records may be removed. What they have left to live
 -- tells the two apart: an hour or less after the retention, more after a loss while the stock sells
 -- (TestTheNextCallRemovesWhatAStockLeavesExceptLosses).
-local function strays()
+local function orphaned_records()
   return stray(redis.call('HLEN', s.users) + redis.call('HLEN', s.records) + redis.call('ZCARD', s.holds) + redis.call('EXISTS', s.ledger), 5)
 end
 
@@ -38,20 +38,20 @@ local function endless(wrote)
   end
 end
 
--- own writes something that changes nothing, if the caller waits for replicas (sure is '1') and the answer is already recorded.
+-- touch writes something that changes nothing, if the caller waits for replicas (sure is '1') and the answer is already recorded.
 -- WAIT waits only for what its own connection has written; from Redis 7.2 on it returns at once if that is nothing. The first
 -- copy of a claim grants a unit, and its connection breaks before a replica confirms. The second copy comes by a new connection
 -- and only finds the record: without this write WAIT would confirm what no replica has. This write comes after the grant in the
 -- server's history, so a replica that has it has the grant (TestEveryAnswerThatIsConfirmedComesWithAWrite,
 -- TestARetryOverANewConnectionIsNotConfirmedByNobody).
-local function own(sure)
+local function touch(sure)
   if sure == '1' then redis.call('HSET', s.stock, 'state', digits(s.state)) end
 end
 
 -- forget removes at most so many records that were kept long enough. It is complete in itself. While Restore looks at the records
 -- nothing is forgotten.
 local function forget(most)
-  if not s.remember or doubted() then return end
+  if not s.remember or is_suspended() then return end
   local due = redis.call('LRANGE', s.endings, 0, most - 1)
   local fields, states = {}, {}
   for i = 1, #due do
@@ -85,10 +85,10 @@ local function reap(most)
     r.state, ended[i], lapsed[i], n = 'E', r, 'E;' .. id, n + r.n
   end
   if n > s.held then return {-1, -1, 0} end
-  for i, id in ipairs(due) do enter('expired', '0', ended[i].n, ended[i].claimant, id) end
+  for i, id in ipairs(due) do log_entry('expired', '0', ended[i].n, ended[i].claimant, id) end
   free()
-  tell()
-  finish(lapsed)
+  append_ledger()
+  note_endings(lapsed)
   for i, id in ipairs(due) do
     redis.call('ZREM', s.holds, id)
     redis.call('HSET', s.records, 'r:' .. id, written(ended[i]))
@@ -104,10 +104,10 @@ local function reap(most)
   s.fields, s.members = s.requests, s.waiting
 end
 
--- more is the reply in place of "sold out" and "the user's limit" while there are still holds whose time is over, because they
+-- reap_more is the reply in place of "sold out" and "the user's limit" while there are still holds whose time is over, because they
 -- were too many for one reap. It ends some of them, as if this call had decided nothing yet, and the caller calls again. It is nil if there
 -- are none, or the reply that says what is wrong.
-local function more()
+local function reap_more()
   if s.stored.waiting == 0 or redis.call('ZCOUNT', s.holds, '-inf', elapsed(s.now)) == 0 then return end
   for name, n in pairs(s.stored) do s[name] = n end
   s.lines = {}
@@ -118,5 +118,5 @@ end
 -- an act; so these are made when one is needed.
 local function rare()
 -- libraries
-  return {remove = remove, ends = ends, strays = strays, mark = mark, follow = follow, own = own, forget = forget, reap = reap, more = more}
+  return {remove = remove, ends = ends, orphaned_records = orphaned_records, mark = mark, follow = follow, touch = touch, forget = forget, reap = reap, reap_more = reap_more}
 end

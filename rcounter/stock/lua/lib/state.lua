@@ -2,8 +2,8 @@
 -- uses: clock, ends, ledger
 --
 -- s is the state of the stock: its keys, then what begin reads of its hash and what the script makes of that. stored is what of it the
--- hash has, by what count knows it; lines are the entries of the ledger that tell is to write. claimants, fields, members and entries are how
--- many there were in the keys of claimants, records, holds and the ledger: settle gives a key that was made since its end.
+-- hash has, by what count knows it; lines are the entries of the ledger that append_ledger is to write. claimants, fields, members and entries are how
+-- many there were in the keys of claimants, records, holds and the ledger: end_write gives a key that was made since its end.
 local s = {stock = KEYS[1], users = KEYS[2], records = KEYS[3], holds = KEYS[4], flag = KEYS[5], ledger = KEYS[6], endings = KEYS[7],
   limit = false, sold = false, held = false, seq = false, recorded = false, requests = false, waiting = false, per = false, start = false,
   ending = false, gone = false, epoch = false, state = false, keeps = false, remember = false, now = false, micros = false,
@@ -17,29 +17,29 @@ local function refusal()
   if not begun(s.start, s.now) then return 5 end
 end
 
--- doubted is whether the stock is suspended, open, closed or paused: its ordinals may have been given out by what was lost.
-local function doubted() return s.state == 3 or s.state == 5 or s.state == 7 end
+-- is_suspended is whether the stock is suspended, open, closed or paused: its ordinals may have been given out by what was lost.
+local function is_suspended() return s.state == 3 or s.state == 5 or s.state == 7 end
 
--- enter notes a line of the ledger, to be written by tell. Its kind: 'held', 'expired', 'cancelled' and 'extended' are n units of a
+-- log_entry notes a line of the ledger, to be written by append_ledger. Its kind: 'held', 'expired', 'cancelled' and 'extended' are n units of a
 -- reservation, without an ordinal ('0'); 'grant', and 'late' after the reservation was over: they are sold; 'return': they came back.
-local function enter(kind, ordinal, n, claimant, request)
+local function log_entry(kind, ordinal, n, claimant, request)
   if s.keeps == 1 then s.lines[#s.lines + 1] = {'k', kind, 'e', digits(s.epoch), 'o', ordinal, 'n', n, 'c', claimant, 'r', request, 'at', digits(s.micros)} end
 end
 
--- tell writes the lines that were noted, before all else that a script writes: it is called before the first write, and by count.
+-- append_ledger writes the lines that were noted, before all else that a script writes: it is called before the first write, and by count.
 -- The hash counts them with the first numbers that are written after them. So if the server refuses the lines (the user may not
 -- XADD), nothing has happened, and the call can be made again. If a run is broken off after the lines, the stream has more entries
 -- than the hash says, and every next call, the second run too, refuses: the entries tell of something that has not happened, or not
 -- all of it. If the hash came first: the server is stopped between the two, a unit is sold of which no entry tells, and the second
 -- run finds its record and answers as if all were well (TestARunThatIsBrokenOffNeverHidesALineOfTheLedger).
-local function tell()
+local function append_ledger()
   if #s.lines > 0 then s.serial, s.lines = append(s.ledger, s.serial, s.lines), {} end
 end
 
 -- count writes those numbers that the hash does not have yet: before the records of new sales, and after those of returns. A run that
 -- is broken off between the two then sells too little, and the next call says so. It never sells too much.
 local function count()
-  tell()
+  append_ledger()
   local stored, new, n, last, text = s.stored, {}, 0, nil, nil
   for name, was in pairs(stored) do
     local is = s[name]
@@ -59,10 +59,10 @@ local function free() redis.call('DEL', s.flag) end
 -- outlive gives a key that the script has made the end that all have but the stock and the flag.
 local function outlive(key) redis.call('PEXPIRE', key, digits(s.gone - s.now + LATER)) end
 
--- finish notes when the records of these 'state;id', which end now, may be forgotten. It comes before their records are written: an
+-- note_endings notes when the records of these 'state;id', which end now, may be forgotten. It comes before their records are written: an
 -- entry whose record has not ended so does nothing. A reservation expires, is confirmed late, and is returned: the entry of its
 -- first end must not have it forgotten sooner after its second one.
-local function finish(which)
+local function note_endings(which)
   if not s.remember or #which == 0 then return end
   local last, entries = digits(s.now + s.remember) .. ';', {}
   for i = 1, #which do entries[i] = last .. which[i] end

@@ -28,7 +28,7 @@
 --
 -- The hash of a stock with a ledger counts the entries: serial is the number of the last, moved how many were removed because a
 -- database has them. So the stream has serial - moved entries. If it has another number, some were lost, or it was trimmed by hand, and
--- the reply is {-13, should be, found}; see tell for what comes first.
+-- the reply is {-13, should be, found}; see append_ledger for what comes first.
 --
 -- Both are {-10, 0, 0} while Restore writes: 'restoring' is the server's ms until which it counts as going on, moved on by each of
 -- its steps. One that was broken off is over then (TestWhileAStockIsRestoredOthersHearSo). From its second round on, which it begins
@@ -40,7 +40,7 @@ local function begin()
   local m = redis.call('HMGET', s.stock, 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone',
     'epoch', 'state', 'ledger', 'remember')
   if not m[1] then
-    if redis.call('EXISTS', s.stock) == 0 then rare().strays() end
+    if redis.call('EXISTS', s.stock) == 0 then rare().orphaned_records() end
     return 'absent'
   end
   if not numbers(m, m[15] and 15 or 14) then return {-1, -1, 0} end
@@ -79,9 +79,9 @@ local function begin()
   if alone and restoring then return {-10, 0, 0} end
 end
 
--- settle ends a script that wrote to the stock: the flag follows what is left now, and a key that the script has made gets its end. Every
+-- end_write ends a script that wrote to the stock: the flag follows what is left now, and a key that the script has made gets its end. Every
 -- other key has one. before is how many units were left before the script.
-local function settle(before)
+local function end_write(before)
   local left = s.limit - s.sold - s.held
   if left > 0 and before <= 0 or left <= 0 and before > 0 then rare().follow(before) end
   if s.claimants == 0 and s.recorded > 0 then rare().ends() end
@@ -114,7 +114,7 @@ local function refuse(n, may)
   local left, closed = s.limit - s.sold - s.held, refusal()
   if closed then return {0, s.epoch, left, closed, 0, 0} end
   if n > math.min(left, may) then
-    local wrong = more()
+    local wrong = reap_more()
     if wrong then return wrong end
   end
   if left == 0 then
@@ -130,7 +130,7 @@ local function replay(id, sure)
   local ordinal, n = record:match('^(%d+);(%d+)')
   if not n then return {-1, -1, 0} end
   if n == '0' then return {0, s.epoch, s.limit - s.sold - s.held, 9, 0, 0} end
-  own(sure)
+  touch(sure)
   return {0, s.epoch, s.limit - s.sold - s.held, 1, tonumber(ordinal), tonumber(n)}
 end
 
@@ -141,7 +141,7 @@ local function forbid(id, call)
   s.requests = s.requests + 1
   count()
   redis.call('HSET', s.records, 'a:' .. id, '0;0;' .. call)
-  settle(before)
+  end_write(before)
   endless(s.records)
 end
 
@@ -156,10 +156,10 @@ local function sell(id, n)
 
   local ordinal = s.seq + 1
   s.sold, s.seq, s.requests = s.sold + n, s.seq + n, s.requests + 1
-  enter('grant', digits(ordinal), digits(n), '', id)
+  log_entry('grant', digits(ordinal), digits(n), '', id)
   count()
   redis.call('HSET', s.records, 'a:' .. id, digits(ordinal) .. ';' .. digits(n))
-  settle(before)
+  end_write(before)
   endless(s.records)
   return {0, s.epoch, s.limit - s.sold - s.held, 1, ordinal, n}
 end

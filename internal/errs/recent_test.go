@@ -1,4 +1,4 @@
-package inside_test
+package errs_test
 
 import (
 	"context"
@@ -10,26 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/inside"
 )
 
-func TestAClientIsLookedIntoAsItsPackageSays(t *testing.T) {
-	type client struct{ kept string }
-	inside.Reveal(func(c *client) *string { return &c.kept })
-	inside.Reveal(func(c *client) int { return len(c.kept) })
-	require.Equal(t, "x", *inside.Of[*string](&client{"x"}))
-	require.Equal(t, 1, inside.Of[int](&client{"x"}), "in several ways")
-}
-
-func names(t *inside.Troubles) (all []string) {
+func names(t *errs.RecentErrors) (all []string) {
 	for _, x := range t.Last() {
 		all = append(all, fmt.Sprint(x.What, " ", x.Name, " ", x.Count))
 	}
 	return all
 }
 
-func TestWhatAProgramReckonsWithIsNoTrouble(t *testing.T) {
-	var all inside.Troubles
+func TestRecentErrors_Expected(t *testing.T) {
+	var all errs.RecentErrors
 	for _, err := range []error{nil, errs.ErrNotAcquired, context.Canceled, fmt.Errorf("x: %w", context.DeadlineExceeded),
 		errs.ErrClosed,
 		errors.Join(errs.ErrUnavailable, context.Canceled)} {
@@ -40,8 +31,8 @@ func TestWhatAProgramReckonsWithIsNoTrouble(t *testing.T) {
 	require.Len(t, all.Last(), 1)
 }
 
-func TestTroublesAreBoundedAndTheNewestComesFirst(t *testing.T) {
-	var all inside.Troubles
+func TestRecentErrors_Bounded(t *testing.T) {
+	var all errs.RecentErrors
 	all.Add("renew", "cause", errs.ErrUnavailable)
 	for i := range 10_000 {
 		all.Add("hold", fmt.Sprint("l", i), errs.ErrLost)
@@ -61,8 +52,8 @@ func TestTroublesAreBoundedAndTheNewestComesFirst(t *testing.T) {
 	require.Equal(t, "w99 x 1", names(&all)[0])
 }
 
-func TestTroublesMayComeFromAnywhere(t *testing.T) {
-	var all inside.Troubles
+func TestRecentErrors_Concurrent(t *testing.T) {
+	var all errs.RecentErrors
 	var done sync.WaitGroup
 	for i := range 4 {
 		done.Go(func() {

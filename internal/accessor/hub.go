@@ -1,8 +1,10 @@
-package inside
+package accessor
 
 import (
 	"context"
 	"sync/atomic"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // Hub is what the packages of this module use of a pubsub.Hub besides its exported methods. S is *pubsub.Subscription.
@@ -22,7 +24,7 @@ type Hub[S any] interface {
 	TrySubscribe(channel string) (s S, ok bool)
 	// Dials is how many connections the client has begun to make; nil: not known.
 	Dials() *atomic.Int64
-	Troubles() *Troubles
+	RecentErrors() *errs.RecentErrors
 }
 
 // Subscription is what they use of a pubsub.Subscription.

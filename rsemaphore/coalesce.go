@@ -13,7 +13,7 @@ import (
 )
 
 // Acquires and releases of one permit each, of any semaphores, share calls (free.lua) while many are under way:
-// batch.Lane says when, and what may happen.
+// batch.Coalescer says when, and what may happen.
 //
 //	the semaphore                                  shared                     then
 //	has a free permit, empty queue                 granted                    nothing: one call
@@ -41,12 +41,12 @@ type freeRequest struct {
 
 var freeScript = script.Load("shared acquire or release", luaFiles, "free")
 
-// newLane returns the lane of a client; nil if its calls cannot be shared.
-func newLane(c *Client) *batch.Lane[freeRequest] {
+// newCoalescer returns the coalescer of a client; nil if its calls cannot be shared.
+func newCoalescer(c *Client) *batch.Coalescer[freeRequest] {
 	if c.clustered || c.opts.MinReplicas > 0 {
 		return nil
 	}
-	return batch.NewLane(batch.LaneConfig[freeRequest]{
+	return batch.NewCoalescer(batch.CoalescerConfig[freeRequest]{
 		Runner: c.runner, Timeout: c.opts.CallTimeout, Spawn: c.session.Finish, Call: c.sharedCall,
 		Late: func(r freeRequest) {
 			if r.of != nil {
@@ -59,7 +59,7 @@ func newLane(c *Client) *batch.Lane[freeRequest] {
 
 // plain reports whether calls for n permits may be shared.
 func (s *Semaphore) plain(n int) bool {
-	return s.c.lane != nil && n == 1 && !s.weighted
+	return s.c.coalescer != nil && n == 1 && !s.weighted
 }
 
 // sharedCall is one shared call.
@@ -99,7 +99,7 @@ func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done b
 		return answer, false, nil
 	}
 	a.asks(sent)
-	done, err = c.lane.Do(ctx,
+	done, err = c.coalescer.Do(ctx,
 		freeRequest{s: s, base: a.p.base(), lease: c.millis(a.lease), last: decimal(notAfter), of: a.p})
 	switch {
 	case err != nil:
@@ -115,12 +115,12 @@ func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done b
 // releaseShared is runRelease of one permit in a shared call. done: it was held. Otherwise, without an error, it is
 // released alone.
 func (s *Semaphore) releaseShared(ctx context.Context, base string) (done bool, err error) {
-	done, err = s.c.lane.Do(ctx, freeRequest{s: s, base: base, last: s.channel})
+	done, err = s.c.coalescer.Do(ctx, freeRequest{s: s, base: base, last: s.channel})
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
 	case done:
-		s.c.queue.Wake(s.made.line)
+		s.c.queue.Wake(s.made.queueKey)
 	}
 	return done, nil
 }

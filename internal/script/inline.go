@@ -10,15 +10,15 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// inPlace makes the call on the caller's goroutine.
+// inline makes the call on the caller's goroutine.
 //
 // Hooks around the client see its context, and may derive others that outlast the call. So it is one of package
 // context, made anew for each call and never used again, though that costs a timer
 // (TestAHookMayDeriveContextsThatOutlastItsCall).
-func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time, last *lastAnswer,
+func (r *Runner) inline(ctx context.Context, c Call, limit time.Time, last *lastAnswer,
 	dials int64) (rueidis.RedisMessage, error) {
-	place, done := context.WithDeadline(ctx, limit)
-	res, _ := r.exec(place, c)
+	bounded, done := context.WithDeadline(ctx, limit)
+	res, _ := r.exec(bounded, c)
 	done()
 	m, err := res.ToMessage()
 	switch {

@@ -18,6 +18,7 @@ import (
 // TestSharedScriptTable: what free.lua does for one permit, next to one of a semaphore that has some free, for which it
 // must do the same in any case.
 func TestSharedScriptTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{})
 		other := []string{"o", "{o}:timeout", "{o}:notes", "{o}:latch", "redlatch_queue:{o}"}
@@ -185,6 +186,7 @@ func TestSharedScriptTable(t *testing.T) {
 
 // A shared call for several permits of one semaphore gives what is there, in order, also what it was given back before.
 func TestASharedCallForOneSemaphoreGivesWhatIsThere(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{})
 		r.put(t, sem{count: "1", ttl: 6, out: map[string]int{idA: 4}, outTTL: 6})

@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Acquires and releases of free locks share calls (free.lua) while many are under way: batch.Lane says when, and what
-// may happen.
+// Acquires and releases of free locks share calls (free.lua) while many are under way: batch.Coalescer says when, and
+// what may happen.
 //
 //	the lock                        shared                           then
 //	free, empty queue               granted                          nothing: one call
@@ -34,12 +34,12 @@ type freeRequest struct {
 
 var freeScript = load("shared acquire or release", "free")
 
-// newLane returns the lane of a client; nil if its calls cannot be shared.
-func newLane(c *Client) *batch.Lane[freeRequest] {
+// newCoalescer returns the coalescer of a client; nil if its calls cannot be shared.
+func newCoalescer(c *Client) *batch.Coalescer[freeRequest] {
 	if c.clustered || c.opts.MinReplicas > 0 {
 		return nil
 	}
-	return batch.NewLane(batch.LaneConfig[freeRequest]{
+	return batch.NewCoalescer(batch.CoalescerConfig[freeRequest]{
 		Runner: c.runner, Timeout: c.opts.CallTimeout, Spawn: c.session.Finish, Call: c.sharedCall,
 		Late: func(r freeRequest) {
 			if r.of != nil {
@@ -50,12 +50,14 @@ func newLane(c *Client) *batch.Lane[freeRequest] {
 	})
 }
 
-// enterLane counts a call in. shares: it is to be shared. The caller calls leaveLane afterwards.
-func (c *Client) enterLane(k *kind) (shares bool) { return c.lane != nil && k.shares && c.lane.Enter() }
+// enterCoalescer counts a call in. shares: it is to be shared. The caller calls leaveCoalescer afterwards.
+func (c *Client) enterCoalescer(k *kind) (shares bool) {
+	return c.coalescer != nil && k.shares && c.coalescer.Enter()
+}
 
-func (c *Client) leaveLane(k *kind) {
-	if c.lane != nil && k.shares {
-		c.lane.Leave()
+func (c *Client) leaveCoalescer(k *kind) {
+	if c.coalescer != nil && k.shares {
+		c.coalescer.Leave()
 	}
 }
 
@@ -94,7 +96,7 @@ func (a *acquisition) askShared(ctx context.Context) (done bool, err error) {
 	}
 	r := l.shareable(a.own.Lease.Owner, c.millis(a.lease), strconv.FormatInt(last, 10))
 	r.of = a.own
-	if done, err = c.lane.Do(ctx, r); err != nil {
+	if done, err = c.coalescer.Do(ctx, r); err != nil {
 		return false, fmt.Errorf("%w (for %q)", err, strings.Clone(l.name))
 	}
 	return done, nil

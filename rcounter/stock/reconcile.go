@@ -7,8 +7,8 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// tally is what a stock has once its records are settled.
-type tally struct {
+// totals is what a stock has once its records are reconciled.
+type totals struct {
 	sold, held, top int64
 	// free is how many units the server still counts as sold though no claimant has them any more.
 	free      int64
@@ -16,18 +16,18 @@ type tally struct {
 	counts    map[string]int64 // 'u:' and a claimant -> units by requests and reservations
 }
 
-// settle takes every unit from a holder that, by the winners, does not have it, and adds up the rest.
-func (r *restorer) settle() (tally, error) {
+// reconcile takes every unit from a holder that, by the winners, does not have it, and adds up the rest.
+func (r *restorer) reconcile() (totals, error) {
 	bad := func(name string) error {
 		return fmt.Errorf("%w: %q has a record of %.64q that is none", errs.ErrCorrupt, r.s.keys[0], name)
 	}
-	t := tally{counts: map[string]int64{}}
+	t := totals{counts: map[string]int64{}}
 	if len(r.owned) > 0 {
 		t.top = r.owned[len(r.owned)-1].last
 	}
 	for claimant, text := range r.users.is {
-		if !r.settleUser(&t, claimant, text) {
-			return tally{}, bad(claimant)
+		if !r.reconcileUser(&t, claimant, text) {
+			return totals{}, bad(claimant)
 		}
 	}
 	for field, text := range r.records.is {
@@ -37,12 +37,12 @@ func (r *restorer) settle() (tally, error) {
 			t.counts[field] += 0
 			ok = true
 		case strings.HasPrefix(field, "r:"):
-			ok = r.settleRequest(&t, field, text)
+			ok = r.reconcileRequest(&t, field, text)
 		case strings.HasPrefix(field, "a:"):
-			ok = r.settleAny(&t, field, text)
+			ok = r.reconcileAny(&t, field, text)
 		}
 		if !ok || t.sold > maxLimit || t.held > maxLimit {
-			return tally{}, bad(field)
+			return totals{}, bad(field)
 		}
 	}
 	for field, n := range t.counts {
@@ -53,8 +53,8 @@ func (r *restorer) settle() (tally, error) {
 	return t, nil
 }
 
-// settleUser settles a unit of Claim. Like the two below it reports whether the text is a record.
-func (r *restorer) settleUser(t *tally, claimant, text string) bool {
+// reconcileUser reconciles a unit of Claim. Like the two below it reports whether the text is a record.
+func (r *restorer) reconcileUser(t *totals, claimant, text string) bool {
 	head, _, ok := strings.Cut(text, ";")
 	ordinal := number(head)
 	if !ok || ordinal < 0 {
@@ -85,8 +85,8 @@ func (r *restorer) settleUser(t *tally, claimant, text string) bool {
 	return true
 }
 
-// settleRequest settles units of a request or of a reservation.
-func (r *restorer) settleRequest(t *tally, field, text string) bool {
+// reconcileRequest reconciles units of a request or of a reservation.
+func (r *restorer) reconcileRequest(t *totals, field, text string) bool {
 	q, ok := parseRecord(text)
 	if !ok {
 		return false
@@ -130,8 +130,8 @@ func (r *restorer) settleRequest(t *tally, field, text string) bool {
 	return true
 }
 
-// settleAny settles units of ClaimAny.
-func (r *restorer) settleAny(t *tally, field, text string) bool {
+// reconcileAny reconciles units of ClaimAny.
+func (r *restorer) reconcileAny(t *totals, field, text string) bool {
 	a, ok := parseAny(text)
 	if !ok || a.n == 0 {
 		return ok

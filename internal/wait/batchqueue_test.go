@@ -50,8 +50,8 @@ type buyer struct {
 	distrust bool // it has grants confirmed
 }
 
-func (b *buyer) Stand() wait.Standing {
-	return wait.Standing{Owner: b.owner, Entry: b.owner, Lease: time.Minute}
+func (b *buyer) QueueEntry() wait.QueueEntry {
+	return wait.QueueEntry{Owner: b.owner, Entry: b.owner, Lease: time.Minute}
 }
 func (b *buyer) Taken(wait.Grant) bool { return !b.distrust }
 func (b *buyer) ReleaseLater(_ time.Time) {
@@ -62,8 +62,8 @@ func (b *buyer) ReleaseLater(_ time.Time) {
 
 var errDown = fmt.Errorf("%w: down", errs.ErrUnavailable)
 
-func (b *buyer) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
-	replies, err := b.AskAll(ctx, []wait.Standing{{Owner: b.owner}}, standing != nil)
+func (b *buyer) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
+	replies, err := b.AskAll(ctx, []wait.QueueEntry{{Owner: b.owner}}, entry != nil)
 	if err != nil {
 		return b.Reply(nil, err)
 	}
@@ -77,7 +77,7 @@ func (b *buyer) Reply(reply any, err error) (wait.Answer, error) {
 	return reply.(wait.Answer), nil
 }
 
-func (b *buyer) AskAll(_ context.Context, all []wait.Standing, place bool) ([]any, error) {
+func (b *buyer) AskAll(_ context.Context, all []wait.QueueEntry, enqueue bool) ([]any, error) {
 	s, sent := b.s, time.Now()
 	s.mu.Lock()
 	s.calls++
@@ -87,7 +87,7 @@ func (b *buyer) AskAll(_ context.Context, all []wait.Standing, place bool) ([]an
 	slow := s.slow
 	s.mu.Unlock()
 	time.Sleep(trip/2 + slow)
-	replies, back, due, err := s.run(all, place, sent)
+	replies, back, due, err := s.run(all, enqueue, sent)
 	time.Sleep(trip/2 + back)
 	s.mu.Lock()
 	s.flying--
@@ -98,7 +98,7 @@ func (b *buyer) AskAll(_ context.Context, all []wait.Standing, place bool) ([]an
 	return replies, err
 }
 
-func (s *store) run(all []wait.Standing, place bool,
+func (s *store) run(all []wait.QueueEntry, enqueue bool,
 	sent time.Time) (replies []any, back, due time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *store) run(all []wait.Standing, place bool,
 		case s.free > 0 && len(s.queue) == 0 && !refused:
 			s.take(a.Owner)
 			answer.Granted = true
-		case !place:
+		case !enqueue:
 			refused = true
 		default:
 			if at < 0 {
@@ -207,7 +207,7 @@ func TestWhereNobodyWaitsRequestsGoOutTogether(t *testing.T) {
 
 // From the first that is refused on, one call at a time asks for many; and what is released is served in the order in
 // which the waiters came, without another call.
-func TestWaitersOfACrowdShareCallsAndAreServedInOrder(t *testing.T) {
+func TestBatchQueue_SharedCallsInOrder(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		const n = 1000
 		s := newStore(r, 0)
@@ -235,7 +235,7 @@ func TestWaitersOfACrowdShareCallsAndAreServedInOrder(t *testing.T) {
 	})
 }
 
-func TestACrowdPollsInBatches(t *testing.T) {
+func TestBatchQueue_PollsInBatches(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		const n, polls = 500, 10
 		s := newStore(r, 0)
@@ -256,7 +256,7 @@ func TestACrowdPollsInBatches(t *testing.T) {
 	})
 }
 
-func TestAnOutageCostsACrowdOneCallAtATime(t *testing.T) {
+func TestBatchQueue_Outage(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		const n = 300
 		s := newStore(r, 0)
@@ -277,7 +277,7 @@ func TestAnOutageCostsACrowdOneCallAtATime(t *testing.T) {
 	})
 }
 
-func TestALostGrantOfACrowdIsFoundByAPoll(t *testing.T) {
+func TestBatchQueue_LostGrant(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		s.lost = true
@@ -291,7 +291,7 @@ func TestALostGrantOfACrowdIsFoundByAPoll(t *testing.T) {
 }
 
 // After a gap in the messages all ask, in batches, and what is granted meanwhile is confirmed.
-func TestAfterAGapACrowdAsks(t *testing.T) {
+func TestBatchQueue_Gap(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 200)
@@ -309,7 +309,7 @@ func TestAfterAGapACrowdAsks(t *testing.T) {
 	})
 }
 
-func TestACrowdsGrantThatOvertakesItsPlaceIsUsed(t *testing.T) {
+func TestBatchQueue_GrantOvertakesReply(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		first := s.start(t.Context(), 0, 1)
@@ -368,7 +368,7 @@ func TestWhoLeavesWhileItIsAskedForOwesARelease(t *testing.T) {
 }
 
 // The timer of the next end of a lease is one, and asks for one waiter.
-func TestACrowdHasOneTimerForTheEndOfLeases(t *testing.T) {
+func TestBatchQueue_LeaseTimer(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		s.due = 5 * time.Second
@@ -384,7 +384,7 @@ func TestACrowdHasOneTimerForTheEndOfLeases(t *testing.T) {
 }
 
 // "0 <ms> <owner>" gives a process the timer; "0 0 <owner>" has that very waiter ask.
-func TestACrowdIsToldToLook(t *testing.T) {
+func TestBatchQueue_TicketZero(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 3)
@@ -412,7 +412,7 @@ func TestACrowdIsToldToLook(t *testing.T) {
 }
 
 // A grant that its taker does not trust is confirmed by asking, once.
-func TestACrowdsGrantIsConfirmedWhereItIsNotTrusted(t *testing.T) {
+func TestBatchQueue_UntrustedGrant(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := make(chan error, 1)
@@ -431,7 +431,7 @@ func TestACrowdsGrantIsConfirmedWhereItIsNotTrusted(t *testing.T) {
 }
 
 // Grants that this process' own calls were told of need no message.
-func TestACrowdIsServedByRepliesOfItsProcess(t *testing.T) {
+func TestBatchQueue_ServedByOwnReplies(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		s := newStore(r, 0)
 		got := s.start(t.Context(), 0, 2)
@@ -448,7 +448,7 @@ func TestACrowdIsServedByRepliesOfItsProcess(t *testing.T) {
 
 // A process that may not hear grants has no places. Its waiters are served in their order, by polls and its own
 // releases.
-func TestACrowdThatHearsNothingPollsInOrder(t *testing.T) {
+func TestBatchQueue_WithoutGrants(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.refuse("", "NOPERM this user has no permissions to access the channel")
 		s := newStore(r, 0)
@@ -494,4 +494,4 @@ type failing struct {
 	err error
 }
 
-func (f *failing) AskAll(context.Context, []wait.Standing, bool) ([]any, error) { return nil, f.err }
+func (f *failing) AskAll(context.Context, []wait.QueueEntry, bool) ([]any, error) { return nil, f.err }

@@ -13,11 +13,11 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Lane has requests share calls of one script that does for each what a call of its own would, or nothing at all: then
-// its caller asks alone. What many goroutines of a process do at once with what is free is the same few commands on
-// keys of their own, and most of its price is that of the call around them: the system calls of its packets, the
-// server's parsing, the script's start. So from shareFrom calls under way on they share calls. Below that a call by
-// itself is as fast, and nothing here costs it more than two atomic additions.
+// Coalescer makes shared calls of one script that does for each request what a call of its own would, or nothing at
+// all: then its caller asks alone. What many goroutines of a process do at once with what is free is the same few
+// commands on keys of their own, and most of its price is that of the call around them: the system calls of its
+// packets, the server's parsing, the script's start. So from coalesceFrom calls under way on they share calls. Below
+// that a call by itself is as fast, and nothing here costs it more than two atomic additions.
 //
 //	                                shared                           then
 //	done                            1                                nothing: one call
@@ -35,18 +35,18 @@ import (
 //     instant of its own after which it is refused, and its lease counts from its own send.
 //   - A call that broke off half way, which no state can cause because each is looked at with pcall, counts as unknown
 //     for all: had one been released, its lone call would find nothing and report a loss that was none.
-type Lane[Q any] struct {
+type Coalescer[Q any] struct {
 	calls   Batcher[Q, bool]
 	options Options
 	tally   Tally
-	with    LaneConfig[Q]
+	with    CoalescerConfig[Q]
 	base    time.Time
-	until   atomic.Int64 // sharing rests until then, after base: see restFor
+	until   atomic.Int64 // no calls are shared until then, after base: see cooldown
 	trip    atomic.Int64 // how long a shared call takes, one of the quickest of late, ns
 }
 
-// LaneConfig is what a Lane needs. All of it is set.
-type LaneConfig[Q any] struct {
+// CoalescerConfig is what a Coalescer needs. All of it is set.
+type CoalescerConfig[Q any] struct {
 	Runner  *script.Runner
 	Timeout time.Duration // of a call
 	// Spawn runs what is sent for callers that may have left.
@@ -61,38 +61,39 @@ type LaneConfig[Q any] struct {
 }
 
 const (
-	// shareFrom is how many calls must be under way: with fewer, waiting for others to share with costs more than it
+	// coalesceFrom is how many calls must be under way: with fewer, waiting for others to share with costs more than it
 	// saves.
-	shareFrom = 14
-	// shareCalls is how many shared calls are under way at most. With more, the same requests are spread over smaller
+	coalesceFrom = 14
+	// coalescedCalls is how many shared calls are under way at most. With more, the same requests are spread over smaller
 	// calls, which costs both sides more for each; with one alone, a server a millisecond away would be idle most of the
 	// time. So there are two, and one more for each tripPerCall that a call takes.
-	shareCalls  = 4
-	tripPerCall = 200 * time.Microsecond
+	coalescedCalls = 4
+	tripPerCall    = 200 * time.Microsecond
 	// windowPerCall is for how long a shared call waits for more requests, for each that is under way, up to
 	// defaultWindow. The window is to be over when most of those have come that the last reply has set free: with 64
 	// callers 30 us gave a sixth more than 100 us, and with 256 the other way round a twentieth.
 	windowPerCall = 500 * time.Nanosecond
-	// restFor is how long sharing rests after a call of which at least half had to ask alone: each of those makes two
-	// calls in place of one.
-	restFor = 50 * time.Millisecond
+	// cooldown is for how long no calls are shared after one of which at least half had to ask alone: each of those
+	// makes two calls in place of one.
+	cooldown = 50 * time.Millisecond
 )
 
-// errLaneTime: those before it took the time, or its own call did. What is granted later is refused by the server (see
-// Call), or given back (Abandoned).
-var errLaneTime = errors.New("no reply to a shared call within the call timeout")
+// errCoalescedTimeout: those before it took the time, or its own call did. What is granted later is refused by the
+// server (see Call), or given back (Abandoned).
+var errCoalescedTimeout = errors.New("no reply to a shared call within the call timeout")
 
-// NewLane returns an empty lane.
-func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
-	l := &Lane[Q]{options: Options{MaxCalls: shareCalls}, with: with, base: time.Now()}
+// NewCoalescer returns a Coalescer without requests.
+func NewCoalescer[Q any](with CoalescerConfig[Q]) *Coalescer[Q] {
+	l := &Coalescer[Q]{options: Options{MaxCalls: coalescedCalls}, with: with, base: time.Now()}
 	if err := l.options.Check(); err != nil {
 		panic(err) // the defaults
 	}
 	l.calls = Batcher[Q, bool]{
-		Options: &l.options, From: shareFrom, Tally: &l.tally, Spawn: with.Spawn, Bound: with.Timeout, Patience: errLaneTime,
-		What: with.What, Key: with.Key,
+		Options: &l.options, MinInFlight: coalesceFrom, Tally: &l.tally, Spawn: with.Spawn, Bound: with.Timeout,
+		ErrTimeout: errCoalescedTimeout,
+		What:       with.What, Key: with.Key,
 		Run: l.run, Calls: func() int { return 2 + int(l.trip.Load()/int64(tripPerCall)) },
-		Window: func() time.Duration { return min(time.Duration(l.calls.under.Load())*windowPerCall, defaultWindow) },
+		Window: func() time.Duration { return min(time.Duration(l.calls.inFlight.Load())*windowPerCall, defaultWindow) },
 		Abandoned: func(requests []*Request[Q, bool]) {
 			for _, r := range requests {
 				if r.Answer {
@@ -105,7 +106,7 @@ func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
 }
 
 // Enter counts a call in that could be shared. shares: it is to be. The caller calls Leave afterwards.
-func (l *Lane[Q]) Enter() (shares bool) {
+func (l *Coalescer[Q]) Enter() (shares bool) {
 	if !l.calls.enter() {
 		return false
 	}
@@ -114,10 +115,10 @@ func (l *Lane[Q]) Enter() (shares bool) {
 }
 
 // Leave counts a call out.
-func (l *Lane[Q]) Leave() { l.calls.leave() }
+func (l *Coalescer[Q]) Leave() { l.calls.leave() }
 
-// Counts returns how many calls were shared, and how many requests were in them. A nil Lane has none.
-func (l *Lane[Q]) Counts() (calls, requests int64) {
+// Counts returns how many calls were shared, and how many requests were in them. A nil Coalescer has none.
+func (l *Coalescer[Q]) Counts() (calls, requests int64) {
 	if l == nil {
 		return 0, 0
 	}
@@ -127,12 +128,12 @@ func (l *Lane[Q]) Counts() (calls, requests int64) {
 // Do makes a request in a shared call. done is false, without an error, if nothing was done and the caller is to ask
 // alone. It waits for a call timeout at most: for a call under way to end, and for its own. The error is ErrUnavailable
 // or ErrUnknownOutcome.
-func (l *Lane[Q]) Do(ctx context.Context, ask Q) (done bool, err error) {
+func (l *Coalescer[Q]) Do(ctx context.Context, ask Q) (done bool, err error) {
 	return l.calls.do(ctx, ask, true)
 }
 
 // run makes one shared call.
-func (l *Lane[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
+func (l *Coalescer[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 	call := l.with.Call(requests)
 	call.Late = func(res rueidis.RedisResult) {
 		if m, err := res.ToMessage(); err == nil {
@@ -178,13 +179,13 @@ func (l *Lane[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 		}
 	}
 	if 2*alone >= len(requests) {
-		l.until.Store(int64(time.Since(l.base) + restFor))
+		l.until.Store(int64(time.Since(l.base) + cooldown))
 	}
 }
 
 // took notes how long a call took. A slow one counts little: it may have waited for a processor. Two that end at once
 // may lose one of the notes.
-func (l *Lane[Q]) took(d int64) {
+func (l *Coalescer[Q]) took(d int64) {
 	if t := l.trip.Load(); t > 0 && d > t {
 		d = t + (d-t)/128
 	}
@@ -192,7 +193,7 @@ func (l *Lane[Q]) took(d int64) {
 }
 
 // decode reads the reply for n requests.
-func (l *Lane[Q]) decode(m rueidis.RedisMessage, n int) (server int64, done []int64, err error) {
+func (l *Coalescer[Q]) decode(m rueidis.RedisMessage, n int) (server int64, done []int64, err error) {
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != n+1 {
 		return 0, nil, script.Unexpected("shared "+l.with.What, v, err)

@@ -2,7 +2,7 @@ package wait
 
 import "time"
 
-// Shared is one result for all waiters of this client that wait for the same event: a latch that opens, or the end of a
+// Flight is one result for all waiters of this client that wait for the same event: a latch that opens, or the end of a
 // barrier's generation. One of them asks the server, as the loop has it, or hears a message that tells all, and
 // publishes what it learned; the others load that. So an event costs a client at most one request however many wait,
 // and what follows the event cannot hide it from those that have not asked yet:
@@ -19,7 +19,7 @@ import "time"
 //
 // An answer is for every waiter that came before the request was sent, and for no other: a later one may wait for the
 // next event (TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent).
-type Shared struct {
+type Flight struct {
 	q       *Queue
 	key     string
 	members int
@@ -33,53 +33,54 @@ type dated struct {
 	value any
 }
 
-// Share adds the caller to those that share the result of a key, until it calls Leave. first: there is no other now.
-func (q *Queue) Share(key string) (s *Shared, first bool) {
+// JoinFlight adds the caller to those that share the result of a key, until it calls Leave. first: there is no other
+// now.
+func (q *Queue) JoinFlight(key string) (s *Flight, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s = q.shared[key]
+	s = q.flights[key]
 	if s == nil {
-		s = &Shared{q: q, key: key}
-		q.shared[key] = s
+		s = &Flight{q: q, key: key}
+		q.flights[key] = s
 	}
 	s.members++
 	return s, s.members == 1
 }
 
 // Leave ends the caller's part. What the last one leaves behind is forgotten.
-func (s *Shared) Leave() {
+func (s *Flight) Leave() {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	if s.members--; s.members == 0 {
-		delete(s.q.shared, s.key)
+		delete(s.q.flights, s.key)
 	}
 }
 
 // Publish tells the others that the event has come, as the server replied to a request sent at sent. If it is only
 // known to have come after an earlier request, and so may be another event than the newest waiters wait for, sent is
 // that request's time.
-func (s *Shared) Publish(sent time.Time, result any) { s.set(&s.result, sent, result) }
+func (s *Flight) Publish(sent time.Time, result any) { s.set(&s.result, sent, result) }
 
 // Load returns what was published of a request that was sent no earlier than since, when the caller came.
-func (s *Shared) Load(since time.Time) (result any, ok bool) {
+func (s *Flight) Load(since time.Time) (result any, ok bool) {
 	result, sent := s.get(&s.result, since)
 	return result, !sent.IsZero()
 }
 
 // Note keeps what the server replied to a request sent at sent while the event was yet to come: the next request can
 // carry it, and learn of the event by the difference.
-func (s *Shared) Note(sent time.Time, note any) { s.set(&s.note, sent, note) }
+func (s *Flight) Note(sent time.Time, note any) { s.set(&s.note, sent, note) }
 
 // LastNote returns the note of a request that was sent no earlier than since, and when that was; zero if there is none.
-func (s *Shared) LastNote(since time.Time) (note any, sent time.Time) { return s.get(&s.note, since) }
+func (s *Flight) LastNote(since time.Time) (note any, sent time.Time) { return s.get(&s.note, since) }
 
-func (s *Shared) set(d *dated, sent time.Time, value any) {
+func (s *Flight) set(d *dated, sent time.Time, value any) {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	*d = dated{sent, value}
 }
 
-func (s *Shared) get(d *dated, since time.Time) (value any, sent time.Time) {
+func (s *Flight) get(d *dated, since time.Time) (value any, sent time.Time) {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	if d.sent.IsZero() || d.sent.Before(since) {

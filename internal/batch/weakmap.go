@@ -6,14 +6,14 @@ import (
 	"weak"
 )
 
-// Shared has one V for each key, for as long as something refers to it: what all values that describe one object have
+// WeakMap has one V for each key, for as long as something refers to it: what all values that describe one object have
 // in common, however many of them a program makes. It is safe for concurrent use, and its zero value is ready.
-type Shared[V any] struct {
+type WeakMap[V any] struct {
 	all sync.Map // key -> weak.Pointer[V]
 }
 
 // Of is the V of key, made if there is none.
-func (s *Shared[V]) Of(key string, create func() *V) *V {
+func (s *WeakMap[V]) Of(key string, create func() *V) *V {
 	for {
 		if v, ok := s.all.Load(key); ok {
 			if d := v.(weak.Pointer[V]).Value(); d != nil {

@@ -18,6 +18,7 @@ import (
 // TestSharedScriptTable: what free.lua does for one lock, next to one that is free and one that is held by another,
 // which it must do the same for in any case.
 func TestSharedScriptTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := source(t, "free")

@@ -10,9 +10,9 @@ import (
 func TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		at := func(n int) time.Time { return time.Unix(1000+int64(n), 0) }
-		s, first := r.Share("k")
+		s, first := r.JoinFlight("k")
 		require.True(t, first)
-		other, first := r.Share("k")
+		other, first := r.JoinFlight("k")
 		require.False(t, first)
 		require.Same(t, s, other)
 		_, ok := s.Load(at(0))
@@ -37,7 +37,7 @@ func TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent(t *testing.T) {
 		_, ok = other.Load(at(2))
 		require.True(t, ok, "as long as anybody shares it")
 		other.Leave()
-		s, first = r.Share("k")
+		s, first = r.JoinFlight("k")
 		require.True(t, first)
 		_, ok = s.Load(at(2))
 		require.False(t, ok, "another event")
@@ -47,9 +47,9 @@ func TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent(t *testing.T) {
 
 func TestResultsAreSharedByKeyWithinOneClient(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
-		a, _ := r.Share("a")
+		a, _ := r.JoinFlight("a")
 		defer a.Leave()
-		b, first := r.Share("b")
+		b, first := r.JoinFlight("b")
 		defer b.Leave()
 		require.True(t, first)
 		a.Publish(time.Unix(1, 0), 1)

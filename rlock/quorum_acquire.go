@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// election is one acquisition of a Quorum:
+// quorumAcquisition is one acquisition of a Quorum:
 //
 //  1. A round asks all members at the same time by vote_acquire.lua, for a tenth of the lease or the call timeout,
 //     whichever is less. The reply says which run of the server it is. A server gives no vote before it has been up for
@@ -39,7 +39,7 @@ import (
 //  5. Unlock returns when a majority has released. The other releases have four call timeouts, and then are pending.
 //
 // Only single servers are members: after a failover nothing tells that the replica has not got a vote.
-type election struct {
+type quorumAcquisition struct {
 	q       *composite
 	members []member
 	began   time.Time
@@ -51,7 +51,7 @@ type election struct {
 	rounds
 	mu sync.Mutex
 	round
-	ears
+	memberSubscriptions
 }
 
 // rounds are those so far.
@@ -62,17 +62,17 @@ type rounds struct {
 	known time.Duration
 }
 
-// round is the one that is under way, or the last. Guarded by election.mu.
+// round is the one that is under way, or the last. Guarded by quorumAcquisition.mu.
 type round struct {
-	number  int
-	asking  bool   // it is under way, or none was yet
-	refused []bool // by member: it did not vote for us in this round
-	freed   []int  // by member: how often it may have been released since the round began
-	looked  int    // how often a majority may have been, when the line was woken
+	number   int
+	asking   bool   // it is under way, or none was yet
+	refused  []bool // by member: it did not vote for us in this round
+	releases []int  // by member: how often it may have been released since the round began
+	wokenAt  int    // how often a majority may have been, when the line was woken
 }
 
-// ears are how an election hears of releases.
-type ears struct {
+// memberSubscriptions are how the acquisition hears of releases.
+type memberSubscriptions struct {
 	first     *wait.Queue  // of the line in which we stand
 	listening atomic.Int32 // to how many channels
 	watching  bool         // the holder's heartbeats are looked at
@@ -81,84 +81,84 @@ type ears struct {
 }
 
 // under reports whether ctx carries an owner of a member.
-func (e *election) under(ctx context.Context) bool {
-	return slices.ContainsFunc(e.members, func(m member) bool { return ctx.Value(m.ownKey) != nil })
+func (a *quorumAcquisition) under(ctx context.Context) bool {
+	return slices.ContainsFunc(a.members, func(m member) bool { return ctx.Value(m.ownKey) != nil })
 }
 
 // limit is how long a server has to answer.
-func (e *election) limit(m member) time.Duration {
-	d := e.lease
+func (a *quorumAcquisition) limit(m member) time.Duration {
+	d := a.lease
 	if d == 0 {
 		d = m.c.opts.WatchdogTimeout
 	}
 	return max(min(m.c.opts.CallTimeout, d/10), session.MinCallTimeout)
 }
 
-// tally is what came of a round, by member.
-type tally struct {
+// roundResult is what came of a round, by member.
+type roundResult struct {
 	answered []bool
 	results  []error // nil: it voted for us
 	granted  int
 }
 
 // try is one round.
-func (e *election) try(ctx context.Context) (wait.Answer, error) {
-	if time.Since(e.ended) > splitOver {
-		e.split = 0
+func (a *quorumAcquisition) try(ctx context.Context) (wait.Answer, error) {
+	if time.Since(a.ended) > splitOver {
+		a.split = 0
 	}
-	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
-		return wait.Answer{}, fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
+	if a.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(a.split, 6))) {
+		return wait.Answer{}, fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, a.q.name, errs.Cut(errs.Ended(ctx)))
 	}
-	if e.made++; e.made == 1 {
-		e.overhear(ctx)
-	} else if e.made == 2 {
-		e.listen(ctx)
+	if a.made++; a.made == 1 {
+		a.joinSubscriptions(ctx)
+	} else if a.made == 2 {
+		a.subscribe(ctx)
 	}
-	for _, m := range e.members {
+	for _, m := range a.members {
 		if m.c.session.Closed() {
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errs.ErrClosed)
+			return wait.Answer{}, fmt.Errorf("%q: %w", a.q.name, errs.ErrClosed)
 		}
 	}
-	p, sent := newParts(e.q), time.Now()
-	t := e.ask(ctx, p)
-	for _, m := range e.members {
+	p, sent := newParts(a.q), time.Now()
+	t := a.ask(ctx, p)
+	for _, m := range a.members {
 		m.c.metOnce.Store(true)
 	}
-	err := e.twins()
-	if err == nil && t.granted >= e.q.need {
-		kept := p.b.require(e.q.need)
-		if kept && e.fenced() {
-			err = e.mint(ctx, p)
+	err := a.checkDuplicateServers()
+	if err == nil && t.granted >= a.q.need {
+		kept := p.b.require(a.q.need)
+		if kept && a.fenced() {
+			err = a.mint(ctx, p)
 		}
 		if err == nil && kept && time.Now().Before(p.until()) {
-			e.win(p, t.granted == len(e.members))
+			a.win(p, t.granted == len(a.members))
 			return wait.Answer{Granted: true}, nil
 		}
 		if err == nil {
-			err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, e.q.name)
+			err = fmt.Errorf("%w: %q: the votes took longer than their lease", errs.ErrUnavailable, a.q.name)
 		}
 		if why := p.b.life.Err(); why != nil && !errors.Is(why, errs.ErrLost) {
 			err = why
 		}
 	}
-	p.giveBack(ctx, e.patience())
+	p.giveBack(ctx, a.giveBackBy())
 	if err != nil {
 		return wait.Answer{}, err
 	}
 	if t.granted > 0 {
-		e.split++
+		a.split++
 	} else {
-		e.split = 0
+		a.split = 0
 	}
-	e.ended = time.Now()
-	e.end()
-	answer, err := e.count(t)
+	a.ended = time.Now()
+	a.end()
+	answer, err := a.count(t)
 	answer.Sent, answer.Contenders = sent, t.listeners()
 	return answer, err
 }
 
 // listeners is how many processes hear of releases, at the member where most do; 0: not known.
-func (t tally) listeners() (most int) {
+func (t roundResult) listeners() (most int) {
 	for _, err := range t.results {
 		var contended *NotAcquiredError
 		if errors.As(err, &contended) {
@@ -169,21 +169,21 @@ func (t tally) listeners() (most int) {
 }
 
 // ask asks all members for their votes, which p takes in, until a majority has granted or cannot be had.
-func (e *election) ask(ctx context.Context, p *parts) tally {
+func (a *quorumAcquisition) ask(ctx context.Context, p *parts) roundResult {
 	type vote struct {
 		i   int
 		err error
 	}
-	n := len(e.members)
-	round := e.begin()
+	n := len(a.members)
+	round := a.begin()
 	votes := make(chan vote, n) // so that no vote blocks when its round is over
-	for i, m := range e.members {
+	for i, m := range a.members {
 		go func() {
-			own, cancel := context.WithTimeout(ctx, e.limit(m))
+			own, cancel := context.WithTimeout(ctx, a.limit(m))
 			defer cancel()
-			x, err := m.take(own, terms{lease: e.lease, label: m.label}, e.lease == 0, true)
+			x, err := m.take(own, terms{lease: a.lease, label: m.label}, a.lease == 0, true)
 			if err != nil {
-				e.refuse(round, i)
+				a.refuse(round, i)
 			}
 			if err == nil && !p.add(i, x) {
 				x.discard(ctx)
@@ -191,11 +191,11 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 			}
 			votes <- vote{i, err}
 			if err == nil {
-				e.joined(own, p, i, x)
+				a.joined(own, p, i, x)
 			}
 		}()
 	}
-	t := tally{answered: make([]bool, n), results: make([]error, n)}
+	t := roundResult{answered: make([]bool, n), results: make([]error, n)}
 	for failed := 0; t.granted+failed < n; {
 		v := <-votes
 		t.answered[v.i], t.results[v.i] = true, v.err
@@ -204,7 +204,7 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 		} else {
 			failed++
 		}
-		if n-failed < e.q.need || t.granted >= e.q.need && !e.strangers(t.answered) {
+		if n-failed < a.q.need || t.granted >= a.q.need && !a.hasUnseenMembers(t.answered) {
 			break
 		}
 	}
@@ -215,45 +215,45 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 const splitOver = 500 * time.Millisecond
 
 // begin begins a round, and returns its number.
-func (e *election) begin() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.number++
-	e.asking = true
-	e.refused, e.freed, e.looked = make([]bool, len(e.members)), make([]int, len(e.members)), 0
-	return e.number
+func (a *quorumAcquisition) begin() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.number++
+	a.asking = true
+	a.refused, a.releases, a.wokenAt = make([]bool, len(a.members)), make([]int, len(a.members)), 0
+	return a.number
 }
 
 // refuse notes that a member did not vote for us, which may become known after the round.
-func (e *election) refuse(round, i int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if round == e.number {
-		e.refused[i] = true
+func (a *quorumAcquisition) refuse(round, i int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if round == a.number {
+		a.refused[i] = true
 	}
 }
 
 // end ends a round that got no majority.
-func (e *election) end() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.asking = false
-	e.look()
+func (a *quorumAcquisition) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asking = false
+	a.wakeIfMajorityFree()
 }
 
-// mayBeFree notes that a member may have been released.
-func (e *election) mayBeFree(i int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.freed[i]++
-	if !e.asking {
-		e.look()
+// memberReleased notes that a member may have been released.
+func (a *quorumAcquisition) memberReleased(i int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.releases[i]++
+	if !a.asking {
+		a.wakeIfMajorityFree()
 	}
 }
 
-// look wakes the line in which this waiter stands if a majority may be free now. While a majority is held,
-// waiters take the remaining votes and give them back; if each asked again when another has given back, they would keep
-// each other busy. Called with mu held.
+// wakeIfMajorityFree wakes the line in which this waiter stands if a majority may be free now. While a majority is
+// held, waiters take the remaining votes and give them back; if each asked again when another has given back, they
+// would keep each other busy. Called with mu held.
 //
 // A wake-up has the waiter draw a turn, and ask when it comes, so one is enough for a release of the whole. The next is
 // for the next one, when a majority of the members has been released once more:
@@ -270,38 +270,38 @@ func (e *election) mayBeFree(i int) {
 //
 // With a draw for each message all drew three times for each release, and thrice as many asked at once. A message that
 // is lost, or of a vote that was only given back, costs a draw less or more; the turn that was drawn comes in any case.
-func (e *election) look() {
-	freed := make([]int, len(e.members))
-	for i := range e.members {
-		if freed[i] = e.freed[i]; !e.refused[i] {
-			freed[i] = math.MaxInt
+func (a *quorumAcquisition) wakeIfMajorityFree() {
+	releases := make([]int, len(a.members))
+	for i := range a.members {
+		if releases[i] = a.releases[i]; !a.refused[i] {
+			releases[i] = math.MaxInt
 		}
 	}
-	slices.Sort(freed)
-	if n := freed[len(freed)-e.q.need]; n > e.looked && e.first != nil {
-		e.looked = n
-		e.first.Wake(e.q.line)
+	slices.Sort(releases)
+	if n := releases[len(releases)-a.q.need]; n > a.wokenAt && a.first != nil {
+		a.wokenAt = n
+		a.first.Wake(a.q.queueKey)
 	}
 }
 
-// patience is until when a round waits for its votes to be given back: no longer than it waited for the votes
+// giveBackBy is until when a round waits for its votes to be given back: no longer than it waited for the votes
 // themselves, because a server that fell silent in between is to cost nothing.
-func (e *election) patience() time.Time {
+func (a *quorumAcquisition) giveBackBy() time.Time {
 	limit := time.Duration(0)
-	for _, m := range e.members {
-		limit = max(limit, e.limit(m))
+	for _, m := range a.members {
+		limit = max(limit, a.limit(m))
 	}
 	end := time.Now().Add(limit)
-	if !e.until.IsZero() && e.until.After(e.began) && e.until.Before(end) {
-		return e.until
+	if !a.until.IsZero() && a.until.After(a.began) && a.until.Before(end) {
+		return a.until
 	}
 	return end
 }
 
-// strangers reports whether a member has not answered whose server has never answered before. It is given the time to
-// answer once, so that two members of one server are found in the first acquisition.
-func (e *election) strangers(answered []bool) bool {
-	for i, m := range e.members {
+// hasUnseenMembers reports whether a member has not answered whose server has never answered before. It is given the
+// time to answer once, so that two members of one server are found in the first acquisition.
+func (a *quorumAcquisition) hasUnseenMembers(answered []bool) bool {
+	for i, m := range a.members {
 		if !answered[i] && m.c.run.Load() == 0 && !m.c.metOnce.Load() {
 			return true
 		}
@@ -309,13 +309,13 @@ func (e *election) strangers(answered []bool) bool {
 	return false
 }
 
-// twins refuses two members of one server.
-func (e *election) twins() error {
+// checkDuplicateServers refuses two members of one server.
+func (a *quorumAcquisition) checkDuplicateServers() error {
 	seen := map[int64]int{}
-	for i, m := range e.members {
+	for i, m := range a.members {
 		run := m.c.run.Load()
 		if j := seen[run]; run != 0 && j > 0 {
-			return sameServer(j, i+1, e.members[j-1], m)
+			return sameServer(j, i+1, a.members[j-1], m)
 		}
 		seen[run] = i + 1
 	}
@@ -323,7 +323,7 @@ func (e *election) twins() error {
 }
 
 // count says what a round means that got no majority.
-func (e *election) count(t tally) (wait.Answer, error) {
+func (a *quorumAcquisition) count(t roundResult) (wait.Answer, error) {
 	n := len(t.results)
 	var held, away int
 	var fatal, problems []error
@@ -335,7 +335,7 @@ func (e *election) count(t tally) (wait.Answer, error) {
 			lefts = append(lefts, 0)
 		case err == nil:
 		case errors.Is(err, errs.ErrClosed):
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errs.ErrClosed)
+			return wait.Answer{}, fmt.Errorf("%q: %w", a.q.name, errs.ErrClosed)
 		case errors.As(err, &contended) && contended.cause == nil:
 			held++
 			if contended.Lease >= 0 {
@@ -346,57 +346,57 @@ func (e *election) count(t tally) (wait.Answer, error) {
 			if contended != nil && contended.unheard { // of the server: the round was over before it answered
 				err = fmt.Errorf("%w: %q: %w", errs.ErrUnknownOutcome, contended.Name, contended.cause)
 			}
-			e.unsure = e.unsure || errors.Is(err, errs.ErrUnknownOutcome)
+			a.unsure = a.unsure || errors.Is(err, errs.ErrUnknownOutcome)
 			problems = append(problems, err)
 		default:
 			fatal = append(fatal, err)
 		}
 	}
 	slices.SortFunc(lefts, cmp.Compare[time.Duration])
-	e.known = -1
-	if len(lefts) >= e.q.need {
-		e.known = lefts[e.q.need-1]
+	a.known = -1
+	if len(lefts) >= a.q.need {
+		a.known = lefts[a.q.need-1]
 	}
 	switch {
-	case n-len(fatal) < e.q.need:
-		return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errors.Join(fatal...))
-	case held > 0 && n-away-len(fatal) >= e.q.need:
-		return wait.Answer{Left: e.known}, nil
+	case n-len(fatal) < a.q.need:
+		return wait.Answer{}, fmt.Errorf("%q: %w", a.q.name, errors.Join(fatal...))
+	case held > 0 && n-away-len(fatal) >= a.q.need:
+		return wait.Answer{Left: a.known}, nil
 	}
 	problems = append(problems, fatal...)
 	for i, err := range problems {
-		if e.unsure {
+		if a.unsure {
 			problems[i] = script.Unsure(err)
 		}
 	}
 	kind := errs.ErrUnavailable
-	if e.unsure {
+	if a.unsure {
 		kind = errs.ErrUnknownOutcome
 	}
-	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, e.q.name, len(problems), n,
+	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, a.q.name, len(problems), n,
 		errors.Join(problems...))
 }
 
 // pause is how long to sleep after a round unless something is heard.
-func (e *election) pause(int) time.Duration {
+func (a *quorumAcquisition) pause(int) time.Duration {
 	d := wait.MaxPoll // and PollCap, if that is less
-	if e.listening.Load() == 0 {
-		d = 4 * script.Backoff(e.made)
+	if a.listening.Load() == 0 {
+		d = 4 * script.Backoff(a.made)
 	}
-	if e.known >= 0 {
-		d = min(d, wait.AfterLease(e.known))
+	if a.known >= 0 {
+		d = min(d, wait.AfterLease(a.known))
 	}
 	return d - rand.N(d/10+1)
 }
 
-// overhear listens for releases of all members if the process is subscribed to their channels already, as it is where
-// it waited a moment ago: that sends nothing, and saves the rounds before and after a subscription.
-func (e *election) overhear(ctx context.Context) {
-	if e.first == nil {
+// joinSubscriptions listens for releases of all members if the process is subscribed to their channels already, as it
+// is where it waited a moment ago: that sends nothing, and saves the rounds before and after a subscription.
+func (a *quorumAcquisition) joinSubscriptions(ctx context.Context) {
+	if a.first == nil {
 		return
 	}
-	subs := make([]*pubsub.Subscription, len(e.members))
-	for i, m := range e.members {
+	subs := make([]*pubsub.Subscription, len(a.members))
+	for i, m := range a.members {
 		sub, ok := m.c.session.Inner.TrySubscribe(m.channel)
 		if !ok || m.backoff() != nil {
 			if ok {
@@ -409,62 +409,63 @@ func (e *election) overhear(ctx context.Context) {
 		}
 		subs[i] = sub
 	}
-	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for i, sub := range subs {
-		e.listeners.Go(func() { e.hear(ctx, i, sub) })
+		a.listeners.Go(func() { a.receive(ctx, i, sub) })
 	}
 }
 
-// listen listens for releases of all members. A subscription that begins, and each gap in it, may stand for one.
-func (e *election) listen(ctx context.Context) {
-	if e.first == nil {
+// subscribe subscribes to the releases of all members. A subscription that begins, and each gap in it, may stand for
+// one.
+func (a *quorumAcquisition) subscribe(ctx context.Context) {
+	if a.first == nil {
 		return
 	}
-	for _, m := range e.members {
+	for _, m := range a.members {
 		if m.c.monitor != nil {
 			m.c.monitor.watch(m.single)
-			e.watching = true
+			a.watching = true
 		}
 	}
-	if e.stop != nil {
-		return // it overhears
+	if a.stop != nil {
+		return // joinSubscriptions did
 	}
-	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	for i, m := range e.members {
+	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
+	for i, m := range a.members {
 		if m.backoff() != nil {
 			continue // a Spin lock has no channel
 		}
-		e.listeners.Go(func() {
+		a.listeners.Go(func() {
 			sub, err := m.c.session.Hub.Subscribe(ctx, m.channel)
 			if err == nil {
-				e.mayBeFree(i)
-				e.hear(ctx, i, sub)
+				a.memberReleased(i)
+				a.receive(ctx, i, sub)
 			}
 		})
 	}
 }
 
-// hear takes in the messages of a member's channel.
-func (e *election) hear(ctx context.Context, i int, sub *pubsub.Subscription) {
+// receive takes in the messages of a member's channel.
+func (a *quorumAcquisition) receive(ctx context.Context, i int, sub *pubsub.Subscription) {
 	defer sub.Close()
-	e.listening.Add(1)
-	defer e.listening.Add(-1)
+	a.listening.Add(1)
+	defer a.listening.Add(-1)
 	for {
 		if _, err := sub.Next(ctx); err != nil {
 			return
 		}
-		e.mayBeFree(i)
+		a.memberReleased(i)
 	}
 }
 
-// stopListening ends what overhear and listen began.
-func (e *election) stopListening() {
-	if e.stop != nil {
-		e.stop()
-		e.listeners.Wait()
+// stopListening ends what joinSubscriptions and subscribe began.
+func (a *quorumAcquisition) stopListening() {
+	if a.stop != nil {
+		a.stop()
+		a.listeners.Wait()
 	}
-	if e.watching {
-		for _, m := range e.members {
+	if a.watching {
+		for _, m := range a.members {
 			if m.c.monitor != nil {
 				m.c.monitor.unwatch(m.single)
 			}

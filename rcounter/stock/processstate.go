@@ -10,10 +10,10 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// shared is what a process keeps of a stock while it claims from it: the claims that share calls, and what it knows
-// while the stock is sold out. All Stock values of a name have the same one. It is made when it is first needed. The
-// client's map refers to it weakly, so it goes when no such value is left and no call is under way.
-type shared struct {
+// processState is what a process keeps of a stock while it claims from it: the claims that share calls, and what it
+// knows while the stock is sold out. All Stock values of a name have the same one. It is made when it is first needed.
+// The client's map refers to it weakly, so it goes when no such value is left and no call is under way.
+type processState struct {
 	claims batch.Batcher[string, Grant] // by claimant
 	anys   batch.Batcher[int64, Grant]  // by how many units
 	acts   batch.Batcher[act, done]     // on requests and reservations
@@ -21,35 +21,36 @@ type shared struct {
 	cache  cache
 }
 
-// shared is what this process keeps of the stock.
-func (s *Stock) shared() *shared {
+// processState is what this process keeps of the stock.
+func (s *Stock) processState() *processState {
 	if d := s.known.Load(); d != nil {
 		return d
 	}
-	d := s.c.stocks.Of(s.keys[0], func() *shared { return newShared(s.c, s) })
+	d := s.c.stocks.Of(s.keys[0], func() *processState { return newProcessState(s.c, s) })
 	s.known.Store(d)
 	return d
 }
 
-func newShared(c *Client, s *Stock) *shared {
+func newProcessState(c *Client, s *Stock) *processState {
 	s = &Stock{c: c, name: s.name, keys: s.keys} // not the caller's, which refers to what is made here
-	d := &shared{cache: newCache(c, s.keys)}
+	d := &processState{cache: newCache(c, s.keys)}
 	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish,
-		Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0],
+		Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience, What: "claim", Key: s.keys[0],
 		Run: batch.Each(func(ctx context.Context, claimants []string) ([]Grant, error) {
 			return s.claim(ctx, session.CallID(), claimants)
 		}, Grant.Won)}
 	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish,
-		Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys,
+		Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys,
 		Abandoned: s.takeBack}
 	d.acts = batch.Batcher[act, done]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(),
-		Patience: session.ErrPatience, What: "act", Key: s.keys[0], Run: s.runActs, From: shareActsFrom, Halves: true,
-		Calls: s.usefulCalls}
+		ErrTimeout: session.ErrPatience, What: "act", Key: s.keys[0], Run: s.runActs, MinInFlight: shareActsFrom,
+		SplitInHalf: true,
+		Calls:       s.usefulCalls}
 	d.looks = batch.Batcher[string, found]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish,
-		Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "find", Key: s.keys[0],
+		Bound: c.calls.Bound(), ErrTimeout: session.ErrPatience, What: "find", Key: s.keys[0],
 		Run: batch.Each(s.findAll, func(found) bool {
 			return false
-		}), From: shareActsFrom, Halves: true, Calls: s.usefulCalls}
+		}), MinInFlight: shareActsFrom, SplitInHalf: true, Calls: s.usefulCalls}
 	return d
 }
 
