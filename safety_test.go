@@ -23,7 +23,7 @@ var durable = []string{"--appendonly", "yes", "--appendfsync", "no", "--min-repl
 	"--min-replicas-max-lag", "10", "--repl-diskless-sync-delay", "0"}
 
 // pairOf starts a primary and its replica, and returns when the primary accepts writes.
-func pairOf(t *testing.T) (primary, replica *redistest.Server) {
+func pairOf(t testing.TB) (primary, replica *redistest.Server) {
 	t.Helper()
 	primary = redistest.Start(t, durable...)
 	host, port, err := net.SplitHostPort(primary.Addr())
