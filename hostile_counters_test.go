@@ -14,10 +14,10 @@ import (
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 )
 
-func counterScenes(c *rcounter.Client) []scene {
+func counterScenes(c *rcounter.Client) []hostileCase {
 	bg := context.Background()
 	top := int64(1000)
-	return []scene{{"counted", func(t testing.TB, name string) ([]act, func()) {
+	return []hostileCase{{"counted", func(t testing.TB, name string) ([]act, func()) {
 		x := c.Counter(name, rcounter.CounterOptions{Initial: 3, Max: &top, TTL: time.Minute})
 		require.NoError(t, second(x.Incr(bg)))
 		_, _, err := x.AddOnce(bg, "before", 5)
@@ -46,7 +46,7 @@ func counterScenes(c *rcounter.Client) []scene {
 	}}}
 }
 
-func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []scene {
+func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []hostileCase {
 	bg := context.Background()
 	acts := func(name string, r *ratelimit.Reservation) []act {
 		x := c.Limiter(name, o)
@@ -91,7 +91,7 @@ func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []scene {
 		}
 		return second(x.Allow(ctx, "k", 1))
 	}
-	scenes := []scene{{"taken", func(t testing.TB, name string) ([]act, func()) {
+	scenes := []hostileCase{{"taken", func(t testing.TB, name string) ([]act, func()) {
 		x := c.Limiter(name, o)
 		require.NoError(t, second(x.Allow(bg, "k", 5)))
 		if o.Stored {
@@ -100,7 +100,7 @@ func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []scene {
 		return acts(name, nil), func() {}
 	}, works}}
 	if o.Algorithm == ratelimit.GCRA {
-		scenes = append(scenes, scene{"reserved", func(t testing.TB, name string) ([]act, func()) {
+		scenes = append(scenes, hostileCase{"reserved", func(t testing.TB, name string) ([]act, func()) {
 			x := c.Limiter(name, o)
 			require.NoError(t, second(x.Allow(bg, "k", 10)))
 			require.NoError(t, second(x.Reserve(bg, "k", 5)))
@@ -113,7 +113,7 @@ func limitScenes(c *ratelimit.Client, o ratelimit.LimiterOptions) []scene {
 	return scenes
 }
 
-func packetScenes(c *redpacket.Client) []scene {
+func packetScenes(c *redpacket.Client) []hostileCase {
 	bg := context.Background()
 	acts := func(name string) []act {
 		x := c.Packet(name)
@@ -156,7 +156,7 @@ func packetScenes(c *redpacket.Client) []scene {
 			return acts(name), func() {}
 		}
 	}
-	return []scene{{"open", make(time.Minute, false), works}, {"refunded", make(time.Millisecond, true), works}}
+	return []hostileCase{{"open", make(time.Minute, false), works}, {"refunded", make(time.Millisecond, true), works}}
 }
 
 func TestHostileValuesOfCountersAreErrWrongType(t *testing.T) {
@@ -170,15 +170,15 @@ func TestHostileValuesOfCountersAreErrWrongType(t *testing.T) {
 			c.Close(ctx)
 		})
 	}
-	limits := func(o ratelimit.LimiterOptions) func(t *testing.T, s *stage) []scene {
-		return func(t *testing.T, s *stage) []scene {
+	limits := func(o ratelimit.LimiterOptions) func(t *testing.T, s *hostileRig) []hostileCase {
+		return func(t *testing.T, s *hostileRig) []hostileCase {
 			c, err := ratelimit.New(s.hub, ratelimit.Options{CallTimeout: calls, AllowTimeout: calls, Logger: quiet})
 			ends(t, c, err)
 			return limitScenes(c, o)
 		}
 	}
-	kinds := map[string]func(t *testing.T, s *stage) []scene{
-		"counter": func(t *testing.T, s *stage) []scene {
+	kinds := map[string]func(t *testing.T, s *hostileRig) []hostileCase{
+		"counter": func(t *testing.T, s *hostileRig) []hostileCase {
 			c, err := rcounter.New(s.hub, rcounter.Options{CallTimeout: calls, Logger: quiet})
 			ends(t, c, err)
 			return counterScenes(c)
@@ -187,15 +187,16 @@ func TestHostileValuesOfCountersAreErrWrongType(t *testing.T) {
 		"stored":  limits(ratelimit.LimiterOptions{Rate: 10, Per: time.Minute, Burst: 10, MaxWait: time.Hour, Stored: true}),
 		"sliding": limits(ratelimit.LimiterOptions{Rate: 10, Per: time.Minute, Algorithm: ratelimit.SlidingWindow}),
 		"fixed":   limits(ratelimit.LimiterOptions{Rate: 10, Unit: ratelimit.Day, Algorithm: ratelimit.FixedWindow}),
-		"packet": func(t *testing.T, s *stage) []scene {
+		"packet": func(t *testing.T, s *hostileRig) []hostileCase {
 			c, err := redpacket.New(s.hub, redpacket.Options{CallTimeout: calls, Logger: quiet})
 			ends(t, c, err)
 			return packetScenes(c)
 		},
 	}
-	redistest.SideBySide(t, kinds, func(t *testing.T, kind string, scenes func(t *testing.T, s *stage) []scene) {
-		s := newStage(t)
-		defer s.report(t)
-		s.suffer(t, kind, scenes(t, s), redistest.Sized(40, 30, 1))
-	})
+	redistest.SideBySide(t, kinds,
+		func(t *testing.T, kind string, scenes func(t *testing.T, s *hostileRig) []hostileCase) {
+			s := newStage(t)
+			defer s.report(t)
+			s.suffer(t, kind, scenes(t, s), redistest.Sized(40, 30, 1))
+		})
 }

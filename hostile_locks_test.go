@@ -18,7 +18,7 @@ import (
 // actors are processes: one holds, one waits, and one does all the rest.
 type actors struct{ holder, waiter, other *rlock.Client }
 
-func (s *stage) actors(t *testing.T) actors {
+func (s *hostileRig) actors(t *testing.T) actors {
 	make := func() *rlock.Client {
 		c, err := rlock.New(s.hub, rlock.Options{CallTimeout: calls, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
@@ -33,8 +33,8 @@ func (s *stage) actors(t *testing.T) actors {
 }
 
 // lockScenes are those of one kind of lock. held is what the holder has, wanted what the others want.
-func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Client, name string) *rlock.Lock,
-	joins bool) []scene {
+func (s *hostileRig) lockScenes(a actors, kind string, held, wanted func(c *rlock.Client, name string) *rlock.Lock,
+	joins bool) []hostileCase {
 	acts := func(name string, hold *rlock.Hold) (all []act) {
 		l := wanted(a.other, name)
 		take := func(ctx context.Context, wait time.Duration) error {
@@ -93,7 +93,7 @@ func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Cli
 		require.NoError(t, err)
 		return h
 	}
-	scenes := []scene{
+	scenes := []hostileCase{
 		{"free", func(t testing.TB, name string) ([]act, func()) {
 			h := hold(t, name)
 			require.NoError(t, h.Unlock(context.Background()))
@@ -122,7 +122,7 @@ func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Cli
 		}, works},
 	}
 	if joins {
-		scenes = append(scenes, scene{"joined", func(t testing.TB, name string) ([]act, func()) {
+		scenes = append(scenes, hostileCase{"joined", func(t testing.TB, name string) ([]act, func()) {
 			h := hold(t, name)
 			m := held(a.waiter, name)
 			j, err := m.Lock(m.WithOwner(context.Background(), h.Owner()))
@@ -138,7 +138,7 @@ func (s *stage) lockScenes(a actors, kind string, held, wanted func(c *rlock.Cli
 	if kind == "Multi" { // whose waiters wait for its members
 		scenes = scenes[:2]
 	} else {
-		scenes = append(scenes, scene{"kept", func(t testing.TB, name string) ([]act, func()) {
+		scenes = append(scenes, hostileCase{"kept", func(t testing.TB, name string) ([]act, func()) {
 			h := hold(t, name)
 			require.NoError(t, h.UnlockAfter(context.Background(), time.Minute))
 			return acts(name, nil), func() {}

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-func (s *stage) semaphores(t *testing.T) *rsemaphore.Client {
+func (s *hostileRig) semaphores(t *testing.T) *rsemaphore.Client {
 	c, err := rsemaphore.New(s.hub, rsemaphore.Options{CallTimeout: calls, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -26,7 +26,7 @@ func (s *stage) semaphores(t *testing.T) *rsemaphore.Client {
 }
 
 // waiting runs wait until the end of a scene. It is there when ready says so.
-func (s *stage) waiting(t testing.TB, what string, wait func(ctx context.Context) error,
+func (s *hostileRig) waiting(t testing.TB, what string, wait func(ctx context.Context) error,
 	ready func() bool) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var waits sync.WaitGroup
@@ -39,8 +39,8 @@ func (s *stage) waiting(t testing.TB, what string, wait func(ctx context.Context
 }
 
 // semaphoreScenes are those of a Semaphore of 3, of which make makes descriptions.
-func (s *stage) semaphoreScenes(holder, waiter, other *rsemaphore.Client,
-	make func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore) []scene {
+func (s *hostileRig) semaphoreScenes(holder, waiter, other *rsemaphore.Client,
+	make func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore) []hostileCase {
 	bg := context.Background()
 	acts := func(name string, p *rsemaphore.Permit) (all []act) {
 		x := make(other, name)
@@ -87,7 +87,7 @@ func (s *stage) semaphoreScenes(holder, waiter, other *rsemaphore.Client,
 		require.NoError(t, err)
 		return p
 	}
-	return []scene{
+	return []hostileCase{
 		{"free", func(t testing.TB, name string) ([]act, func()) {
 			require.NoError(t, hold(t, name, 2).Release(bg))
 			return acts(name, nil), func() {}
@@ -127,8 +127,8 @@ for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
 end
 return n`
 
-func (s *stage) weightedScenes(holder, waiter, other *rsemaphore.Client,
-	make func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore) []scene {
+func (s *hostileRig) weightedScenes(holder, waiter, other *rsemaphore.Client,
+	make func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore) []hostileCase {
 	bg := context.Background()
 	acts := func(name string, p *rsemaphore.WeightedPermit) (all []act) {
 		x := make(other, name)
@@ -175,7 +175,7 @@ func (s *stage) weightedScenes(holder, waiter, other *rsemaphore.Client,
 		require.NoError(t, err)
 		return p
 	}
-	return []scene{
+	return []hostileCase{
 		{"held", func(t testing.TB, name string) ([]act, func()) {
 			p := hold(t, name)
 			return acts(name, p), func() { p.Release(bg) }
@@ -203,9 +203,9 @@ func (s *stage) weightedScenes(holder, waiter, other *rsemaphore.Client,
 	}
 }
 
-func (s *stage) countingScenes(other *rsemaphore.Client) []scene {
+func (s *hostileRig) countingScenes(other *rsemaphore.Client) []hostileCase {
 	bg := context.Background()
-	return []scene{{"set", func(t testing.TB, name string) ([]act, func()) {
+	return []hostileCase{{"set", func(t testing.TB, name string) ([]act, func()) {
 		x := other.CountingSemaphore(name)
 		_, err := x.TrySetPermits(bg, 5, time.Minute)
 		require.NoError(t, err)
@@ -228,7 +228,7 @@ func (s *stage) countingScenes(other *rsemaphore.Client) []scene {
 	}}}
 }
 
-func (s *stage) latchScenes(waiter, other *rsemaphore.Client) []scene {
+func (s *hostileRig) latchScenes(waiter, other *rsemaphore.Client) []hostileCase {
 	bg := context.Background()
 	acts := func(name string) []act {
 		x := other.CountDownLatch(name)
@@ -257,7 +257,7 @@ func (s *stage) latchScenes(waiter, other *rsemaphore.Client) []scene {
 		}
 		return x.Await(ctx)
 	}
-	return []scene{
+	return []hostileCase{
 		{"set", func(t testing.TB, name string) ([]act, func()) {
 			x := other.CountDownLatch(name)
 			require.NoError(t, second(x.TrySetCount(bg, 1000, 0)))
@@ -285,8 +285,8 @@ func (s *stage) latchScenes(waiter, other *rsemaphore.Client) []scene {
 	}
 }
 
-func (s *stage) barrierScenes(waiter, other *rsemaphore.Client) []scene {
-	return []scene{{"awaited", func(t testing.TB, name string) ([]act, func()) {
+func (s *hostileRig) barrierScenes(waiter, other *rsemaphore.Client) []hostileCase {
+	return []hostileCase{{"awaited", func(t testing.TB, name string) ([]act, func()) {
 		x := other.CyclicBarrier(name, 3)
 		end := s.waiting(t, "barrier", func(ctx context.Context) error {
 			return second(waiter.CyclicBarrier(name, 3).Await(ctx))
@@ -305,40 +305,44 @@ func (s *stage) barrierScenes(waiter, other *rsemaphore.Client) []scene {
 
 func TestHostileValuesOfSemaphoresAreErrWrongType(t *testing.T) {
 	t.Parallel()
-	kinds := map[string]func(s *stage, holder, waiter, other *rsemaphore.Client) []scene{
-		"Semaphore": func(s *stage, holder, waiter, other *rsemaphore.Client) []scene {
+	kinds := map[string]func(s *hostileRig, holder, waiter, other *rsemaphore.Client) []hostileCase{
+		"Semaphore": func(s *hostileRig, holder, waiter, other *rsemaphore.Client) []hostileCase {
 			return s.semaphoreScenes(holder, waiter, other, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
 				return c.Semaphore(name, 3)
 			})
 		},
-		"Revised": func(s *stage, holder, waiter, other *rsemaphore.Client) []scene {
+		"Revised": func(s *hostileRig, holder, waiter, other *rsemaphore.Client) []hostileCase {
 			return s.semaphoreScenes(holder, waiter, other, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
 				return c.Semaphore(name, 3).WithRevision(7)
 			})
 		},
-		"Shared": func(s *stage, holder, waiter, other *rsemaphore.Client) []scene {
+		"Shared": func(s *hostileRig, holder, waiter, other *rsemaphore.Client) []hostileCase {
 			return s.semaphoreScenes(holder, waiter, other, func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
 				return c.Semaphore(name, 3).Shared()
 			})
 		},
-		"Weighted": func(s *stage, holder, waiter, other *rsemaphore.Client) []scene {
+		"Weighted": func(s *hostileRig, holder, waiter, other *rsemaphore.Client) []hostileCase {
 			return s.weightedScenes(holder, waiter, other,
 				func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore {
 					return c.WeightedSemaphore(name, 100)
 				})
 		},
-		"WeightedRevised": func(s *stage, holder, waiter, other *rsemaphore.Client) []scene {
+		"WeightedRevised": func(s *hostileRig, holder, waiter, other *rsemaphore.Client) []hostileCase {
 			return s.weightedScenes(holder, waiter, other,
 				func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore {
 					return c.WeightedSemaphore(name, 100).WithRevision(7)
 				})
 		},
-		"Counting": func(s *stage, _, _, other *rsemaphore.Client) []scene { return s.countingScenes(other) },
-		"Latch":    func(s *stage, _, waiter, other *rsemaphore.Client) []scene { return s.latchScenes(waiter, other) },
-		"Barrier":  func(s *stage, _, waiter, other *rsemaphore.Client) []scene { return s.barrierScenes(waiter, other) },
+		"Counting": func(s *hostileRig, _, _, other *rsemaphore.Client) []hostileCase { return s.countingScenes(other) },
+		"Latch": func(s *hostileRig, _, waiter, other *rsemaphore.Client) []hostileCase {
+			return s.latchScenes(waiter, other)
+		},
+		"Barrier": func(s *hostileRig, _, waiter, other *rsemaphore.Client) []hostileCase {
+			return s.barrierScenes(waiter, other)
+		},
 	}
 	redistest.SideBySide(t, kinds,
-		func(t *testing.T, kind string, scenes func(s *stage, holder, waiter, other *rsemaphore.Client) []scene) {
+		func(t *testing.T, kind string, scenes func(s *hostileRig, holder, waiter, other *rsemaphore.Client) []hostileCase) {
 			s := newStage(t)
 			defer s.report(t)
 			s.suffer(t, strings.ToLower(kind), scenes(s, s.semaphores(t), s.semaphores(t), s.semaphores(t)),

@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-func stockScenes(c *stock.Client) []scene {
+func stockScenes(c *stock.Client) []hostileCase {
 	bg := context.Background()
 	spec := stock.Spec{Limit: 100, PerUser: 5, OpenFor: time.Hour, Retain: time.Hour, Ledger: true}
 	acts := func(name string) []act {
@@ -68,7 +68,7 @@ func stockScenes(c *stock.Client) []scene {
 		}
 	}
 	works := func(ctx context.Context, name string) error { return second(c.Stock(name).Claim(ctx, "zoe")) }
-	return []scene{{"open", func(t testing.TB, name string) ([]act, func()) {
+	return []hostileCase{{"open", func(t testing.TB, name string) ([]act, func()) {
 		x := c.Stock(name)
 		require.NoError(t, second(x.Open(bg, spec)))
 		require.NoError(t, second(x.Claim(bg, "ann")))

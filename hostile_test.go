@@ -53,7 +53,7 @@ const (
 
 // scene is an object in a state: build makes it under a name, and returns all that may be done with it, and what ends
 // it. works makes use of an object in that state, and returns what went wrong.
-type scene struct {
+type hostileCase struct {
 	state string
 	build func(t testing.TB, name string) (acts []act, end func())
 	works func(ctx context.Context, name string) error
@@ -78,7 +78,7 @@ var (
 )
 
 // stage is a server, and what was found on it.
-type stage struct {
+type hostileRig struct {
 	c     rueidis.Client
 	hub   *pubsub.Hub
 	mu    sync.Mutex
@@ -87,12 +87,12 @@ type stage struct {
 	now   string // what is planted
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T) *hostileRig {
 	s := redistest.Start(t, "--busy-reply-threshold", strconv.Itoa(int(blocked.Milliseconds())))
 	hub, err := pubsub.Dial(t.Context(), s.Option(), pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
-	st := &stage{c: s.Client(t), hub: hub, wrong: map[string]int{}, first: map[string]string{}}
+	st := &hostileRig{c: s.Client(t), hub: hub, wrong: map[string]int{}, first: map[string]string{}}
 	killer, done := s.Client(t), make(chan struct{})
 	var watch sync.WaitGroup
 	t.Cleanup(func() { close(done); watch.Wait() })
@@ -119,7 +119,7 @@ func newStage(t *testing.T) *stage {
 	return st
 }
 
-func (s *stage) blame(what, where string) {
+func (s *hostileRig) blame(what, where string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wrong[what]++
@@ -129,7 +129,7 @@ func (s *stage) blame(what, where string) {
 	}
 }
 
-func (s *stage) send(t testing.TB, args ...string) rueidis.RedisResult {
+func (s *hostileRig) send(t testing.TB, args ...string) rueidis.RedisResult {
 	r := s.c.Do(context.Background(), s.c.B().Arbitrary(args...).Build())
 	if err := r.Error(); err != nil && !rueidis.IsRedisNil(err) {
 		t.Errorf("%.100q: %v", args, err)
@@ -151,7 +151,7 @@ end
 return out`
 
 // look returns all keys of a name.
-func (s *stage) look(t testing.TB, name string) (all []stored) {
+func (s *hostileRig) look(t testing.TB, name string) (all []stored) {
 	list, err := s.send(t, "EVAL", lookAll, "0", "*"+name+"*").ToArray()
 	require.NoError(t, err)
 	for _, m := range list {
@@ -171,7 +171,7 @@ func (s *stage) look(t testing.TB, name string) (all []stored) {
 }
 
 // contents are the keys of a name and what they have.
-func (s *stage) contents(t testing.TB, name string) string {
+func (s *hostileRig) contents(t testing.TB, name string) string {
 	var b strings.Builder
 	for _, x := range s.look(t, name) {
 		fmt.Fprintf(&b, "%q %q; ", x.key, x.parts)
@@ -180,7 +180,7 @@ func (s *stage) contents(t testing.TB, name string) string {
 }
 
 // restore has the keys of a name as they were.
-func (s *stage) restore(t testing.TB, name string, all []stored) {
+func (s *hostileRig) restore(t testing.TB, name string, all []stored) {
 	args := []string{"EVAL", `for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end
 for i = 2, #ARGV, 3 do redis.call('RESTORE', ARGV[i], ARGV[i + 1], ARGV[i + 2], 'REPLACE') end`, "0", "*" + name + "*"}
 	for _, x := range all {
@@ -306,7 +306,7 @@ func plants(all []stored, beside map[string]string, name string) (list []plant) 
 var rawLua = []string{"user_script", "attempt to", "concatenate", "bad argument", "stack traceback", "number expected"}
 
 // judge looks at how a call ended.
-func (s *stage) judge(a act, err error, took time.Duration) {
+func (s *hostileRig) judge(a act, err error, took time.Duration) {
 	switch {
 	case took > tooLong && err != nil: // without, it is the machine that was slow
 		s.blame("too long: "+a.name, fmt.Sprint(took, " ", err))
@@ -324,10 +324,10 @@ func (s *stage) judge(a act, err error, took time.Duration) {
 
 // suffer plants every value in every place of a group of scenes, one at a time, and does everything with the object.
 // every: of so many plants one.
-func (s *stage) suffer(t *testing.T, group string, scenes []scene, every int) {
+func (s *hostileRig) suffer(t *testing.T, group string, cases []hostileCase, every int) {
 	beside, n := map[string]string{}, 0
 	fresh := func() string { n++; return fmt.Sprintf("%s.%d.", group, n) }
-	for _, sc := range scenes {
+	for _, sc := range cases {
 		name := fresh()
 		_, end := sc.build(t, name)
 		for _, x := range s.look(t, name) {
@@ -341,7 +341,7 @@ func (s *stage) suffer(t *testing.T, group string, scenes []scene, every int) {
 			delete(beside, key) // a key of one owner
 		}
 	}
-	for _, sc := range scenes {
+	for _, sc := range cases {
 		for i, of := 0, 1; i < of; i += every {
 			name := fresh()
 			acts, end := sc.build(t, name)
@@ -397,14 +397,14 @@ func (s *stage) suffer(t *testing.T, group string, scenes []scene, every int) {
 }
 
 // failed reports whether the server had to be killed, or so much is wrong that the rest may wait.
-func (s *stage) failed(t *testing.T) bool {
+func (s *hostileRig) failed(t *testing.T) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return t.Failed() || s.wrong["a script has the server for itself, and has written"] > 0
 }
 
 // report fails the test with all that was wrong.
-func (s *stage) report(t *testing.T) {
+func (s *hostileRig) report(t *testing.T) {
 	var all []string
 	for what := range s.wrong {
 		all = append(all, what)

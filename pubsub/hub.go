@@ -347,7 +347,7 @@ func (h *Hub) route(t *topic) {
 	}
 	l := h.links[addr]
 	if l == nil {
-		l = &link{hub: h, addr: addr, kick: make(chan struct{}, 1), want: map[string]*topic{}, have: map[string]*topic{},
+		l = &link{hub: h, addr: addr, wakeup: make(chan struct{}, 1), want: map[string]*topic{}, have: map[string]*topic{},
 			leaving: map[string]int{}}
 		h.links[addr] = l
 		h.wg.Add(1)

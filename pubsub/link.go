@@ -20,18 +20,18 @@ import (
 // from a callback, stops the replies behind it. With Dedicate rueidis reports a lost connection on a channel; its
 // Receive would resubscribe in silence and hide the gap.
 type link struct {
-	hub     *Hub
-	addr    string
-	kick    chan struct{}
-	want    map[string]*topic
-	have    map[string]*topic // for which SUBSCRIBE was sent on the current connection
-	leaving map[string]int    // how many UNSUBSCRIBEs were sent and not confirmed
-	linger  time.Time         // until when the connection is kept though nothing is wanted
+	hub       *Hub
+	addr      string
+	wakeup    chan struct{}
+	want      map[string]*topic
+	have      map[string]*topic // for which SUBSCRIBE was sent on the current connection
+	leaving   map[string]int    // how many UNSUBSCRIBEs were sent and not confirmed
+	keepUntil time.Time         // until when the connection is kept though nothing is wanted
 }
 
 func (l *link) wake() {
 	select {
-	case l.kick <- struct{}{}:
+	case l.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -118,7 +118,7 @@ func (l *link) serve() (confirmed bool, err error) {
 	} else if h.cluster {
 		err := errReplica
 		for _, node := range client.Nodes() { // any primary will do: it answers MOVED with the right one
-			if err = h.vouch(node); err == nil {
+			if err = h.checkPrimary(node); err == nil {
 				client = node
 				break
 			}
@@ -154,16 +154,16 @@ func (l *link) serve() (confirmed bool, err error) {
 		if err != nil {
 			return confirmed || len(up) > 0, err
 		}
-		switch rest := l.rest(); {
-		case done && rest <= 0:
+		switch keepFor := l.keepFor(); {
+		case done && keepFor <= 0:
 			return confirmed || len(up) > 0, nil
 		case done:
-			retry.Reset(rest)
+			retry.Reset(keepFor)
 		case again:
 			retry.Reset(time.Second)
 		}
 		select {
-		case <-l.kick:
+		case <-l.wakeup:
 		case <-retry.C:
 		case <-up:
 			confirmed = true
@@ -195,18 +195,18 @@ func replica(info rueidis.RedisResult) error {
 	return err
 }
 
-// vouch returns nil if node is a primary.
-func (h *Hub) vouch(node rueidis.Client) error {
+// checkPrimary returns nil if node is a primary.
+func (h *Hub) checkPrimary(node rueidis.Client) error {
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout/5) // there are others to ask
 	defer cancel()
 	return replica(node.Do(ctx, node.B().Info().Section("replication").Build()))
 }
 
-// rest is how long the connection is still kept without anything to do.
-func (l *link) rest() time.Duration {
+// keepFor is how long the connection is still kept without anything to do.
+func (l *link) keepFor() time.Duration {
 	l.hub.mu.Lock()
 	defer l.hub.unlock()
-	return time.Until(l.linger)
+	return time.Until(l.keepUntil)
 }
 
 // reconcile subscribes what is wanted, and unsubscribes what is not. again: something is left for later. done: nothing

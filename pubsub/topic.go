@@ -73,7 +73,7 @@ func (t *topic) leave(s *Subscription, grace time.Duration) {
 		return
 	}
 	if grace == 0 {
-		t.link.linger = time.Now().Add(h.grace) // the channel goes, the connection stays for the next
+		t.link.keepUntil = time.Now().Add(h.grace) // the channel goes, the connection stays for the next
 		t.drop()
 		return
 	}

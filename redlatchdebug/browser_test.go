@@ -59,7 +59,7 @@ func TestThePageRendersInABrowser(t *testing.T) {
 		t.Skip("the browser is not looked at by the race detector; go test ./... runs this")
 	}
 	t.Parallel()
-	s := stage(t)
+	s := newDebugRig(t)
 	server := httptest.NewServer(s.page)
 	t.Cleanup(server.Close)
 

@@ -127,13 +127,13 @@ func eventually(t *testing.T, h http.Handler, query string, as func(page) bool) 
 }
 
 // scene is a shop in the middle of its work, and another process beside it.
-type scene struct {
+type debugRig struct {
 	srv  *redlatchtest.Server
 	red  *redlatch.Client
 	page http.Handler
 }
 
-func stage(t *testing.T) *scene {
+func newDebugRig(t *testing.T) *debugRig {
 	srv := redlatchtest.New(t)
 	heartbeat := 10 * time.Second // a busy machine must lose nothing
 	if os.Getenv(screenshotEnv) != "" {
@@ -146,7 +146,7 @@ func stage(t *testing.T) *scene {
 	red, other := open("shop-1"), open("shop-2")
 	ctx, cancel := context.WithCancel(context.Background())
 	var waits sync.WaitGroup
-	s := &scene{srv, red, redlatchdebug.Handler(red)}
+	s := &debugRig{srv, red, redlatchdebug.Handler(red)}
 	require.Zero(t, read(t, s.page, "").Holds.Total)
 	hold := func(_ *redlatch.Client, lock *rlock.Lock) *rlock.Hold {
 		h, err := lock.Lock(t.Context())
@@ -220,7 +220,7 @@ func stage(t *testing.T) *scene {
 
 func TestThePageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	t.Parallel()
-	s := stage(t)
+	s := newDebugRig(t)
 	p := eventually(t, s.page, "", func(p page) bool {
 		return !slices.ContainsFunc(p.Server.Objects, func(o object) bool { return o.Error != "" })
 	})
@@ -314,7 +314,7 @@ func TestThePageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 // What stands on the page is enough to find an owner in the log, and too little to act as one.
 // A table that is wider than the screen scrolls by itself, so that none of it is cut off.
 func TestTablesScrollOnNarrowScreens(t *testing.T) {
-	text := get(t, stage(t).page, "").Body.String()
+	text := get(t, newDebugRig(t).page, "").Body.String()
 	require.Contains(t, text, ".wide { overflow-x: auto; }")
 	require.NotZero(t, strings.Count(text, "<table>"))
 	require.Equal(t, strings.Count(text, "<table>"), strings.Count(text, `<div class="wide"><table>`))

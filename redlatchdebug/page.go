@@ -258,10 +258,10 @@ func oldest[T any](p *page, to *list[T], all []row[T]) {
 func (p *page) waits(clients []*client, match func(string) bool) {
 	var all []row[waiting]
 	for _, c := range clients {
-		if c.Queue == nil {
+		if c.Waiters == nil {
 			continue
 		}
-		first, n := c.Queue.Waits(p.N, match)
+		first, n := c.Waiters.Waits(p.N, match)
 		p.Waits.Total += n
 		for _, w := range first {
 			o := c.object(w.Of, w.Name)
@@ -369,7 +369,7 @@ func (c *client) state() clientState {
 	if c.name == "semaphores" {
 		s.Tracking = "" // others write a permit's keys all the time: no permit is tracked
 	}
-	s.Waiting, s.HandOvers = c.Queue.Count()
+	s.Waiting, s.HandOvers = c.Waiters.Count()
 	s.Options.WatchdogTimeout, s.Options.PollCap = some(millis(c.WatchdogTimeout)), some(millis(c.PollCap))
 	for _, f := range []struct {
 		to *(*millis)

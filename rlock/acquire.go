@@ -86,7 +86,7 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 		}
 	}
 	if fresh && l.kind.tenures != nil && l.kind.tenures(c, t) {
-		if err := c.queue.Ended(ctx); err != nil {
+		if err := c.waiters.Ended(ctx); err != nil {
 			return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}
 		}
 		one := &struct { // in one piece of memory
@@ -133,7 +133,7 @@ type acquisition struct {
 	under *owner // of the write hold under which it reads
 	tries
 	won
-	patience
+	waitState
 	*asks // of a request for a tenure
 }
 
@@ -156,8 +156,8 @@ type won struct {
 	inQueue bool          // by a call that could not take it out of the queue
 }
 
-// patience is what it has while it waits.
-type patience struct {
+// waitState is what it has while it waits.
+type waitState struct {
 	entry   string    // in the queue on the server, once it was asked for
 	leaves  time.Time // when its caller gives up; zero: not known
 	seen    seen
@@ -235,7 +235,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	} else if !alone {
 		r.Grants = l.grantsHere()
 	}
-	if err = l.c.queue.Wait(ctx, r); err != nil {
+	if err = l.c.waiters.Wait(ctx, r); err != nil {
 		return nil, a.failed(err)
 	}
 	return a.register()

@@ -390,8 +390,8 @@ func (p *parts) release(ctx context.Context, why error) error {
 	}
 	failed, ok := p.each(ctx, p.take(), unlock)
 	if q.quorum {
-		q.members[0].c.queue.BackOff(q.queueKey)
-		q.members[0].c.queue.Wake(q.queueKey)
+		q.members[0].c.waiters.BackOff(q.queueKey)
+		q.members[0].c.waiters.Wake(q.queueKey)
 	}
 	switch {
 	case errors.Is(why, errs.ErrLost) && (q.quorum || len(failed) == 0):

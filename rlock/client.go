@@ -41,7 +41,7 @@ type asked struct {
 	opts      session.Options
 	runner    *script.Runner
 	engine    *lease.Engine
-	queue     *wait.Queue
+	waiters   *wait.Waiters
 	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 }
 
@@ -89,7 +89,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
 	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout+o.LockDelay)
-	c.opts, c.runner, c.engine, c.queue = s.Options, s.Runner, s.Engine, s.Queue
+	c.opts, c.runner, c.engine, c.waiters = s.Options, s.Runner, s.Engine, s.Waiters
 	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock",
 		Ended: func(ctx context.Context, name string, why error) {
 			c.observe(ctx, Event{Kind: EventEnded, Name: name, Err: why})

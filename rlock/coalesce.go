@@ -52,11 +52,11 @@ func newCoalescer(c *Client) *batch.Coalescer[freeRequest] {
 
 // enterCoalescer counts a call in. shares: it is to be shared. The caller calls leaveCoalescer afterwards.
 func (c *Client) enterCoalescer(k *kind) (shares bool) {
-	return c.coalescer != nil && k.shares && c.coalescer.Enter()
+	return c.coalescer != nil && k.coalesces && c.coalescer.Enter()
 }
 
 func (c *Client) leaveCoalescer(k *kind) {
-	if c.coalescer != nil && k.shares {
+	if c.coalescer != nil && k.coalesces {
 		c.coalescer.Leave()
 	}
 }

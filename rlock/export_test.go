@@ -16,7 +16,7 @@ func (c *Client) Waiting(name string) int { return c.waiting(c.opts.KeyPrefix + 
 
 // Lines is how many names somebody waits for.
 func (c *Client) Lines() int {
-	n, s := c.queue.Census().LocalQueues, &c.tenancies
+	n, s := c.waiters.Census().LocalQueues, &c.tenancies
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, y := range s.of {

@@ -53,7 +53,7 @@ func (l *single) evict(ctx context.Context, fields map[string]string) (removed i
 	}
 	removed, err = l.runForce(ctx, owners, more)
 	if err == nil {
-		l.c.queue.Wake(l.key)
+		l.c.waiters.Wake(l.key)
 		for _, o := range owners { // those of this client learn of it now
 			if held := l.c.engine.Find(l.leaseKey(o), o); held != nil {
 				l.c.engine.Lost(held, errs.ErrLost)

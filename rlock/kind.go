@@ -56,12 +56,12 @@ type kind struct {
 	// resolve is single.resolve for a lock of two sides, whose owners are one lock's to contexts; nil: it has one.
 	resolve func(l *single, own *owner, turn int32) (again, under *owner, err error)
 
-	title    string // in errors
-	entry    entry
-	shares   bool   // acquires and releases of free locks may share calls: see batch.Coalescer
-	plain    string // "1": to these, the lock's key is a string
-	confirms bool   // a grant is confirmed, which mints the token that every new hold has
-	drift    bool   // of a member of a Quorum: its deadline leaves room for the drift of clocks
+	title     string // in errors
+	entry     entry
+	coalesces bool   // acquires and releases of free locks may share calls: see batch.Coalescer
+	plain     string // "1": to these, the lock's key is a string
+	confirms  bool   // a grant is confirmed, which mints the token that every new hold has
+	drift     bool   // of a member of a Quorum: its deadline leaves room for the drift of clocks
 
 	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind the
 	// one that asks. "": each asks for itself.
@@ -125,7 +125,7 @@ var reentrant = &kind{
 	force:      forceScript,
 	title:      "Reentrant",
 	entry:      entryAnywhere,
-	shares:     true,
+	coalesces:  true,
 	manner:     "queue",
 	queueEntry: handoverEntry, tenures: oneByOne, names: true, lingers: true, rechecks: true,
 }
@@ -145,14 +145,15 @@ var (
 
 	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
 	spinning = reentrant.like(func(k *kind) {
-		k.title, k.manner, k.queueEntry, k.entry, k.tenures, k.names, k.lingers, k.shares = "Spin", "spin", nil, entryInside,
+		k.title, k.manner, k.queueEntry, k.entry, k.tenures, k.names, k.lingers, k.coalesces = "Spin", "spin", nil,
+			entryInside,
 			nil,
 			false, false, false
 	})
 
 	// fencing is Redisson's RFencedLock: an RLock with a counter.
 	fencing = reentrant.like(func(k *kind) {
-		k.title, k.confirms, k.entry, k.lingers, k.shares = "Fenced", true, entryInside, false, false
+		k.title, k.confirms, k.entry, k.lingers, k.coalesces = "Fenced", true, entryInside, false, false
 		k.acquire = fencedCall
 	})
 )

@@ -331,7 +331,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 	if waitTime != forever {
 		r.Until = t.began.Add(waitTime)
 	}
-	if err := c.queue.Wait(ctx, r); err != nil {
+	if err := c.waiters.Wait(ctx, r); err != nil {
 		t.abandon(t.unanswered)
 		return nil, err
 	}

@@ -141,9 +141,9 @@ func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	}
 	if err == nil {
 		if !l.hands() {
-			c.queue.BackOff(l.key)
+			c.waiters.BackOff(l.key)
 		}
-		c.queue.Wake(l.key)
+		c.waiters.Wake(l.key)
 	}
 	return status == releaseGone, err
 }
@@ -174,7 +174,7 @@ func (o *owner) SendAll(ctx context.Context, all []*session.Holding) error {
 	}
 	_, err := l.sendRelease(ctx, r)
 	if err == nil {
-		l.c.queue.Wake(l.key)
+		l.c.waiters.Wake(l.key)
 	}
 	return err
 }

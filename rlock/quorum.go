@@ -14,7 +14,7 @@ import (
 // voting is what a kind is as a member of a Quorum.
 func voting(k *kind) *kind {
 	return k.like(func(k *kind) {
-		k.title, k.drift, k.shares = "member of a Quorum", true, false
+		k.title, k.drift, k.coalesces = "member of a Quorum", true, false
 		k.acquire = voteCall
 		if k.confirms { // a majority of the members gives the token
 			k.confirms, k.entry, k.acquire = false, entryNever, fencedVoteCall
@@ -155,9 +155,9 @@ func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {
 		r.Mode = wait.Alone
 	} else {
 		defer a.stopListening()
-		a.first = first.queue
+		a.first = first.waiters
 	}
-	if err := first.queue.Wait(ctx, r); err != nil {
+	if err := first.waiters.Wait(ctx, r); err != nil {
 		return nil, ending(q.name, time.Since(a.began), a.unsure).Explain(err)
 	}
 	a.won.began = time.Now()

@@ -73,9 +73,9 @@ type round struct {
 
 // memberSubscriptions are how the acquisition hears of releases.
 type memberSubscriptions struct {
-	first     *wait.Queue  // of the line in which we stand
-	listening atomic.Int32 // to how many channels
-	watching  bool         // the holder's heartbeats are looked at
+	first     *wait.Waiters // of the line in which we stand
+	listening atomic.Int32  // to how many channels
+	watching  bool          // the holder's heartbeats are looked at
 	stop      context.CancelFunc
 	listeners sync.WaitGroup
 }

@@ -70,9 +70,9 @@ func (l *single) sendRelease(ctx context.Context, r releaseRequest) (releaseRepl
 // runRelease ends the hold; entry: of this owner, if it may still be in the queue.
 func (l *single) runRelease(ctx context.Context, owner, entry string) (releaseStatus, error) {
 	if entry == "" {
-		shares := l.c.enterCoalescer(l.kind)
+		coalesce := l.c.enterCoalescer(l.kind)
 		defer l.c.leaveCoalescer(l.kind)
-		if shares {
+		if coalesce {
 			if done, err := l.c.coalescer.Do(ctx, l.shareable(owner, "", l.channel)); done || err != nil {
 				return releaseDone, err
 			}

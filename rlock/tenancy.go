@@ -185,9 +185,9 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 				by = x.l.c.engine.Until(&y.own.Lease)
 			}
 			s.mu.Unlock()
-			x.l.c.queue.List(&x.call, &x.known.group, by)
+			x.l.c.waiters.List(&x.call, &x.known.group, by)
 			if !x.l.c.clustered { // in a Cluster a channel serves one key
-				x.l.c.queue.Listen(x.l.grantsHere())
+				x.l.c.waiters.Listen(x.l.grantsHere())
 			}
 		}
 		if err = s.await(x); err == nil {
@@ -355,10 +355,10 @@ func (q *asking) request(call *wait.Call) wait.Request {
 // left.
 func (s *tenancies) askHere(x *caller, q *asking) {
 	c, y := x.l.c, q.a.of
-	c.queue.Resume(&q.w, q.request(&x.call))
+	c.waiters.Resume(&q.w, q.request(&x.call))
 	err := q.w.Wait(x.call.Ctx, x.call.Until)
 	if wait.DidGiveUp(err) {
-		c.queue.Unlist(&x.call)
+		c.waiters.Unlist(&x.call)
 		s.mu.Lock()
 		y.part(x)
 		x.err = err
@@ -384,7 +384,7 @@ func (s *tenancies) run(q *asking) {
 	c := q.a.l.c
 	c.session.Finish(func() {
 		if q.w.Empty() {
-			c.queue.Resume(&q.w, q.request(nil))
+			c.waiters.Resume(&q.w, q.request(nil))
 		}
 		s.finish(q, q.w.Wait(ctx, time.Time{}))
 		q.cancel()
@@ -498,7 +498,7 @@ func (s *tenancies) count() int64 {
 
 // waiting returns how many calls of this process wait for a key.
 func (c *Client) waiting(key string) int {
-	n, s := c.queue.Members(key), &c.tenancies
+	n, s := c.waiters.Members(key), &c.tenancies
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range []*kind{reentrant, nonReentrant, fencing, rwRead, rwWrite, plain} {

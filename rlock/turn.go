@@ -39,15 +39,15 @@ func (s *tenancies) await(x *caller) error {
 	s.mu.Lock()
 	if x.own != nil || x.err != nil {
 		s.mu.Unlock()
-		c.queue.Unlist(&x.call) // its turn came after it had joined, and before it was listed
+		c.waiters.Unlist(&x.call) // its turn came after it had joined, and before it was listed
 		return x.err
 	}
 	if x.came == nil {
 		x.came = make(chan struct{}, 1)
 	}
 	s.mu.Unlock()
-	defer c.queue.Unlist(&x.call)
-	c.queue.Tell(&x.call)
+	defer c.waiters.Unlist(&x.call)
+	c.waiters.Tell(&x.call)
 	var late <-chan time.Time
 	if !x.call.Until.IsZero() {
 		t := time.NewTimer(time.Until(x.call.Until))
@@ -62,11 +62,11 @@ func (s *tenancies) await(x *caller) error {
 			came = false
 		case <-x.call.Ctx.Done():
 			came = false
-		case <-c.queue.Context().Done():
+		case <-c.waiters.Context().Done():
 			came = false
 		}
 		if !came {
-			gaveUp = c.queue.GaveUp(x.call.Ctx, &x.known.group)
+			gaveUp = c.waiters.GaveUp(x.call.Ctx, &x.known.group)
 		}
 		s.mu.Lock()
 		if x.own != nil || x.err != nil {
@@ -104,7 +104,7 @@ func (s *tenancies) await(x *caller) error {
 // So B looks at the clock by itself (rule 2).
 func (s *tenancies) take(x *caller) (*Hold, error) {
 	c, own := x.l.c, x.own
-	if err := c.queue.Ended(x.call.Ctx); err != nil {
+	if err := c.waiters.Ended(x.call.Ctx); err != nil {
 		own.Decline()
 		return nil, &wait.GaveUp{Left: -1, Cause: err}
 	}

@@ -147,9 +147,9 @@ func (a *acquisition) try(ctx context.Context, entry *wait.QueueEntry,
 	alone *script.Timed[acquireReply]) (acquireReply, error) {
 	c := a.l.c
 	if entry == nil && a.join == "" && a.under == nil {
-		shares := c.enterCoalescer(a.l.kind)
+		coalesce := c.enterCoalescer(a.l.kind)
 		defer c.leaveCoalescer(a.l.kind)
-		if shares && c.waiting(a.l.key) <= 1 { // where others wait it is not free
+		if coalesce && c.waiting(a.l.key) <= 1 { // where others wait it is not free
 			if done, err := a.askShared(ctx); done || err != nil {
 				return acquireReply{status: acquireGranted, alone: true}, err
 			}
@@ -342,7 +342,7 @@ func (a *acquisition) call(notAfter int64, entry *wait.QueueEntry, joined *owner
 // late gives back what a try got after the acquisition had given up on it: the lock, or a place in its queue. The
 // retrier does so, too, but it may have asked before the server ran the request.
 func (a *acquisition) late(entry *wait.QueueEntry) func(rueidis.RedisResult) {
-	own, queued, q := a.own, entry != nil || a.entry != "", a.l.c.queue
+	own, queued, q := a.own, entry != nil || a.entry != "", a.l.c.waiters
 	return func(res rueidis.RedisResult) {
 		m, err := res.ToMessage()
 		if err != nil {

@@ -61,7 +61,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	s, c := a.s, a.s.c
 	r := wait.Request{Name: s.name, Of: a, Began: a.began, QueueKey: s.made.queueKey, Manner: s.made.manner,
 		Channel: s.channel,
-		Grants:  s.made.heard, Taker: a, Reach: c.opts.CallTimeout}
+		Grants:  s.made.grantChannel, Taker: a, Reach: c.opts.CallTimeout}
 	if !a.waits {
 		r.Mode = wait.Yielding
 	}
@@ -78,7 +78,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	if a.auto {
 		landed = c.engine.Announce(s.key)
 	}
-	if err := c.queue.Wait(ctx, r); err != nil {
+	if err := c.waiters.Wait(ctx, r); err != nil {
 		if a.waits {
 			a.p.Depart(a.unanswered, a.entry)
 		} else {
@@ -190,9 +190,9 @@ type timedReply struct {
 func (a *acquisition) Ask(ctx context.Context, entry *wait.QueueEntry) (wait.Answer, error) {
 	s := a.s
 	if entry == nil && s.plain(a.n) {
-		shares := s.c.coalescer.Enter()
+		coalesce := s.c.coalescer.Enter()
 		defer s.c.coalescer.Leave()
-		if shares {
+		if coalesce {
 			if answer, done, err := a.askShared(ctx); done || err != nil {
 				return answer, err
 			}
@@ -309,7 +309,7 @@ func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply],
 	case errors.Is(err, errs.ErrNotReplicated): // nothing that replicas need have
 	case err != nil:
 		if ctx.Err() == nil && !errors.Is(err, errs.ErrUnavailable) {
-			c.queue.AskAgain(s.made.queueKey) // it may have served others of this process, which get no message
+			c.waiters.AskAgain(s.made.queueKey) // it may have served others of this process, which get no message
 		}
 		return t, err
 	}

@@ -44,7 +44,7 @@ func (s *Semaphore) releaseIDs(ctx context.Context, ids []string,
 			return 0, fmt.Errorf("release on %q: %w", s.name, errs.ErrLost)
 		}
 		if unsure {
-			s.c.queue.AskAgain(s.made.queueKey)
+			s.c.waiters.AskAgain(s.made.queueKey)
 		}
 		return held, nil
 	})

@@ -29,14 +29,14 @@ type Client struct {
 	opts      session.Options
 	runner    *script.Runner
 	engine    *lease.Engine
-	queue     *wait.Queue
+	waiters   *wait.Waiters
 	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 	live      liveness
 	delay     time.Duration // Options.LockDelay
 	rechecks  session.Rechecks
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis string
-	heard                       string // the channel of grants of this process, where it is that of all keys
+	grantChannel                string // the channel of grants of this process, where it is that of all keys
 
 	observer Observer
 }
@@ -69,8 +69,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}}, func(ctx context.Context, name string, byMessage bool) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
-	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
-	c.heard = grantsOfAll + s.ID
+	c.seed, c.opts, c.runner, c.engine, c.waiters = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Waiters
+	c.grantChannel = grantsOfAll + s.ID
 	if c.live.party = s.WatchdogTimeout; beats.Trust > 0 {
 		c.live = liveness{beats.Trust, lease.NewMonitor(s.Runner, beats.Interval, s.CallTimeout, s.Background)}
 	}

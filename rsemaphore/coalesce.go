@@ -75,7 +75,7 @@ func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script
 			number[a.s.key], keys = of, append(keys, a.s.made.all...)
 		}
 		base, capacity := a.base, a.s.made.revised
-		if a.s.shared {
+		if a.s.interop {
 			capacity = "*" + capacity
 		}
 		if a.lease != "" {
@@ -120,7 +120,7 @@ func (s *Semaphore) releaseShared(ctx context.Context, base string) (done bool, 
 	case err != nil:
 		return false, fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
 	case done:
-		s.c.queue.Wake(s.made.queueKey)
+		s.c.waiters.Wake(s.made.queueKey)
 	}
 	return done, nil
 }

@@ -86,7 +86,7 @@ func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.D
 		return x.by(ctx, s.c.doOnce)
 	})
 	if set {
-		s.c.queue.Wake(s.queueKey())
+		s.c.waiters.Wake(s.queueKey())
 	}
 	return set, err
 }
@@ -128,7 +128,7 @@ func (s *CountingSemaphore) runAdd(ctx context.Context, n int64) (free int64, er
 		err = notInteger(s.key)
 	}
 	if err == nil && n > 0 {
-		s.c.queue.Wake(s.queueKey())
+		s.c.waiters.Wake(s.queueKey())
 	}
 	return free, err
 }

@@ -38,12 +38,12 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	r := wait.Request{Name: s.name, Of: s, Began: began, QueueKey: s.queueKey(), Manner: strconv.Itoa(n),
 		Channel: s.channel,
 		Until:   until, Try: t.try, OnMessage: t.onMessage}
-	refused := !once && s.c.queue.Members(r.QueueKey) > 0
+	refused := !once && s.c.waiters.Members(r.QueueKey) > 0
 	var err error
 	if !refused {
 		alone := r
 		alone.Mode, alone.Until, alone.OnMessage = wait.Alone, began, nil
-		err = s.c.queue.Wait(ctx, alone)
+		err = s.c.waiters.Wait(ctx, alone)
 		if g := (*wait.GaveUp)(nil); !once && errors.As(err, &g) {
 			if ended := context.Cause(ctx); ended != nil { // it ended after the refusal, and the caller is to hear of both
 				g.Cause = cmp.Or(g.Cause, ended)
@@ -54,7 +54,7 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	}
 	if refused {
 		t.asked = 0
-		err = s.c.queue.Wait(ctx, r)
+		err = s.c.waiters.Wait(ctx, r)
 	}
 	waited := time.Since(began)
 	if err != nil {

@@ -7,16 +7,16 @@ import (
 )
 
 // Waiting is how many calls stand in the process's line of that name.
-func (c *Client) Waiting(line string) int { return c.queue.Members(line) }
+func (c *Client) Waiting(line string) int { return c.waiters.Members(line) }
 
 // Lines is how many names somebody waits for.
-func (c *Client) Lines() int { return c.queue.Census().LocalQueues }
+func (c *Client) Lines() int { return c.waiters.Census().LocalQueues }
 
 // Refused is for how many semaphores somebody was told that there are not enough permits, and waits.
-func (c *Client) Refused() int { return c.queue.Census().Waiting }
+func (c *Client) Refused() int { return c.waiters.Census().Waiting }
 
 // Shared is for how many events of latches and barriers waiters share what one of them is told.
-func (c *Client) Shared() int { return c.queue.Census().Flights }
+func (c *Client) Shared() int { return c.waiters.Census().Flights }
 
 // Owed is how many releases are still owed in the background.
 func (c *Client) Owed() int {

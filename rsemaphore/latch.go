@@ -139,7 +139,7 @@ func (l *CountDownLatch) change(ctx context.Context, x exchange[bool], payload s
 		done, err := x.by(ctx, l.c.runner.Do)
 		if done {
 			l.publish(ctx, payload)
-			l.c.queue.Wake(l.queueKey())
+			l.c.waiters.Wake(l.queueKey())
 		}
 		return done, err
 	})
@@ -177,7 +177,7 @@ func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, e
 		r, err := x.by(ctx, send)
 		if err == nil && r.status == latchCounted && r.left == 0 {
 			l.publish(ctx, "0")
-			l.c.queue.Wake(l.queueKey())
+			l.c.waiters.Wake(l.queueKey())
 		}
 		return r.left, err
 	})

@@ -43,15 +43,15 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 }
 
 func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
-	flight, first := l.c.queue.JoinFlight(l.queueKey())
+	flight, first := l.c.waiters.JoinFlight(l.queueKey())
 	defer flight.Leave()
 	if !first {
 		// If the latch is set again before any look, only waiters that came before an earlier look learn that it was open.
 		// So the waiter that looks for all of them must look once more for this one.
-		l.c.queue.WakeAll(l.queueKey())
+		l.c.waiters.WakeAll(l.queueKey())
 	}
 	onMessage := func(payload string) bool { return l.opens(flight, began, payload) }
-	err := l.c.queue.Wait(ctx,
+	err := l.c.waiters.Wait(ctx,
 		wait.Request{Name: l.name, Of: l, Began: began, QueueKey: l.queueKey(), Channel: l.channel, OnMessage: onMessage,
 			Try: func(ctx context.Context) (wait.Answer, error) {
 				if event, ok := flight.Load(began); ok {

@@ -143,7 +143,7 @@ func (p *party) broken(cause error) (Arrival, error) {
 // arrive tries until the party has arrived.
 func (p *party) arrive(ctx context.Context) error {
 	b := p.b
-	err := b.c.queue.Wait(ctx,
+	err := b.c.waiters.Wait(ctx,
 		wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Mode: wait.Alone, Try: p.tryArrive})
 	if err == nil {
 		return nil
@@ -237,10 +237,10 @@ func (p *party) queueKey() string {
 func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	c := p.b.c
 	began := time.Now()
-	flight, _ := c.queue.JoinFlight(p.queueKey())
+	flight, _ := c.waiters.JoinFlight(p.queueKey())
 	defer flight.Leave()
 	answered := false
-	look := func(ctx context.Context) (wait.Answer, error) {
+	ask := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
 		if result, err = p.exchange("look", 0).by(ctx, c.runner.Attempt); err != nil {
 			return wait.Answer{}, err
@@ -256,7 +256,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	}
 	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival
 	// has come (see barrier.lua). After that it is notified by others' looks, and by the message of the generation's end.
-	answer, err := look(ctx)
+	answer, err := ask(ctx)
 	if err != nil || !answer.Granted {
 		onMessage := func(payload string) bool {
 			end, ok := p.ended(payload)
@@ -266,7 +266,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			}
 			return ok && answered
 		}
-		err = c.queue.Wait(ctx,
+		err = c.waiters.Wait(ctx,
 			wait.Request{Name: p.b.name, Of: p.b, Began: p.began, QueueKey: p.queueKey(), Channel: p.b.channel,
 				OnMessage: onMessage,
 				Try: func(ctx context.Context) (wait.Answer, error) {
@@ -274,7 +274,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 						result = event.(barrierReply)
 						return wait.Answer{Granted: true, Unasked: true}, nil
 					}
-					return look(ctx)
+					return ask(ctx)
 				}})
 	}
 	return result, err
@@ -380,7 +380,7 @@ func (p *party) end(ctx context.Context, verb string) (barrierReply, error) {
 	c := p.b.c
 	r, err := p.exchange(verb, 0).by(ctx, c.runner.Do)
 	if err == nil {
-		c.queue.Wake(p.queueKey())
+		c.waiters.Wake(p.queueKey())
 	}
 	return r, err
 }

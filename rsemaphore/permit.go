@@ -87,7 +87,8 @@ func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 	if err != nil {
 		p.unheard.Store(true)
 	} else if p.unheard.Swap(false) {
-		p.s.c.queue.AskAgain(p.s.made.queueKey) // the one that was not answered may have run since the waiters were asked for
+		// the one that was not answered may have run since the waiters were asked for
+		p.s.c.waiters.AskAgain(p.s.made.queueKey)
 	}
 	return !held, err
 }
@@ -134,7 +135,7 @@ func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
 		}
 	}
 	if again {
-		s.c.queue.AskAgain(s.made.queueKey) // as in Send
+		s.c.waiters.AskAgain(s.made.queueKey) // as in Send
 	}
 	return err
 }
@@ -154,9 +155,9 @@ func (p *permit) release(ctx context.Context, entry string) (held bool, err erro
 		return n > 0, err
 	}
 	if entry == "" && p.s.plain(p.n) {
-		shares := p.s.c.coalescer.Enter()
+		coalesce := p.s.c.coalescer.Enter()
 		defer p.s.c.coalescer.Leave()
-		if shares {
+		if coalesce {
 			if done, err := p.s.releaseShared(ctx, p.base()); done || err != nil {
 				return done, err
 			}

@@ -63,13 +63,13 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 // served is what a call learned of waiters of this process besides those that it asked for.
 type served struct {
 	grants []wait.Grant  // without their Sent
-	look   time.Duration // after which to ask for the first in line; negative: another process does
+	dueIn  time.Duration // after which to ask for the first in line; negative: another process does
 }
 
 // readServed reads ms and then lease and base of each.
 func readServed(m []rueidis.RedisMessage) (r served, err error) {
 	ms, err := m[0].AsInt64()
-	r.look = max(-1, time.Duration(ms)*time.Millisecond)
+	r.dueIn = max(-1, time.Duration(ms)*time.Millisecond)
 	for i := 1; err == nil && i+1 < len(m); i += 2 {
 		lease, bad := m[i].AsInt64()
 		base, worse := m[i+1].ToString()
@@ -81,13 +81,13 @@ func readServed(m []rueidis.RedisMessage) (r served, err error) {
 
 // served tells the waiters of this process of what they were handed in the reply to a call that was sent at sent.
 func (s *Semaphore) served(r served, sent time.Time) {
-	if len(r.grants) == 0 && r.look < 0 {
+	if len(r.grants) == 0 && r.dueIn < 0 {
 		return
 	}
 	for i := range r.grants {
 		r.grants[i].Sent = sent
 	}
-	s.c.queue.Served(s.made.queueKey, r.grants, r.look)
+	s.c.waiters.Served(s.made.queueKey, r.grants, r.dueIn)
 }
 
 const (
@@ -134,7 +134,7 @@ func (s *Semaphore) acquireCall(all []wait.QueueEntry, enqueue bool, notAfter in
 	if n := acquireArgs + 2*len(all); cap(args) < n {
 		args = make([]string, 0, n)
 	}
-	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.shared),
+	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.interop),
 		s.grants, c.session.ID, flag(enqueue))
 	for i := range all {
 		args = append(args, all[i].Entry, c.millis(all[i].Lease))
@@ -153,7 +153,7 @@ const acquireArgs = 8
 func (s *Semaphore) decodeAcquire(m rueidis.RedisMessage, n int) (acquireReply, error) {
 	if n == 1 && m.IsInt64() { // the common case
 		server, err := m.AsInt64()
-		return acquireReply{status: acquireDone, server: server, left: -1, served: served{look: -1}}, err
+		return acquireReply{status: acquireDone, server: server, left: -1, served: served{dueIn: -1}}, err
 	}
 	return s.decodeAcquired(m, n)
 }
@@ -174,7 +174,7 @@ func (s *Semaphore) decodeAcquired(m rueidis.RedisMessage, n int) (r acquireRepl
 	r = acquireReply{status: numbers[0], server: numbers[1], capacity: numbers[2],
 		left: max(-1, time.Duration(numbers[3])*time.Millisecond), foreign: numbers[5] == 1}
 	if r.status != acquireDone {
-		r.served.look = -1
+		r.served.dueIn = -1
 		return r, nil
 	}
 	if len(v) < head+n {
@@ -210,7 +210,7 @@ func (s *Semaphore) releaseCall(ids string, all bool, entry string, others ...st
 func (s *Semaphore) decodeRelease(m rueidis.RedisMessage) (releaseReply, error) {
 	if m.IsInt64() { // the common case
 		held, err := m.AsInt64()
-		return releaseReply{held: held, served: served{look: -1}}, err
+		return releaseReply{held: held, served: served{dueIn: -1}}, err
 	}
 	return s.decodeReleased(m)
 }
@@ -258,12 +258,12 @@ func (s *Semaphore) releaseBy(ctx context.Context, call script.Call) (held int64
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.c.queue.AskAgain(s.made.queueKey)
+			s.c.waiters.AskAgain(s.made.queueKey)
 		}
 		return 0, err
 	}
 	s.served(r.served, sent)
-	s.c.queue.Wake(s.made.queueKey)
+	s.c.waiters.Wake(s.made.queueKey)
 	return r.held, nil
 }
 
@@ -284,7 +284,7 @@ func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.stat
 func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id string) exchange[resizeReply] {
 	args := append([]string{
 		strconv.Itoa(n), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
-		s.channel, s.c.session.Inner.PublishCommand(), flag(s.shared), id, flag(relative),
+		s.channel, s.c.session.Inner.PublishCommand(), flag(s.interop), id, flag(relative),
 	}, s.self()...)
 	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.made.all, Args: args}, s.decodeResize}
 }

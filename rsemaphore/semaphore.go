@@ -24,7 +24,7 @@ type Semaphore struct {
 	grants                string // channels of grants, without the connection id; "": nothing is handed over
 	capacity              int
 	label                 string
-	shared                bool
+	interop               bool
 	revision              int64 // of the capacity; 0: none
 	fenced                bool  // see Fenced
 	weighted              bool  // the keys and scripts are those of a WeightedSemaphore
@@ -33,13 +33,14 @@ type Semaphore struct {
 
 // made is what every call of a semaphore needs, and follows from its description: made once, with that.
 type made struct {
-	all      []string // the keys of most scripts; those that must be refused where a latch has the name take its record
-	released []string // of a release
-	renewed  []string // of a renewal, without the first
-	queueKey string   // where the process's calls that wait for its permits stand
-	manner   string   // tells calls apart that cannot be made in one: the script gets one capacity
-	revised  string   // the capacity with its revision, as scripts take it
-	heard    string   // the channel of the grants of this process; "": there is none
+	// the keys of most scripts; those that must be refused where a latch has the name take its record
+	all          []string
+	released     []string // of a release
+	renewed      []string // of a renewal, without the first
+	queueKey     string   // where the process's calls that wait for its permits stand
+	manner       string   // tells calls apart that cannot be made in one: the script gets one capacity
+	revised      string   // the capacity with its revision, as scripts take it
+	grantChannel string   // the channel of the grants of this process; "": there is none
 }
 
 // make makes what follows from the rest, in few pieces of memory: many programs describe a semaphore anew for every
@@ -50,15 +51,15 @@ func (s *Semaphore) make() *Semaphore {
 		m.revised += ":" + decimal(s.revision)
 	}
 	m.manner = m.revised
-	if s.shared {
+	if s.interop {
 		m.manner = "shared " + m.revised
 	}
 	switch s.grants {
 	case "":
 	case grantsOfAll:
-		m.heard = s.c.heard
+		m.grantChannel = s.c.grantChannel
 	default:
-		m.heard = s.grants + s.c.session.ID
+		m.grantChannel = s.grants + s.c.session.ID
 	}
 	if s.weighted {
 		m.all = []string{s.key, s.permits, s.queue}
@@ -147,7 +148,7 @@ func (s *Semaphore) WithLabel(label string) *Semaphore {
 // the semaphore is not used for seven days.
 func (s *Semaphore) Shared() *Semaphore {
 	m := *s
-	m.shared = true
+	m.interop = true
 	return m.make()
 }
 
@@ -307,7 +308,7 @@ func (s *Semaphore) resizeBy(ctx context.Context,
 		r, err := call.Run(ctx, s.c.runner)
 		s.served(r.served, last)
 		// It may have run before, and served waiters of this process which did not hear of it: Do repeats in silence.
-		s.c.queue.AskAgain(s.made.queueKey)
+		s.c.waiters.AskAgain(s.made.queueKey)
 		return r, err
 	})
 }

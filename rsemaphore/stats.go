@@ -16,7 +16,7 @@ type Stats struct {
 // waited for: for metrics, once in seconds, it costs nothing.
 func (c *Client) Stats() Stats {
 	s := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
-	s.Waiting, s.HandOvers = c.queue.Count()
+	s.Waiting, s.HandOvers = c.waiters.Count()
 	s.SharedCalls, s.SharedRequests = c.coalescer.Counts()
 	return s
 }

@@ -233,7 +233,7 @@ func (x *WeightedPermit) ReleasePart(ctx context.Context, n int64) error {
 			return err
 		})
 		if unsure {
-			s.c.queue.AskAgain(s.made.queueKey)
+			s.c.waiters.AskAgain(s.made.queueKey)
 		}
 		return held, err
 	})

@@ -22,8 +22,8 @@ type feature struct {
 // every is what all programs need: scripts, connecting, the server's clock and its settings, Redis Cluster.
 const every = "evalsha eval ping info time client|tracking client|caching cluster|slots cluster|shards"
 
-// heard is what is needed to hear messages and to send them.
-const heard = "subscribe unsubscribe ssubscribe sunsubscribe publish spublish"
+// pubsubCommands is what is needed to hear messages and to send them.
+const pubsubCommands = "subscribe unsubscribe ssubscribe sunsubscribe publish spublish"
 
 // cached is what rueidis asks for what it keeps while the server tracks it.
 const cached = "multi exec pttl"
@@ -42,7 +42,7 @@ var locks = feature{
 		"redlatch_rwq", "redlatch_kept"},
 	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},
 	fixed:    []string{"~redlatch_alive:*", "&redlatch_grant:*"},
-	plain:    heard + " exists",
+	plain:    pubsubCommands + " exists",
 	scripts: counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget zadd zrem zcard " +
 		"zscore zcount zrange zrangebyscore " +
 		"zremrangebyscore zrevrange rpush lpop lrange llen lindex lrem info time",
@@ -59,7 +59,7 @@ var features = []feature{
 	{
 		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"},
 		channels: []string{"redisson_sc", "redlatch_barrier", latchChannel},
-		fixed:    locks.fixed, plain: heard + " get set",
+		fixed:    locks.fixed, plain: pubsubCommands + " get set",
 		scripts: counted + " exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan " +
 			"zadd zrem zcard zscore zmscore " +
 			"zcount zrange zrangebyscore zrevrangebyscore zremrangebyscore zrevrange time",
@@ -74,7 +74,7 @@ var features = []feature{
 	},
 	{
 		name: "stocks", keys: []string{"rc"}, channels: []string{"redlatch_stock"},
-		plain: heard + " " + cached + " get hscan xrange",
+		plain: pubsubCommands + " " + cached + " get hscan xrange",
 		scripts: "exists pttl pexpire set del unlink hget hset hdel hlen hmget hincrby zadd zrem zcard zcount zrange " +
 			"zrangebyscore rpush lpop lrange lindex " +
 			"xadd xlen xrange xtrim time",

@@ -78,7 +78,7 @@ type server struct {
 type loop struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	kick   chan struct{}
+	wakeup chan struct{}
 	wg     sync.WaitGroup
 	flight chan struct{} // places of calls under way
 	aside  chan struct{} // Cluster: places of those that have been under way for long
@@ -87,7 +87,7 @@ type loop struct {
 // sleep is when the goroutine looks next, and whether the machine has slept. Guarded by Engine.mu.
 type sleep struct {
 	wakeAt   instant // when the goroutine will look next; zero while it is looking
-	asked    instant // what the last kick was for; zero if there was none since it looked
+	asked    instant // what the last wake-up was for; zero if there was none since it looked
 	wall     func() time.Time
 	lastWall time.Time
 	lastMono time.Time // when that was read
@@ -131,7 +131,7 @@ func New(o Config) *Engine {
 		log:        o.Log, renewed: o.Renewed, entries: map[entry]*Lease{},
 		server: server{client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster,
 			replicas: o.Replicas, replicasWait: o.ReplicasWait},
-		loop: loop{kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights),
+		loop: loop{wakeup: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights),
 			aside: make(chan struct{}, maxAside)},
 		sleep: sleep{wall: time.Now},
 	}
@@ -263,7 +263,7 @@ func (e *Engine) wakeBy(t instant) {
 	if !e.wakeAt.IsZero() && t.Before(e.wakeAt) {
 		e.wakeAt, e.asked = 0, t
 		select {
-		case e.kick <- struct{}{}:
+		case e.wakeup <- struct{}{}:
 		default:
 		}
 	}
@@ -277,7 +277,7 @@ func (e *Engine) run() {
 		timer.Reset(e.pass())
 		select {
 		case <-timer.C:
-		case <-e.kick:
+		case <-e.wakeup:
 		case <-e.ctx.Done():
 			return
 		}
@@ -298,7 +298,7 @@ func (e *Engine) pass() time.Duration {
 	var beats []int
 	next := now.Add(time.Hour)
 	if e.heart != nil {
-		unheard, beats, next = e.listen(now)
+		unheard, beats, next = e.checkHeartbeats(now)
 	}
 	if len(e.due) > 0 {
 		next = min(next, e.due[0].next, now.Add(tick))
@@ -309,9 +309,9 @@ func (e *Engine) pass() time.Duration {
 	e.wakeAt, e.asked = next, 0
 	e.mu.Unlock()
 	e.end("redlatch: hold ended", ended)
-	e.mute(unheard)
+	e.notifyExpired(unheard)
 	for _, g := range beats {
-		e.pulsate(g)
+		e.sendHeartbeat(g)
 	}
 	e.launch()
 	return next.Sub(now)
@@ -338,7 +338,7 @@ func (e *Engine) takeDue(now instant) (ended []event) {
 	batches := map[batchKey][]asked{}
 	defer func() {
 		for k, leases := range batches {
-			e.line(k, leases)
+			e.enqueue(k, leases)
 		}
 	}()
 	for len(e.due) > 0 {

@@ -14,7 +14,7 @@ func (e *Engine) SetWall(wall func() time.Time) {
 	e.mu.Lock()
 	e.wall = wall
 	e.mu.Unlock()
-	e.kick <- struct{}{}
+	e.wakeup <- struct{}{}
 }
 
 const (

@@ -258,7 +258,7 @@ func (e *Engine) Announce(key string) (landed <-chan struct{}) {
 	p := &e.heart.parts[group]
 	if e.heart.stale(p, now) && !now.Before(p.next) && e.ctx.Err() == nil {
 		p.flying = true
-		e.pulsate(group)
+		e.sendHeartbeat(group)
 	}
 	if !p.flying || !p.beat.IsZero() && now.Before(p.beat.Add(e.heart.lasts())) {
 		return nil
@@ -289,9 +289,9 @@ func (h *heart) count(l *Lease, now instant) instant {
 	return min(p.ends, p.next)
 }
 
-// listen ends the leases that were without a beat for too long, and returns which beats are to be sent, and when to
-// look again. Called with mu held.
-func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant) {
+// checkHeartbeats ends the leases that were without a beat for too long, and returns which beats are to be sent, and
+// when to look again. Called with mu held.
+func (e *Engine) checkHeartbeats(now instant) (ended []*Lease, beats []int, next instant) {
 	h := e.heart
 	next = now.Add(time.Hour)
 	for d := range h.parts {
@@ -331,8 +331,8 @@ func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant)
 	return ended, beats, next
 }
 
-// pulsate sends one beat.
-func (e *Engine) pulsate(group int) {
+// sendHeartbeat sends one beat.
+func (e *Engine) sendHeartbeat(group int) {
 	e.wg.Add(1)
 	go func() {
 		defer e.wg.Done()
@@ -345,7 +345,7 @@ func (e *Engine) pulsate(group int) {
 			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(h.lasts()), h.Value}, Patient: true,
 			Late: func(res rueidis.RedisResult) {
 				if res.Error() == nil {
-					e.heard(group, sent)
+					e.onLateHeartbeat(group, sent)
 				}
 			},
 		}
@@ -364,7 +364,7 @@ func (e *Engine) pulsate(group int) {
 			close(p.landed)
 			p.landed = nil
 		}
-		say := err != nil && p.leases > 0 && !p.failed && e.ctx.Err() == nil && h.Trust > 0
+		warn := err != nil && p.leases > 0 && !p.failed && e.ctx.Err() == nil && h.Trust > 0
 		p.failed = err != nil && (p.failed || p.leases > 0)
 		if err == nil {
 			p.confirmed(sent, now, h.trust())
@@ -382,16 +382,16 @@ func (e *Engine) pulsate(group int) {
 		}
 		e.wakeBy(min(p.next, max(p.ends, now)))
 		e.mu.Unlock()
-		if say {
+		if warn {
 			e.log.Warn("redlatch: a heartbeat was not confirmed; what is held is lost unless one is in time", "trust", h.Trust,
 				"error", err)
 		}
 	}()
 }
 
-// heard takes in a beat that was confirmed after it had been given up. It counts from its own send, so one that is
-// older than what was confirmed since says nothing (TestAServerThatIsSlowerThanTheBeatsEndsNoHold).
-func (e *Engine) heard(group int, sent instant) {
+// onLateHeartbeat takes in a beat that was confirmed after it had been given up. It counts from its own send, so one
+// that is older than what was confirmed since says nothing (TestAServerThatIsSlowerThanTheBeatsEndsNoHold).
+func (e *Engine) onLateHeartbeat(group int, sent instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p := &e.heart.parts[group]; sent.After(p.beat) && !sent.Before(e.woke) {
@@ -401,8 +401,8 @@ func (e *Engine) heard(group int, sent instant) {
 	}
 }
 
-// mute tells the holders of leases that were without a beat for too long.
-func (e *Engine) mute(ended []*Lease) {
+// notifyExpired tells the holders of leases that were without a beat for too long.
+func (e *Engine) notifyExpired(ended []*Lease) {
 	for _, l := range ended {
 		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", l.Name, "owner", l.Called())
 		l.Ended(errs.ErrLost)

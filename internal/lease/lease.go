@@ -60,11 +60,12 @@ type keeping struct {
 // trusted is for how long acting is safe, and what that was learned from.
 type trusted struct {
 	deadline instant // acting is safe until then, as far as the lease goes
-	sure     instant // the same, even if the machine was asleep; before deadline while the server has not answered since
-	heard    instant // when the last confirmation was taken in
-	looked   instant // when the last look was that found less than was confirmed
-	asked    instant // before the first request was sent that may have been granted
-	maxAt    instant // MaxHold, zero: none
+	// the same, even if the machine was asleep; before deadline while the server has not answered since
+	sure        instant
+	confirmedAt instant // when the last confirmation was taken in
+	looked      instant // when the last look was that found less than was confirmed
+	asked       instant // before the first request was sent that may have been granted
+	maxAt       instant // MaxHold, zero: none
 }
 
 // renewals are when the lease is renewed and looked at, and whether it is.

@@ -45,11 +45,11 @@ func (q *queue) Pop() any {
 	return l
 }
 
-// line has leases wait for their calls. Called with mu held.
+// enqueue has leases wait for their calls. Called with mu held.
 //
 // They wait here, once, for a place among maxFlights. If each were put back to be due again a moment later, a hundred
 // thousand leases on a silent server would keep a processor busy (TestLeasesThatWaitForTheirCallCostNothing).
-func (e *Engine) line(k batchKey, leases []asked) {
+func (e *Engine) enqueue(k batchKey, leases []asked) {
 	slices.SortFunc(leases, func(a, b asked) int { return cmp.Compare(a.deadline, b.deadline) })
 	heap.Push(&e.queue, &list{k, leases, leases[0].deadline})
 }

@@ -30,7 +30,7 @@ func (e *Engine) confirm(l *Lease, sent time.Time, length time.Duration) {
 // trust moves the deadline to what a request sent at sent, which left l with length, is good for, if that is later.
 func (e *Engine) trust(l *Lease, sent time.Time, length time.Duration) {
 	d := e.at(sent).Add(length - l.margin(length))
-	l.heard = e.now()
+	l.confirmedAt = e.now()
 	l.deadline = max(l.deadline, d)
 	if e.at(sent).Before(e.woke) {
 		d = d.Add(-e.slept)
@@ -60,7 +60,7 @@ func (e *Engine) applyServerLease(l *Lease, sent time.Time, left time.Duration, 
 		left = max(0, left-l.Delay) // what is left of the delay alone is nothing that may be used
 		safe := e.at(sent).Add(left - l.margin(left))
 		switch shortened := e.at(sent).Add(left).Before(l.sure); {
-		case shortened && l.heard.After(e.at(sent)):
+		case shortened && l.confirmedAt.After(e.at(sent)):
 			l.checkAt = now
 			return
 		case shortened:

@@ -29,7 +29,7 @@ type View struct {
 func (e *Engine) View(leases []*Lease) []View {
 	views := make([]View, 0, len(leases))
 	e.inParts(leases, func(l *Lease) {
-		v := View{Held: l.state == registered, Since: e.time(l.start), Until: e.until(l), Renewed: e.time(l.heard),
+		v := View{Held: l.state == registered, Since: e.time(l.start), Until: e.until(l), Renewed: e.time(l.confirmedAt),
 			Length: l.length,
 			Auto:   l.auto > 0, Failing: l.retrying}
 		if e.heart != nil && l.group != beatless {

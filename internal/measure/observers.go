@@ -155,7 +155,7 @@ func (o *Observers) Stocks() stock.Observer {
 		case stock.EventClaimed:
 			o.claimed(ctx, Stock, e.Name, e.Outcome.String(), e.N, e.Outcome == stock.Granted, e.Took, e.Err)
 		case stock.EventAnsweredLocally:
-			o.sink.Add(ctx, LocalAnswers, 1, o.Class(Stock, e.Name), word(e.Outcome.String()))
+			o.sink.Add(ctx, LocalAnswers, 1, o.Class(Stock, e.Name), labelValue(e.Outcome.String()))
 		case stock.EventBackgroundFailed:
 			o.gaveUp(ctx, Stock, e.Name)
 		}
@@ -214,7 +214,7 @@ func (o *Observers) gaveUp(ctx context.Context, kind, name string) {
 func (o *Observers) claimed(ctx context.Context, kind, name, outcome string, n int64, granted bool, took time.Duration,
 	err error) {
 	class := o.Class(kind, name)
-	o.sink.Add(ctx, Claims, 1, kind, class, Result(err, word(outcome)))
+	o.sink.Add(ctx, Claims, 1, kind, class, Result(err, labelValue(outcome)))
 	o.sink.Record(ctx, ClaimTime, took.Seconds(), kind, class)
 	if granted && err == nil {
 		o.sink.Add(ctx, ClaimedUnits, float64(n), kind, class)
@@ -277,5 +277,5 @@ func Cause(why error) string {
 	return redlatch.Reason(why)
 }
 
-// word is a text as a label's value.
-func word(s string) string { return strings.ReplaceAll(s, " ", "_") }
+// labelValue is a text as a label's value.
+func labelValue(s string) string { return strings.ReplaceAll(s, " ", "_") }

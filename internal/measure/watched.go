@@ -67,7 +67,7 @@ func add[T any](w *Watched, to *[]T, v T) {
 func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	shared := func(kind string, s rlock.Stats) {
+	sharedCounts := func(kind string, s rlock.Stats) {
 		f(SharedCalls, s.SharedCalls, kind)
 		f(SharedRequests, s.SharedRequests, kind)
 	}
@@ -76,14 +76,20 @@ func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 		f(Waiting, int64(s.Waiting), kind)
 		f(PendingReleases, int64(s.PendingReleases), kind)
 		f(HandOvers, s.HandOvers, kind)
-		shared(kind, s)
+		sharedCounts(kind, s)
 	}
 	holders(Lock, sum(w.locks, func(l *rlock.Client) rlock.Stats { return l.Stats() }))
 	holders(Semaphore, sum(w.semaphores, func(s *rsemaphore.Client) rlock.Stats { return rlock.Stats(s.Stats()) }))
-	shared(Stock, sum(w.stocks, func(s *stock.Client) rlock.Stats { return tallied(s.Stats()) }))
-	shared(RedPacket, sum(w.packets, func(p *redpacket.Client) rlock.Stats { return tallied(stock.Stats(p.Stats())) }))
-	shared(CounterOf, sum(w.counters, func(c *rcounter.Client) rlock.Stats { return tallied(stock.Stats(c.Stats())) }))
-	shared(Limiter, sum(w.limiters, func(l *ratelimit.Client) rlock.Stats { return tallied(stock.Stats(l.Stats())) }))
+	sharedCounts(Stock, sum(w.stocks, func(s *stock.Client) rlock.Stats { return tallied(s.Stats()) }))
+	sharedCounts(RedPacket, sum(w.packets, func(p *redpacket.Client) rlock.Stats {
+		return tallied(stock.Stats(p.Stats()))
+	}))
+	sharedCounts(CounterOf, sum(w.counters, func(c *rcounter.Client) rlock.Stats {
+		return tallied(stock.Stats(c.Stats()))
+	}))
+	sharedCounts(Limiter, sum(w.limiters, func(l *ratelimit.Client) rlock.Stats {
+		return tallied(stock.Stats(l.Stats()))
+	}))
 	var hubs pubsub.Stats
 	for _, h := range w.hubs {
 		n := h.Stats()

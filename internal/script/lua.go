@@ -31,7 +31,7 @@ import (
 // function is called: that is for what a script seldom needs.
 
 //go:embed lua
-var shared embed.FS
+var libraries embed.FS
 
 // marker is the line where libraries stand.
 const marker = "-- libraries\n"
@@ -120,7 +120,7 @@ func resolve(files fs.FS, of, head string, found []library) ([]library, error) {
 		}
 		text, err := fs.ReadFile(files, "lua/lib/"+name+".lua")
 		if errors.Is(err, fs.ErrNotExist) {
-			text, err = shared.ReadFile("lua/" + name + ".lua")
+			text, err = libraries.ReadFile("lua/" + name + ".lua")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s.lua uses %s: %w", of, name, err)

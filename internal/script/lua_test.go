@@ -172,8 +172,8 @@ func readLua(t *testing.T, file string) luaFile {
 	return f
 }
 
-// strangers are the functions that a text calls, and the constants that it names, which it does not define.
-func strangers(text string) (list []string) {
+// undefinedNames are the functions that a text calls, and the constants that it names, which it does not define.
+func undefinedNames(text string) (list []string) {
 	text = code(text)
 	known := slices.Clone(builtin)
 	for _, m := range functions.FindAllStringSubmatch(text, -1) {
@@ -193,7 +193,7 @@ func strangers(text string) (list []string) {
 // checkUses says what is wrong with what a file declares, given the libraries by name.
 func checkUses(f luaFile, libs map[string]luaFile) (wrong []string) {
 	text := code(f.text)
-	for _, name := range strangers(f.text) {
+	for _, name := range undefinedNames(f.text) {
 		if !slices.ContainsFunc(f.uses, func(lib string) bool { return slices.Contains(libs[lib].defines, name) }) {
 			wrong = append(wrong, f.file+" uses "+name+", of no library that it declares")
 		}
@@ -206,7 +206,7 @@ func checkUses(f luaFile, libs map[string]luaFile) (wrong []string) {
 		}
 	}
 	if before, _, ok := strings.Cut(f.text, "\n-- libraries\n"); ok && path.Base(path.Dir(f.file)) != "lib" &&
-		len(strangers(before)) > 0 {
+		len(undefinedNames(before)) > 0 {
 		wrong = append(wrong, f.file+" uses a library above the line where libraries stand")
 	}
 	return wrong

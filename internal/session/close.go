@@ -40,7 +40,7 @@ func (s *Session) end(ctx context.Context) error {
 	}
 	defer cancel()
 	if s.Engine != nil {
-		s.Queue.Close()
+		s.Waiters.Close()
 		s.Engine.EndAll(errs.ErrClosed)
 	}
 	s.cancel()

@@ -17,9 +17,9 @@ type Life struct {
 
 // derived is a context that ends with a life, and with all parents of one Done channel.
 type derived struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	deaf   func() bool // stops the function that runs at ctx's own end; nil if ctx has no end of its own
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	stopAfter func() bool // stops the function that runs at ctx's own end; nil if ctx has no end of its own
 }
 
 // End ends the life and its contexts, with why as their cause. The first reason counts.
@@ -37,8 +37,8 @@ func (l *Life) End(why error) {
 	l.contexts = nil
 	l.mu.Unlock()
 	for _, s := range contexts {
-		if s.deaf != nil {
-			s.deaf()
+		if s.stopAfter != nil {
+			s.stopAfter()
 		}
 		s.cancel(why)
 	}
@@ -99,7 +99,7 @@ func (l *Life) Context(parent context.Context) context.Context {
 	own := s.ctx.Done() // the channel of contexts derived from s.ctx, which end with this life already
 	l.contexts[done], l.contexts[own] = s, s
 	if done != nil { // a long life may see many short parents: forget them as they end
-		s.deaf = context.AfterFunc(s.ctx, func() {
+		s.stopAfter = context.AfterFunc(s.ctx, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			delete(l.contexts, done)

@@ -220,7 +220,7 @@ func member(name string, n int) string {
 }
 
 // scene is one handle and what may go wrong with it.
-type scene struct {
+type outcomeRig struct {
 	*testing.T
 	of     primitive
 	name   string
@@ -234,15 +234,15 @@ type scene struct {
 	closing chan error // of a close that has begun
 }
 
-func (s *scene) within() context.Context {
+func (s *outcomeRig) within() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	s.Cleanup(cancel)
 	return ctx
 }
 
 func newScene(t *testing.T, server *redistest.Server, p primitive, name string, o settings,
-	lease time.Duration) *scene {
-	s := &scene{T: t, of: p, name: name, proxy: redistest.NewProxy(t, server), root: server.Client(t)}
+	lease time.Duration) *outcomeRig {
+	s := &outcomeRig{T: t, of: p, name: name, proxy: redistest.NewProxy(t, server), root: server.Client(t)}
 	if server.Process != nil {
 		s.rights("on", "nopass", "~*", "&*", "+@all")
 	}
@@ -298,16 +298,16 @@ func newScene(t *testing.T, server *redistest.Server, p primitive, name string, 
 	return s
 }
 
-func (s *scene) do(args ...string) rueidis.RedisResult {
+func (s *outcomeRig) do(args ...string) rueidis.RedisResult {
 	return s.root.Do(s.within(), s.root.B().Arbitrary(args...).Build())
 }
 
-func (s *scene) rights(rules ...string) {
+func (s *outcomeRig) rights(rules ...string) {
 	require.NoError(s, s.do(append([]string{"ACL", "SETUSER", s.name}, rules...)...).Error())
 }
 
 // delete removes all that the server has of the name.
-func (s *scene) delete() {
+func (s *outcomeRig) delete() {
 	keys, err := s.do("KEYS", "*"+s.name+"*").AsStrSlice()
 	require.NoError(s, err)
 	if len(keys) > 0 {
@@ -315,7 +315,7 @@ func (s *scene) delete() {
 	}
 }
 
-func (s *scene) overwrite() {
+func (s *outcomeRig) overwrite() {
 	for n := range s.of.members {
 		key := member(s.name, n)
 		require.NoError(s, s.do("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')", "1",
@@ -324,7 +324,7 @@ func (s *scene) overwrite() {
 }
 
 // calls matches what the client sends about the name.
-func (s *scene) calls(words []string) bool {
+func (s *outcomeRig) calls(words []string) bool {
 	for _, w := range words {
 		if strings.Contains(w, s.name) {
 			return true
@@ -333,22 +333,22 @@ func (s *scene) calls(words []string) bool {
 	return false
 }
 
-func (s *scene) blackHole() { s.proxy.BlackHole(redistest.Up) }
+func (s *outcomeRig) blackHole() { s.proxy.BlackHole(redistest.Up) }
 
-func (s *scene) beginClose() {
+func (s *outcomeRig) beginClose() {
 	s.closing = make(chan error, 1)
 	go func() { s.closing <- s.close(s.within()) }()
 }
 
 // ended waits until the handle is over without a release, all its members.
-func (s *scene) ended() {
+func (s *outcomeRig) ended() {
 	s.over()
 	redistest.Eventually(s.T, 20*time.Second, "all are told of", func() bool {
 		return strings.Count(s.told(), "ended") == 1 && !strings.Contains(s.told(), "/")
 	})
 }
 
-func (s *scene) over() {
+func (s *outcomeRig) over() {
 	select {
 	case <-s.Done():
 	case <-time.After(20 * time.Second):
@@ -376,87 +376,91 @@ func TestHoldsAndPermitsAreReleasedAlike(t *testing.T) {
 		name     string
 		settings settings
 		lease    time.Duration
-		before   func(s *scene)                           // the release
-		release  func(s *scene) error                     // nil: with a ctx that has time
-		after    func(s *scene)                           // the release has returned
-		close    func(s *scene) (context.Context, func()) // nil: with time
+		before   func(s *outcomeRig)                           // the release
+		release  func(s *outcomeRig) error                     // nil: with a ctx that has time
+		after    func(s *outcomeRig)                           // the release has returned
+		close    func(s *outcomeRig) (context.Context, func()) // nil: with time
 		want     outcome
 	}{
 		{name: "held", want: done},
-		{name: "with its own context", want: done, release: func(s *scene) error {
+		{name: "with its own context", want: done, release: func(s *outcomeRig) error {
 			return s.release(s.held.Context(s.within()))
 		}},
-		{name: "with a context that has ended", want: done, release: func(s *scene) error {
+		{name: "with a context that has ended", want: done, release: func(s *outcomeRig) error {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			return s.release(ctx)
 		}},
-		{name: "twice", want: done, release: func(s *scene) error {
+		{name: "twice", want: done, release: func(s *outcomeRig) error {
 			err := s.release(s.within())
 			require.Equal(s, err, s.release(s.within()))
 			return err
 		}},
 		{name: "lost before", settings: settings{watchdog: short, call: 100 * time.Millisecond}, want: lost,
-			before: func(s *scene) {
+			before: func(s *outcomeRig) {
 				s.blackHole()
 				s.ended()
 				s.proxy.Heal()
 			}},
-		{name: "lost before, with a lease of its own, twice", lease: short, want: lost, before: (*scene).ended,
-			release: func(s *scene) error {
+		{name: "lost before, with a lease of its own, twice", lease: short, want: lost, before: (*outcomeRig).ended,
+			release: func(s *outcomeRig) error {
 				err := s.release(s.within())
 				require.Equal(s, err, s.release(s.within()))
 				return err
 			}},
 		{name: "lost while releasing", want: outcome{"lost", "released", "released lost", "free", "ok", "free"},
-			release: func(s *scene) error {
+			release: func(s *outcomeRig) error {
 				return s.during(func() { s.delete() })
 			}},
 		{name: "overwritten while releasing",
 			want: outcome{"lost+wrong type", "released", "released lost+wrong type", "", "ok", ""},
-			release: func(s *scene) error {
+			release: func(s *outcomeRig) error {
 				return s.during(func() { s.overwrite() })
 			}},
-		{name: "a reply is lost", want: done, before: func(s *scene) {
+		{name: "a reply is lost", want: done, before: func(s *outcomeRig) {
 			s.proxy.Trap(&redistest.Trap{Match: s.calls, Fate: redistest.LoseReply})
 		}},
-		{name: "a request is lost", want: done, before: func(s *scene) {
+		{name: "a request is lost", want: done, before: func(s *outcomeRig) {
 			s.proxy.Trap(&redistest.Trap{Match: s.calls, Fate: redistest.LoseRequest})
 		}},
-		{name: "a reply is lost in silence", settings: quick, want: done, before: func(s *scene) {
+		{name: "a reply is lost in silence", settings: quick, want: done, before: func(s *outcomeRig) {
 			s.proxy.Trap(&redistest.Trap{Match: s.calls, Fate: redistest.LoseReplySilently})
-		}, release: func(s *scene) error {
+		}, release: func(s *outcomeRig) error {
 			heal := time.AfterFunc(50*time.Millisecond, s.proxy.Heal)
 			defer heal.Stop()
 			return s.release(s.within())
 		}},
-		{name: "unanswered while ctx lasts", settings: quick, before: (*scene).blackHole, release: (*scene).releaseBriefly,
-			after: func(s *scene) { s.proxy.Heal() },
-			want:  outcome{"unknown", "released", "released unknown", "taken", "ok", "free"}},
-		{name: "unanswered until the lease is over", settings: quick, lease: short, before: (*scene).blackHole,
+		{name: "unanswered while ctx lasts", settings: quick, before: (*outcomeRig).blackHole,
+			release: (*outcomeRig).releaseBriefly,
+			after:   func(s *outcomeRig) { s.proxy.Heal() },
+			want:    outcome{"unknown", "released", "released unknown", "taken", "ok", "free"}},
+		{name: "unanswered until the lease is over", settings: quick, lease: short, before: (*outcomeRig).blackHole,
 			want: outcome{"unknown", "released", "released unknown", "", "ok", "free"}},
-		{name: "unanswered, and nobody waits", settings: quick, before: (*scene).blackHole, release: (*scene).releaseBriefly,
-			close: briefly,
-			want:  outcome{"unknown", "released", "released unknown", "taken", "unconfirmed", "taken"}},
-		{name: "denied", before: func(s *scene) { s.rights("-evalsha") }, after: func(s *scene) { s.rights("+evalsha") },
+		{name: "unanswered, and nobody waits", settings: quick, before: (*outcomeRig).blackHole,
+			release: (*outcomeRig).releaseBriefly,
+			close:   briefly,
+			want:    outcome{"unknown", "released", "released unknown", "taken", "unconfirmed", "taken"}},
+		{name: "denied", before: func(s *outcomeRig) {
+			s.rights("-evalsha")
+		}, after: func(s *outcomeRig) { s.rights("+evalsha") },
 			want: outcome{"denied", "released", "released denied", "taken", "ok", "free"}},
-		{name: "denied, and nobody waits", before: func(s *scene) { s.rights("-evalsha") }, close: briefly,
+		{name: "denied, and nobody waits", before: func(s *outcomeRig) { s.rights("-evalsha") }, close: briefly,
 			want: outcome{"denied", "released", "released denied", "taken", "unconfirmed", "taken"}},
-		{name: "past MaxHold", settings: settings{maxHold: short}, before: (*scene).ended,
+		{name: "past MaxHold", settings: settings{maxHold: short}, before: (*outcomeRig).ended,
 			want: outcome{"ok", "max hold", "ended max hold, released ok", "free", "ok", "free"}},
-		{name: "past MaxHold, then lost", settings: settings{maxHold: short}, before: func(s *scene) {
+		{name: "past MaxHold, then lost", settings: settings{maxHold: short}, before: func(s *outcomeRig) {
 			s.ended()
 			s.delete()
 		},
 			want: outcome{"lost+max hold", "max hold", "ended max hold, released lost+max hold", "free", "ok", "free"}},
 		{name: "past MaxHold, and unanswered", settings: settings{maxHold: short, call: 100 * time.Millisecond},
-			before:  func(s *scene) { s.ended(); s.blackHole() },
-			release: (*scene).releaseBriefly, after: func(s *scene) { s.proxy.Heal() },
+			before:  func(s *outcomeRig) { s.ended(); s.blackHole() },
+			release: (*outcomeRig).releaseBriefly, after: func(s *outcomeRig) { s.proxy.Heal() },
 			want: outcome{"unknown", "max hold", "ended max hold, released unknown", "taken", "ok", "free"}},
-		{name: "client closed", before: func(s *scene) { s.beginClose(); s.ended() },
+		{name: "client closed", before: func(s *outcomeRig) { s.beginClose(); s.ended() },
 			want: outcome{"ok", "closed", "ended closed, released ok", "free", "ok", "free"}},
 		{name: "client closed, then lost", settings: settings{watchdog: short, call: 100 * time.Millisecond},
-			before: func(s *scene) {
+			before: func(s *outcomeRig) {
 				s.beginClose()
 				s.ended()
 				s.blackHole()
@@ -464,11 +468,13 @@ func TestHoldsAndPermitsAreReleasedAlike(t *testing.T) {
 				s.closing <- nil
 				s.proxy.Heal()
 			}, want: outcome{"lost", "closed", "ended closed, released lost", "", "ok", ""}},
-		{name: "hub closed", before: func(s *scene) { require.NoError(s, s.hub.Close(context.Background())) }, want: done},
-		{name: "hub closed, and unanswered", settings: quick, before: func(s *scene) {
+		{name: "hub closed", before: func(s *outcomeRig) {
+			require.NoError(s, s.hub.Close(context.Background()))
+		}, want: done},
+		{name: "hub closed, and unanswered", settings: quick, before: func(s *outcomeRig) {
 			require.NoError(s, s.hub.Close(context.Background()))
 			s.blackHole()
-		}, after: func(s *scene) { s.proxy.Heal() },
+		}, after: func(s *outcomeRig) { s.proxy.Heal() },
 			want: outcome{"unknown+closed", "released", "released unknown+closed", "taken", "ok", "free"}},
 	}
 	for i, p := range primitives {
@@ -480,7 +486,7 @@ func TestHoldsAndPermitsAreReleasedAlike(t *testing.T) {
 					c.before(s)
 				}
 				if c.release == nil {
-					c.release = func(s *scene) error { return s.release(s.within()) }
+					c.release = func(s *outcomeRig) error { return s.release(s.within()) }
 				}
 				var got outcome
 				got.release = word(c.release(s))
@@ -517,7 +523,7 @@ func TestHoldsAndPermitsAreReleasedAlike(t *testing.T) {
 }
 
 // left is whether the name is free; "" if that does not matter.
-func (s *scene) left(matters string) string {
+func (s *outcomeRig) left(matters string) string {
 	if matters == "" {
 		return ""
 	}
@@ -538,7 +544,7 @@ func closed(err error) string {
 }
 
 // during releases, with what f does between the sending and the server's getting it.
-func (s *scene) during(f func()) error {
+func (s *outcomeRig) during(f func()) error {
 	arrive := make(chan struct{})
 	trap := s.proxy.Trap(&redistest.Trap{Match: s.calls, Fate: redistest.HoldRequest, Every: true, Release: arrive})
 	got := make(chan error, 1)
@@ -550,13 +556,13 @@ func (s *scene) during(f func()) error {
 	return <-got
 }
 
-func (s *scene) releaseBriefly() error {
+func (s *outcomeRig) releaseBriefly() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
 	defer cancel()
 	return s.release(ctx)
 }
 
-func briefly(*scene) (context.Context, func()) {
+func briefly(*outcomeRig) (context.Context, func()) {
 	return context.WithTimeout(context.Background(), 50*time.Millisecond)
 }
 
@@ -610,17 +616,19 @@ func TestTheReleaseOfAReentryLeavesTheOuterHold(t *testing.T) {
 		}
 		for j, c := range []struct {
 			name         string
-			before       func(s *scene)
-			after        func(s *scene)
+			before       func(s *outcomeRig)
+			after        func(s *outcomeRig)
 			inner, outer string // what the releases say
 			err          string // the outer hold's, in between
 			told         string
 		}{
 			{"held", nil, nil, "ok", "ok", "ok", "released ok, released ok"},
-			{"unanswered", (*scene).blackHole, func(s *scene) { s.proxy.Heal() }, "ok", "ok", "ok", "released ok, released ok"},
-			{"denied", func(s *scene) {
+			{"unanswered", (*outcomeRig).blackHole, func(s *outcomeRig) {
+				s.proxy.Heal()
+			}, "ok", "ok", "ok", "released ok, released ok"},
+			{"denied", func(s *outcomeRig) {
 				s.rights("-evalsha")
-			}, func(s *scene) { s.rights("+evalsha") }, "ok", "ok", "ok", "released ok, released ok"},
+			}, func(s *outcomeRig) { s.rights("+evalsha") }, "ok", "ok", "ok", "released ok, released ok"},
 		} {
 			t.Run(p.name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()

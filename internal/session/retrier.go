@@ -167,7 +167,7 @@ func (r *Retrier) Kick(owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.owners[owner]; p != nil && r.ctx.Err() == nil {
-		r.kick(p)
+		r.expedite(p)
 	}
 }
 
@@ -193,8 +193,8 @@ func (r *Retrier) Await(owner string, d time.Duration) {
 	}
 }
 
-// kick is called with mu held.
-func (r *Retrier) kick(p *Pending) {
+// expedite is called with mu held.
+func (r *Retrier) expedite(p *Pending) {
 	p.kicked = true
 	if p.parked {
 		calls := r.calls[p.BatchKey]

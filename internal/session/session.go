@@ -44,7 +44,7 @@ type Session struct {
 // Keeper is what a session has that keeps leases and waits.
 type Keeper struct {
 	Engine  *lease.Engine
-	Queue   *wait.Queue
+	Waiters *wait.Waiters
 	Retrier *Retrier
 	ID      string       // the connection id: the first half of every owner
 	Seed    [16]byte     // the same as it is
@@ -95,14 +95,14 @@ func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
 }
 
 // Start gives the session what clients need that hold something for a time, or wait. It fills in what is missing in o.
-// woken is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewQueue.
+// woken is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewWaiters.
 func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool),
 	waits func(ctx context.Context, name string)) {
 	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust + o.Heartbeats.Delay)
 	s.Retrier = NewRetrier()
-	s.Queue = wait.NewQueue(s.Hub, s.PollCap, woken, waits)
-	s.Queue.Unclaimed = s.Retrier.Kick
-	s.Queue.Silence = wait.NewSilence(s.Hub.Client(), s.CallTimeout, s.Logger)
+	s.Waiters = wait.NewWaiters(s.Hub, s.PollCap, woken, waits)
+	s.Waiters.Unclaimed = s.Retrier.Kick
+	s.Waiters.Silence = wait.NewSilence(s.Hub.Client(), s.CallTimeout, s.Logger)
 	o.ConnectionID, o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.ID, s.Hub.Client(), s.Runner, s.Logger,
 		s.MinReplicas, s.ReplicaTimeout
 	s.Engine = lease.New(o)

@@ -185,12 +185,12 @@ func TestCloseEndsWaitersAndContextsFirstAndWaitsForReleasesThen(t *testing.T) {
 	require.NoError(t, s.Enter(), "the waiter")
 	go func() {
 		defer s.Leave()
-		waited <- s.Queue.Wait(context.Background(),
+		waited <- s.Waiters.Wait(context.Background(),
 			wait.Request{Name: "a", QueueKey: "a", Channel: "c", Try: func(context.Context) (wait.Answer, error) {
 				return wait.Answer{Left: time.Minute}, nil
 			}})
 	}()
-	redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return s.Queue.Members("a") == 1 })
+	redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return s.Waiters.Members("a") == 1 })
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close(context.Background()) }()
 

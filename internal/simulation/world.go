@@ -303,7 +303,7 @@ func (w *world) run() {
 			s := steps[0]
 			if steps = steps[1:]; s.fault() {
 				w.figures.Faults++
-				w.strike(s)
+				w.inject(s)
 			} else {
 				w.figures.Steps++
 				w.act(s)

@@ -16,7 +16,7 @@ type Batcher interface {
 	// AskAll asks for several waiters in one call, in their order; place: also for a place in the server's queue for each
 	// that cannot be served. Without places none is to be served after one that was not: no queue keeps their order. It
 	// returns a reply for each, which that waiter's Reply reads, or an error for all. What the call says of others it
-	// tells Queue.Served.
+	// tells Waiters.Served.
 	//
 	// It is called on any Taker of the local queue, also while that waiter leaves: it uses nothing of a waiter but its
 	// QueueEntry.
@@ -36,7 +36,7 @@ const (
 	closingGrace  = 2 * time.Second // the same when the client closes
 )
 
-// batchQueue has the waiters of a local queue of Batchers. All is guarded by Queue.mu.
+// batchQueue has the waiters of a local queue of Batchers. All is guarded by Waiters.mu.
 type batchQueue struct {
 	first, last *waiter   // those that were refused, or came while others had been, in the order in which they came
 	asking      []*waiter // those to ask for, in order; some may have left
@@ -115,7 +115,7 @@ func (w *waiter) acquireBatched(b Batcher) error {
 		}
 		select {
 		case <-w.wakeup:
-		case <-w.patience().Done():
+		case <-w.waitContext().Done():
 			if w.awaitInFlight(b) {
 				return nil
 			}
@@ -186,7 +186,7 @@ func (w *waiter) reply(b Batcher, o *outcome) (Answer, error) {
 		w.q.enqueue(w.localQueue.batchQueue, w) // idle starts the goroutine that asks
 		w.q.mu.Unlock()
 	case err == nil:
-		w.heard = true
+		w.everAnswered = true
 		w.note(answer.Left, nil)
 		w.q.mu.Lock()
 		c := w.localQueue.batchQueue
@@ -234,7 +234,7 @@ func (w *waiter) join(a Answer, err error) {
 	}
 }
 
-func (q *Queue) addWaiter(c *batchQueue, w *waiter) {
+func (q *Waiters) addWaiter(c *batchQueue, w *waiter) {
 	w.is, w.before = among, c.last
 	if c.last != nil {
 		c.last.behind = w
@@ -247,7 +247,7 @@ func (q *Queue) addWaiter(c *batchQueue, w *waiter) {
 }
 
 // removeWaiter takes a waiter out that leaves.
-func (q *Queue) removeWaiter(c *batchQueue, w *waiter) {
+func (q *Waiters) removeWaiter(c *batchQueue, w *waiter) {
 	joined := w.is == among
 	if w.is = gone; !joined {
 		return
@@ -290,7 +290,7 @@ func (c *batchQueue) stop() {
 }
 
 // enqueue puts a waiter among those to ask for.
-func (q *Queue) enqueue(c *batchQueue, w *waiter) {
+func (q *Waiters) enqueue(c *batchQueue, w *waiter) {
 	if !w.wanted && w.is != gone {
 		w.wanted = true
 		c.asking = append(c.asking, w)
@@ -317,7 +317,7 @@ func (w *waiter) idle(doubt bool) {
 
 // pollAll has all waiters of a batch queue asked for. Those that have no place in the server's queue are served in
 // their order: asking for the first of them will do, and more if all of these are served.
-func (q *Queue) pollAll(c *batchQueue) {
+func (q *Waiters) pollAll(c *batchQueue) {
 	n := 0
 	for w := c.first; w != nil && (n < maxBatch || c.hears && !c.placeless); w = w.behind {
 		q.enqueue(c, w)
@@ -327,7 +327,7 @@ func (q *Queue) pollAll(c *batchQueue) {
 }
 
 // startAsking starts the goroutine that asks, unless it runs.
-func (q *Queue) startAsking(c *batchQueue) {
+func (q *Waiters) startAsking(c *batchQueue) {
 	if !c.running && len(c.asking) > 0 && q.ctx.Err() == nil {
 		c.running = true
 		go q.ask(c)
@@ -335,7 +335,7 @@ func (q *Queue) startAsking(c *batchQueue) {
 }
 
 // ask asks for the waiters of a batch queue, many in a call, one call at a time, until all are answered.
-func (q *Queue) ask(c *batchQueue) {
+func (q *Waiters) ask(c *batchQueue) {
 	for {
 		q.mu.Lock()
 		pause := min(script.Backoff(c.failures), q.pollCap)
@@ -365,7 +365,7 @@ func (q *Queue) ask(c *batchQueue) {
 
 // batch takes out those that the next call asks for. It returns none, and ask ends, if none is left to ask
 // for, or the one that is left has yet to take in the last outcome: that waiter has ask started again (idle).
-func (q *Queue) batch(c *batchQueue) (batch []*waiter, all []QueueEntry, enqueue bool) {
+func (q *Waiters) batch(c *batchQueue) (batch []*waiter, all []QueueEntry, enqueue bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(c.asking) > 0 && c.first != nil && q.ctx.Err() == nil {
@@ -416,7 +416,7 @@ func (c *batchQueue) take() (batch []*waiter) {
 
 // takeFirst takes the first in the local queue, whichever was to be asked for: no queue on the server keeps their
 // order, so only a call that begins with the first does. It takes none behind one that is not ready.
-func (q *Queue) takeFirst(c *batchQueue) (batch []*waiter) {
+func (q *Waiters) takeFirst(c *batchQueue) (batch []*waiter) {
 	for _, w := range c.asking {
 		w.wanted = false
 	}
@@ -434,7 +434,7 @@ func (q *Queue) takeFirst(c *batchQueue) (batch []*waiter) {
 
 // answered hands the outcomes of a batch to its waiters. After a failure they are asked for again, in one call, before
 // those that came later: an outage costs a process one request at a time however many wait.
-func (q *Queue) answered(c *batchQueue, batch []*waiter, all []QueueEntry, replies []any, err error) {
+func (q *Waiters) answered(c *batchQueue, batch []*waiter, all []QueueEntry, replies []any, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	again := err != nil && script.NotAnswered(err)
@@ -467,7 +467,7 @@ func (q *Queue) answered(c *batchQueue, batch []*waiter, all []QueueEntry, repli
 
 // pollInterval is how long after one pollAll the next is due. Entries in the server's queue of processes that send no
 // call are passed over after two and a half polls; any call of a process keeps all of its entries.
-func (q *Queue) pollInterval(c *batchQueue) time.Duration {
+func (q *Waiters) pollInterval(c *batchQueue) time.Duration {
 	d := min(q.pollCap, MaxPoll)
 	if c.placeless {
 		d /= placelessPolls
@@ -476,7 +476,7 @@ func (q *Queue) pollInterval(c *batchQueue) time.Duration {
 }
 
 // alarmBy has the timer of the batch queue go off at an instant at the latest.
-func (q *Queue) alarmBy(c *batchQueue, at time.Time) {
+func (q *Waiters) alarmBy(c *batchQueue, at time.Time) {
 	if c.timer != nil {
 		if !at.Before(c.due) {
 			return
@@ -491,7 +491,7 @@ func (q *Queue) alarmBy(c *batchQueue, at time.Time) {
 
 // alarm asks for all waiters if that is due; otherwise for the first: leases end that it waits for, and a call that
 // asks has the server serve all.
-func (q *Queue) alarm(c *batchQueue, n int) {
+func (q *Waiters) alarm(c *batchQueue, n int) {
 	q.mu.Lock()
 	if c.timer == nil || c.alarms != n || c.first == nil {
 		q.mu.Unlock()
@@ -522,7 +522,7 @@ func (q *Queue) alarm(c *batchQueue, n int) {
 }
 
 // eachBatchQueue calls f, with mu held, for every batch queue of a key that has waiters.
-func (q *Queue) eachBatchQueue(key string, f func(*batchQueue)) {
+func (q *Waiters) eachBatchQueue(key string, f func(*batchQueue)) {
 	for l := q.localQueues[key]; l != nil; l = l.next {
 		if l.batchQueue != nil {
 			f(l.batchQueue)
@@ -533,7 +533,7 @@ func (q *Queue) eachBatchQueue(key string, f func(*batchQueue)) {
 // Served takes in what a call of this process learned of waiters for a key besides those that it asked for: they were
 // served by it. grants: each counts from the send of that call. due: how long after now to ask for the first in the
 // local queue, which is this process's, because then enough leases end for it; negative: not known, or it is another's.
-func (q *Queue) Served(key string, grants []Grant, due time.Duration) {
+func (q *Waiters) Served(key string, grants []Grant, due time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, g := range grants {
@@ -549,9 +549,9 @@ func (q *Queue) Served(key string, grants []Grant, due time.Duration) {
 	}
 }
 
-// look is called when there is a reason to ask for a waiter of a batch queue in a while. 0: now, and for this very one.
-// Otherwise leases end then for which the first in the local queue waits.
-func (q *Queue) look(w *waiter, in time.Duration) {
+// pollBy is called when there is a reason to ask for a waiter of a batch queue in a while. 0: now, and for this very
+// one. Otherwise leases end then for which the first in the local queue waits.
+func (q *Waiters) pollBy(w *waiter, in time.Duration) {
 	c := w.localQueue.batchQueue
 	if in > 0 {
 		q.alarmBy(c, time.Now().Add(script.Expiry(in)))
@@ -563,7 +563,7 @@ func (q *Queue) look(w *waiter, in time.Duration) {
 
 // AskAgain has all waiters for a key asked for: a call that may have served some of them was not answered, and no one
 // else tells them.
-func (q *Queue) AskAgain(key string) {
+func (q *Waiters) AskAgain(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.eachBatchQueue(key, q.pollAll)

@@ -68,11 +68,11 @@
 //  2. From the first that is refused until none waits any more, newcomers stand behind. One call at a time asks for
 //     up to 128 of them in their order. So 1,000 that come together are eight calls, and keep their order.
 //  3. Who has a place sleeps until its grant. Within a PollCap all are asked for again, in the same batches, which
-//     finds a grant that was lost. Each such call vouches on the server for all entries of the process. The server says
-//     when enough leases end for the first in its queue, and one process has the timer for that ([Queue.Served], or a
+//     finds a grant that was lost. Each such call keeps all entries of the process on the server. The server says
+//     when enough leases end for the first in its queue, and one process has the timer for that ([Waiters.Served], or a
 //     grant of ticket 0 with that time).
-//  4. A call of this process may serve others of it: its reply names them ([Queue.Served]), and their leases count from
-//     its send. If the reply is lost no message names them; so all are asked for ([Queue.AskAgain]).
+//  4. A call of this process may serve others of it: its reply names them ([Waiters.Served]), and their leases count
+//     from its send. If the reply is lost no message names them; so all are asked for ([Waiters.AskAgain]).
 //  5. A call that fails is made again for the same waiters after a pause. An outage costs a process one call at a time.
 //  6. A process that hears no grants has no places. One call asks for the first of its waiters, in their order, after
 //     releases and PollCaps.

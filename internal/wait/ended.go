@@ -50,7 +50,7 @@ type Ending struct {
 	Contended func(g *GaveUp) error
 }
 
-// Explain returns what the caller gets for an error of Queue.Wait; nil is nil.
+// Explain returns what the caller gets for an error of Waiters.Wait; nil is nil.
 func (e Ending) Explain(err error) error {
 	var g *GaveUp
 	var f final

@@ -3,7 +3,7 @@ package wait
 import "time"
 
 // Linger is how long grants are listened for when nobody waits.
-const Linger = linger
+const Linger = idleTimeout
 
 // Turns is what the contenders of one process draw from.
 type Turns struct{ turns }
@@ -19,7 +19,7 @@ func (t *Turns) Refused(listeners int)        { t.refused(listeners, time.Millis
 func (t *Turns) Learned(granted bool) float64 { return t.learned(granted) }
 
 // SetGuess has the process guess so many contenders of a key.
-func (q *Queue) SetGuess(key string, n float64, trip time.Duration) {
+func (q *Waiters) SetGuess(key string, n float64, trip time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	*q.guesses.of(key) = guess{contenders: n, trip: trip}

@@ -20,7 +20,7 @@ import "time"
 // An answer is for every waiter that came before the request was sent, and for no other: a later one may wait for the
 // next event (TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent).
 type Flight struct {
-	q       *Queue
+	q       *Waiters
 	key     string
 	members int
 	result  dated
@@ -35,7 +35,7 @@ type dated struct {
 
 // JoinFlight adds the caller to those that share the result of a key, until it calls Leave. first: there is no other
 // now.
-func (q *Queue) JoinFlight(key string) (s *Flight, first bool) {
+func (q *Waiters) JoinFlight(key string) (s *Flight, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s = q.flights[key]

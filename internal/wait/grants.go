@@ -17,7 +17,7 @@ type grantSubscription struct {
 }
 
 // hearsGrants reports whether grants on channel are listened for already.
-func (q *Queue) hearsGrants(channel string) bool {
+func (q *Waiters) hearsGrants(channel string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.grantSubs[channel] != nil
@@ -66,7 +66,7 @@ type listening struct {
 }
 
 // listening returns the SUBSCRIBE to a channel of grants that is under way, or sends one.
-func (q *Queue) listening(channel string) *listening {
+func (q *Waiters) listening(channel string) *listening {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.listens[channel]
@@ -94,7 +94,7 @@ func (q *Queue) listening(channel string) *listening {
 
 // keepGrants makes a subscription the one to that channel of grants, unless there is one already. It ends when none
 // has used it for a while.
-func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
+func (q *Waiters) keepGrants(channel string, sub *pubsub.Subscription) {
 	q.mu.Lock()
 	if q.grantSubs[channel] != nil || q.ctx.Err() != nil {
 		q.mu.Unlock()
@@ -109,12 +109,12 @@ func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
 }
 
 // unused has a subscription to grants end after a while, unless a waiter comes to use it. Called with mu held.
-func (q *Queue) unused(channel string, e *grantSubscription) {
+func (q *Waiters) unused(channel string, e *grantSubscription) {
 	if q.ctx.Err() != nil {
 		return
 	}
 	var timer *time.Timer
-	timer = time.AfterFunc(linger, func() {
+	timer = time.AfterFunc(idleTimeout, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if e.idle == timer && e.users == 0 && q.grantSubs[channel] == e {
@@ -127,7 +127,7 @@ func (q *Queue) unused(channel string, e *grantSubscription) {
 
 // Listen has grants on channel listened for, in the background: a caller is about to wait. Without it the first request
 // that asks for a place in the server's queue is one more, behind the subscription.
-func (q *Queue) Listen(channel string) {
+func (q *Waiters) Listen(channel string) {
 	q.mu.Lock()
 	skip := q.grantSubs[channel] != nil || q.ctx.Err() != nil || time.Now().Before(q.denied[kindOf(channel)])
 	q.mu.Unlock()
@@ -136,7 +136,7 @@ func (q *Queue) Listen(channel string) {
 	}
 }
 
-func (q *Queue) receiveGrants(channel string, e *grantSubscription) {
+func (q *Waiters) receiveGrants(channel string, e *grantSubscription) {
 	defer func() {
 		e.sub.Close()
 		q.mu.Lock()
@@ -199,7 +199,7 @@ func parseGrant(text string) (g Grant, ok bool) {
 
 // grantsMissed is called after a gap: grants may have been missed, and the next one may be from before a failover. All
 // waiters ask.
-func (q *Queue) grantsMissed() {
+func (q *Waiters) grantsMissed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.gap = time.Now()
@@ -214,8 +214,8 @@ func (q *Queue) grantsMissed() {
 }
 
 // deliver hands a grant to its waiter. If that has left, either it has a release pending (Taker.ReleaseLater), which
-// takes the owner out of the queue and the lock and hands over again, and is now sent again at once (Queue.Unclaimed),
-// or it holds what was granted. A grant is not released because no waiter is there for it:
+// takes the owner out of the queue and the lock and hands over again, and is now sent again at once
+// (Waiters.Unclaimed), or it holds what was granted. A grant is not released because no waiter is there for it:
 //
 //	waiter                          here                     server
 //	                                                         grants, publishes: the message is late
@@ -225,7 +225,7 @@ func (q *Queue) grantsMissed() {
 //	                                releases the owner  ---> the lock is free
 //	                                                         the unlock finds nothing
 //	learns that the lock was lost
-func (q *Queue) deliver(g Grant) {
+func (q *Waiters) deliver(g Grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := q.byOwner[g.Owner]
@@ -234,7 +234,7 @@ func (q *Queue) deliver(g Grant) {
 		return
 	}
 	if g.Ticket == 0 && w.localQueue.batchQueue != nil {
-		q.look(w, g.Lease)
+		q.pollBy(w, g.Lease)
 		return
 	}
 	if g.Ticket > 0 && (w.grant == nil || w.grant.Ticket != 0 && w.grant.Ticket < g.Ticket) {
@@ -244,7 +244,7 @@ func (q *Queue) deliver(g Grant) {
 }
 
 // Nudge has the waiter of an owner ask, if there is one: a try that was given up has been answered after all.
-func (q *Queue) Nudge(owner string) {
+func (q *Waiters) Nudge(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w := q.byOwner[owner]; w != nil && w.localQueue.batchQueue == nil {
@@ -253,7 +253,7 @@ func (q *Queue) Nudge(owner string) {
 }
 
 // unclaimed is called with mu held.
-func (q *Queue) unclaimed(owner string) {
+func (q *Waiters) unclaimed(owner string) {
 	if q.Unclaimed != nil {
 		q.Unclaimed(owner)
 	}

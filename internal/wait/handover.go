@@ -8,7 +8,7 @@ import (
 // Taker is a waiter to which a release can give what it waits for, without another try: the server hands it over from
 // its queue. The package comment has the protocol.
 type Taker interface {
-	// QueueEntry returns how the server is to know the waiter. It must not block, nor call the Queue.
+	// QueueEntry returns how the server is to know the waiter. It must not block, nor call the Waiters.
 	QueueEntry() QueueEntry
 	// Ask is Request.Try; with an entry it asks for a place in the server's queue, too. Answer.Ticket names it.
 	Ask(ctx context.Context, s *QueueEntry) (Answer, error)
@@ -39,8 +39,8 @@ type Grant struct {
 }
 
 const (
-	// linger is how long a grant subscription stays when nothing waits.
-	linger = 2 * time.Second
+	// idleTimeout is how long a grant subscription stays when nothing waits.
+	idleTimeout = 2 * time.Second
 	// MaxPoll bounds the sleep of a waiter in a queue on the server, whatever PollCap: entries that are not stamped for
 	// longer than two and a half polls are passed over.
 	MaxPoll = 10 * time.Second
@@ -157,7 +157,7 @@ func (w *waiter) unregister() {
 // taken reports whether a grant is there that is used; doubt: there is one about which the server is to be asked. Its
 // deadline counts from when it was surely not yet written:
 //
-//   - one that a call of this process learned of ([Queue.Served]): when that call was sent;
+//   - one that a call of this process learned of ([Waiters.Served]): when that call was sent;
 //   - one from the server's queue: when the last call was sent that was answered "held, and you are in the queue with
 //     this ticket": the grant of that ticket came later. It never counts from the message's arrival, which may be any
 //     time after it was sent: its lease may be over, and another owner's running. And a message about an earlier place

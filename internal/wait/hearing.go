@@ -12,7 +12,7 @@ import (
 
 // awaitGrants has the process listen for grants, and waits for that for a moment. A batch goes without places if it
 // takes longer; once it is there all are asked for again.
-func (q *Queue) awaitGrants(c *batchQueue) {
+func (q *Waiters) awaitGrants(c *batchQueue) {
 	q.mu.Lock()
 	w := c.first
 	if w == nil || w.r.Grants == "" || q.grantSubs[w.r.Grants] != nil {
@@ -39,7 +39,7 @@ func (q *Queue) awaitGrants(c *batchQueue) {
 }
 
 // listen subscribes to grants for a batch queue.
-func (q *Queue) listen(c *batchQueue, channel string) {
+func (q *Waiters) listen(c *batchQueue, channel string) {
 	sub := q.subscribe(q.ctx, channel)
 	if sub != nil {
 		q.keepGrants(channel, sub)
@@ -61,7 +61,7 @@ func (q *Queue) listen(c *batchQueue, channel string) {
 }
 
 // subscribe subscribes for a batch queue, for as long as its waiters would sleep; nil: it could not.
-func (q *Queue) subscribe(ctx context.Context, channel string) *pubsub.Subscription {
+func (q *Waiters) subscribe(ctx context.Context, channel string) *pubsub.Subscription {
 	ctx, cancel := context.WithTimeout(ctx, q.pollCap)
 	defer cancel()
 	sub, err := q.hub.Subscribe(ctx, channel)
@@ -91,7 +91,7 @@ func (w *waiter) subscribeReleases(foreign bool) {
 	go q.releases(ctx, c, w.r.Channel)
 }
 
-func (q *Queue) releases(ctx context.Context, c *batchQueue, channel string) {
+func (q *Waiters) releases(ctx context.Context, c *batchQueue, channel string) {
 	for failures := 0; ; failures++ {
 		sub := q.subscribe(ctx, channel)
 		if sub == nil {
@@ -112,7 +112,7 @@ func (q *Queue) releases(ctx context.Context, c *batchQueue, channel string) {
 }
 
 // released asks for the first in the local queue, or for all that one call asks for where there are no places.
-func (q *Queue) released(c *batchQueue) {
+func (q *Waiters) released(c *batchQueue) {
 	q.mu.Lock()
 	w := c.first
 	if w == nil {

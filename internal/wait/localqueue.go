@@ -29,7 +29,7 @@ type localQueue struct {
 }
 
 // enter makes the waiter, and puts it into its local queue.
-func (q *Queue) enter(ctx context.Context, r Request) (w *waiter) {
+func (q *Waiters) enter(ctx context.Context, r Request) (w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n := len(q.freeWaiters); n > 0 {
@@ -146,7 +146,7 @@ func (w *waiter) exit() {
 }
 
 // remove takes an empty local queue from the local queues of its key. Called with mu held.
-func (q *Queue) remove(key string, l *localQueue) {
+func (q *Waiters) remove(key string, l *localQueue) {
 	before := q.localQueues[key]
 	switch {
 	case before != l:
@@ -170,7 +170,7 @@ func drain(c chan struct{}) {
 
 // Wake is called when this process has just released what the waiters of a key wait for. It wakes the contenders, one
 // of each manner, unless they hear of the release anyway.
-func (q *Queue) Wake(key string) {
+func (q *Waiters) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.localQueues[key]; l != nil; l = l.next {
@@ -198,7 +198,7 @@ func signal(c chan<- struct{}) {
 
 // WakeAll wakes the contenders in the local queues of a key, also those that hear of releases: they ask again for a
 // waiter that has just come.
-func (q *Queue) WakeAll(key string) {
+func (q *Waiters) WakeAll(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.localQueues[key]; l != nil; l = l.next {
@@ -208,7 +208,7 @@ func (q *Queue) WakeAll(key string) {
 
 // Members returns how many requests stand in the local queues of a key, with the contenders, but for those with a
 // Group.
-func (q *Queue) Members(key string) (n int) {
+func (q *Waiters) Members(key string) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.localQueues[key]; l != nil; l = l.next {
@@ -220,7 +220,7 @@ func (q *Queue) Members(key string) (n int) {
 }
 
 // waiting reports whether any member of the local queues of a key was refused what it waits for.
-func (q *Queue) waiting(key string) bool {
+func (q *Waiters) waiting(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.localQueues[key]; l != nil; l = l.next {
@@ -231,7 +231,7 @@ func (q *Queue) waiting(key string) bool {
 	return false
 }
 
-// Census is what a Queue keeps, in numbers: nothing while nothing waits.
+// Census is what Waiters keeps, in numbers: nothing while nothing waits.
 type Census struct {
 	LocalQueues int // keys with local queues
 	Waiting     int // keys in whose local queues a member was refused what it waits for
@@ -239,7 +239,7 @@ type Census struct {
 }
 
 // Census is for tests.
-func (q *Queue) Census() Census {
+func (q *Waiters) Census() Census {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := Census{LocalQueues: len(q.localQueues), Flights: len(q.flights)}

@@ -78,7 +78,7 @@ func (w *waiter) prepare() {
 func (w *waiter) ask(n int) (answer Answer, err error) {
 	ctx := w.ctx
 	if n > 0 {
-		ctx = w.patience()
+		ctx = w.waitContext()
 	}
 	began := time.Now()
 	switch {
@@ -103,13 +103,13 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 			}
 			w.refuse(answer.Contenders, time.Since(began))
 		}
-		w.heard, w.failures = true, 0
+		w.everAnswered, w.failures = true, 0
 		w.note(answer.Left, nil)
 	case script.NotAnswered(err):
 		// A try that the waiter's own patience cut short says nothing about the server. The server gets the time when the
 		// patience ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit
 		// in, either. What an earlier try has found out about the server stays.
-		if end, ok := ctx.Deadline(); !w.heard && (w.failure == nil || !errs.IsCut(err)) ||
+		if end, ok := ctx.Deadline(); !w.everAnswered && (w.failure == nil || !errs.IsCut(err)) ||
 			ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 			w.note(-1, err)
 		}
@@ -123,7 +123,7 @@ func (w *waiter) pause(n int, a Answer) bool {
 	hands := w.taker() != nil
 	switch {
 	case w.failures > 0:
-		return script.Pause(w.patience(), min(script.Backoff(w.failures), w.q.pollCap))
+		return script.Pause(w.waitContext(), min(script.Backoff(w.failures), w.q.pollCap))
 	case w.r.Backoff != nil:
 		return w.sleep(min(w.r.Backoff(n), w.q.pollCap))
 	case hands && !w.hears() && w.listenForGrants():
@@ -217,7 +217,7 @@ func (w *waiter) sleep(d time.Duration) bool {
 			w.q.woken(w.ctx, w.r.Name, true)
 		case <-w.wakeup:
 			w.q.woken(w.ctx, w.r.Name, true)
-		case <-w.patience().Done():
+		case <-w.waitContext().Done():
 			return false
 		}
 		return true

@@ -26,7 +26,7 @@ type pace struct {
 	turns  []*waiter     // that wait for their turn, first come first
 }
 
-// pacing is a waiter's part in it. Guarded by Queue.mu.
+// pacing is a waiter's part in it. Guarded by Waiters.mu.
 type pacing struct {
 	turn chan struct{} // closed when it is to ask
 	asks bool          // it counts in pace.asking
@@ -60,7 +60,7 @@ func (w *waiter) pace() bool {
 	select {
 	case <-w.turn:
 		return true
-	case <-w.patience().Done():
+	case <-w.waitContext().Done():
 		return false
 	}
 }
@@ -94,7 +94,7 @@ func (w *waiter) paced(sent time.Time, answered bool) {
 	p.next()
 }
 
-// next lets those ask whose turn it is. Called with Queue.mu held.
+// next lets those ask whose turn it is. Called with Waiters.mu held.
 func (p *pace) next() {
 	for p.asking < p.bound && len(p.turns) > 0 {
 		w := p.turns[0]
@@ -105,7 +105,7 @@ func (p *pace) next() {
 	}
 }
 
-// leaves is called when a waiter leaves, and whether it was served. Called with Queue.mu held.
+// leaves is called when a waiter leaves, and whether it was served. Called with Waiters.mu held.
 func (p *pace) leaves(w *waiter) {
 	for i, other := range p.turns {
 		if other == w {

@@ -20,7 +20,7 @@ import (
 // question changes nothing that a grant depends on. An answer that comes after the wait has ended is not read.
 type Rechecker interface {
 	// Recheck has the server asked whether what is waited for is still another's, and the waiter still has the place with
-	// this ticket, which is stamped then. It neither blocks nor calls the Queue, and calls answered, once, unless it
+	// this ticket, which is stamped then. It neither blocks nor calls the Waiters, and calls answered, once, unless it
 	// returns false: then that cannot be found out so. left is how long it is until enough leases are over for the waiter;
 	// negative: not known.
 	Recheck(s QueueEntry, ticket int64, answered func(same bool, left time.Duration)) bool
@@ -78,7 +78,7 @@ func (w *waiter) same(sent time.Time) bool {
 // recheckOne has the server asked whether all is as it was, in place of a poll, for a batch queue of one waiter that
 // has a place and nothing to take in. Called with mu held. Where that is not answered before its next alarm, the waiter
 // is asked for as ever.
-func (q *Queue) recheckOne(c *batchQueue) bool {
+func (q *Waiters) recheckOne(c *batchQueue) bool {
 	w, now := c.first, time.Now()
 	if w != c.last || c.running || c.failures > 0 || !c.hears || c.placeless || !c.rechecked.IsZero() ||
 		now.Sub(c.asked) > askAmongEvery {
@@ -99,7 +99,7 @@ func (q *Queue) recheckOne(c *batchQueue) bool {
 }
 
 // recheckedOne takes in the answer to the question that recheckOne sent at sent.
-func (q *Queue) recheckedOne(c *batchQueue, w *waiter, ticket int64, sent time.Time, same bool, left time.Duration) {
+func (q *Waiters) recheckedOne(c *batchQueue, w *waiter, ticket int64, sent time.Time, same bool, left time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c.rechecked != sent { // of before an alarm

@@ -31,7 +31,7 @@ const (
 func hushed(t *testing.T, mode rueidis.ClientMode, fn func(t *testing.T, r *room, log *redistest.Logbook)) {
 	inRoom(t, func(t *testing.T, r *room) {
 		var log redistest.Logbook
-		r.Queue.Silence = wait.NewSilence(moded{mode: mode}, time.Second, log.Logger())
+		r.Waiters.Silence = wait.NewSilence(moded{mode: mode}, time.Second, log.Logger())
 		fn(t, r, &log)
 	})
 }

@@ -76,7 +76,7 @@ func (w *waiter) subscribing(channel string, subscribe func(context.Context) err
 	if denied {
 		return false, false
 	}
-	ctx, cancel := context.WithTimeout(w.patience(), w.sleepTime())
+	ctx, cancel := context.WithTimeout(w.waitContext(), w.sleepTime())
 	defer cancel()
 	woke := make(chan bool, 1)
 	go func() {
@@ -106,7 +106,7 @@ func (w *waiter) subscribing(channel string, subscribe func(context.Context) err
 	default:
 		w.refusals++
 	}
-	if over = (ended || byWakeup) && w.patience().Err() == nil; over {
+	if over = (ended || byWakeup) && w.waitContext().Err() == nil; over {
 		q.woken(w.ctx, w.r.Name, byWakeup)
 	}
 	return err == nil, over

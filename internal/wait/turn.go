@@ -23,7 +23,7 @@ import (
 //
 // A guess of each waiter's own, from 1 at each wait, would favour newcomers: they would ask at once where those who
 // were refused more often wait. For the same reason a process that has just released, and acquires again, draws before
-// it asks ([Queue.BackOff]):
+// it asks ([Waiters.BackOff]):
 //
 //	A, who releases                 B and C, who wait
 //	release, published  ----------> draw: B at once, C after two trips
@@ -78,7 +78,7 @@ func (g *guesses) of(key string) *guess { return &g[maphash.String(seed, key)%ui
 
 // BackOff is called when this process has released what several contend for: its next request for the key has a turn,
 // too.
-func (q *Queue) BackOff(key string) {
+func (q *Waiters) BackOff(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if g := q.guesses.of(key); g.contenders > atOnce {

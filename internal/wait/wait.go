@@ -10,14 +10,14 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// Queue holds all that wait in one client. It is safe for concurrent use.
-type Queue struct {
+// Waiters holds all that wait in one client. It is safe for concurrent use.
+type Waiters struct {
 	hubs
 	pollCap time.Duration
 	tells
 	// Unclaimed, if set, is called with the owner of a grant, or of a place in the server's queue, for which no waiter is
 	// there: it has left, and what it has left behind is to be released now. (Or it holds what was granted.) It is set
-	// before the first wait, and must not block, nor call the Queue.
+	// before the first wait, and must not block, nor call the Waiters.
 	Unclaimed func(owner string)
 	// Silence, if set, counts answers and requests without one. It is set before the first wait.
 	Silence *Silence
@@ -35,10 +35,10 @@ type Queue struct {
 	spares
 }
 
-// calls are all that wait, in the order in which they came. Guarded by Queue.mu.
+// calls are all that wait, in the order in which they came. Guarded by Waiters.mu.
 type calls struct{ oldest, newest *Call }
 
-// spares are what most waits need for a moment only, kept for the next. Guarded by Queue.mu.
+// spares are what most waits need for a moment only, kept for the next. Guarded by Waiters.mu.
 type spares struct {
 	freeQueues  []*localQueue
 	freeWaiters []*waiter
@@ -55,7 +55,7 @@ type tells struct {
 	waits func(ctx context.Context, name string)
 }
 
-// hearings are how a process hears of grants, and who may get one. Guarded by Queue.mu.
+// hearings are how a process hears of grants, and who may get one. Guarded by Waiters.mu.
 type hearings struct {
 	byOwner   map[string]*waiter            // by owner: the waiters that may be granted unasked
 	grantSubs map[string]*grantSubscription // by channel
@@ -68,12 +68,12 @@ type hearings struct {
 // spare bounds how many of each are kept.
 const spare = 64
 
-// NewQueue returns an empty queue. woken is called at every wake-up of a sleeping waiter, waits once for each request
-// that has to wait for others; both may be nil.
-func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool),
-	waits func(ctx context.Context, name string)) *Queue {
+// NewWaiters returns an empty Waiters. woken is called at every wake-up of a sleeping waiter, waits once for each
+// request that has to wait for others; both may be nil.
+func NewWaiters(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool),
+	waits func(ctx context.Context, name string)) *Waiters {
 	inner := accessor.Of[accessor.Hub[*pubsub.Subscription]](hub)
-	q := &Queue{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits},
+	q := &Waiters{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits},
 		localQueues: map[string]*localQueue{},
 		flights:     map[string]*Flight{}}
 	q.hearings = hearings{byOwner: map[string]*waiter{}, grantSubs: map[string]*grantSubscription{},
@@ -89,7 +89,7 @@ func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Con
 }
 
 // Close ends all waiting with errs.ErrClosed.
-func (q *Queue) Close() { q.cancel(errs.ErrClosed) }
+func (q *Waiters) Close() { q.cancel(errs.ErrClosed) }
 
 // Request is one wait.
 type Request struct {
@@ -111,8 +111,8 @@ type Request struct {
 	// whether the message says by itself that the wait is over: then Try is not called again. After any other message it
 	// is.
 	OnMessage func(payload string) bool
-	// DrawsTurn: who wakes the local queue ([Queue.Wake]) has heard what other processes hear, too, so the contender draws
-	// a turn.
+	// DrawsTurn: who wakes the local queue ([Waiters.Wake]) has heard what other processes hear, too, so the contender
+	// draws a turn.
 	DrawsTurn bool
 	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one
 	// line are all Batchers, or none is.
@@ -121,7 +121,7 @@ type Request struct {
 	Several bool
 	// Reach, with a Batcher, is how long after it was sent a call of AskAll may still run on the server.
 	Reach time.Duration
-	// Group, if set, is that of the calls for which this request waits, which are listed ([Queue.List]) in place of the
+	// Group, if set, is that of the calls for which this request waits, which are listed ([Waiters.List]) in place of the
 	// request. Such a request stands behind no other. Call, if set, is the one that waits by it, and is listed with it.
 	Group *Group
 	Call  *Call
@@ -179,7 +179,7 @@ type Answer struct {
 
 // Wait returns nil when a try was granted, *GaveUp when ctx, Until or the queue ended first, or the first error of Try
 // for which asking again is of no use.
-func (q *Queue) Wait(ctx context.Context, r Request) error {
+func (q *Waiters) Wait(ctx context.Context, r Request) error {
 	if err := q.Ended(ctx); err != nil {
 		return &GaveUp{Left: -1, Cause: err}
 	}
@@ -212,7 +212,7 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 func (w *waiter) becomeContender() error {
 	if w.queues() && !w.localQueue.headSem.TryAcquire(1) {
 		w.waits()
-		if err := w.localQueue.headSem.Acquire(w.patience(), 1); err != nil {
+		if err := w.localQueue.headSem.Acquire(w.waitContext(), 1); err != nil {
 			return w.gaveUp()
 		}
 	}
@@ -231,16 +231,16 @@ type Resumable struct {
 }
 
 // Resume makes x a wait, which begins with the first call of its Wait. Its End must be called.
-func (q *Queue) Resume(x *Resumable, r Request) { x.w = q.enter(q.ctx, r) }
+func (q *Waiters) Resume(x *Resumable, r Request) { x.w = q.enter(q.ctx, r) }
 
 // Empty reports whether x was never made a wait, or has ended.
 func (x *Resumable) Empty() bool { return x.w == nil }
 
-// Wait is Queue.Wait, with until for Request.Until. After a *GaveUp it may be called again, and goes on: what was found
-// out is kept, and so is the place in the server's queue.
+// Wait is Waiters.Wait, with until for Request.Until. After a *GaveUp it may be called again, and goes on: what was
+// found out is kept, and so is the place in the server's queue.
 func (x *Resumable) Wait(ctx context.Context, until time.Time) (err error) {
 	w := x.w
-	w.hush()
+	w.endWaitContext()
 	w.ctx, w.r.Until = ctx, until
 	if err = w.q.Ended(ctx); err != nil {
 		return &GaveUp{Left: w.known, Failure: w.failure, Cause: err}
@@ -265,7 +265,7 @@ func (x *Resumable) End() {
 }
 
 // Ended returns why a wait under ctx is over: the queue is closed, or ctx has ended; nil: it is not.
-func (q *Queue) Ended(ctx context.Context) error {
+func (q *Waiters) Ended(ctx context.Context) error {
 	if q.ctx.Err() != nil {
 		return errs.ErrClosed
 	}

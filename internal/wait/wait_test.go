@@ -28,7 +28,7 @@ const pollCap = time.Second
 
 // room is a queue on an embedded server inside a bubble, and a lock that is only a variable.
 type room struct {
-	*wait.Queue
+	*wait.Waiters
 	server *redistest.Server
 	taken  atomic.Bool
 	tries  atomic.Int32
@@ -85,7 +85,7 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 		require.NoError(t, err)
 		hub, err := pubsub.New(c, pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		r.Queue = wait.NewQueue(hub, pollCap, func(_ context.Context, _ string, byMessage bool) {
+		r.Waiters = wait.NewWaiters(hub, pollCap, func(_ context.Context, _ string, byMessage bool) {
 			if byMessage {
 				r.woken.Add(1)
 			}

@@ -12,7 +12,7 @@ import (
 
 // waiter is one call of Wait. What only some ways to wait need is in types of its own.
 type waiter struct {
-	q          *Queue
+	q          *Waiters
 	r          Request
 	localQueue *localQueue
 	call       Call // for those who look
@@ -29,19 +29,19 @@ type waiter struct {
 
 // endurance is for how long it waits.
 type endurance struct {
-	ctx  context.Context // the caller's
-	slow context.Context // ctx, Until and the queue's end together; made when first needed
-	stop []func()
+	ctx     context.Context // the caller's
+	waitCtx context.Context // ctx, Until and the queue's end together; made when first needed
+	stop    []func()
 }
 
 // findings are what its tries have found.
 type findings struct {
-	known    time.Duration // what was left of the holder's lease at asked; negative: unknown
-	asked    time.Time     // when it was last answered
-	failure  error         // why the last try failed; nil if it was answered
-	failures int           // tries in a row that failed
-	heard    bool          // some try was answered
-	refused  bool          // some try was refused: the waiter counts in Group.refused
+	known        time.Duration // what was left of the holder's lease at asked; negative: unknown
+	asked        time.Time     // when it was last answered
+	failure      error         // why the last try failed; nil if it was answered
+	failures     int           // tries in a row that failed
+	everAnswered bool          // some try was answered
+	refused      bool          // some try was refused: the waiter counts in Group.refused
 }
 
 // listener is how it hears of releases, where these name no waiter.
@@ -54,7 +54,7 @@ type listener struct {
 	answered bool            // one of them has ended the wait
 }
 
-// queueState is its place in the server's queue, from which releases hand over. Guarded by Queue.mu from register on.
+// queueState is its place in the server's queue, from which releases hand over. Guarded by Waiters.mu from register on.
 type queueState struct {
 	entry      *QueueEntry // nil, or &entryValue
 	entryValue QueueEntry
@@ -69,7 +69,7 @@ type queueState struct {
 	placeless bool
 }
 
-// member is what it is in a batchQueue. Guarded by Queue.mu.
+// member is what it is in a batchQueue. Guarded by Waiters.mu.
 //
 //	outside --refused, or others wait--> among --its wait ends--> gone
 //	   |                                                            ^
@@ -103,9 +103,9 @@ const (
 	busy
 )
 
-// patience returns the context that ends as soon as there is any reason to stop waiting.
-func (w *waiter) patience() context.Context {
-	if w.slow == nil {
+// waitContext returns the context that ends as soon as there is any reason to stop waiting.
+func (w *waiter) waitContext() context.Context {
+	if w.waitCtx == nil {
 		ctx, cancel := context.WithCancelCause(w.ctx)
 		unlink := context.AfterFunc(w.q.ctx, func() { cancel(errs.ErrClosed) })
 		w.stop = append(w.stop, func() { unlink(); cancel(nil) })
@@ -114,9 +114,9 @@ func (w *waiter) patience() context.Context {
 			ctx, cancelTimer = context.WithDeadlineCause(ctx, w.r.Until, errTimeUp)
 			w.stop = append(w.stop, cancelTimer)
 		}
-		w.slow = ctx
+		w.waitCtx = ctx
 	}
-	return w.slow
+	return w.waitCtx
 }
 
 var errTimeUp = errors.New("waitTime is over")
@@ -137,16 +137,16 @@ func (w *waiter) gaveUp() error {
 	return g
 }
 
-// hush ends the contexts that were made for the waiter's patience.
-func (w *waiter) hush() {
+// endWaitContext ends the contexts that were made for the waiter's patience.
+func (w *waiter) endWaitContext() {
 	for _, stop := range w.stop {
 		stop()
 	}
-	w.stop, w.slow = w.stop[:0], nil
+	w.stop, w.waitCtx = w.stop[:0], nil
 }
 
 func (w *waiter) leave() {
-	w.hush()
+	w.endWaitContext()
 	switch {
 	case w.sub == nil:
 	case w.r.Own:

@@ -7,7 +7,7 @@ import (
 
 // Group is what is known to all calls of this process that wait for one thing in one manner. Its zero value knows
 // nothing.
-type Group struct { // guarded by Queue.mu
+type Group struct { // guarded by Waiters.mu
 	refused int       // requests that were refused what they wait for
 	freeBy  time.Time // when the holder's lease ends, by the last answer; zero if unknown
 	failure error     // why the server could not be asked, when that was last tried; nil if it answered
@@ -27,13 +27,13 @@ type Call struct {
 	each         bool    // the calls of its group do not wait for each other
 	waiter       *waiter // its own; nil: that of its group
 	listed       bool
-	reported     bool  // Queue.waits was called
+	reported     bool  // Waiters.waits was called
 	older, newer *Call // in the order in which they came
 }
 
 // Tell tells, once for a call, that it begins to wait, however often it stands in the local queue before it has what it
 // waits for. The goroutine that makes the call, or asks for it, calls it.
-func (q *Queue) Tell(c *Call) {
+func (q *Waiters) Tell(c *Call) {
 	if !c.reported {
 		c.reported = true
 		q.waits(c.Ctx, c.Name)
@@ -61,7 +61,7 @@ type Waiting struct {
 
 // List adds a call of a group for which a request with that Group waits, or will. by, if it is not zero, is until when
 // this process itself holds what it waits for.
-func (q *Queue) List(c *Call, g *Group, by time.Time) {
+func (q *Waiters) List(c *Call, g *Group, by time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c.group = g
@@ -72,7 +72,7 @@ func (q *Queue) List(c *Call, g *Group, by time.Time) {
 }
 
 // Unlist takes out a call that is listed.
-func (q *Queue) Unlist(c *Call) {
+func (q *Waiters) Unlist(c *Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c.listed {
@@ -81,7 +81,7 @@ func (q *Queue) Unlist(c *Call) {
 }
 
 // GaveUp is the error of a call of the group that ends without a grant.
-func (q *Queue) GaveUp(ctx context.Context, g *Group) *GaveUp {
+func (q *Waiters) GaveUp(ctx context.Context, g *Group) *GaveUp {
 	e := &GaveUp{Left: -1, Cause: q.Ended(ctx)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -92,9 +92,9 @@ func (q *Queue) GaveUp(ctx context.Context, g *Group) *GaveUp {
 }
 
 // Context ends with the queue, with cause errs.ErrClosed.
-func (q *Queue) Context() context.Context { return q.ctx }
+func (q *Waiters) Context() context.Context { return q.ctx }
 
-func (q *Queue) list(c *Call) {
+func (q *Waiters) list(c *Call) {
 	c.listed = true
 	if c.older = q.newest; c.older == nil {
 		q.oldest = c
@@ -104,7 +104,7 @@ func (q *Queue) list(c *Call) {
 	q.newest = c
 }
 
-func (q *Queue) unlist(c *Call) {
+func (q *Waiters) unlist(c *Call) {
 	if c.older == nil {
 		q.oldest = c.newer
 	} else {
@@ -121,7 +121,7 @@ func (q *Queue) unlist(c *Call) {
 // Waits returns the first most calls that wait whose names match, those that came first, and how many there are that
 // match. It is for people who look: it goes through all of them, and keeps the queue from others meanwhile. match must
 // not call the queue.
-func (q *Queue) Waits(most int, match func(name string) bool) (first []Waiting, all int) {
+func (q *Waiters) Waits(most int, match func(name string) bool) (first []Waiting, all int) {
 	before := map[*Group]int{}
 	var contexts []context.Context
 	q.mu.Lock()
@@ -164,7 +164,7 @@ func (q *Queue) Waits(most int, match func(name string) bool) (first []Waiting, 
 
 // Count returns how many calls wait: those of groups of which one was refused what it waits for. handOvers is how many
 // waits have ended because a release named the waiter, since the queue was made. It looks at every call.
-func (q *Queue) Count() (waiting int, handOvers int64) {
+func (q *Waiters) Count() (waiting int, handOvers int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := q.oldest; c != nil; c = c.newer {

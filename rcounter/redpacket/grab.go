@@ -43,7 +43,7 @@ func (p *Packet) Grab(ctx context.Context, user string) (share Share, err error)
 	if err := cmp.Or(p.usable(), keyname.Required("claimant", user)); err != nil {
 		return Share{}, err
 	}
-	return p.claim(ctx, func() (Share, error) { return p.shared().Do(ctx, user) })
+	return p.claim(ctx, func() (Share, error) { return p.batcher().Do(ctx, user) })
 }
 
 func (p *Packet) grabEach(ctx context.Context, users []string) ([]Share, error) {

@@ -21,13 +21,13 @@ import (
 var errReissued = errors.New("a number that was given twice")
 
 // books is a database into which the ledger of one packet is moved, with a row for each entry.
-type books struct {
+type ledgerCopy struct {
 	mu   sync.Mutex
 	rows map[int64]redpacket.Entry
 }
 
 // move does what a transaction does.
-func (b *books) move(_ context.Context, entries []redpacket.Entry) error {
+func (b *ledgerCopy) move(_ context.Context, entries []redpacket.Entry) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range entries {
@@ -45,7 +45,7 @@ func (b *books) move(_ context.Context, entries []redpacket.Entry) error {
 }
 
 // drain moves all that the ledger has.
-func (b *books) drain(t testing.TB, p *redpacket.Packet) {
+func (b *ledgerCopy) drain(t testing.TB, p *redpacket.Packet) {
 	t.Helper()
 	for {
 		n, err := p.Ledger(ctx, 7, b.move)
@@ -57,7 +57,7 @@ func (b *books) drain(t testing.TB, p *redpacket.Packet) {
 }
 
 // text is the rows in the order of their serials: "grant 1 1 10 ann, refund 0 2 50".
-func (b *books) text() string {
+func (b *ledgerCopy) text() string {
 	var all []string
 	for serial := int64(1); serial <= int64(len(b.rows)); serial++ {
 		e := b.rows[serial]
@@ -152,7 +152,7 @@ func TestTheLedgerOfAPacketHasEveryShareOnce(t *testing.T) {
 	lossy := newLossy(t, srv, func() bool { mu.Lock(); defer mu.Unlock(); return rnd.IntN(4) == 0 })
 	p, _ := sendWith(t, on(t, lossy, patient), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
 	moving, stop := context.WithCancel(ctx)
-	var b books
+	var b ledgerCopy
 	var movers, crowd sync.WaitGroup
 	for range 2 {
 		movers.Go(func() { p.KeepLedger(moving, time.Millisecond, 3, b.move) })
@@ -206,7 +206,7 @@ func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
 			p, _ := sendWith(t, on(t, raw, patient), 10, 20, 30, 40, 50)
 			_, err := p.GrabAs(ctx, "A", "ann", "bob", "cid")
 			require.NoError(t, err)
-			_, err = p.Ledger(ctx, 1, new(books).move)
+			_, err = p.Ledger(ctx, 1, new(ledgerCopy).move)
 			require.NoError(t, err)
 			for _, d := range tc.damage {
 				must(t, raw, d...)
@@ -220,8 +220,8 @@ func TestALedgerOfAPacketThatIsNotWholeEndsIt(t *testing.T) {
 			before := packetCounts(t, raw)
 			verbs := packetVerbs(p)
 			delete(verbs, "Send")
-			verbs["Ledger"] = func() error { _, err := p.Ledger(ctx, 9, new(books).move); return err }
-			verbs["KeepLedger"] = func() error { return p.KeepLedger(ctx, time.Hour, 9, new(books).move) }
+			verbs["Ledger"] = func() error { _, err := p.Ledger(ctx, 9, new(ledgerCopy).move); return err }
+			verbs["KeepLedger"] = func() error { return p.KeepLedger(ctx, time.Hour, 9, new(ledgerCopy).move) }
 			for verb, call := range verbs {
 				err := call()
 				require.ErrorIs(t, err, errs.ErrCorrupt, "%s: %s", what, verb)
@@ -248,7 +248,7 @@ func TestTheLedgerOfALostPacketIsReadAllTheSame(t *testing.T) {
 		_, err := p.GrabAs(ctx, "A", "ann")
 		require.NoError(t, err)
 		must(t, raw, append([]string{"DEL"}, lost...)...)
-		var b books
+		var b ledgerCopy
 		n, err := p.Ledger(ctx, 9, func(ctx context.Context, entries []redpacket.Entry) error {
 			_, err := p.Send(ctx, packet(5, 2))
 			require.Error(t, err, "%v", lost)
@@ -289,7 +289,7 @@ end}
 			p, _ := sendWith(t, on(t, raw, patient), 10, 20, 30, 40)
 			_, err := p.GrabAs(ctx, "A", "ann")
 			require.NoError(t, err)
-			var b books
+			var b ledgerCopy
 			switch name {
 			case "refund":
 				end(t, raw)
@@ -353,7 +353,7 @@ func TestAMoverKeepsAnEntryThatAFailoverReplaced(t *testing.T) {
 	}
 	_, err = p.GrabAs(ctx, "B", "bob")
 	require.NoError(t, err)
-	var b books
+	var b ledgerCopy
 	n, err := p.Ledger(ctx, 9, func(ctx context.Context, entries []redpacket.Entry) error {
 		for k, d := range dumps {
 			must(t, raw, "RESTORE", k, "3600000", d, "REPLACE")

@@ -48,8 +48,8 @@ type grabs struct {
 	batch.Batcher[string, Share]
 }
 
-// shared is what this process keeps of the packet.
-func (p *Packet) shared() *grabs {
+// batcher is what this process keeps of the packet.
+func (p *Packet) batcher() *grabs {
 	if g := p.known.Load(); g != nil {
 		return g
 	}

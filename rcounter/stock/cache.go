@@ -82,8 +82,8 @@ func (m *cache) soldOut(ctx context.Context) (epoch int64, yes bool, until time.
 	return epoch, epoch > 0, until
 }
 
-// patience is ctx until then, if that is not zero.
-func patience(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
+// untilContext is ctx until then, if that is not zero.
+func untilContext(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
 	if until.IsZero() {
 		return ctx, func() {}
 	}
@@ -99,14 +99,14 @@ func flagged(r rueidis.RedisResult) int64 {
 	return max(number(text), 0)
 }
 
-// heard gets every answer of the server, and the number of turns when it was asked for. (A Reserve can be SoldOut while
-// some units are left, but fewer than it wants.) It looks at the flag in the background: the first look brings it into
-// rueidis' cache, unless another did, and the second tells whether there is a cache.
+// observe gets every answer of the server, and the number of turns when it was asked for. (A Reserve can be SoldOut
+// while some units are left, but fewer than it wants.) It looks at the flag in the background: the first look brings it
+// into rueidis' cache, unless another did, and the second tells whether there is a cache.
 //
 // This process returns a unit, and must sell it at once, before the news of it comes back from the server
 // (TestAReturnIsSeenAtOnceByItsOwnProcess): an answer that was asked for before forget says nothing about the time
 // after it, and neither does an older flag in the cache.
-func (m *cache) heard(g Grant, turns int64) {
+func (m *cache) observe(g Grant, turns int64) {
 	now := m.c.calls.Now()
 	if g.Outcome != SoldOut || g.Remaining != 0 || m.c.trust < 0 || now < m.there.Load() || now < m.next.Load() ||
 		!m.busy.CompareAndSwap(false, true) {

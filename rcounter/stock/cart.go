@@ -89,7 +89,7 @@ func (g *Group) Reserve(ctx context.Context, claimant string, r CartRequest,
 	if sold {
 		return c, nil
 	}
-	ctx, done := patience(ctx, until)
+	ctx, done := untilContext(ctx, until)
 	defer done()
 	args := []string{claimant, script.Millis(ttl)}
 	for _, l := range lines {
@@ -105,7 +105,7 @@ func (g *Group) Reserve(ctx context.Context, claimant string, r CartRequest,
 		if c.Lines != nil {
 			l = c.Lines[i]
 		}
-		s.processState().cache.heard(l.Grant, turns[i])
+		s.processState().cache.observe(l.Grant, turns[i])
 		if l.Grant.Outcome != 0 || err != nil {
 			g.c.claimed(ctx, s.name, began, l.Grant, cmp.Or(l.Err, err))
 		}

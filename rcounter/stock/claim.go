@@ -79,12 +79,12 @@ func (s *Stock) obtain(ctx context.Context, may bool, ask func(context.Context) 
 			return Grant{Outcome: SoldOut, Epoch: epoch}, nil
 		}
 		var done context.CancelFunc
-		ctx, done = patience(ctx, until)
+		ctx, done = untilContext(ctx, until)
 		defer done()
 	}
 	turns, began := m.turns.Load(), s.c.began()
 	g, err := ask(ctx)
-	m.heard(g, turns)
+	m.observe(g, turns)
 	s.c.claimed(ctx, s.name, began, g, err)
 	return g, err
 }

@@ -19,17 +19,17 @@ import (
 
 // books is a database into which ledgers are moved: a row for each entry, and for each opening the serial that comes
 // next.
-type books struct {
+type ledgerCopy struct {
 	rows map[[2]int64]stock.Entry
 	next map[int64]int64
 }
 
-func newBooks() *books { return &books{map[[2]int64]stock.Entry{}, map[int64]int64{}} }
+func newBooks() *ledgerCopy { return &ledgerCopy{map[[2]int64]stock.Entry{}, map[int64]int64{}} }
 
 var errHole, errReissued = errors.New("a hole"), errors.New("a number that was given twice")
 
 // move does what a transaction does.
-func (b *books) move(_ context.Context, entries []stock.Entry) error {
+func (b *ledgerCopy) move(_ context.Context, entries []stock.Entry) error {
 	for _, e := range entries {
 		next := max(1, b.next[e.Epoch])
 		k := [2]int64{e.Epoch, e.Serial}
@@ -47,7 +47,7 @@ func (b *books) move(_ context.Context, entries []stock.Entry) error {
 }
 
 // drain moves all that the ledger has.
-func (b *books) drain(t testing.TB, s *stock.Stock) {
+func (b *ledgerCopy) drain(t testing.TB, s *stock.Stock) {
 	t.Helper()
 	for {
 		n, err := s.Ledger(ctx, 7, b.move)
@@ -59,7 +59,7 @@ func (b *books) drain(t testing.TB, s *stock.Stock) {
 }
 
 // units is who has what, by ordinal; back is what was returned, and held how many units reservations hold.
-func (b *books) units(epoch int64) (units map[int64]string, back []int64, held int64) {
+func (b *ledgerCopy) units(epoch int64) (units map[int64]string, back []int64, held int64) {
 	units = map[int64]string{}
 	holds := map[string]int64{}
 	for serial := int64(1); serial < b.next[epoch]; serial++ {
@@ -87,7 +87,7 @@ func (b *books) units(epoch int64) (units map[int64]string, back []int64, held i
 }
 
 // winners is what the books give to Restore.
-func (b *books) winners(epoch int64) func(yield func(stock.Entry, error) bool) {
+func (b *ledgerCopy) winners(epoch int64) func(yield func(stock.Entry, error) bool) {
 	units, back, _ := b.units(epoch)
 	return func(yield func(stock.Entry, error) bool) {
 		for o, who := range units {

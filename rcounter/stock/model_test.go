@@ -41,7 +41,7 @@ func (m *model) open(o stock.Spec, epoch int64) error {
 	switch {
 	case m.there:
 		return errs.ErrAlreadyOpen
-	case len(m.known) > 0 && m.records && m.now < m.gone-100*time.Millisecond: // see stray in ends.lua
+	case len(m.known) > 0 && m.records && m.now < m.gone-100*time.Millisecond: // see orphans in ends.lua
 		return errs.ErrCorrupt
 	}
 	*m = model{now: m.now, there: true, records: true, epoch: epoch, limit: o.Limit, held: map[string]int64{},

@@ -65,7 +65,7 @@ type Options struct {
 type Client struct {
 	session *session.Session
 	locks   *rlock.Client
-	queue   *wait.Queue // of observers
+	waiters *wait.Waiters // of observers
 	closing session.Once
 }
 
@@ -94,7 +94,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, edge(err)
 	}
 	s.PollCap = min(s.PollCap, cmp.Or(o.Heartbeat, session.DefaultHeartbeat))
-	return &Client{session: s, locks: locks, queue: wait.NewQueue(h, s.PollCap, nil, nil)}, nil
+	return &Client{session: s, locks: locks, waiters: wait.NewWaiters(h, s.PollCap, nil, nil)}, nil
 }
 
 // Close ends waiting candidates and loops over Observe (ErrClosed), and the contexts of all leaderships, with cause
@@ -104,7 +104,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 // result.
 func (c *Client) Close(ctx context.Context) error {
 	return edge(c.closing.Close(ctx, func(ctx context.Context) error {
-		c.queue.Close()
+		c.waiters.Close()
 		return errors.Join(c.locks.Close(ctx), c.session.Close(ctx))
 	}))
 }

@@ -90,12 +90,12 @@ func (l Leader) Elected() bool { return l.Token != 0 }
 // It tries until it is answered, ctx ends or Options.RetryTimeout is over. The error is ErrUnavailable,
 // ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrWrongType, ErrDenied, or another refusal of the server.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	return session.Ask(ctx, e.c.session, e.bad, e.look)
+	return session.Ask(ctx, e.c.session, e.bad, e.readLeader)
 }
 
-// look asks who is announced, and then whether that owner holds the lock. In this order: see "How it is announced".
-// Each question has one key, so it is answered also while the slot is being migrated.
-func (e *Election) look(ctx context.Context) (Leader, error) {
+// readLeader asks who is announced, and then whether that owner holds the lock. In this order: see "How it is
+// announced". Each question has one key, so it is answered also while the slot is being migrated.
+func (e *Election) readLeader(ctx context.Context) (Leader, error) {
 	m, err := e.ask(ctx, "read the leader", e.announced, func(b rueidis.Builder) rueidis.Completed {
 		return b.Get().Key(e.announced).Build()
 	})

@@ -68,12 +68,12 @@ func (e *Election) next(ctx context.Context, last Leader) (Leader, error) {
 // change waits until another than last leads. It is a wait like that for a lock: look, subscribe and have it confirmed,
 // look again, and sleep until a message or PollCap.
 func (e *Election) change(ctx context.Context, last Leader) (now Leader, err error) {
-	err = e.c.queue.Wait(ctx, wait.Request{
+	err = e.c.waiters.Wait(ctx, wait.Request{
 		Name: e.name, Channel: e.announced, Mode: wait.Alone,
 		Try: func(ctx context.Context) (wait.Answer, error) {
 			ctx, cancel := context.WithTimeout(ctx, e.c.session.Bound())
 			defer cancel()
-			now, err = e.look(ctx)
+			now, err = e.readLeader(ctx)
 			return wait.Answer{Granted: err == nil && now != last, Left: -1}, err
 		},
 	})

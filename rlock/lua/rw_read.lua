@@ -71,7 +71,7 @@ local function kept_out(mode)
   if mode ~= 'write' and not first and not shut and not rest and not (lined and others_wait(queue, entry)) then
     return nil, mode
   end
-  local ticket, mute = 0, false
+  local ticket, unnotified = 0, false
   if entry then
     local short, stale = string.match(entry, '^%S+ (%d+) (%d+)')
     outlast(short + stale)
@@ -79,13 +79,13 @@ local function kept_out(mode)
     lined = true
   end
   if lined then
-    mute = serve(lock, ends, queue, publish, channel, grants, now, entry)
+    unnotified = serve(lock, ends, queue, publish, channel, grants, now, entry)
   end
   mode = redis.call('HGET', lock, 'mode')
   if redis.call('HEXISTS', lock, owner) == 1 then
     return nil, mode
   end
-  if mode == 'write' or shut or rest or not mute and others_wait(queue, entry) then
+  if mode == 'write' or shut or rest or not unnotified and others_wait(queue, entry) then
     return {0, rest or redis.call('PTTL', lock), now, ticket, mode and foreign(lock, ends, mode, now) or 0}
   end
   return nil, mode
@@ -118,7 +118,7 @@ if not mode then
   redis.call('PEXPIRE', lock, lease)
   redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
   if lined then -- the last phase may have ended without a word: Java's reader was the last, or a lease has ended
-    say(queue, 'readfrom', now)
+    set_field(queue, 'readfrom', now)
   end
 else
   if not has then

@@ -63,19 +63,19 @@ local free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another ki
 local lined = queue and redis.call('EXISTS', queue) == 1
 local rest = lined and reserved(queue, now)
 if not free or rest or lined and others_wait(queue, entry) then
-  local ticket, mute = 0, false
+  local ticket, unnotified = 0, false
   if entry and (mode or free) then
     ticket = line_up(queue, entry, BAND, mode, now, us)
     lined = true
   end
   if lined then
-    mute = serve(lock, ends, queue, publish, channel, grants, now, entry)
+    unnotified = serve(lock, ends, queue, publish, channel, grants, now, entry)
   end
   if redis.call('HEXISTS', lock, field) == 1 then
     return hold_on()
   end
   mode = redis.call('HGET', lock, 'mode')
-  if rest or redis.call('EXISTS', lock) == 1 or not mute and others_wait(queue, entry) then
+  if rest or redis.call('EXISTS', lock) == 1 or not unnotified and others_wait(queue, entry) then
     return {0, rest or redis.call('PTTL', lock), now, ticket, queue and mode and foreign(lock, ends, mode, now) or 0}
   end
 end
@@ -85,11 +85,11 @@ if ends then
   redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
 end
 if lined then
-  local had = word(queue, 'writes') or 0
+  local had = get_field(queue, 'writes') or 0
   if had == 0 then
-    say(queue, 'phase', now)
+    set_field(queue, 'phase', now)
   end
-  say(queue, 'writes', had + 1)
+  set_field(queue, 'writes', had + 1)
   if entry then
     step_out(queue, entry)
   end

@@ -86,7 +86,7 @@ if not lined then
   end
   return {held, -1}
 end
-vouch(q)
+refresh_process(q)
 local java = lined_up(q) and reserve(q, channel, back)
 local left, own, look, head, longest = serve(q, available, available + redis.call('ZCARD', permits), dealing(permits, notes, now))
 if left ~= available then

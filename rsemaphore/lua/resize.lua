@@ -66,7 +66,7 @@ end
 redis.call('HSET', notes, 'keep', digits(keep), 'capacity', digits(capacity), 'before', call .. ' ' .. digits(before))
 local free, own, look, head, longest = capacity - out, {}, -1, nil, 0
 if lined then
-  vouch(q)
+  refresh_process(q)
   free, own, look, head, longest = serve(q, free, capacity, dealing(permits, notes, now))
   if free ~= capacity - out then
     redis.call('INCRBY', count, digits(free - capacity + out))

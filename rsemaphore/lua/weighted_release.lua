@@ -58,7 +58,7 @@ for i = 8, #ARGV, 2 do
 end
 local available, own, look, head, longest = capacity - used, {}, -1, nil, 0
 if lined then
-  vouch(q)
+  refresh_process(q)
   available, own, look, head, longest = serve(q, available, capacity, weighing(main, leases, now))
 end
 if freed > 0 or longest > 0 then

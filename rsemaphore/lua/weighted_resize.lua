@@ -26,7 +26,7 @@ before = before or declared
 redis.call('HSET', main, 'keep', digits(keep), 'before', call .. ' ' .. digits(before))
 local available, own, look, head, longest = capacity - used, {}, -1, nil, 0
 if lined then
-  vouch(q)
+  refresh_process(q)
   available, own, look, head, longest = serve(q, available, capacity, weighing(main, leases, now))
 end
 note_weights(main, leases, capacity, capacity - available, math.max(keep, longest + 1))

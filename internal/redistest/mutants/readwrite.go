@@ -132,7 +132,7 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a phase of reading from long ago", file: "rlock/lua/rw_read.lua", pkg: "rlock",
-		old: "    say(queue, 'readfrom', now)\n  end\nelse", new: "  end\nelse",
+		old: "    set_field(queue, 'readfrom', now)\n  end\nelse", new: "  end\nelse",
 		breaks: "a phase of reading begins with its first reader", tests: "TestAPhaseOfReadingBeginsWithItsFirstReader",
 	},
 	{

@@ -19,8 +19,8 @@ var ofTenures = []mutant{
 	},
 	{
 		name: "a turn that is taken by one that has left", file: "rlock/turn.go", pkg: "rlock",
-		old:    "if err := c.queue.Ended(x.call.Ctx); err != nil {\n\t\town.Decline()",
-		new:    "if err := c.queue.Ended(x.call.Ctx); err != nil && own == nil {\n\t\town.Decline()",
+		old:    "if err := c.waiters.Ended(x.call.Ctx); err != nil {\n\t\town.Decline()",
+		new:    "if err := c.waiters.Ended(x.call.Ctx); err != nil && own == nil {\n\t\town.Decline()",
 		breaks: "a context that has ended lets nobody in", tests: "TestACallerWhoseContextHasEndedTakesNoTurn",
 	},
 	{

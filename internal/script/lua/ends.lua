@@ -17,8 +17,8 @@ end
 -- remove removes all keys.
 local function remove() redis.call('UNLINK', unpack(KEYS)) end
 
--- stray returns n, the number of records of an object whose hash is missing. If the retention of the object is over, the records
--- are removed and stray returns 0. Their TTL tells the two cases apart: if the hash was lost, evicted or deleted, the records have
+-- orphans returns n, the number of records of an object whose hash is missing. If the retention of the object is over, the records
+-- are removed and orphans returns 0. Their TTL tells the two cases apart: if the hash was lost, evicted or deleted, the records have
 -- more than LATER left. Users have something by them, so no other object may take their place. (100 ms are allowed for between
 -- TIME and PEXPIRE in the script that set the ends. A hash that is lost so shortly before its end would have ended anyway.)
 -- KEYS[but] is not looked at.
@@ -27,7 +27,7 @@ local function remove() redis.call('UNLINK', unpack(KEYS)) end
 -- records of an object just made, because its hash is there. A replica that was promoted before it received the removal has the
 -- keys with the same ends, and removes them in the same way. If its clock is behind, it reports the records until the clock has
 -- caught up. Keys whose end was removed count as those of an object that was lost.
-local function stray(n, but)
+local function orphans(n, but)
   if n == 0 then return 0 end
   for i = 2, #KEYS do
     local ms = i ~= but and redis.call('PTTL', KEYS[i]) or 0

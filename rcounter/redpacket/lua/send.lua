@@ -52,7 +52,7 @@ if not m[1] then
   -- What a packet leaves behind that is over, or a sending that was broken off, is removed. Records that have more time to live
   -- belong to a packet whose hash was lost: its users have money by it
   -- (TestTheNextCallRemovesWhatARedPacketLeavesExceptLosses).
-  local found = strays()
+  local found = orphaned_records()
   if found > 0 then return {-1, 0, found} end
   if first > 0 then return {3, 0} end
   if expired(ARGV[8], now) then return {4, now} end

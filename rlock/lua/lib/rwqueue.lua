@@ -43,13 +43,13 @@ local MOST_READERS = 256 -- that one script lets in
 local TURN = 200 -- ms after which readers make room for Redisson's waiters
 local FLOOD = 20 -- ms between refills while all readers are Redisson's
 
--- A word of the queue: nil if it was not said.
-local function word(queue, name)
+-- A field of the queue: nil if it is not set.
+local function get_field(queue, name)
   local score = redis.call('ZSCORE', queue, '!' .. name)
   return score and -score
 end
 
-local function say(queue, name, value)
+local function set_field(queue, name, value)
   redis.call('ZADD', queue, digits(-value), '!' .. name)
 end
 
@@ -66,11 +66,11 @@ local function line_up(queue, entry, band, mode, now, us)
       score = tonumber(ahead[#ahead]) + 1
     end
     redis.call('ZADD', queue, digits(score), entry)
-    if mode == 'read' and not word(queue, 'readfrom') then
-      say(queue, 'readfrom', now)
-    elseif mode == 'write' and not word(queue, 'writes') then
-      say(queue, 'writes', 1)
-      say(queue, 'phase', now)
+    if mode == 'read' and not get_field(queue, 'readfrom') then
+      set_field(queue, 'readfrom', now)
+    elseif mode == 'write' and not get_field(queue, 'writes') then
+      set_field(queue, 'writes', 1)
+      set_field(queue, 'phase', now)
     end
   end
   redis.call('PEXPIRE', queue, QUEUE_TTL)
@@ -138,9 +138,9 @@ end
 -- When readers may next join those that read, ms, while a writer with that score and entry waits. alien: all that are
 -- in are Redisson's, which does not wait for our writers, so that ours alone would stand still.
 local function refill(queue, entry, score, now, alien)
-  local since, filled = score % BAND / 1000, word(queue, 'filled') or 0
+  local since, filled = score % BAND / 1000, get_field(queue, 'filled') or 0
   if alien then
-    return math.min(math.max(filled, word(queue, 'readfrom') or 0), now) + FLOOD
+    return math.min(math.max(filled, get_field(queue, 'readfrom') or 0), now) + FLOOD
   end
   local _, _, stale = read_entry(entry)
   local poll = tonumber(stale) * 2 / 5
@@ -174,7 +174,7 @@ end
 
 -- Let readers in. Returns whether one could not be notified, and so is in line still.
 local function serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
-  local mute = false
+  local unnotified = false
   for i = 1, #there, 2 do
     admit(lock, ends, there[i], now)
   end
@@ -185,19 +185,19 @@ local function serve_readers(lock, ends, queue, there, more, publish, grants, no
       local owner = string.match(there[i], '^%S+')
       redis.call('HDEL', lock, owner)
       redis.call('ZREM', ends, owner)
-      mute = true
+      unnotified = true
     end
   end
   if redis.call('HLEN', lock) <= 1 then
     redis.call('DEL', lock)
   end
-  say(queue, 'writes', 0)
+  set_field(queue, 'writes', 0)
   if more then
-    say(queue, 'rest', now)
+    set_field(queue, 'rest', now)
   else
     redis.call('ZREM', queue, '!rest')
   end
-  return mute
+  return unnotified
 end
 
 -- Make the first writer the holder of a free lock. Returns whether it could not be notified.
@@ -210,9 +210,9 @@ local function serve_writer(lock, queue, entry, score, had, publish, grants, now
     return true
   end
   if had == 0 then
-    say(queue, 'phase', now)
+    set_field(queue, 'phase', now)
   end
-  say(queue, 'writes', had + 1) -- before the place goes: a set that was emptied in between would be made anew, without an end
+  set_field(queue, 'writes', had + 1) -- before the place goes: a set that was emptied in between would be made anew, without an end
   step_out(queue, entry)
   return false
 end
@@ -223,9 +223,9 @@ local function closed(queue, channel, publish, now)
   if not java_waits(publish, channel) then
     return false
   end
-  local from = word(queue, 'readfrom')
+  local from = get_field(queue, 'readfrom')
   if not from then
-    say(queue, 'readfrom', now)
+    set_field(queue, 'readfrom', now)
     redis.call('PEXPIRE', queue, QUEUE_TTL)
     return false
   end
@@ -245,10 +245,10 @@ local function serve(lock, ends, queue, publish, channel, grants, now, me, turne
   if mode then
     local due = turned
     if turned then
-      say(queue, 'readfrom', now)
+      set_field(queue, 'readfrom', now)
     elseif writer then
       local alien, all = aliens(lock, ends, now)
-      due = word(queue, 'rest') or refill(queue, writer, score, now, alien == all) <= now
+      due = get_field(queue, 'rest') or refill(queue, writer, score, now, alien == all) <= now
     else
       due = not closed(queue, channel, publish, now)
     end
@@ -256,7 +256,7 @@ local function serve(lock, ends, queue, publish, channel, grants, now, me, turne
       local there, more = readers(queue, now, publish, grants, heard, me)
       if #there > 0 then
         if not turned then
-          say(queue, 'filled', now)
+          set_field(queue, 'filled', now)
         end
         return serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
       end
@@ -264,24 +264,24 @@ local function serve(lock, ends, queue, publish, channel, grants, now, me, turne
     return false
   end
   redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
-  local from = word(queue, 'readfrom')
+  local from = get_field(queue, 'readfrom')
   if from then
-    say(queue, 'lastread', math.max(now - from, 0))
+    set_field(queue, 'lastread', math.max(now - from, 0))
     redis.call('ZREM', queue, '!readfrom')
   end
-  local had = word(queue, 'writes') or 0
-  local spent = had >= MOST_WRITES or had > 0 and now - (word(queue, 'phase') or 0) >= math.min(word(queue, 'lastread') or 0, MOST_PHASE)
+  local had = get_field(queue, 'writes') or 0
+  local spent = had >= MOST_WRITES or had > 0 and now - (get_field(queue, 'phase') or 0) >= math.min(get_field(queue, 'lastread') or 0, MOST_PHASE)
   if writer and not spent then
     return serve_writer(lock, queue, writer, score, had, publish, grants, now, me)
   end
   local there, more = readers(queue, now, publish, grants, heard, me)
   if #there > 0 then
-    say(queue, 'readfrom', now)
-    local mute = serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
+    set_field(queue, 'readfrom', now)
+    local unnotified = serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
     if (listeners(publish, channel) or 0) > 0 then -- Redisson's readers, who can come in now
       redis.pcall(publish, channel, '1')
     end
-    return mute
+    return unnotified
   elseif writer then
     return serve_writer(lock, queue, writer, score, had, publish, grants, now, me)
   end
@@ -316,7 +316,7 @@ end
 -- Have Redisson's waiters, who stand in no line, race for a lock that is free, and ours only wait for a moment. The first in
 -- line is notified when that is over.
 local function open_to_others(queue, channel, publish, grants, now)
-  say(queue, 'open', now + OPEN)
+  set_field(queue, 'open', now + OPEN)
   redis.pcall(publish, channel, '1')
   local head = redis.call('ZRANGEBYSCORE', queue, digits(BAND), '+inf', 'LIMIT', 0, 1)
   if not head[1] then
@@ -336,10 +336,10 @@ local function pass_on(lock, ends, queue, publish, channel, grants, now, us, rel
   elseif type(redis.pcall('ZCARD', queue)) ~= 'number' or type(redis.pcall('ZCARD', ends)) ~= 'number' then
     return true -- of another type: a release still works, and is said openly
   elseif released and emptied(lock) and others_wait(queue) and java_waits(publish, channel) then
-    local from = word(queue, 'readfrom')
+    local from = get_field(queue, 'readfrom')
     if us % 8 == 0 or from and now - from >= TURN then
       if from then
-        say(queue, 'lastread', math.max(now - from, 0))
+        set_field(queue, 'lastread', math.max(now - from, 0))
         redis.call('ZREM', queue, '!readfrom')
       end
       open_to_others(queue, channel, publish, grants, now)

@@ -2,7 +2,7 @@
 --   ticket (the server's µs when it was entered, and more than the last one) -> entry, of 13 bytes and
 --     " <number> <first lease, ms> <stale after, ms>[:<server ms from which on it is handed nothing>] <process> <label>"
 --     The 13 bytes are the base of the waiter's permits, which is its owner. Every waiter has an entry, not every process.
---   "!<process>" -> -ms of that process's last word: it vouches for all of its entries
+--   "!<process>" -> -ms of the last call of that process: it keeps all of its entries
 --   "!p<base>" -> -permits that have passed that entry since it was first in line
 --   "!java" -> -ms until which "!jn" -> -permits are left to Redisson's waiters
 -- The first in line is the lowest score above 0. A dead queue expires as one key.
@@ -26,7 +26,7 @@
 -- * Who listens is asked before a grant is written, and nothing is taken back that was published; see rlock's lib/handover.lua.
 --   Only a publish that is refused, and so reached no one, is undone, with the same ticket.
 -- * Waiters of the caller's own process are named in the reply, not published. If that reply is lost the process asks for all of
---   its waiters (wait.Queue.AskAgain), and finds the permits out under their bases.
+--   its waiters (wait.Waiters.AskAgain), and finds the permits out under their bases.
 -- * A waiter that wants more than there is in all, after a resize, is taken out and notified, which says so. It would block the
 --   queue for ever otherwise.
 -- * What ends for want of a renewal is pruned by every call. One process comes by in time: that of the first in line, which is
@@ -234,7 +234,7 @@ local function serve(q, free, total, give, take, ends)
   return free, own, look, head, longest
 end
 
--- Says that a process is there, if anybody vouches for it already: who only releases does not wait.
-local function vouch(q)
+-- Stamps the process as alive, if it waits already: who only releases does not wait.
+local function refresh_process(q)
   redis.call('ZADD', q.key, 'XX', -q.now, '!' .. q.conn)
 end

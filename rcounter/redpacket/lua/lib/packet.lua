@@ -15,15 +15,15 @@ local function untold(keeps, taken, state, moved)
   if keeps == '1' then return unlike(ledger, taken and taken + (state == 2 and 1 or 0), tonumber(moved)) end
 end
 
--- strays counts the shares and records of a packet whose hash was lost. Users have money from that packet, so no other packet may
+-- orphaned_records counts the shares and records of a packet whose hash was lost. Users have money from that packet, so no other packet may
 -- be sent in its place.
-local function strays() return stray(redis.call('LLEN', shares) + redis.call('HLEN', users) + redis.call('EXISTS', ledger)) end
+local function orphaned_records() return orphans(redis.call('LLEN', shares) + redis.call('HLEN', users) + redis.call('EXISTS', ledger)) end
 
 -- tidy removes a packet whose time, if there is one, is over, or what it has left behind.
 local function tidy(gone, now)
   if gone then
     if expired(gone, now) then remove() end
   elseif redis.call('EXISTS', packet) == 0 then
-    strays()
+    orphaned_records()
   end
 end

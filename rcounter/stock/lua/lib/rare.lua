@@ -9,7 +9,7 @@ local function ends() expire(s.gone - s.now, 5) end
 -- tells the two apart: an hour or less after the retention, more after a loss while the stock sells
 -- (TestTheNextCallRemovesWhatAStockLeavesExceptLosses).
 local function orphaned_records()
-  return stray(redis.call('HLEN', s.users) + redis.call('HLEN', s.records) + redis.call('ZCARD', s.holds) + redis.call('EXISTS', s.ledger), 5)
+  return orphans(redis.call('HLEN', s.users) + redis.call('HLEN', s.records) + redis.call('ZCARD', s.holds) + redis.call('EXISTS', s.ledger), 5)
 end
 
 -- mark sets the flag, until a call must look again, if none writes: until the next deadline of a hold, or the end.

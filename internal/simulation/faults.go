@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// strike does what a fault says. Nobody else runs meanwhile.
-func (w *world) strike(s Step) {
+// inject does what a fault says. Nobody else runs meanwhile.
+func (w *world) inject(s Step) {
 	now := time.Now()
 	c, n := w.clients[s.Who], w.nodes[min(s.On, len(w.nodes)-1)]
 	h := c.host
