@@ -27,7 +27,8 @@ func BenchmarkSafety(b *testing.B) {
 		}
 		return hold.Unlock(ctx)
 	}
-	permit := func(change func(*rsemaphore.Semaphore) *rsemaphore.Semaphore) func(context.Context, *redlatch.Client) error {
+	permit := func(change func(*rsemaphore.Semaphore) *rsemaphore.Semaphore) func(context.Context,
+		*redlatch.Client) error {
 		return func(ctx context.Context, red *redlatch.Client) error {
 			p, err := change(red.Semaphores().Semaphore("s", 1)).Acquire(ctx, 1)
 			if err != nil {

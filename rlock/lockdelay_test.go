@@ -30,8 +30,8 @@ func entersAfter(t *testing.T, lost time.Time, l *rlock.Lock) {
 	require.WithinRange(t, entered, lost.Add(delay), lost.Add(delay+1200*time.Millisecond))
 }
 
-// The holder is cut off when it has renewed for a while, when it has been handed the lock, when its lease is its own and
-// when that was extended; in the end nothing of it reaches the server, or the connection is healed and it unlocks.
+// The holder is cut off when it has renewed for a while, when it has been handed the lock, when its lease is its own
+// and when that was extended; in the end nothing of it reaches the server, or the connection is healed and it unlocks.
 func TestNobodyEntersForTheLockDelayAfterALoss(t *testing.T) {
 	ways := map[string]func(t *testing.T, l *rlock.Lock) *rlock.Hold{
 		"renewed": func(t *testing.T, l *rlock.Lock) *rlock.Hold {
@@ -206,7 +206,8 @@ func TestAQuorumHasTheLockDelayOfItsMembers(t *testing.T) {
 func TestJoinedHoldsEachHaveTheirLockDelay(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		p := redistest.NewProxy(t, servers[0])
-		r, joins, other := newRig(t, servers[0], delayed()), newRig(t, p.Server(), delayed()), newRig(t, servers[0], delayed())
+		r, joins, other := newRig(t, servers[0], delayed()), newRig(t, p.Server(), delayed()), newRig(t, servers[0],
+			delayed())
 		h := lock(t, r.locks.Reentrant("l"), within(t))
 		l := joins.locks.Reentrant("l")
 		joined := lock(t, l, l.WithOwner(within(t), h.Owner()))

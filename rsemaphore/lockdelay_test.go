@@ -110,7 +110,8 @@ func TestExtendedIDsHaveTheLockDelay(t *testing.T) {
 		require.NoError(t, sem.ExtendIDs(within(t), 2*time.Second, permit.IDs()...))
 		state, err := sem.Inspect(within(t))
 		require.NoError(t, err)
-		require.WithinRange(t, time.Now().Add(state.Permits[0].Lease), time.Now().Add(2*time.Second+delay-10*time.Millisecond),
+		require.WithinRange(t, time.Now().Add(state.Permits[0].Lease),
+			time.Now().Add(2*time.Second+delay-10*time.Millisecond),
 			time.Now().Add(2*time.Second+delay))
 	})
 }

@@ -20,11 +20,11 @@ type Options struct {
 	MaxHold time.Duration
 	// LockDelay is for how long a permit that was lost is kept from others, because what its holder has sent may still
 	// arrive (the lock-delay of Chubby and Consul). The server keeps each lease for so much longer than the holder is
-	// promised: Until, the contexts and the renewals stay as they are, and the permits of a crashed process come back after
-	// WatchdogTimeout+LockDelay, with Liveness after about three Heartbeats and the LockDelay. It counts from the holder's
-	// deadline. A Release in time has none; one that returns ErrLost does not end it. It cannot be kept where the server
-	// itself has lost the permit. Parties of a barrier have none. 10 ms to 1 min, and with Liveness at most 40.95 s less
-	// three Heartbeats. Defaults to 0: off.
+	// promised: Until, the contexts and the renewals stay as they are, and the permits of a crashed process come back
+	// after WatchdogTimeout+LockDelay, with Liveness after about three Heartbeats and the LockDelay. It counts from the
+	// holder's deadline. A Release in time has none; one that returns ErrLost does not end it. It cannot be kept where the
+	// server itself has lost the permit. Parties of a barrier have none. 10 ms to 1 min, and with Liveness at most 40.95 s
+	// less three Heartbeats. Defaults to 0: off.
 	LockDelay time.Duration
 	// PollCap is the longest time that a waiter sleeps before it asks again, whatever messages come. At least 10 ms.
 	// Defaults to 1 s.

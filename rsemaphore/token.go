@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// The token of a permit is made by a call of its own, once the permit is there, however it came: by a request, in a call
-// for several, or handed over. Only a permit that is out gets one, and of an exclusive semaphore no other is out
+// The token of a permit is made by a call of its own, once the permit is there, however it came: by a request, in a
+// call for several, or handed over. Only a permit that is out gets one, and of an exclusive semaphore no other is out
 // meanwhile, so the next holder's token is made later, and is greater. A request for it that is repeated makes a later
 // one, of the same holder; one that arrives when the permit is over makes none (token.lua).
 

@@ -147,7 +147,8 @@ func TestATokenWhoseReplyIsLostIsMadeAnew(t *testing.T) {
 	}
 
 	// One that never gets a token keeps nothing.
-	r = newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 100 * time.Millisecond, RetryTimeout: 100 * time.Millisecond})
+	r = newRig(t, p.Server(),
+		rsemaphore.Options{CallTimeout: 100 * time.Millisecond, RetryTimeout: 100 * time.Millisecond})
 	p.Trap(&redistest.Trap{Match: redistest.With("{s}:token"), Fate: redistest.LoseReplySilently})
 	_, err := r.c.Semaphore("s", 1).Fenced().Acquire(within(t), 1)
 	require.ErrorIs(t, err, errs.ErrUnknownOutcome)

@@ -40,9 +40,9 @@ type Options struct {
 	// MaxHold ends every leadership after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to
 	// 0: no upper limit.
 	MaxHold time.Duration
-	// LockDelay is for how long no other candidate is elected after a leader was lost, because what it has sent may still arrive:
-	// see rlock.Options. A candidate then takes over three Heartbeats and the LockDelay after the last heartbeat. 10 ms to
-	// 1 min, and at most 40.95 s less three Heartbeats. Defaults to 0: off.
+	// LockDelay is for how long no other candidate is elected after a leader was lost, because what it has sent may still
+	// arrive: see rlock.Options. A candidate then takes over three Heartbeats and the LockDelay after the last heartbeat.
+	// 10 ms to 1 min, and at most 40.95 s less three Heartbeats. Defaults to 0: off.
 	LockDelay time.Duration
 	// MinReplicas is for how many replicas each election and each renewal waits, for ReplicaTimeout at most. A failover
 	// then forgets a leader less easily. Defaults to 0: off.

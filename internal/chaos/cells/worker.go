@@ -121,7 +121,8 @@ func connect(ctx context.Context, o order) (list []*redlatch.Client, err error) 
 
 // options are those of a client. Under Safety its lock-delay is as short as its leases are.
 func (o order) options(log *slog.Logger) redlatch.Options {
-	opts, delay := redlatch.Options{KeyPrefix: o.Prefix, CallTimeout: callTimeout, MinReplicas: o.MinReplicas, Logger: log},
+	opts, delay := redlatch.Options{KeyPrefix: o.Prefix, CallTimeout: callTimeout, MinReplicas: o.MinReplicas,
+		Logger: log},
 		time.Duration(0)
 	if o.Safe {
 		opts.Safety, delay = redlatch.SurviveFailover, lockDelay
