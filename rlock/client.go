@@ -77,12 +77,12 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := lease.Announced(func(group int) string { return c.aliveKey(group, s.ID) }, o.Process)
 	if o.Liveness {
-		beats.Interval, beats.Trust, beats.Delay = o.Heartbeat, o.trust(), o.LockDelay
+		beats.Interval, beats.Trust = o.Heartbeat, o.trust()
 		c.heartbeat = o.Heartbeat
 		// a hold is seen from when it is granted, not from when its waiter hears of it
 		s.PollCap = min(s.PollCap, o.Heartbeat)
 	}
-	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats,
+	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats, Delay: o.LockDelay,
 		Renewed: func(ctx context.Context, name string, err error) {
 			c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
 		}}, func(ctx context.Context, name string, byMessage bool) {

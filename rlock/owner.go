@@ -29,8 +29,7 @@ type owner struct {
 
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
 	own := &owner{lock: l}
-	own.Lease = lease.Lease{Name: l.name, Owner: l.c.session.NewOwner(label), Renew: l.kind.renew, Ctx: ctx, Longest: d,
-		Delay: l.c.delay}
+	own.Lease = lease.Lease{Name: l.name, Owner: l.c.session.NewOwner(label), Renew: l.kind.renew, Ctx: ctx, Longest: d}
 	own.Lease.Drift = l.kind.drift // in each vote's deadline, not in the majority's: each server has a clock of its own
 	own.Lease.Key = l.leaseKey(own.Lease.Owner)
 	if l.kind.more != nil {

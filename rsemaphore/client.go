@@ -64,7 +64,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		// permits are seen from when they are granted, not from when their waiter hears of it
 		s.PollCap = min(s.PollCap, beats.Interval)
 	}
-	s.Start(lease.Config{Heartbeats: beats, Renewed: func(ctx context.Context, name string, err error) {
+	s.Start(lease.Config{Heartbeats: beats, Delay: o.LockDelay, Renewed: func(ctx context.Context, name string, err error) {
 		c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
 	}}, func(ctx context.Context, name string, byMessage bool) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})

@@ -48,7 +48,7 @@ func (o *Options) heartbeats(c *Client) lease.Heartbeats {
 		return lease.Announced(key, o.Process)
 	}
 	return lease.Heartbeats{Interval: o.Heartbeat, Trust: trust, Value: o.Process, Renewed: c.session.WatchdogTimeout,
-		Delay: o.LockDelay, Key: key}
+		Key: key}
 }
 
 // watch has the permits looked at whose semaphore this one waits for, until it leaves.

@@ -43,8 +43,7 @@ func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration, renew
 		renew = weightedRenewScript
 	}
 	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.made.renewed, Owner: s.c.newOwner(n, renewed),
-		Renew: renew, Untracked: true, Soon: true, Ctx: ctx, Longest: d,
-		Delay: s.c.delay}
+		Renew: renew, Untracked: true, Soon: true, Ctx: ctx, Longest: d}
 	if n > 1 && !s.weighted {
 		p.Lease.Records = int32(n)
 	}

@@ -878,7 +878,7 @@ func TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives(t *testing.T) {
 				s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 				h := newLease("l")
 				lasts := term
-				h.Delay = x.delay
+				s.SetDelay(x.delay)
 				s.grant(t, h, lasts+x.delay)
 				require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, x.auto, 0))
 				if x.extends {

@@ -71,9 +71,6 @@ var (
 type Heartbeats struct {
 	Interval time.Duration // 0: none
 	Trust    time.Duration // 0: they tell who it is
-	// Delay is for how long after Trust nothing is taken over: see Lease.Delay. The connection id says the sum of both to
-	// other processes; they need not know how it is made up.
-	Delay time.Duration
 	// Key is where the beats for the keys of one slot group (see SlotGroup) go.
 	Key func(group int) string
 	// Value tells people something about the process.
@@ -91,7 +88,7 @@ func TrustFor(interval time.Duration) time.Duration {
 }
 
 // lasts is for how long a beat's key is there after it.
-func (h *Heartbeats) lasts() time.Duration { return 2 * (h.Trust + h.Renewed + h.Delay) }
+func (h *heart) lasts() time.Duration { return 2 * (h.Trust + h.Renewed + h.delay) }
 
 // carries reports whether the beats have a say in a lease of that length.
 func (h *Heartbeats) carries(length time.Duration, auto bool) bool {
@@ -160,6 +157,7 @@ func SlotGroupTag(group int) string {
 // heart sends the beats of an engine. All of it is guarded by Engine.mu.
 type heart struct {
 	Heartbeats
+	delay time.Duration // Config.Delay
 	parts [SlotGroups]pulse
 }
 

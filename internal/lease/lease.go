@@ -36,16 +36,12 @@ type Lease struct {
 	Ctx context.Context
 
 	// Of is what the lease belongs to, for callers that look it up. Where an owner is not text, Of has a method Shown()
-	// string, by which logs call it.
+	// string, by which logs call it. A lease whose Of has a method Undelayed has no delay.
 	Of any
 
 	// Longest is the longest length that was asked for: the server may keep the lease for so long from now, whatever is
 	// done. Once the lease is in use, only Engine.Longest reads and changes it.
 	Longest time.Duration
-	// Delay is for how long the server keeps the lease beyond the length that its holder was promised: what is sent is
-	// longer by it, and what the server says is left is shorter. So after a holder was lost no one else has what it held
-	// for that long. See the package comment.
-	Delay time.Duration
 
 	keeping
 }
@@ -128,10 +124,18 @@ func (l *Lease) margin(length time.Duration) time.Duration {
 	return m
 }
 
-// ms is how a length is sent to the server. A look has none.
-func (l *Lease) ms(length time.Duration) string {
+// Delay is for how long the server keeps l beyond the length that its holder was promised; see Config.Delay.
+func (e *Engine) Delay(l *Lease) time.Duration {
+	if _, none := l.Of.(interface{ Undelayed() }); none {
+		return 0
+	}
+	return e.delay
+}
+
+// ms is how a length is sent to the server. A look has no delay.
+func (e *Engine) ms(l *Lease, length time.Duration) string {
 	if length > 0 {
-		length += l.Delay
+		length += e.Delay(l)
 	}
 	return script.Millis(length)
 }

@@ -196,7 +196,7 @@ func (e *Engine) Longest(l *Lease, d time.Duration) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l.Longest = max(l.Longest, d)
-	return l.Longest + l.Delay
+	return l.Longest + e.Delay(l)
 }
 
 // EndAll tells the holders of all registered leases that they are over, and goes on renewing each lease until it is

@@ -236,7 +236,8 @@ func (o *Holding) releaseLater(after time.Time) {
 
 // delayed is for how long from now what was lost is left to its lease; 0: it was not lost, or has no delay.
 func (o *Holding) delayed() time.Duration {
-	if o.Lease.Delay == 0 {
+	delay := o.of.Engine.Delay(&o.Lease)
+	if delay == 0 {
 		return 0
 	}
 	o.mu.Lock()
@@ -245,7 +246,7 @@ func (o *Holding) delayed() time.Duration {
 	if !lost {
 		return 0
 	}
-	return min(time.Until(o.Until())+o.Lease.Delay, o.Lease.Delay) // the server may have said so before the deadline
+	return min(time.Until(o.Until())+delay, delay) // the server may have said so before the deadline
 }
 
 // giveBackLater is releaseLater without the delay.

@@ -50,8 +50,8 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a safe profile that no package can take back", file: "safety.go", pkg: ".",
-		old: "\t\tset(o)\n\t\tif then != nil {\n\t\t\tthen(o)\n\t\t}\n",
-		new: "\t\tif then != nil {\n\t\t\tthen(o)\n\t\t}\n\t\tset(o)\n",
+		old:    "\t\tset(o)\n\t\tif then != nil {\n\t\t\tthen(o)\n\t\t}\n",
+		new:    "\t\tif then != nil {\n\t\t\tthen(o)\n\t\t}\n\t\tset(o)\n",
 		breaks: "the functions for the packages come after the profile",
 		tests:  "TestSafetySetsOptionsThatAPackageCanTakeBack",
 	},

@@ -4,12 +4,12 @@ package main
 var ofLease = []mutant{
 	{
 		name: "a lock-delay that no renewal asks for", file: "internal/lease/lease.go", pkg: "rlock",
-		old: "\t\tlength += l.Delay\n", new: "",
+		old: "\t\tlength += e.Delay(l)\n", new: "",
 		breaks: "nobody enters for the lock-delay after a loss", tests: "TestNobodyEntersForTheLockDelayAfterALoss",
 	},
 	{
 		name: "a lock-delay that counts as what may be used", file: "internal/lease/trust.go", pkg: "internal/lease",
-		old: "\t\tleft = max(0, left-l.Delay)", new: "\t\t_ = l.Delay",
+		old: "\t\tleft = max(0, left-e.Delay(l))", new: "\t\t_ = e.Delay",
 		breaks: "what a look finds is good for that, less the delay",
 		tests:  "TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives",
 	},
@@ -27,8 +27,7 @@ var ofLease = []mutant{
 	},
 	{
 		name: "a takeover that does not wait for the lock-delay", file: "internal/session/session.go", pkg: "rlock",
-		old:    "lease.NewConnectionID(o.Heartbeats.Trust + o.Heartbeats.Delay)",
-		new:    "lease.NewConnectionID(o.Heartbeats.Trust)",
+		old: "\t\tuntouched += o.Delay\n", new: "",
 		breaks: "a connection id says for how long nothing is taken over", tests: "TestATakeoverWaitsForTheLockDelay",
 	},
 	{
