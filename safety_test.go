@@ -138,8 +138,11 @@ func TestSafetySetsOptionsThatAPackageCanTakeBack(t *testing.T) {
 func TestUnderSafetyAReplicaHasWhatWasGrantedOrItIsRefused(t *testing.T) {
 	t.Parallel()
 	primary, replica := pairOf(t)
-	red := open(t, primary, redlatch.Options{Safety: redlatch.SurviveFailover, CallTimeout: 2 * time.Second,
-		ReplicaTimeout: 200 * time.Millisecond})
+	safe := redlatch.Options{Safety: redlatch.SurviveFailover, CallTimeout: 20 * time.Second,
+		ReplicaTimeout: 10 * time.Second}
+	red := open(t, primary, safe)
+	safe.ReplicaTimeout = 200 * time.Millisecond
+	impatient := open(t, primary, safe)
 	behind := replica.Client(t)
 	exists := func(key string) bool {
 		n, err := behind.Do(t.Context(), behind.B().Exists().Key(key).Build()).AsInt64()
@@ -158,7 +161,7 @@ func TestUnderSafetyAReplicaHasWhatWasGrantedOrItIsRefused(t *testing.T) {
 	require.NoError(t, permit.Release(t.Context()))
 
 	replica.Stop(t)
-	_, err = red.Locks().Reentrant("l").TryLock(t.Context(), 0, 0)
+	_, err = impatient.Locks().Reentrant("l").TryLock(t.Context(), 0, 0)
 	require.ErrorIs(t, err, redlatch.ErrNotReplicated)
 	replica.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "what was refused is given back, and the replica confirms again", func() bool {
