@@ -209,3 +209,11 @@ func TestTheLeaderRunsTheCommandAndIsFollowed(t *testing.T) {
 	require.NotEmpty(t, strings.TrimSpace(string(out)))
 	first.silence(t)
 }
+
+func TestALimitIsAnsweredWithinTheCallTimeout(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Start(t))
+	p.Delay(40*time.Millisecond, 40*time.Millisecond) // the library's own bound for an Allow is 50 ms
+	r := here(p.Server(), "", "limit", "mails", "--rate", "1", "--per", "24h")
+	require.Zero(t, r.code, r.err)
+}
