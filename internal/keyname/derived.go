@@ -19,6 +19,7 @@ var Derived = []string{
 	"redlatch_grant",
 	"redlatch_token",
 	"redlatch_fence", // of contrib/fence
+	"redlatch_k8s",   // of contrib/k8s
 	"redlatch_leader",
 	"redisson_lock__channel",
 	"redisson_lock_queue",
