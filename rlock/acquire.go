@@ -35,8 +35,10 @@ func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
 	return l.take(ctx, t, t.lease == 0, false)
 }
 
-// renewed implements form.
-func (l *single) renewed() time.Duration { return l.c.opts.WatchdogTimeout }
+// longest implements form.
+func (l *single) longest(lease time.Duration) time.Duration {
+	return max(lease, l.c.opts.WatchdogTimeout) + l.c.delay
+}
 
 // take acquires the lock. auto says that the hold is renewed: a lease of 0 asks for that, and the parts of a composite
 // need it until all are there. part: it is one of these, whose tenure is no other's.

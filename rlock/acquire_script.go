@@ -143,7 +143,7 @@ func (l *single) fencedKeys() []string {
 // The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may
 // be that of another process, with the longer lease (TestAVoteThatWasForgottenIsNotGivenTwice).
 func voteCall(l *single, r acquireRequest) script.Call {
-	args := append(r.asked(4), l.c.publish, l.grants, script.Millis(max(r.lease, l.c.opts.WatchdogTimeout)), l.channel)
+	args := append(r.asked(4), l.c.publish, l.grants, l.c.millis(max(r.lease, l.c.opts.WatchdogTimeout)), l.channel)
 	return script.Call{Script: voteScript, Keys: l.keys, Args: args}
 }
 

@@ -234,6 +234,7 @@ func TestNoFileAndNoFunctionIsTooLong(t *testing.T) {
 // options, tables and parameters.
 var wide = strings.Fields(`
 	rlock/kind.go:kind
+	rlock/options.go:Options
 	rlock/errors.go:NotAcquiredError
 	internal/wait/wait.go:Request
 	internal/wait/wait.go:Answer

@@ -39,7 +39,7 @@ var Derived = []string{
 // Endings are what other keys of that sort end with: Suffix puts one behind the name of the object.
 // TestEverySuffixIsListed finds those that are missing here.
 var Endings = []string{
-	"timeout", "notes", // of permits
+	"timeout", "notes", "token", // of permits
 	"weights", "weighted",
 	"latch",
 	"barrier",
