@@ -64,9 +64,10 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		// permits are seen from when they are granted, not from when their waiter hears of it
 		s.PollCap = min(s.PollCap, beats.Interval)
 	}
-	s.Start(lease.Config{Heartbeats: beats, Delay: o.LockDelay, Renewed: func(ctx context.Context, name string, err error) {
-		c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
-	}}, func(ctx context.Context, name string, byMessage bool) {
+	s.Start(lease.Config{Heartbeats: beats, Delay: o.LockDelay,
+		Renewed: func(ctx context.Context, name string, err error) {
+			c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
+		}}, func(ctx context.Context, name string, byMessage bool) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
 	c.seed, c.opts, c.runner, c.engine, c.waiters = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Waiters

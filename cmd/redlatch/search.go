@@ -168,8 +168,8 @@ func (s *search) held(ctx context.Context, node rueidis.Client, keys []string) (
 	return names, nil
 }
 
-// looksHeld says of a key's first fields, or its text, whether they are those of a lock, or of a semaphore if another key
-// says so too.
+// looksHeld says of a key's first fields, or its text, whether they are those of a lock, or of a semaphore if another
+// key says so too.
 func looksHeld(r rueidis.RedisResult) (lock, permits bool, err error) {
 	if e, err := r.AsScanEntry(); err == nil {
 		for f := 0; f < len(e.Elements); f += 2 {

@@ -1,5 +1,5 @@
-// Package accessor gives packages of this module, and the debug page (package redlatchdebug), access to unexported parts
-// of the types of the public packages.
+// Package accessor gives packages of this module, and the debug page (package redlatchdebug), access to unexported
+// parts of the types of the public packages.
 //
 // Each public package registers the accessors of its types in an init. Otherwise the types would have exported methods
 // that are of no use to users, or the page would have to be part of the package that everybody links.

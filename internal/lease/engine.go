@@ -120,9 +120,9 @@ type Config struct {
 	Replicas     int
 	ReplicasWait time.Duration
 	Heartbeats   Heartbeats
-	// Delay is for how long the server keeps a lease beyond the length that its holder was promised: what is sent is longer
-	// by it, and what the server says is left is shorter. So after a holder was lost no one else has what it held for that
-	// long. See the package comment.
+	// Delay is for how long the server keeps a lease beyond the length that its holder was promised: what is sent is
+	// longer by it, and what the server says is left is shorter. So after a holder was lost no one else has what it held
+	// for that long. See the package comment.
 	Delay time.Duration
 	// Renewed, if set, is called after every renewal attempt of a lease, with its Values, and nil or why it failed.
 	Renewed func(ctx context.Context, name string, err error)

@@ -21,9 +21,9 @@ func (e *Engine) Add(l *Lease, asked, sent time.Time, length time.Duration, auto
 // call, one that lasts for twice as long a part in one.
 const raiseSoon = 5 * time.Millisecond
 
-// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written, and
-// the delay, on the server. After a third of that, or at once with Soon, it is renewed once, to its full length, also if it is not
-// auto.
+// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written,
+// and the delay, on the server. After a third of that, or at once with Soon, it is renewed once, to its full length,
+// also if it is not auto.
 func (e *Engine) AddHanded(l *Lease, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
 	// The deadline counts from sent, which may be long ago; everything else counts from now.

@@ -10,6 +10,7 @@ import (
 // Passage is where a Step was seen.
 type Passage uint8
 
+// The passages.
 const (
 	Ran     Passage = iota // Ran: the server ran a request.
 	Reached                // Reached: its reply reached the process.
@@ -21,6 +22,7 @@ const (
 // Verb is what a request asks for.
 type Verb uint8
 
+// The verbs.
 const (
 	Acquire Verb = iota // Acquire: to have the lock.
 	Renew               // Renew: to have it for longer; with a lease of 0, for how long it is had.
@@ -32,6 +34,7 @@ const (
 // Said is what a reply says.
 type Said uint8
 
+// The replies.
 const (
 	No      Said = iota // No: it is another's; there was nothing to renew or to release; no one has it.
 	Yes                 // Yes: granted, renewed, released.

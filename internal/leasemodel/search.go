@@ -95,7 +95,7 @@ func (s *state) ofProcess(i int, without Rule, do func(event, func(*state))) {
 		do(event{what, i, message{}}, func(n *state) { f(n, &n.c[i]) })
 	}
 	if c.paused {
-		at("wakes", func(n *state, c *client) { n.wake(i, without) })
+		at("wakes", func(n *state, _ *client) { n.wake(i, without) })
 		return
 	}
 	switch c.is {

@@ -28,8 +28,8 @@ func TestWhatAStockDoesOnTheWireTheModelOfStocksDoes(t *testing.T) {
 	require.Positive(t, sold)
 }
 
-// stockPlan is the plan of a seed, without what has the server forget, or its clock step: back, to before the start of a
-// sale, which the model does not know.
+// stockPlan is the plan of a seed, without what has the server forget, or its clock step: back, to before the start of
+// a sale, which the model does not know.
 func stockPlan(seed uint64) simulation.Plan {
 	p := simulation.NewPlan(seed, "sale", "sale")
 	p.Wired = true

@@ -42,8 +42,8 @@ type record struct {
 // units is what the record has, or had at its end.
 func (q record) units() span { return span{q.ordinal, q.ordinal + q.n - 1} }
 
-// returned is what a request that has units has returned of them, by Return with Keep: those after its own. See return_units
-// in acts.lua.
+// returned is what a request that has units has returned of them, by Return with Keep: those after its own. See
+// return_units in acts.lua.
 func (q record) returned() span {
 	p := strings.Split(q.by, ".")
 	if q.state != "G" || len(p) < 3 {

@@ -255,8 +255,8 @@ func (r *restorer) add(e Entry) error {
 	return nil
 }
 
-// contradiction puts what was added in order, and returns an error if two winners have one unit, or one was returned that
-// has a winner.
+// contradiction puts what was added in order, and returns an error if two winners have one unit, or one was returned
+// that has a winner.
 func (r *restorer) contradiction() error {
 	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
 	for i, o := range r.owned {

@@ -56,7 +56,8 @@ var ofLatches = []mutant{
 	},
 	{
 		name: "a dead party that breaks nothing", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",
-		old: "  if expired(first, now) then\n    end_generation(true)\n", new: "  if first < 0 then\n    end_generation(true)\n",
+		old:    "  if expired(first, now) then\n    end_generation(true)\n",
+		new:    "  if first < 0 then\n    end_generation(true)\n",
 		breaks: "a party that dies breaks its generation", tests: "TestBarrierScriptTable",
 	},
 	{

@@ -74,7 +74,8 @@ var ofWait = []mutant{
 	},
 	{
 		name: "a gap that nobody is told of", file: "internal/wait/grants.go", pkg: "internal/wait",
-		old: "\t\tif w.localQueue.batchQueue == nil {\n\t\t\tsignal(w.wakeup)\n", new: "\t\tif w.localQueue.batchQueue == nil {\n",
+		old:    "\t\tif w.localQueue.batchQueue == nil {\n\t\t\tsignal(w.wakeup)\n",
+		new:    "\t\tif w.localQueue.batchQueue == nil {\n",
 		breaks: "after a gap in the messages every waiter asks", tests: "TestAfterAGapWaitersLook",
 	},
 	{
