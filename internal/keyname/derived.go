@@ -20,6 +20,7 @@ var Derived = []string{
 	"redlatch_token",
 	"redlatch_fence", // of contrib/fence
 	"redlatch_leader",
+	"redlatch_requests",
 	"redisson_lock__channel",
 	"redisson_lock_queue",
 	"redisson_lock_timeout",
