@@ -37,6 +37,43 @@ func Follow(ctx context.Context, elections *election.Client, changed func(addr s
 	return nil
 }
 
+// Prefer campaigns like Run. Machines of the near data center lead while there are any.
+func Prefer(ctx context.Context, e *election.Election, addr string, near bool,
+	work func(ctx context.Context, l *election.Leadership) error) error {
+	if near {
+		e = e.WithPriority(1)
+	}
+	return e.Run(ctx, addr, work)
+}
+
+func TestMachinesThatArePreferredLeadWhileThereAreAny(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		leads, over := make(chan string, 10), make(chan error, 2)
+		campaign := func(ctx context.Context, addr string, near bool) {
+			e := srv.Open().Elections().Election("scheduler")
+			go func() {
+				over <- Prefer(ctx, e, addr, near, func(ctx context.Context, _ *election.Leadership) error {
+					leads <- addr
+					<-ctx.Done()
+					return ctx.Err()
+				})
+			}()
+		}
+		campaign(ctx, "far", false)
+		require.Equal(t, "far", <-leads)
+		soon, leave := context.WithTimeout(ctx, 10*time.Second)
+		defer leave()
+		campaign(soon, "near", true)
+		require.Equal(t, "near", <-leads)
+		require.Equal(t, "far", <-leads)
+		cancel()
+		require.Error(t, <-over)
+		require.Error(t, <-over)
+	})
+}
+
 func TestOneProcessLeadsAndAllKnowWhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)

@@ -21,7 +21,7 @@ func elections(ctx context.Context, hub *pubsub.Hub, prefix string, must func(wh
 		return
 	}
 	for _, name := range []string{"boss", "boss{1}"} {
-		x := c.Election(name)
+		x := c.Election(name).WithPriority(1) // which needs the right to the requests
 		observed, stop := context.WithCancel(ctx)
 		over := make(chan error, 1)
 		go func() {

@@ -12,7 +12,7 @@ import (
 
 // Drain asks the present leader to hand over, whichever process it is in, and waits until it leads no more. After that
 // the client of that leader does not campaign in this election for rest, counted from when it saw the request: it looks
-// once in a PollCap. A Run goes on after the rest. Another candidate is elected meanwhile, if there is one.
+// once in a Heartbeat. A Run goes on after the rest. Another candidate is elected meanwhile, if there is one.
 //
 // nil: the leader of that moment leads no more, or there was none. Otherwise the error is ctx's cause, if it has ended,
 // that of [Election.Leader], or ErrInvalidOption if rest is negative. The request may then still have its effect, for

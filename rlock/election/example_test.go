@@ -19,6 +19,10 @@ import (
 // demo is a client on an embedded server; a program would call pubsub.Dial with its server's address. It has time, so
 // that a busy machine changes no output.
 func demo() (c *election.Client, server *miniredis.Miniredis, end func()) {
+	return demoWith(10 * time.Second)
+}
+
+func demoWith(heartbeat time.Duration) (c *election.Client, server *miniredis.Miniredis, end func()) {
 	server = miniredis.NewMiniRedis()
 	server.ClockTTL(true)
 	if err := server.Start(); err != nil {
@@ -30,7 +34,7 @@ func demo() (c *election.Client, server *miniredis.Miniredis, end func()) {
 		log.Fatal(err)
 	}
 	c, err = election.New(hub,
-		election.Options{CallTimeout: 10 * time.Second, Heartbeat: 10 * time.Second, WatchdogTimeout: time.Minute,
+		election.Options{CallTimeout: 10 * time.Second, Heartbeat: heartbeat, WatchdogTimeout: time.Minute,
 			Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
@@ -179,6 +183,73 @@ func ExampleElection_Leader() {
 	// Output:
 	// leaders in this process: 1
 	// scheduler true 10.0.0.7:8080 true <nil>
+}
+
+// A leader says when it is ready, with the token of its term.
+func ExampleLeadership_Proclaim() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	scheduler := elections.Election("scheduler")
+	l, err := scheduler.Campaign(ctx, "10.0.0.7:8080 starting")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Resign(ctx)
+
+	fmt.Println(l.Proclaim(ctx, "10.0.0.7:8080 ready"))
+	leader, err := scheduler.Leader(ctx)
+	fmt.Println(leader.Value, leader.Token == l.Token(), err)
+	// Output:
+	// <nil>
+	// 10.0.0.7:8080 ready true <nil>
+}
+
+// The machines of the near data center are preferred: others lead while none of them campaigns.
+func ExampleElection_WithPriority() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	near := elections.Election("scheduler").WithPriority(1)
+
+	l, err := near.Campaign(ctx, "near-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("leads for as long as no other has a priority of 2:", l.Err() == nil)
+	fmt.Println(l.Resign(ctx))
+	// Output:
+	// leads for as long as no other has a priority of 2: true
+	// <nil>
+}
+
+// Before a machine is stopped its leader hands over; the work ends first. Run does this by itself: this is what
+// programs do that call Campaign.
+func ExampleElection_Drain() {
+	elections, _, end := demoWith(time.Second)
+	defer end()
+	ctx := context.Background()
+	scheduler := elections.Election("scheduler")
+	l, err := scheduler.Campaign(ctx, "10.0.0.7:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		<-l.HandOver()
+		fmt.Println("the work is stopped")
+		if err := l.Resign(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+
+	// in any process, or on the command line: redlatch elect scheduler --drain 10m
+	fmt.Println(scheduler.Drain(ctx, 10*time.Minute)) // it does not campaign for so long
+	leader, err := scheduler.Leader(ctx)
+	fmt.Println("another leads, or none:", leader.Value != "10.0.0.7:8080", err)
+	// Output:
+	// the work is stopped
+	// <nil>
+	// another leads, or none: true <nil>
 }
 
 // New makes a client on a hub that other clients may use, too. redlatch.Open does so for all packages.

@@ -19,8 +19,7 @@ import (
 //   - While a preferred candidate waits, no other is elected, whichever came first. Among equals the order is that of
 //     Campaign.
 //   - A leader is asked to hand over ([Leadership.HandOver]) once a preferred candidate has waited for more than three
-//     Heartbeats without a break. It leads until it resigns: a hand-over costs no time without a leader, but that in
-//     which the work stops.
+//     Heartbeats without a break. It leads until it resigns.
 //
 // So a preferred candidate that crashes again and again takes the leadership from others at most once in three
 // Heartbeats, and not at all if it lives for less. One that crashes while it waits keeps others from being elected for

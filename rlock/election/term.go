@@ -131,7 +131,7 @@ func (t *term) run(ctx context.Context) {
 	}()
 	s := t.e.c.session
 	_, every := t.e.standing()
-	announcing, looking := time.NewTicker(every), time.NewTicker(s.PollCap)
+	announcing, looking := time.NewTicker(every), time.NewTicker(t.e.c.trust/3)
 	defer announcing.Stop()
 	defer looking.Stop()
 	look := looking.C
@@ -179,8 +179,8 @@ func (t *term) look(ctx context.Context) bool {
 }
 
 // HandOver returns a channel that is closed when the leader is asked to hand over: by [Election.Drain], or by a
-// preferred candidate (see [Election.WithPriority]). The leadership lasts. Whoever called Campaign stops its work, and
-// resigns; [Election.Run] does both. The leader looks once in a PollCap.
+// preferred candidate (see [Election.WithPriority]). The leadership lasts. A caller of Campaign stops its work, and
+// resigns; [Election.Run] does both. The leader looks once in a Heartbeat.
 func (l *Leadership) HandOver() <-chan struct{} { return l.term.asked }
 
 // errHandOver is why the context of Run's function ends.
