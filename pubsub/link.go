@@ -108,24 +108,9 @@ func (l *link) rehome() {
 // whether the server confirmed anything on it.
 func (l *link) serve() (confirmed bool, err error) {
 	h := l.hub
-	client := h.client
-	if l.addr != "" {
-		node, ok := client.Nodes()[l.addr]
-		if !ok {
-			return false, fmt.Errorf("the client knows no node %s", l.addr)
-		}
-		client = node
-	} else if h.cluster {
-		err := errReplica
-		for _, node := range client.Nodes() { // any primary will do: it answers MOVED with the right one
-			if err = h.checkPrimary(node); err == nil {
-				client = node
-				break
-			}
-		}
-		if err != nil {
-			return false, err
-		}
+	client, err := l.node()
+	if err != nil {
+		return false, err
 	}
 	conn, release := client.Dedicate()
 	defer func() {
@@ -176,6 +161,28 @@ func (l *link) serve() (confirmed bool, err error) {
 			return confirmed, h.ctx.Err()
 		}
 	}
+}
+
+// node is the client whose connection this link opens: its node's in a Cluster, else the hub's.
+func (l *link) node() (rueidis.Client, error) {
+	all := l.hub.client
+	switch {
+	case l.addr != "":
+		node, ok := all.Nodes()[l.addr]
+		if !ok {
+			return nil, fmt.Errorf("the client knows no node %s", l.addr)
+		}
+		return node, nil
+	case !l.hub.cluster:
+		return all, nil
+	}
+	err := errReplica
+	for _, node := range all.Nodes() { // any primary will do: it answers MOVED with the right one
+		if err = l.hub.checkPrimary(node); err == nil {
+			return node, nil
+		}
+	}
+	return nil, err
 }
 
 // errReplica: a replica passes on what its primary publishes, but the primary does not count its subscribers, and by

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
 const connectionHelp = `CONNECTION
@@ -170,6 +171,8 @@ func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*
 	opts := redlatch.Options{
 		KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: max(s.timeout, retries*min(s.timeout, time.Hour)),
 		Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: level})),
+		// No request of a web server waits for this answer.
+		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = s.timeout },
 	}
 	if change != nil {
 		change(&opts)

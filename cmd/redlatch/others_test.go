@@ -234,3 +234,11 @@ func TestADrainedLeadersCommandIsStoppedAndAnotherLeads(t *testing.T) {
 	}
 	first.silence(t)
 }
+
+func TestALimitIsAnsweredWithinTheCallTimeout(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Start(t))
+	p.Delay(40*time.Millisecond, 40*time.Millisecond) // the library's own bound for an Allow is 50 ms
+	r := here(p.Server(), "", "limit", "mails", "--rate", "1", "--per", "24h")
+	require.Zero(t, r.code, r.err)
+}

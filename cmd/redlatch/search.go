@@ -149,26 +149,14 @@ func (s *search) held(ctx context.Context, node rueidis.Client, keys []string) (
 	var maybe []string
 	var exists rueidis.Commands
 	for i, r := range node.DoMulti(ctx, looks...) {
-		k := asked[i]
-		if e, err := r.AsScanEntry(); err == nil {
-			for f := 0; f < len(e.Elements); f += 2 {
-				if ownerText.MatchString(e.Elements[f]) {
-					names = append(names, k)
-					break
-				}
-			}
-			continue
+		lock, permits, err := looksHeld(r)
+		if err != nil {
+			return nil, err
 		}
-		text, err := r.ToString()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			if strings.HasPrefix(err.Error(), "WRONGTYPE") {
-				continue // it changed meanwhile
-			}
-			return nil, denied(err)
-		}
-		if ownerText.MatchString(text) {
+		switch k := asked[i]; {
+		case lock:
 			names = append(names, k)
-		} else if text != "" && strings.Trim(text, "-0123456789") == "" {
+		case permits:
 			maybe, exists = append(maybe, k), append(exists, node.B().Exists().Key(keyname.Suffix(k, "timeout")).Build())
 		}
 	}
@@ -178,6 +166,27 @@ func (s *search) held(ctx context.Context, node rueidis.Client, keys []string) (
 		}
 	}
 	return names, nil
+}
+
+// looksHeld says of a key's first fields, or its text, whether they are those of a lock, or of a semaphore if another key
+// says so too.
+func looksHeld(r rueidis.RedisResult) (lock, permits bool, err error) {
+	if e, err := r.AsScanEntry(); err == nil {
+		for f := 0; f < len(e.Elements); f += 2 {
+			if ownerText.MatchString(e.Elements[f]) {
+				return true, false, nil
+			}
+		}
+		return false, false, nil
+	}
+	text, err := r.ToString()
+	switch {
+	case err == nil || rueidis.IsRedisNil(err):
+		return ownerText.MatchString(text), text != "" && strings.Trim(text, "-0123456789") == "", nil
+	case strings.HasPrefix(err.Error(), "WRONGTYPE"): // it changed meanwhile
+		return false, false, nil
+	}
+	return false, false, denied(err)
 }
 
 // denied gives the server's refusal of a right its exit code; what else it is remains a failure of the server.

@@ -122,32 +122,8 @@ func Line(user, prefix string, of ...string) string {
 			return ""
 		}
 		f := features[i]
-		if prefix == "" {
-			add(&words, "~*")
-		} else {
-			for _, before := range f.own {
-				add(&words, named("~", before, prefix)...)
-			}
-			for _, before := range f.keys {
-				add(&words, named("~", before+":", prefix)...)
-			}
-		}
-		for _, before := range f.channels {
-			if before != latchChannel {
-				add(&channels, named("&", before+":", prefix)...)
-			} else if prefix == "" {
-				add(&channels, "&"+latchChannel+"*")
-			} else {
-				add(&channels, "&"+latchChannel+"{"+globbed.Replace(prefix)+"*")
-			}
-		}
-		for _, pattern := range f.fixed {
-			if pattern[0] == '&' {
-				add(&channels, pattern)
-			} else if prefix != "" {
-				add(&words, pattern)
-			}
-		}
+		add(&words, f.keyPatterns(prefix)...)
+		add(&channels, f.channelPatterns(prefix)...)
 		add(&commands, strings.Fields(every+" "+f.plain+" "+f.scripts)...)
 	}
 	words = append(words, channels...)
@@ -155,6 +131,43 @@ func Line(user, prefix string, of ...string) string {
 		words = append(words, "+"+c)
 	}
 	return strings.Join(words, " ")
+}
+
+func (f *feature) keyPatterns(prefix string) (all []string) {
+	if prefix == "" {
+		return []string{"~*"}
+	}
+	for _, before := range f.own {
+		all = append(all, named("~", before, prefix)...)
+	}
+	for _, before := range f.keys {
+		all = append(all, named("~", before+":", prefix)...)
+	}
+	for _, pattern := range f.fixed {
+		if pattern[0] == '~' {
+			all = append(all, pattern)
+		}
+	}
+	return all
+}
+
+func (f *feature) channelPatterns(prefix string) (all []string) {
+	for _, before := range f.channels {
+		switch {
+		case before != latchChannel:
+			all = append(all, named("&", before+":", prefix)...)
+		case prefix == "":
+			all = append(all, "&"+latchChannel+"*")
+		default:
+			all = append(all, "&"+latchChannel+"{"+globbed.Replace(prefix)+"*")
+		}
+	}
+	for _, pattern := range f.fixed {
+		if pattern[0] == '&' {
+			all = append(all, pattern)
+		}
+	}
+	return all
 }
 
 var globbed = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`)

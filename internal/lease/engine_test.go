@@ -299,7 +299,6 @@ func (s *shop) take(t *testing.T, name string, d time.Duration) *held {
 }
 
 func TestTheMarginIsSmallAndGrowsWithTheLease(t *testing.T) {
-	t.Parallel()
 	require.Equal(t, 160*time.Millisecond, lease.Margin(30*time.Second))
 	require.Equal(t, 1050*time.Microsecond, lease.Margin(10*time.Millisecond))
 	last := time.Duration(0)
@@ -313,7 +312,6 @@ func TestTheMarginIsSmallAndGrowsWithTheLease(t *testing.T) {
 }
 
 func TestALeaseThatAllowsForDriftIsTrustedForLess(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		for length, off := range map[time.Duration]time.Duration{term: 302 * time.Millisecond,
 			time.Second: 15 * time.Millisecond} {
@@ -328,7 +326,6 @@ func TestALeaseThatAllowsForDriftIsTrustedForLess(t *testing.T) {
 }
 
 func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		sent := time.Now()
 		time.Sleep(2 * time.Second) // the round trip
@@ -356,7 +353,6 @@ func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
 }
 
 func TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := newLease("l")
 		require.False(t, s.Add(h.Lease, time.Now(), time.Now().Add(-term+lease.Margin(term)), term, true, 0))
@@ -367,7 +363,6 @@ func TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered(t *testing.T) {
 }
 
 func TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		s.tap.delay(300 * time.Millisecond)
 		start := time.Now()
@@ -387,7 +382,6 @@ func TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre(t *testing.T) {
 }
 
 func TestARenewalInFlightMovesNothing(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		letGo := s.tap.hold()
 		h := s.take(t, "l", term)
@@ -410,7 +404,6 @@ func TestARenewalInFlightMovesNothing(t *testing.T) {
 }
 
 func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
-	t.Parallel()
 	for _, verdict := range []string{"renewed", "gone"} {
 		t.Run(verdict, func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
@@ -441,7 +434,6 @@ func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
 }
 
 func TestNotHeldEndsThatLeaseAtOnceAndNoOther(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
 		a, b, c := s.take(t, "a", term), s.take(t, "b", term), s.take(t, "c", term)
@@ -462,7 +454,6 @@ func TestNotHeldEndsThatLeaseAtOnceAndNoOther(t *testing.T) {
 }
 
 func TestWhatIsNotKnownIsAskedAgainUntilTheDeadline(t *testing.T) {
-	t.Parallel()
 	for _, trouble := range []string{"of one key", "of the server", "of the network"} {
 		for _, mended := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, mended: %v", trouble, mended), func(t *testing.T) {
@@ -520,7 +511,6 @@ func TestWhatIsNotKnownIsAskedAgainUntilTheDeadline(t *testing.T) {
 }
 
 func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		for _, most := range []time.Duration{5 * time.Second, 100 * time.Second} {
 			start := time.Now()
@@ -541,7 +531,6 @@ func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
 }
 
 func TestWhoeverRemovesALeaseIsToldThatMaxHoldEndedIt(t *testing.T) {
-	t.Parallel()
 	for name, length := range map[string]time.Duration{"before its deadline": term, "at its deadline": 4 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
@@ -565,7 +554,6 @@ func TestWhoeverRemovesALeaseIsToldThatMaxHoldEndedIt(t *testing.T) {
 }
 
 func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
 		h := newLease("l")
@@ -591,7 +579,6 @@ func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
 // The lease of WithLease, of a lock that was handed over and that somebody re-enters before it was raised: the renewal
 // that is due must ask for the longer one.
 func TestAReentryBeforeTheRaiseKeepsTheLeaseOfItsHold(t *testing.T) {
-	t.Parallel()
 	const written, short = 4 * time.Second, 2 * time.Second
 	for _, left := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it ends before the raise: %v", left), func(t *testing.T) {
@@ -623,7 +610,6 @@ func TestAReentryBeforeTheRaiseKeepsTheLeaseOfItsHold(t *testing.T) {
 }
 
 func TestAConfirmationOnlyMovesTheDeadlineForward(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		sent := time.Now()
 		h := newLease("l")
@@ -643,7 +629,6 @@ func TestAConfirmationOnlyMovesTheDeadlineForward(t *testing.T) {
 }
 
 func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		a, b := s.take(t, "a", time.Hour), s.take(t, "b", time.Hour)
 		manual := newLease("m")
@@ -674,7 +659,6 @@ func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
 // The connection that tracks comes up, or loses everything, just after a lease was asked about that was a little young
 // for it and went with another.
 func TestAShortenedLeaseIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		fixed, auto := newLease("fixed"), s.take(t, "auto", term)
 		s.grant(t, fixed, term)
@@ -699,7 +683,6 @@ func TestAShortenedLeaseIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
 
 // A look reads the short lease; before its answer is there, an Extend is confirmed.
 func TestALookFromBeforeAConfirmationTakesNothingOffIt(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := newLease("l")
 		s.grant(t, h, term)
@@ -720,7 +703,6 @@ func TestALookFromBeforeAConfirmationTakesNothingOffIt(t *testing.T) {
 }
 
 func TestAConfirmationFromBeforeALookDoesNotHideWhatItFound(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := newLease("l")
 		s.grant(t, h, term)
@@ -741,7 +723,6 @@ func TestAConfirmationFromBeforeALookDoesNotHideWhatItFound(t *testing.T) {
 }
 
 func TestAHintAboutEverythingCoversALeaseCheckedEarly(t *testing.T) {
-	t.Parallel()
 	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
 		s.take(t, "a", term)
 		time.Sleep(8 * time.Millisecond)
@@ -761,7 +742,6 @@ func TestAHintAboutEverythingCoversALeaseCheckedEarly(t *testing.T) {
 }
 
 func TestLeasesOfTheSameLeaseTravelTogether(t *testing.T) {
-	t.Parallel()
 	const leases, periods = 1000, 10
 	const calls = (leases + lease.BatchSize - 1) / lease.BatchSize
 	inShop(t, func(t *testing.T, s *shop) {
@@ -792,7 +772,6 @@ func TestLeasesOfTheSameLeaseTravelTogether(t *testing.T) {
 }
 
 func TestLeasesTakenAtAnyTimeStillShareTheirCalls(t *testing.T) {
-	t.Parallel()
 	const leases, periods = 1000, 5
 	inShop(t, func(t *testing.T, s *shop) {
 		for i := range leases {
@@ -807,7 +786,6 @@ func TestLeasesTakenAtAnyTimeStillShareTheirCalls(t *testing.T) {
 }
 
 func TestAJumpOfTheWallClockForcesARenewalAndNothingElse(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var ahead atomic.Int64
 		synctest.Wait()
@@ -861,7 +839,6 @@ func (s *shop) asleep(ahead *atomic.Int64, d time.Duration) {
 // A fixed lease that is not over yet when the machine wakes, and the long one of an Extend, end when the server ends
 // them.
 func TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives(t *testing.T) {
-	t.Parallel()
 	const nap = 10 * time.Second
 	for _, x := range []struct {
 		name    string
@@ -905,7 +882,6 @@ func TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives(t *testing.T) {
 }
 
 func TestAWallClockStepEndsNoHoldAndTheServersAnswerClearsIt(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var ahead atomic.Int64
 		synctest.Wait()
@@ -941,7 +917,6 @@ func TestAWallClockStepEndsNoHoldAndTheServersAnswerClearsIt(t *testing.T) {
 
 // A renewal under way when the machine falls asleep: its answer says what was true before.
 func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var ahead atomic.Int64
 		wall := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -974,7 +949,6 @@ func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
 }
 
 func TestStopEndsWhatIsLeft(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		a, b := s.take(t, "a", term), s.take(t, "b", term)
 		require.NoError(t, s.Remove(b.Lease))
@@ -989,7 +963,6 @@ func TestStopEndsWhatIsLeft(t *testing.T) {
 }
 
 func TestStopDoesNotWaitForAServerThatDoesNotAnswer(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		letGo := s.tap.hold()
@@ -1042,7 +1015,6 @@ func (x *lateConn) Close() {
 }
 
 func TestStopWaitsForNoConnectionThatIsNotThereYet(t *testing.T) {
-	t.Parallel()
 	for _, connect := range []bool{true, false} {
 		for _, closed := range []bool{true, false} {
 			t.Run(fmt.Sprintf("the connection, not its first answer: %v, the client is closed first: %v", connect, closed),
@@ -1131,7 +1103,6 @@ func TestNothingRunsOnceASilentServerHasBeenGivenUp(t *testing.T) {
 }
 
 func TestEndAllLetsGoOfNothing(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		s.EndAll(errs.ErrClosed)
@@ -1143,7 +1114,6 @@ func TestEndAllLetsGoOfNothing(t *testing.T) {
 }
 
 func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
-	t.Parallel()
 	s := redistest.Embedded(t)
 	c := s.Client(t)
 	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
@@ -1276,7 +1246,6 @@ func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 }
 
 func TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var looks atomic.Int32
 		s.SetWall(func() time.Time { looks.Add(1); return time.Now() })

@@ -297,22 +297,7 @@ func (e *Engine) checkHeartbeats(now instant) (ended []*Lease, beats []int, next
 			continue
 		}
 		if !now.Before(p.ends) {
-			p.ends = now.Add(time.Hour)
-			for _, l := range e.due {
-				if int(l.group) != d {
-					continue
-				}
-				if end := h.trusted(l); now.Before(end) {
-					p.ends = min(p.ends, end)
-				} else {
-					ended = append(ended, l)
-				}
-			}
-			for _, l := range ended {
-				if l.state == registered {
-					e.remove(l)
-				}
-			}
+			ended = append(ended, e.endUntrusted(d, now)...)
 		}
 		if !p.flying && !now.Before(p.next) && (p.leases > 0 || p.owed) {
 			p.flying, p.owed = true, false
@@ -326,6 +311,28 @@ func (e *Engine) checkHeartbeats(now instant) (ended []*Lease, beats []int, next
 		}
 	}
 	return ended, beats, next
+}
+
+// endUntrusted removes and returns the leases of a group that were without a beat for too long. Called with mu held.
+func (e *Engine) endUntrusted(group int, now instant) (ended []*Lease) {
+	p := &e.heart.parts[group]
+	p.ends = now.Add(time.Hour)
+	for _, l := range e.due {
+		if int(l.group) != group {
+			continue
+		}
+		if end := e.heart.trusted(l); now.Before(end) {
+			p.ends = min(p.ends, end)
+		} else {
+			ended = append(ended, l)
+		}
+	}
+	for _, l := range ended { // not within the range over e.due, which this changes
+		if l.state == registered {
+			e.remove(l)
+		}
+	}
+	return ended
 }
 
 // sendHeartbeat sends one beat.

@@ -43,7 +43,6 @@ return replies`)
 // While a slot is being migrated two leases in it may lie on two nodes, for as long as that takes. What is true of one
 // of them must not be waited for by the others: its node may be the one that is gone.
 func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
-	t.Parallel()
 	redistest.SkipShort(t)
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
@@ -81,7 +80,6 @@ func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
 }
 
 func TestALeaseWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
 			h := newLease(name)
@@ -118,7 +116,6 @@ redis.call('DEL', KEYS[1]:sub(1, -2))
 return {1}`)
 
 func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		s.tap.migrate(true, "")
 		h := newLease("a")
@@ -131,7 +128,6 @@ func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
 }
 
 func TestALeaseOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
 			h := newLease(name)
@@ -203,7 +199,6 @@ type shownAs string
 func (s shownAs) Shown() string { return string(s) }
 
 func TestLogsCallAnOwnerThatIsNoTextByAnotherName(t *testing.T) {
-	t.Parallel()
 	var log strings.Builder
 	s := redistest.Embedded(t)
 	c := s.Client(t)

@@ -25,7 +25,6 @@ import (
 // A server that could renew everything in 0.6 of the time there is answers most calls later than the call timeout. Were
 // they sent anew meanwhile, it would run everything several times, and answer nothing in time.
 func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
-	t.Parallel()
 	redistest.SkipShort(t)
 	const batches, rounds = 36, 4
 	inShop(t, func(t *testing.T, s *shop) {
@@ -51,7 +50,6 @@ func TestACallThatIsNotAnsweredYetIsNotSentAnew(t *testing.T) {
 }
 
 func TestALateReplyCountsFromItsOwnSend(t *testing.T) {
-	t.Parallel()
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the call that was sent since is answered before it: %v", answered), func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
@@ -95,7 +93,6 @@ func TestALateReplyCountsFromItsOwnSend(t *testing.T) {
 // The call is given up after half of what was left, and sent anew a quarter of a second later: the reply comes in
 // between.
 func TestALateReplyCountsFromItsOwnSendThoughNothingWasSentSince(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
 		h := s.take(t, "l", term)
@@ -112,7 +109,6 @@ func TestALateReplyCountsFromItsOwnSendThoughNothingWasSentSince(t *testing.T) {
 }
 
 func TestALateReplyThatFindsNothingEndsTheLease(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		time.Sleep(5 * time.Second)
@@ -135,7 +131,6 @@ type ofCluster struct{ *tap }
 func (ofCluster) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 
 func TestASilentNodeOfAClusterTakesNoOtherLease(t *testing.T) {
-	t.Parallel()
 	const leases = 300 // most of them in a slot, and so in a call, of their own
 	silent := func(key string) bool { return keyname.Slot(key) < 16384/3 }
 	synctest.Test(t, func(t *testing.T) {
@@ -205,7 +200,6 @@ func (c *dedicated) seen() map[int]int {
 }
 
 func TestACallThatHasItsKeysTrackedHasFewOfThem(t *testing.T) {
-	t.Parallel()
 	for name, x := range map[string]struct{ leases, keys, calls, most int }{
 		"of one key":                 {leases: 320, keys: 1, calls: 5, most: 64},
 		"of two":                     {leases: 160, keys: 2, calls: 5, most: 64},
@@ -248,7 +242,6 @@ func TestACallThatHasItsKeysTrackedHasFewOfThem(t *testing.T) {
 // A permit for many is many records: what bounds a call is those. One that has more than a call may have is renewed by
 // itself.
 func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
-	t.Parallel()
 	const leases, each = 100, 400
 	inShop(t, func(t *testing.T, s *shop) {
 		for i := range leases {
@@ -276,7 +269,6 @@ func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
 
 // They are lined up once: nothing is done about them until a call is answered.
 func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
-	t.Parallel()
 	const leases = 2 * lease.MaxFlights * lease.BatchSize
 	inShop(t, func(t *testing.T, s *shop) {
 		for i := range leases {
@@ -300,7 +292,6 @@ func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
 }
 
 func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
-	t.Parallel()
 	const batches, spell = 60, 25 * time.Millisecond
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
@@ -319,7 +310,6 @@ func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
 }
 
 func TestAnExtendCountsFromBeforeItsSend(t *testing.T) {
-	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)
 		s.tap.delay(300 * time.Millisecond)

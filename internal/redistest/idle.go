@@ -131,12 +131,8 @@ func (i *Idle) Stop() (longest, total time.Duration, taken int) {
 	return i.longest, i.total, i.taken
 }
 
-// Hurry has 16 callers of each of some processes take a thing for 100 µs, and give up, in that way, when they have
-// waited for ten times as long as it takes when nobody else wants it (thirty times, if they cancel), half to one and a
-// half of that; and then again at once, until they have had it often enough. look is called every 5 ms. It returns how
-// many calls gave up, and fails the test if all takes a minute.
-func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take) (gaveUp int64) {
-	t.Helper()
+// takenAlone is the median of how long a call takes when nothing else wants what it takes.
+func takenAlone(t testing.TB, processes []Take) time.Duration {
 	var alone []time.Duration
 	for n := range 21 {
 		began := time.Now()
@@ -148,7 +144,16 @@ func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take)
 		release()
 	}
 	slices.Sort(alone)
-	first := max(2*time.Millisecond, 10*alone[len(alone)/2])
+	return alone[len(alone)/2]
+}
+
+// Hurry has 16 callers of each of some processes take a thing for 100 µs, and give up, in that way, when they have
+// waited for ten times as long as it takes when nobody else wants it (thirty times, if they cancel), half to one and a
+// half of that; and then again at once, until they have had it often enough. look is called every 5 ms. It returns how
+// many calls gave up, and fails the test if all takes a minute.
+func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take) (gaveUp int64) {
+	t.Helper()
+	first := max(2*time.Millisecond, 10*takenAlone(t, processes))
 	if RaceEnabled { // what is measured alone says less of a crowd
 		first *= 2
 	}

@@ -29,7 +29,6 @@ func lua(files map[string]string) fs.FS {
 }
 
 func TestAScriptIsSentWithWhatItUsesOfItsLibraries(t *testing.T) {
-	t.Parallel()
 	files := lua(map[string]string{
 		"lib/b": "-- uses: a\n-- B.\n\n-- why\nlocal function two()\n  return one() + LOW\nend\nlocal function four() " +
 			"return 4 end\n",
@@ -72,7 +71,6 @@ func TestAScriptIsSentWithWhatItUsesOfItsLibraries(t *testing.T) {
 }
 
 func TestAScriptThatIsNotLaidOutAsOneIsRefused(t *testing.T) {
-	t.Parallel()
 	for text, why := range map[string]string{
 		"local x = 1\nredis.call('SET', KEYS[1], x)\n": `"redis.call('SET', KEYS[1], x)" in the first column`,
 		"  return 1\n":         `"return 1" in the first column`,
@@ -97,7 +95,6 @@ func (o *opened) Open(name string) (fs.File, error) {
 }
 
 func TestAScriptIsPutTogetherOnceWhenItIsFirstSent(t *testing.T) {
-	t.Parallel()
 	files := &opened{FS: lua(map[string]string{
 		"s":       "-- uses: lib\nreturn one()\n",
 		"lib/lib": "local function one() return 1 end\n",
@@ -247,7 +244,6 @@ func checkNames(file, text string) (wrong []string) {
 }
 
 func TestEveryScriptOfTheModuleDeclaresWhatItUses(t *testing.T) {
-	t.Parallel()
 	var scripts []luaFile
 	folders := map[string]map[string]luaFile{} // of libraries, by name
 	shared := map[string]luaFile{}
@@ -306,7 +302,6 @@ func TestEveryScriptOfTheModuleDeclaresWhatItUses(t *testing.T) {
 }
 
 func TestADeclarationThatIsWrongIsFound(t *testing.T) {
-	t.Parallel()
 	libs := map[string]luaFile{"a": {defines: []string{"one", "HIGH"}}, "b": {defines: []string{"two"}}}
 	for _, c := range []struct{ text, uses, wrong string }{
 		{"return one(HIGH)\n", "a", ""},
@@ -369,7 +364,6 @@ func compared(text string) (lines []string) {
 // Whether the millisecond of an instant belongs to what was before it is decided once. A script that decides it for
 // itself takes a lease from its holder up to a millisecond before the end that the holder was told.
 func TestNoScriptComparesAnInstantInItsOwnWay(t *testing.T) {
-	t.Parallel()
 	require.NoError(t, filepath.WalkDir("../..", func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(at, ".lua") {
 			return err

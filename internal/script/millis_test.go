@@ -30,7 +30,6 @@ func asked(t *testing.T, s *redistest.Server, at time.Time, expression string) s
 }
 
 func TestAnInstantHasItsMillisecondWholly(t *testing.T) {
-	t.Parallel()
 	s := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
 	ms := at.UnixMilli()
@@ -85,7 +84,6 @@ func TestAServerEndsAKeyOnlyWhenItsWholeMillisecondIsOver(t *testing.T) {
 
 // How long a hold lasts is said in whole milliseconds, and its holder counts them from before it asked.
 func TestAHoldIsNotSaidToLastLongerThanItDoes(t *testing.T) {
-	t.Parallel()
 	s := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
 	for left, want := range map[int64]string{3: "4", 1: "2", 0: "0"} { // 1 + ms; 0: it is over
@@ -107,7 +105,6 @@ func TestAHoldIsNotSaidToLastLongerThanItDoes(t *testing.T) {
 // A waiter is told the ms that are left, and asks when those have passed since the reply: then it has expired, wherever
 // in its millisecond the server was.
 func TestAWaiterThatAsksAtTheExpiryFindsItExpired(t *testing.T) {
-	t.Parallel()
 	s := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
 	till := at.Add(20 * time.Millisecond).UnixMilli()

@@ -78,7 +78,6 @@ func thaw(t testing.TB, s *redistest.Server) {
 }
 
 func TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript(t *testing.T) {
-	t.Parallel()
 	c := redistest.Start(t).Client(t)
 	r := script.NewRunner(c, slack)
 	ctx, cancel := context.WithCancel(within(t))
@@ -118,7 +117,6 @@ func TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript(t *testing.T) {
 }
 
 func TestAScriptsOwnErrorIsAnAnswer(t *testing.T) {
-	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := s.Client(t)
 		r := script.NewRunner(c, slack)
@@ -143,7 +141,6 @@ func TestAScriptsOwnErrorIsAnAnswer(t *testing.T) {
 }
 
 func TestARefusedConnectionProvesThatNothingRan(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, slack)
@@ -165,7 +162,6 @@ func TestARefusedConnectionProvesThatNothingRan(t *testing.T) {
 }
 
 func TestDoOutlastsAServerThatComesBack(t *testing.T) {
-	t.Parallel()
 	s := redistest.Embedded(t)
 	r := script.NewRunner(s.Client(t), slack)
 	m, err := r.Do(within(t), call("k"))
@@ -198,7 +194,6 @@ func TestDoOutlastsAServerThatComesBack(t *testing.T) {
 // What a server says when it has not done what it was asked. Those that a single server can be brought to say are
 // also tested on a real one, below.
 func TestARefusalIsRetriedForAsLongAsTheCallLasts(t *testing.T) {
-	t.Parallel()
 	for _, reply := range []string{
 		"LOADING Redis is loading the dataset in memory",
 		"TRYAGAIN Multiple keys request during rehashing of slot",
@@ -323,7 +318,6 @@ func TestRefusalsOfARealServerAreRetriedAndDoNotRun(t *testing.T) {
 }
 
 func TestABusyServerIsAskedAgain(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c, other := s.Client(t), s.Client(t)
 	r := script.NewRunner(c, slack)
@@ -364,7 +358,6 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 }
 
 func TestASilentServerIsAnUnknownOutcomeWithinTheCallTimeout(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, 100*time.Millisecond)
@@ -418,7 +411,6 @@ func TestOnceIsNotSentAgainAfterAnUnknownOutcome(t *testing.T) {
 }
 
 func TestAnUnknownTryMakesTheWholeCallUnknown(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *redistest.Server, c rueidis.Client) {
 		r := script.NewRunner(c, time.Second)
 		var tries int
@@ -441,7 +433,6 @@ func TestAnUnknownTryMakesTheWholeCallUnknown(t *testing.T) {
 }
 
 func TestAttemptObeysCancellationOnAConnectionThatIsNotPipelining(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, time.Hour)
@@ -465,7 +456,6 @@ func TestAttemptObeysCancellationOnAConnectionThatIsNotPipelining(t *testing.T) 
 }
 
 func TestAttemptObeysDeadlinesAndTellsTheirCause(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, time.Hour)
@@ -484,7 +474,6 @@ func TestAttemptObeysDeadlinesAndTellsTheirCause(t *testing.T) {
 }
 
 func TestNothingIsSentUnderAContextThatHasEnded(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, slack)
@@ -589,7 +578,6 @@ func TestNoGoroutineIsLeftOnceTheServerAnswersAgain(t *testing.T) {
 }
 
 func TestTheClockErrsToTheEarlySideOnly(t *testing.T) {
-	t.Parallel()
 	c := redistest.Embedded(t).Client(t)
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -626,7 +614,6 @@ func TestTheClockErrsToTheEarlySideOnly(t *testing.T) {
 }
 
 func TestTheClockKeepsAGoodSampleForAWhileAndForgetsAWrongOne(t *testing.T) {
-	t.Parallel()
 	clock := script.NewRunner(redistest.Embedded(t).Client(t), time.Second).Clock
 	t0 := time.Now()
 	ms := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Millisecond) }
@@ -648,7 +635,6 @@ type clustered struct{ rueidis.Client }
 func (clustered) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 
 func TestTheClockOfAClusterIsKeptBySlot(t *testing.T) {
-	t.Parallel()
 	clock := script.NewRunner(clustered{redistest.Embedded(t).Client(t)}, time.Second).Clock
 	now := time.Now()
 	clock.Learn("{a}1", 1000, now, now)
@@ -657,7 +643,6 @@ func TestTheClockOfAClusterIsKeptBySlot(t *testing.T) {
 }
 
 func TestExplainSpeaksOfCommandsAsOfScripts(t *testing.T) {
-	t.Parallel()
 	require.NoError(t, script.Explain("PING", nil))
 	err := script.Explain("PING", rueidis.ErrNoSlot)
 	require.ErrorIs(t, err, errs.ErrUnavailable)
@@ -668,7 +653,6 @@ func TestExplainSpeaksOfCommandsAsOfScripts(t *testing.T) {
 }
 
 func TestBackoffGrowsToItsLimit(t *testing.T) {
-	t.Parallel()
 	for n := range 1000 {
 		d := script.Backoff(n)
 		most := min(2*time.Millisecond<<min(n, 20), 256*time.Millisecond)
@@ -680,7 +664,6 @@ func TestBackoffGrowsToItsLimit(t *testing.T) {
 // What servers say of a missing right, as they said it: Redis 6.2, 7.0, 7.2 and later, and Valkey.
 // Of a busy server, for which rueidis has one error with that of a server that has no client-side caching.
 func TestARefusalAtAConnectionsStartIsWhatTheServerSays(t *testing.T) {
-	t.Parallel()
 	for text, kind := range map[string]error{
 		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.": errs.ErrUnavailable,
 		"NOPERM this user has no permissions to run the 'client|tracking' command":               errs.ErrDenied,
@@ -725,7 +708,6 @@ func TestAScriptThatCannotReadAValueReturnsErrWrongType(t *testing.T) {
 }
 
 func TestEveryServersWordOnAMissingRightIsDenied(t *testing.T) {
-	t.Parallel()
 	lacking := script.New("lacking",
 		"local key = KEYS[1]\nredis.call('HSET', key, 'a', 1)\nreturn redis.call(publish, 'c', redis.call('HGET', key, "+
 			"'a'))\n")
@@ -789,7 +771,6 @@ func (c leaving) Deadline() (time.Time, bool) { return time.Now().Add(time.Milli
 
 // Its caller takes back what a call may do that was sent. One that is sent after that is taken back by nobody.
 func TestACallThatSaysThatItWasNotSentIsNeverSent(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, slack)

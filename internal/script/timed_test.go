@@ -51,7 +51,6 @@ func ticking(at int64, began time.Time) func() int64 {
 }
 
 func TestATimedCallSaysNotAfterOnceItKnowsTheServersClock(t *testing.T) {
-	t.Parallel()
 	r := script.NewRunner(redistest.Embedded(t).Client(t), 10*time.Second)
 	s := &timedServer{clock: ticking(7_000_000, time.Now())}
 	c := s.call()
@@ -68,7 +67,6 @@ func TestATimedCallSaysNotAfterOnceItKnowsTheServersClock(t *testing.T) {
 }
 
 func TestATimedCallIsNotGrantedAfterItsCallersDeadline(t *testing.T) {
-	t.Parallel()
 	r := script.NewRunner(redistest.Embedded(t).Client(t), time.Hour)
 	began := time.Now()
 	s := &timedServer{clock: ticking(7_000_000, began)}
@@ -100,7 +98,6 @@ func TestATimedCallIsNotGrantedAfterItsCallersDeadline(t *testing.T) {
 }
 
 func TestATimedCallLearnsTheClockAnewFromALateReplyAndRepeatsOnce(t *testing.T) {
-	t.Parallel()
 	r := script.NewRunner(redistest.Embedded(t).Client(t), time.Second)
 	s := &timedServer{clock: ticking(7_000_000, time.Now())}
 	c := s.call()
@@ -117,7 +114,6 @@ func TestATimedCallLearnsTheClockAnewFromALateReplyAndRepeatsOnce(t *testing.T) 
 }
 
 func TestATimedCallThatIsLateTwiceDidNothing(t *testing.T) {
-	t.Parallel()
 	r := script.NewRunner(redistest.Embedded(t).Client(t), time.Second)
 	s := &timedServer{clock: ticking(7_000_000, time.Now())}
 	c := s.call()
@@ -133,7 +129,6 @@ func TestATimedCallThatIsLateTwiceDidNothing(t *testing.T) {
 }
 
 func TestATimedCallPassesErrorsOnAndTheReplyBesideOneOfReplicas(t *testing.T) {
-	t.Parallel()
 	r := script.NewRunner(redistest.Embedded(t).Client(t), time.Second)
 	s := &timedServer{clock: ticking(7_000_000, time.Now()), unmet: fmt.Errorf("%w: 0 of 1", errs.ErrNotReplicated)}
 	c := s.call()
@@ -152,7 +147,6 @@ func TestATimedCallPassesErrorsOnAndTheReplyBesideOneOfReplicas(t *testing.T) {
 }
 
 func TestTheServerIsToldOfACallerThatLeavesSoonOnly(t *testing.T) {
-	t.Parallel()
 	r := script.NewRunner(redistest.Start(t).Client(t), time.Second)
 	now := time.Now()
 	require.Zero(t, r.Clock.Leaves("k", now), "nothing is known of the server")

@@ -89,7 +89,7 @@ var Rules = []Rule{
 	notBeside: {"a late reply sends no release in addition to an Unlock's", "internal/session/handle.go",
 		"if o.phase == releasing {\n\t\to.phase = overtaken", "a grant that comes while the release is under way"},
 	kicked: {"a grant that no caller waits for has the pending release sent at once",
-		"internal/session/session.go", "s.Queue.Unclaimed = s.Retrier.Kick",
+		"internal/session/session.go", "s.Waiters.Unclaimed = s.Retrier.Kick",
 		"a grant for a waiter that left, and that nobody is told of"},
 	keptGrant: {"a grant that overtakes the reply is kept", "internal/wait/handover.go", "g.Ticket <= w.ticket",
 		""},

@@ -81,7 +81,7 @@ func (q *Waiters) enter(ctx context.Context, r Request) (w *waiter) {
 // exit leaves the local queue, and leaves to the Taker what the server may still have of the waiter. The waiter is not
 // used after this.
 func (w *waiter) exit() {
-	q, l, r := w.q, w.localQueue, w.r
+	q, r := w.q, w.r
 	owed, after := false, time.Time{}
 	q.mu.Lock()
 	joined := w.is == among
@@ -102,37 +102,9 @@ func (w *waiter) exit() {
 		g := q.guesses.of(r.QueueKey)
 		g.contenders, g.trip = w.turns.learned(w.granted), w.turns.trip
 	}
-	if l != nil {
+	if w.localQueue != nil {
 		after, owed = w.finish(w.granted)
-		if w.head && w.queues() {
-			l.pushed = false
-			l.headSem.Release(1)
-		}
-		if w.refused && r.Group == nil {
-			l.refused--
-		}
-		if r.Mode == Paced && l.pace != nil {
-			l.pace.leaves(w)
-			q.guesses.of(r.QueueKey).paced = l.pace.bound
-		}
-		if l.batchQueue != nil {
-			q.removeWaiter(l.batchQueue, w)
-		}
-		if l.members--; l.members == 0 {
-			q.remove(r.QueueKey, l)
-			if l.batchQueue != nil {
-				l.batchQueue.stop()
-			}
-			if len(q.freeQueues) < spare {
-				drain(l.wakeup)
-				batchQueue := l.batchQueue
-				if batchQueue != nil && !batchQueue.unused() {
-					batchQueue = nil // its ask or a timer may still refer to it
-				}
-				*l = localQueue{headSem: l.headSem, wakeup: l.wakeup, batchQueue: batchQueue}
-				q.freeQueues = append(q.freeQueues, l)
-			}
-		}
+		w.leaveQueue(w.localQueue)
 	}
 	if len(q.freeWaiters) < spare && !joined { // a batch queue may still refer to one that joined it
 		drain(w.wakeup)
@@ -142,6 +114,41 @@ func (w *waiter) exit() {
 	q.mu.Unlock()
 	if owed {
 		r.Taker.ReleaseLater(after)
+	}
+}
+
+// leaveQueue takes the waiter out of its local queue, and ends the queue with its last member. Called with mu held.
+func (w *waiter) leaveQueue(l *localQueue) {
+	q, r := w.q, w.r
+	if w.head && w.queues() {
+		l.pushed = false
+		l.headSem.Release(1)
+	}
+	if w.refused && r.Group == nil {
+		l.refused--
+	}
+	if r.Mode == Paced && l.pace != nil {
+		l.pace.leaves(w)
+		q.guesses.of(r.QueueKey).paced = l.pace.bound
+	}
+	if l.batchQueue != nil {
+		q.removeWaiter(l.batchQueue, w)
+	}
+	if l.members--; l.members > 0 {
+		return
+	}
+	q.remove(r.QueueKey, l)
+	if l.batchQueue != nil {
+		l.batchQueue.stop()
+	}
+	if len(q.freeQueues) < spare {
+		drain(l.wakeup)
+		batchQueue := l.batchQueue
+		if batchQueue != nil && !batchQueue.unused() {
+			batchQueue = nil // its ask or a timer may still refer to it
+		}
+		*l = localQueue{headSem: l.headSem, wakeup: l.wakeup, batchQueue: batchQueue}
+		q.freeQueues = append(q.freeQueues, l)
 	}
 }
 

@@ -215,37 +215,49 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 		if e.Epoch == r.epoch {
 			r.serial = max(r.serial, e.Serial)
 		}
-		n := max(e.N, 1)
-		var holder string
-		switch {
-		case e.Kind == KindHeld || e.Kind == KindExtended || e.Kind == KindExpired || e.Kind == KindCancelled:
-			continue
-		case !e.sells() && e.Kind != KindReturn:
-			return errs.InvalidOption("Kind", fmt.Sprintf("%.32q", e.Kind), "a kind of entry")
-		case e.N < 0 || e.N > maxLimit || e.Ordinal < 1 || e.Ordinal > maxLimit-n+1:
-			return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N),
-				fmt.Sprintf("within 1 and %d", int64(maxLimit)))
-		case keyname.Text("", e.Claimant) != nil || keyname.Text("", e.Request) != nil:
-			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request),
-				fmt.Sprintf("UTF-8 of at most %d bytes, without a NUL byte", keyname.MaxText))
-		case e.Kind == KindReturn:
-			r.back = append(r.back, span{e.Ordinal, e.Ordinal + n - 1})
-			continue
-		case e.Claimant == "" && e.Request == "":
-			return errs.InvalidOption("Claimant and Request", "empty",
-				fmt.Sprintf("set, one of them at least: ordinal %d", e.Ordinal))
-		default:
-			holder = e.holder()
+		if err := r.add(e); err != nil {
+			return err
 		}
-		w, units := r.wins[holder], span{e.Ordinal, e.Ordinal + n - 1}
-		w.claimant = e.Claimant
-		w.spans = append(w.spans, units)
-		if holder[0] == 'u' && (n > 1 || len(w.spans) > 1) {
-			return errs.InvalidOption("Request", "empty", fmt.Sprintf("set: %.64q has more than one unit", e.Claimant))
-		}
-		r.wins[holder] = w
-		r.owned = append(r.owned, owned{units, holder})
 	}
+	return r.contradiction()
+}
+
+// add takes an entry of the winners in, and refuses one that cannot be.
+func (r *restorer) add(e Entry) error {
+	n := max(e.N, 1)
+	switch {
+	case e.Kind == KindHeld || e.Kind == KindExtended || e.Kind == KindExpired || e.Kind == KindCancelled:
+		return nil
+	case !e.sells() && e.Kind != KindReturn:
+		return errs.InvalidOption("Kind", fmt.Sprintf("%.32q", e.Kind), "a kind of entry")
+	case e.N < 0 || e.N > maxLimit || e.Ordinal < 1 || e.Ordinal > maxLimit-n+1:
+		return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N),
+			fmt.Sprintf("within 1 and %d", int64(maxLimit)))
+	case keyname.Text("", e.Claimant) != nil || keyname.Text("", e.Request) != nil:
+		return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request),
+			fmt.Sprintf("UTF-8 of at most %d bytes, without a NUL byte", keyname.MaxText))
+	case e.Kind == KindReturn:
+		r.back = append(r.back, span{e.Ordinal, e.Ordinal + n - 1})
+		return nil
+	case e.Claimant == "" && e.Request == "":
+		return errs.InvalidOption("Claimant and Request", "empty",
+			fmt.Sprintf("set, one of them at least: ordinal %d", e.Ordinal))
+	}
+	holder := e.holder()
+	w, units := r.wins[holder], span{e.Ordinal, e.Ordinal + n - 1}
+	w.claimant = e.Claimant
+	w.spans = append(w.spans, units)
+	if holder[0] == 'u' && (n > 1 || len(w.spans) > 1) {
+		return errs.InvalidOption("Request", "empty", fmt.Sprintf("set: %.64q has more than one unit", e.Claimant))
+	}
+	r.wins[holder] = w
+	r.owned = append(r.owned, owned{units, holder})
+	return nil
+}
+
+// contradiction puts what was added in order, and returns an error if two winners have one unit, or one was returned that
+// has a winner.
+func (r *restorer) contradiction() error {
 	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
 	for i, o := range r.owned {
 		if i > 0 && o.first <= r.owned[i-1].last {

@@ -17,7 +17,8 @@ var ofElections = []mutant{
 	{
 		name: "a value that is forgotten at the next announcement", file: "rlock/election/term.go", pkg: "rlock/election",
 		old: "\tt.changes++\n", new: "",
-		breaks: "a leader's value is the one that it proclaimed last", tests: "TestALeaderChangesItsValueAndKeepsItsToken",
+		breaks: "a leader's value is the one that it proclaimed last",
+		tests:  "TestAValueIsKeptWhenTheAnnouncementIsMadeAgain",
 	},
 	{
 		name: "a leader that heeds what its predecessor is asked", file: "rlock/election/lua/requests.lua",

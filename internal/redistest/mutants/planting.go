@@ -17,7 +17,7 @@ func planting(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	for old, now := range map[string]string{"fs.ReadFile(files, ": "planted(files, ",
-		"shared.ReadFile(": "planted(shared, "} {
+		"libraries.ReadFile(": "planted(libraries, "} {
 		if !bytes.Contains(text, []byte(old)) {
 			return nil, fmt.Errorf("%s reads no script by %s any more", loader, old)
 		}

@@ -88,28 +88,32 @@ func Read(dir, ending string) (Pack, error) {
 			return nil, err
 		}
 		for _, d := range file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if d.Recv != nil {
-					p.add("."+d.Name.Name, false, d)
-				} else {
-					p.add(d.Name.Name, true, d)
-				}
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					switch spec := spec.(type) {
-					case *ast.ValueSpec:
-						for _, name := range spec.Names {
-							p.add(name.Name, false, spec)
-						}
-					case *ast.TypeSpec:
-						p.add(spec.Name.Name, false, spec)
-					}
-				}
-			}
+			p.addDecl(d)
 		}
 	}
 	return p, nil
+}
+
+func (p Pack) addDecl(d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv != nil {
+			p.add("."+d.Name.Name, false, d)
+		} else {
+			p.add(d.Name.Name, true, d)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.ValueSpec:
+				for _, name := range spec.Names {
+					p.add(name.Name, false, spec)
+				}
+			case *ast.TypeSpec:
+				p.add(spec.Name.Name, false, spec)
+			}
+		}
+	}
 }
 
 func (p Pack) add(name string, isFunc bool, node ast.Node) {
