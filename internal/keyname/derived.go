@@ -21,6 +21,7 @@ var Derived = []string{
 	"redlatch_fence", // of contrib/fence
 	"redlatch_leader",
 	"redlatch_requests",
+	"redlatch_workers",
 	"redisson_lock__channel",
 	"redisson_lock_queue",
 	"redisson_lock_timeout",

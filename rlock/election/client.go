@@ -119,6 +119,7 @@ var (
 	retractScript  = script.Load("retract the leader", files, "retract")
 	standScript    = script.Load("stand as a candidate", files, "stand")
 	drainScript    = script.Load("ask the leader to resign", files, "drain")
+	workersScript  = script.Load("say which workers are there", files, "workers")
 	requestsScript = script.Load("read what the leader is asked", files, "requests")
 )
 

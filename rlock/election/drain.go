@@ -85,6 +85,6 @@ func (r *resting) wait(ctx context.Context, e *Election) {
 	rest := time.Until(r.until[e.key])
 	r.mu.Unlock()
 	if rest > 0 {
-		e.pause(ctx, rest)
+		pause(ctx, e.c.session, rest)
 	}
 }

@@ -77,8 +77,8 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 		}
 		l := newLeadership(e, hold)
 		if e.standsAside(ctx, l.token) {
-			_ = hold.Unlock(ctx)              // if it fails it goes on by itself
-			e.pause(ctx, e.c.session.PollCap) // an end of ctx, or of the client, ends the next Lock
+			_ = hold.Unlock(ctx)                         // if it fails it goes on by itself
+			pause(ctx, e.c.session, e.c.session.PollCap) // an end of ctx, or of the client, ends the next Lock
 			continue
 		}
 		if err := l.announceFirst(ctx); err != nil {
@@ -90,13 +90,13 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 }
 
 // pause waits for d, or until ctx ends or the client is closed.
-func (e *Election) pause(ctx context.Context, d time.Duration) {
+func pause(ctx context.Context, s *session.Session, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-ctx.Done():
-	case <-e.c.session.Context().Done():
+	case <-s.Context().Done():
 	}
 }
 
