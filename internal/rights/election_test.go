@@ -38,6 +38,8 @@ func elections(ctx context.Context, hub *pubsub.Hub, prefix string, must func(wh
 				must("resign", l.Resign(ctx))
 			}
 		}
+		_, e = c.Shards(name, 2).Workers(ctx)
+		must("workers", e)
 		_, e = x.Leader(ctx)
 		must("leader", e)
 		stop()

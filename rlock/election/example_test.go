@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -250,6 +251,85 @@ func ExampleElection_Drain() {
 	// the work is stopped
 	// <nil>
 	// another leads, or none: true <nil>
+}
+
+// Sixteen shards of a queue, divided among the processes that run this.
+func ExampleShards_Run() {
+	elections, _, end := demoWith(time.Second)
+	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var queue *election.Shards = elections.Shards("queue", 16)
+
+	var mu sync.Mutex
+	begun := map[int]bool{}
+	err := queue.Run(ctx, "worker-1", func(ctx context.Context, shard *election.Shard) error {
+		mu.Lock()
+		begun[shard.Index()] = shard.Token() > 0 // the resource refuses a token that is less than one before
+		all := len(begun) == 16
+		mu.Unlock()
+		if all {
+			cancel() // a worker goes on for as long as it lives
+		}
+		<-ctx.Done() // the shard is to move, or is lost: the work on it ends
+		return ctx.Err()
+	})
+	fmt.Println(len(begun), "shards;", err)
+	// Output: 16 shards; election: context canceled
+}
+
+// A process is drained before it is stopped: its shards move while it still lives.
+func ExampleShards_Drain() {
+	elections, _, end := demoWith(time.Second)
+	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	queue := elections.Shards("queue", 4)
+	ran := make(chan error)
+	go func() {
+		ran <- queue.Run(ctx, "worker-1", func(ctx context.Context, shard *election.Shard) error {
+			until, work := shard.Until(), shard.Context(ctx)
+			if time.Now().Before(until) { // directly before an act that cannot be undone
+				<-work.Done()
+			}
+			return nil
+		})
+	}()
+	for workers, err := range queue.Observe(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if len(workers) == 1 && len(workers[0].Shards) == 4 {
+			break
+		}
+	}
+
+	fmt.Println(queue.Drain(ctx, "worker-1", time.Minute))
+	workers, err := queue.Workers(ctx)
+	var first election.Worker = workers[0]
+	fmt.Println(first.Name, first.Shards, first.Drained, err)
+	cancel()
+	<-ran
+	// Output:
+	// <nil>
+	// worker-1 [] true <nil>
+}
+
+// No two processes make ids with the same number.
+func ExampleShards_Slot() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	slot, err := elections.Shards("snowflake", 1024).Slot(ctx, "10.0.0.7:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := slot.Context(ctx) // ends when the number may be another's
+	fmt.Println(slot.Index() < 1024, work.Err(), time.Now().Before(slot.Until()))
+	fmt.Println(slot.Release(ctx))
+	// Output:
+	// true <nil> true
+	// <nil>
 }
 
 // New makes a client on a hub that other clients may use, too. redlatch.Open does so for all packages.

@@ -3,6 +3,40 @@ package main
 // ofElections are faults of what leaders are asked, and of what they say of themselves.
 var ofElections = []mutant{
 	{
+		name: "those with one more that had least", file: "rlock/election/plan.go", pkg: "rlock/election",
+		old:    "return cmp.Or(-compare(len(has[a.id]) > base, len(has[b.id]) > base), cmp.Compare(a.id, b.id))",
+		new:    "return cmp.Compare(a.id, b.id)",
+		breaks: "no shard moves that need not", tests: "TestThePlanMovesAsLittleAsCanBeInAnyOrder",
+	},
+	{
+		name: "those with one more by how many they have", file: "rlock/election/plan.go", pkg: "rlock/election",
+		old:    "return cmp.Or(-compare(len(has[a.id]) > base, len(has[b.id]) > base), cmp.Compare(a.id, b.id))",
+		new:    "return cmp.Or(cmp.Compare(len(has[b.id]), len(has[a.id])), cmp.Compare(a.id, b.id))",
+		breaks: "a plan stays the same while it is carried out", tests: "TestThePlanMovesAsLittleAsCanBeInAnyOrder",
+	},
+	{
+		name: "a shard of two that is the first one's", file: "rlock/election/plan.go", pkg: "rlock/election",
+		old: "cmp.Or(-compare(a.id == id, b.id == id), cmp.Compare(a.id, b.id))", new: "cmp.Compare(a.id, b.id)",
+		breaks: "a member believes itself", tests: "TestThePlanMovesAsLittleAsCanBeInAnyOrder",
+	},
+	{
+		name: "a plan that is carried out at once", file: "rlock/election/worker.go", pkg: "rlock/election",
+		old: "if time.Since(w.since) < w.s.c.trust/2 {", new: "if false {",
+		breaks: "workers that come together divide the shards once",
+		tests:  "TestShardsAreDividedWhateverBecomesOfTheWorkers",
+	},
+	{
+		name: "a worker that is gone and believed", file: "rlock/election/lua/workers.lua", pkg: "rlock/election",
+		old: "elseif expired(ends, now) then", new: "elseif false then",
+		breaks: "the shards of a worker that crashed go to the others",
+		tests:  "TestTheScriptTableOfWorkers TestShardsAreDividedWhateverBecomesOfTheWorkers",
+	},
+	{
+		name: "a drain that ends what it is kept with", file: "rlock/election/lua/workers.lua", pkg: "rlock/election",
+		old: "if redis.call('PTTL', key) < last then", new: "if true then",
+		breaks: "a request with a short life ends no other's", tests: "TestTheScriptTableOfWorkers",
+	},
+	{
 		name: "an earlier value that comes late", file: "rlock/election/lua/announce.lua", pkg: "rlock/election",
 		old:    "elseif last == token and (tonumber(changed) or 0) > change then",
 		new:    "elseif last == token and (tonumber(changed) or 0) > change + 100 then",
