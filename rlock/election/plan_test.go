@@ -85,7 +85,7 @@ func TestThePlanMovesAsLittleAsCanBeInAnyOrder(t *testing.T) {
 					real[i].Has[s] = true
 				}
 			}
-			if r.IntN(3) > 0 {
+			if r.IntN(8) == 0 {
 				said[i] = slices.Clone(real[i].Has)
 			}
 		}
@@ -102,6 +102,13 @@ func TestThePlanMovesAsLittleAsCanBeInAnyOrder(t *testing.T) {
 		require.Equal(t, n, all, "seed %d", seed)
 		require.LessOrEqual(t, most-few, 1, "seed %d", seed)
 	}
+}
+
+// One that was cut off says what its functions have not yet stopped to work at, which is another's by now.
+func TestAMemberBelievesItselfAboutAShardOfTwo(t *testing.T) {
+	t.Parallel()
+	view := []election.Member{{ID: "a", Has: []bool{true, true, false}}, {ID: "b", Has: []bool{true, false, false}}}
+	require.True(t, election.Plan(3, "b", view)[0])
 }
 
 func TestAPlanWithoutWorkersIsEmpty(t *testing.T) {

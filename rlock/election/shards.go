@@ -82,7 +82,11 @@ func (s *Shard) Release(ctx context.Context) error { return edge(s.hold.Unlock(c
 //
 // It asks for one after the other from a random one on, which takes one call if most are free and n if none is, and
 // again once in a PollCap while none is. Those that wait have no order. The slot of a process that crashed is taken
-// for WatchdogTimeout. The errors are those of [Election.Campaign].
+// for WatchdogTimeout.
+//
+// The errors are those of [Election.Campaign], but that a server that does not answer is not asked again: the call
+// returns ErrUnavailable or ErrUnknownOutcome within Options.CallTimeout. What such a call may have acquired is released
+// in the background.
 func (s *Shards) Slot(ctx context.Context, value string) (*Shard, error) {
 	if err := s.c.session.Usable(s.bad, session.CheckLabel("value", value)); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 
 // Run makes the caller one of the workers, and calls fn for each shard that it has, each on a goroutine of its own,
 // until ctx ends. name is what Workers shows and Drain means, such as a host name. It has at most 256 bytes of UTF-8.
+// Two of one name are two workers, and are drained together.
 //
 // While m workers are there each has n/m shards, or one more, within five Heartbeats of the last change, ten if it was a
 // crash, and the time that functions take to return whose shards move. A worker that comes takes its share from those that have most, one that leaves or

@@ -17,7 +17,7 @@ var ofElections = []mutant{
 	{
 		name: "a shard of two that is the first one's", file: "rlock/election/plan.go", pkg: "rlock/election",
 		old: "cmp.Or(-compare(a.id == id, b.id == id), cmp.Compare(a.id, b.id))", new: "cmp.Compare(a.id, b.id)",
-		breaks: "a member believes itself", tests: "TestThePlanMovesAsLittleAsCanBeInAnyOrder",
+		breaks: "a member believes itself", tests: "TestAMemberBelievesItselfAboutAShardOfTwo",
 	},
 	{
 		name: "a plan that is carried out at once", file: "rlock/election/worker.go", pkg: "rlock/election",
