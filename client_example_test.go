@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -13,6 +14,19 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock/election"
 )
+
+// The safe profile refuses a server that may lose what it has confirmed, such as this one, which writes no file. What a
+// package is not to have is taken back in its function.
+func ExampleSafety() {
+	defer serve()()
+	safety := func() redlatch.Safety { return redlatch.SurviveFailover } // as a program's configuration says
+	_, err := redlatch.Open(context.Background(), option, redlatch.Options{
+		Safety:    safety(),
+		Elections: func(o *election.Options) { o.LockDelay = 5 * time.Second },
+	})
+	fmt.Println(errors.Is(err, redlatch.ErrInvalidOption))
+	// Output: true
+}
 
 // Every package through one door. An error is answered with what the package says of it; here it ends the program.
 func ExampleClient() {

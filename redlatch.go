@@ -23,7 +23,7 @@ import (
 
 // Options of Open. The zero value is good.
 //
-// The first seven fields are for all packages: they are set in the options of each package that has a field of that
+// The first eight fields are for all packages: they are set in the options of each package that has a field of that
 // name. The functions then get these options, to set what differs from package to package, and to take back what is set
 // for all:
 //
@@ -47,6 +47,8 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
+	// Safety sets options of all packages together: see [SurviveFailover]. Defaults to 0, which sets none.
+	Safety Safety
 	// Process is what Inspect and the debug page show of this process where it holds or leads. Defaults to "host:pid".
 	Process string
 	// Logger gets the lines of all packages. Defaults to slog.Default().
@@ -84,6 +86,9 @@ type Client struct {
 // those of pubsub.Dial and of the packages' New: ErrInvalidOption names every package, field and value that cannot be
 // used. After an error nothing is left open.
 func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, error) {
+	if err := opts.apply(); err != nil {
+		return nil, fmt.Errorf("redlatch: %w", err)
+	}
 	hub, err := pubsub.Dial(ctx, o, with(opts.Hub, pubsub.Options{CallTimeout: opts.CallTimeout, Logger: opts.Logger}))
 	if err != nil {
 		return nil, err

@@ -22,8 +22,8 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	here, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	for _, pattern := range []string{"benchmarks/*.md", "chaos/*.md", "design/*.md", "safety/*.md", "tenures/*.md",
-		"../*.md"} {
+	for _, pattern := range []string{"adapters/*.md", "benchmarks/*.md", "chaos/*.md", "design/*.md", "safety/*.md",
+		"tenures/*.md", "../*.md"} {
 		more, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, more)
@@ -97,11 +97,26 @@ func TestTheCodeOfThePagesIsTested(t *testing.T) {
 	}
 }
 
+// The pages of the adapters have functions of their modules' Examples.
+func TestTheCodeOfTheAdaptersIsTested(t *testing.T) {
+	pages, err := filepath.Glob("adapters/*.md")
+	require.NoError(t, err)
+	for _, page := range pages {
+		name := strings.TrimSuffix(filepath.Base(page), ".md")
+		source := read(t, filepath.Join("../contrib", name, "example_test.go"))
+		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, page), -1)
+		require.NotEmpty(t, blocks, "%s has no Go code", page)
+		for _, b := range blocks {
+			require.Contains(t, source, b[1], "%s has code that is not in its module's example_test.go", page)
+		}
+	}
+}
+
 // The "after" code of every migration is the body of the Example that is named above it.
 func TestTheCodeOfTheMigrationsIsTheExamples(t *testing.T) {
 	src := read(t, "../internal/pages/migration_test.go")
 	after := regexp.MustCompile("(?s)After \\(`(Example_\\w+)`\\):\n\n```go\n(.*?)```")
-	found := after.FindAllStringSubmatch(read(t, "redisson.md"), -1)
+	found := after.FindAllStringSubmatch(read(t, "migration.md"), -1)
 	require.Len(t, found, strings.Count(src, "\nfunc Example_"), "each Example is shown once")
 	for _, m := range found {
 		_, example, ok := strings.Cut(body(t, src, m[1]), "\tdefer end()\n\n")

@@ -34,7 +34,7 @@ const topologyRefresh = 5 * time.Second
 //   - ErrInvalidOption: o cannot be used, and nothing was sent; or the server cannot do what o says (SelectDB, or
 //     client-side caching without DisableCache); or the server is older than Redis 7.0, or a sentinel though
 //     Sentinel.MasterSet is empty (InitAddress); or only one side speaks TLS (TLSConfig); or it may evict keys
-//     (Options.Strict). The text names the field.
+//     (Options.Strict), or forget what it has confirmed (Options.Durable). The text names the field.
 //   - Any other error is the server's refusal of what o says, and its text says which.
 //
 // o.ConnLifetime is refused. When a connection's lifetime ends while a reply is awaited, rueidis sends the script again
@@ -98,8 +98,8 @@ func dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, erro
 		newClient = rueidis.NewClient
 	}
 	opts.dials = new(atomic.Int64)
-	strict := opts.Strict
-	opts.Strict = false // New cannot ask
+	strict, durable := opts.Strict, opts.Durable
+	opts.Strict, opts.Durable = false, false // New cannot ask
 	a := attempt{ctx: ctx}
 	defer a.end()
 	counted := counting(o, opts.dials, &a)
@@ -118,7 +118,7 @@ func dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, erro
 		c.Close()
 		return nil, err
 	}
-	if err := unfit(ctx, c, cmp.Or(opts.CallTimeout, defaultCallTimeout), strict); err != nil {
+	if err := unfit(ctx, c, cmp.Or(opts.CallTimeout, defaultCallTimeout), strict, durable); err != nil {
 		_ = hub.Close(context.WithoutCancel(ctx)) // it has no subscription yet
 		c.Close()
 		return nil, fmt.Errorf("pubsub: %w", err)
@@ -198,13 +198,19 @@ var errSentinel = errs.InvalidOption("InitAddress", "a sentinel",
 // unfit refuses a sentinel, which knows no scripts, and a server that is older than Redis 7.0. Its scripts hide why a
 // command of theirs was refused, so that a lock would fail for good where it is to try again, and it has no sharded
 // channels. What does not say its version, because the user has no right to INFO or nothing answers in time, is not
-// refused. Valkey says redis_version:7.2.4, whatever its own. If strict, it refuses servers that may evict keys, too.
-func unfit(ctx context.Context, c rueidis.Client, limit time.Duration, strict bool) error {
+// refused. Valkey says redis_version:7.2.4, whatever its own. If strict, it refuses servers that may evict keys, too;
+// if durable, those that may forget what they have confirmed.
+func unfit(ctx context.Context, c rueidis.Client, limit time.Duration, strict, durable bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if strict {
 		if policy := script.EvictionPolicy(ctx, c); policy != "" {
 			return errs.InvalidOption("the server's maxmemory-policy", policy, "noeviction (Options.Strict)")
+		}
+	}
+	if durable {
+		if s := script.Forgetful(ctx, c); s != nil {
+			return errs.InvalidOption("the server's "+s.Name, s.Value, s.Must+" (Options.Durable)")
 		}
 	}
 	text, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()

@@ -36,6 +36,12 @@ type Options struct {
 	// package logs a warning when it is first used. If the server does not let us ask, neither happens. New refuses
 	// Strict, because it asks nothing.
 	Strict bool
+	// Durable makes Dial fail (ErrInvalidOption) if a server may forget what it has confirmed: if it keeps no append-only
+	// file (appendonly), so that a restart brings back what the last snapshot has; or if it is a primary that needs no
+	// replica (min-replicas-to-write is 0), which goes on granting when it is cut off and another was promoted. A server
+	// that refuses INFO is refused; one that cannot be reached, and a replica behind Sentinel, is not asked. The settings
+	// are looked at once. New refuses Durable, because it asks nothing.
+	Durable bool
 	// Grace is how long a channel stays subscribed after its last Subscription was closed. Defaults to 10 s.
 	Grace time.Duration
 	// CallTimeout bounds Publish, and the question that a Cluster is asked at the start. Defaults to 5 s.
@@ -106,6 +112,9 @@ func New(c rueidis.Client, o Options) (*Hub, error) {
 	}
 	if o.Strict {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Strict", true, "false: only Dial asks the server"))
+	}
+	if o.Durable {
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Durable", true, "false: only Dial asks the server"))
 	}
 	if o.Grace < 0 {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Grace", o.Grace, "0 or more"))

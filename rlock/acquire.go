@@ -35,8 +35,10 @@ func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
 	return l.take(ctx, t, t.lease == 0, false)
 }
 
-// renewed implements form.
-func (l *single) renewed() time.Duration { return l.c.opts.WatchdogTimeout }
+// longest implements form.
+func (l *single) longest(lease time.Duration) time.Duration {
+	return max(lease, l.c.opts.WatchdogTimeout) + l.c.delay
+}
 
 // take acquires the lock. auto says that the hold is renewed: a lease of 0 asks for that, and the parts of a composite
 // need it until all are there. part: it is one of these, whose tenure is no other's.
@@ -54,8 +56,11 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 		err = ending(l.name, waited, seen.unsure).Explain(err)
 		var refused *NotAcquiredError
 		if errors.As(err, &refused) {
-			refused.Ours, refused.Foreign, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), seen.foreign, seen.noEnd,
-				seen.listeners
+			refused.Ours, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), seen.noEnd, seen.listeners
+			refused.Foreign = seen.holder.foreign()
+			if seen.holder.other() {
+				refused.Kind = l.kind.otherwise()
+			}
 		}
 		c.observe(ctx, Event{Kind: EventNotAcquired, Name: l.name, Waited: waited, Err: err})
 		return nil, err
@@ -68,9 +73,10 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 
 // seen is what a call knows, besides its error, that did not acquire the lock.
 type seen struct {
-	unsure         bool // a try that was not answered may have taken the lock
-	foreign, noEnd bool // of the holder, by the last answer
-	listeners      int
+	unsure    bool // a try that was not answered may have taken the lock
+	holder    holder
+	noEnd     bool // of the holder, by the last answer
+	listeners int
 }
 
 // acquired acquires the lock: by a turn of its process where waiters queue, otherwise for itself.

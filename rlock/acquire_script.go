@@ -51,18 +51,25 @@ const (
 )
 
 type acquireReply struct {
-	status  acquireStatus
-	left    time.Duration // of what is held; negative: without end
-	server  int64         // its clock, ms
-	ticket  int64         // in the queue; 0: not in it
-	foreign bool          // the holder is not one of ours
-	token   int64         // fencing token of a new hold; 0: none; of a vote: see fencedVoteCall
-	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
-	clear   bool          // of a reader that was granted: no writer waits; of a writer: no one waits
-	alone   bool          // granted, and the queue was empty
+	status acquireStatus
+	left   time.Duration // of what is held; negative: without end
+	server int64         // its clock, ms
+	ticket int64         // in the queue; 0: not in it
+	holder holder
+	token  int64 // fencing token of a new hold; 0: none; of a vote: see fencedVoteCall
+	run    int64 // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
+	clear  bool  // of a reader that was granted: no writer waits; of a writer: no one waits
+	alone  bool  // granted, and the queue was empty
 	// listeners are how many connections hear of the holder's release; 0: not said.
 	listeners int
 }
+
+// holder is what a script says of who keeps it out: 1 that it is not one of ours, and 2 more that its lock is of
+// another kind, a string under the name of a hash or the reverse.
+type holder int64
+
+func (h holder) foreign() bool { return h&1 != 0 }
+func (h holder) other() bool   { return h&2 != 0 }
 
 // Clock implements script.Reply.
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
@@ -81,7 +88,7 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	case len(v) > 4 && (r.status == acquireGranted || r.status == acquireShared):
 		r.clear = v[3] == 1
 	case len(v) > 4:
-		r.ticket, r.foreign = v[3], v[4] == 1
+		r.ticket, r.holder = v[3], holder(v[4])
 	}
 	if len(v) > 5 {
 		r.token = v[5]
@@ -136,7 +143,7 @@ func (l *single) fencedKeys() []string {
 // The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may
 // be that of another process, with the longer lease (TestAVoteThatWasForgottenIsNotGivenTwice).
 func voteCall(l *single, r acquireRequest) script.Call {
-	args := append(r.asked(4), l.c.publish, l.grants, script.Millis(max(r.lease, l.c.opts.WatchdogTimeout)), l.channel)
+	args := append(r.asked(4), l.c.publish, l.grants, l.c.millis(max(r.lease, l.c.opts.WatchdogTimeout)), l.channel)
 	return script.Call{Script: voteScript, Keys: l.keys, Args: args}
 }
 

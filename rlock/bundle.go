@@ -287,7 +287,7 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 			}
 			// A restarted server votes after this time. With an extension of an hour it would vote for another holder after 30
 			// s, while the holder of before, which cannot reach it, still trusts the vote that the server forgot.
-			if most := max(x.h.Holding.Longest(), ownerOf(x.h).lock.c.opts.WatchdogTimeout); d > most {
+			if most := max(x.h.Holding.Longest()-x.client().delay, ownerOf(x.h).lock.c.opts.WatchdogTimeout); d > most {
 				return fmt.Errorf("rlock: %w",
 					errs.InvalidOption("extension of a Quorum", d,
 						fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, most)))

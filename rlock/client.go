@@ -25,6 +25,8 @@ type Client struct {
 
 	clustered      bool
 	tokenRetention time.Duration
+	delay          time.Duration // Options.LockDelay
+	fenced         bool          // Options.Fenced
 	hashOver       int
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
@@ -69,7 +71,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{session: s, texts: texts{publish: s.Inner.PublishCommand()},
-		clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
+		clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver,
+		delay: o.LockDelay, fenced: o.Fenced}
 	c.observer = o.Observer
 	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := lease.Announced(func(group int) string { return c.aliveKey(group, s.ID) }, o.Process)
@@ -79,13 +82,13 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		// a hold is seen from when it is granted, not from when its waiter hears of it
 		s.PollCap = min(s.PollCap, o.Heartbeat)
 	}
-	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats,
+	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats, Delay: o.LockDelay,
 		Renewed: func(ctx context.Context, name string, err error) {
 			c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
 		}}, func(ctx context.Context, name string, byMessage bool) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
 	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
-	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
+	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout+o.LockDelay)
 	c.opts, c.runner, c.engine, c.waiters = s.Options, s.Runner, s.Engine, s.Waiters
 	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock",
 		Ended: func(ctx context.Context, name string, why error) {
@@ -107,12 +110,13 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	return c, nil
 }
 
-// millis is script.Millis for a lease; the usual one's text is kept, because every acquisition sends it.
+// millis is a lease as the server is asked for it, with the delay; the usual one's text is kept, because every
+// acquisition sends it.
 func (c *Client) millis(lease time.Duration) string {
 	if lease == c.opts.WatchdogTimeout {
 		return c.watchdogMillis
 	}
-	return script.Millis(lease)
+	return script.Millis(lease + c.delay)
 }
 
 // Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. If the name cannot
@@ -120,7 +124,12 @@ func (c *Client) millis(lease time.Duration) string {
 //
 // Waiting processes queue on the server and are handed the lock in their order. TryLock with a waitTime of 0 acquires
 // the lock only if it is free and the queue is empty. The same is true of NonReentrant and Fenced.
+//
+// With Options.Fenced it is the Fenced lock of that name.
 func (c *Client) Reentrant(name string) *Lock {
+	if c.fenced {
+		return c.Fenced(name)
+	}
 	return c.lock(name, reentrant)
 }
 

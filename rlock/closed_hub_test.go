@@ -28,7 +28,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			}
 			require.NoError(t, err)
 			// nothing is renewed meanwhile
-			c, err := rlock.New(hub, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Hour})
+			c, err := rlock.New(hub, rlock.Options{CallTimeout: 3 * time.Second, WatchdogTimeout: time.Hour})
 			require.NoError(t, err)
 			multi, err := rlock.Multi(c.Reentrant("f"), c.Reentrant("g"))
 			require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				require.ErrorIs(t, <-waiting, errs.ErrClosed)
 			}
 
-			if !dialed { // what the waiters may have left behind is still cleared away
+			if !dialed { // what the waiters may have left behind is still cleared away, for a call timeout where none answered
 				redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return c.Owed() == 0 })
 			}
 			before := redistest.CommandCalls(t, direct)["evalsha"]

@@ -25,11 +25,12 @@ import (
 
 // freeRequest is one lock's part of a shared call.
 type freeRequest struct {
-	key, queue, owner string
-	lease             string // ms; "": it is released
-	last              string // not after, or the channel
-	plain             string // "1" of a Plain lock
-	of                *owner // to release, of a caller that is granted and has left; nil for a release
+	keys  []string // the lock and its queue, or queues
+	owner string
+	lease string // ms; "": it is released
+	last  string // not after, or the channel
+	plain string // "1" of a Plain lock
+	of    *owner // to release, of a caller that is granted and has left; nil for a release
 }
 
 var freeScript = load("shared acquire or release", "free")
@@ -67,16 +68,14 @@ func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script
 	args = append(args, c.publish)
 	for _, r := range requests {
 		a := &r.Ask
-		keys, args = append(keys, a.key, a.queue), append(args, a.owner, a.lease, a.last, a.plain)
+		keys, args = append(keys, a.keys...), append(args, a.owner, a.lease, a.last, a.plain)
 	}
 	return script.Call{Script: freeScript, Keys: keys, Args: args}
 }
 
 // shareable is the part of a shared call that does what a lone acquire or release of l would.
 func (l *single) shareable(owner, lease, last string) freeRequest {
-	r := freeRequest{key: l.key, queue: l.keys[len(l.keys)-1], owner: owner, lease: lease, last: last}
-	r.plain = l.kind.plain
-	return r
+	return freeRequest{keys: l.keys, owner: owner, lease: lease, last: last, plain: l.kind.plain}
 }
 
 // askShared is Ask in a shared call. done: granted. Otherwise, without an error, the caller asks alone.

@@ -27,6 +27,7 @@ func TestSharedScriptTable(t *testing.T) {
 			before []string // a command on KEY or QUEUE
 			plain  bool
 			queue  bool // others are in it
+			hashes bool // others are in the queue of the locks that are a hash
 			owner  string
 			lease  string // "": release
 			last   string
@@ -63,6 +64,8 @@ func TestSharedScriptTable(t *testing.T) {
 				done: 1},
 			{name: "plain, released, others in line", plain: true, before: []string{"SET", "KEY", alice}, queue: true,
 				owner: alice, last: "CHANNEL", text: alice},
+			{name: "plain, released, others wait for a hash", plain: true, before: []string{"SET", "KEY", alice}, hashes: true,
+				owner: alice, last: "CHANNEL", text: alice},
 			{name: "plain, another's is not released", plain: true, before: []string{"SET", "KEY", bob}, owner: alice,
 				last: "CHANNEL", text: bob},
 			{name: "plain, gone", plain: true, owner: alice, last: "CHANNEL"},
@@ -71,7 +74,7 @@ func TestSharedScriptTable(t *testing.T) {
 				name := func(what string) string { return what + strconv.Itoa(i) }
 				replaced := func(words []string) (out []string) {
 					for _, w := range words {
-						if w == "KEY" || w == "QUEUE" || w == "CHANNEL" {
+						if w == "KEY" || w == "QUEUE" || w == "HASHES" || w == "CHANNEL" {
 							w = name(w)
 						}
 						out = append(out, w)
@@ -84,12 +87,19 @@ func TestSharedScriptTable(t *testing.T) {
 				if c.queue {
 					g.must(t, "ZADD", name("QUEUE"), "5", "x 1")
 				}
+				if c.hashes {
+					g.must(t, "ZADD", name("HASHES"), "5", "x 1 1")
+				}
 				g.must(t, "HSET", name("held"), bob, "1")
 				plain := ""
 				if c.plain {
 					plain = "1"
 				}
-				keys := []string{name("free"), name("freequeue"), name("KEY"), name("QUEUE"), name("held"), name("heldqueue")}
+				keys := []string{name("free"), name("freequeue"), name("KEY"), name("QUEUE")}
+				if c.plain {
+					keys = append(keys, name("HASHES"))
+				}
+				keys = append(keys, name("held"), name("heldqueue"))
 				args := replaced([]string{"PUBLISH", alice, "300000", "0", "", c.owner, c.lease, c.last, plain, alice, "300000",
 					"0", ""})
 				for run, done := range []int64{c.done, 0} {

@@ -44,9 +44,9 @@ func newComposite(verb string, members []member, need int) *Lock {
 }
 
 // renewed implements form.
-func (q *composite) renewed() (longest time.Duration) {
+func (q *composite) longest(lease time.Duration) (longest time.Duration) {
 	for _, l := range q.members {
-		longest = max(longest, l.renewed())
+		longest = max(longest, l.longest(lease))
 	}
 	return longest
 }

@@ -77,7 +77,7 @@ func (l *Lock) acquireOnce(ctx context.Context) (hold *Hold, begun bool, err err
 		if !errors.As(err, &refused) || ctx.Err() != nil {
 			return hold, false, err
 		}
-		if n == 5 || refused.Foreign || refused.NoEnd || refused.Lease > max(l.terms.lease, l.form.renewed()) {
+		if n == 5 || refused.Foreign || refused.NoEnd || refused.Lease > l.form.longest(l.terms.lease) {
 			return nil, true, nil
 		}
 		if !script.Pause(ctx, max(script.Backoff(n), time.Since(asked))) {

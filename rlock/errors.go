@@ -30,9 +30,14 @@ type NotAcquiredError struct {
 	// check whether two programs use one name. Both are as in the last answer to this call, and false if it did not ask.
 	// Foreign is false for Fair and ReadWrite locks.
 	Foreign, NoEnd bool
-	cause          error
-	unheard        bool // ctx ended before anything was known of a holder
-	listeners      int  // for the holder's release, by the last answer; 0: not said
+	// Kind is "string" or "hash" if the lock of this name is held as another kind of lock than this one, as happens while
+	// a service moves from one kind to another: "string" is a Plain lock of this library, or a lock of redsync,
+	// bsm/redislock or rueidislock; "hash" is a lock of any other kind, or of Redisson. Otherwise Kind is empty. It is as
+	// in the last answer, too.
+	Kind      string
+	cause     error
+	unheard   bool // ctx ended before anything was known of a holder
+	listeners int  // for the holder's release, by the last answer; 0: not said
 }
 
 func (e *NotAcquiredError) Error() string {
@@ -50,6 +55,9 @@ func (e *NotAcquiredError) Error() string {
 		s += " (the lock has no end: only its holder or ForceUnlock ends it)"
 	case e.Foreign:
 		s += " (the holder is not of this library)"
+	}
+	if e.Kind != "" {
+		s += " (it is held as another kind of lock: its key is a " + e.Kind + ")"
 	}
 	if e.Ours {
 		s += " (this client holds it: to re-enter a hold, acquire under its Context)"

@@ -68,7 +68,10 @@ func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	}
 	for i := 1; i < len(queue); i += 2 {
 		us, _ := strconv.ParseFloat(queue[i], 64)
-		owner, _, _ := strings.Cut(queue[i-1], " ")
+		owner, entry, _ := strings.Cut(queue[i-1], " ")
+		if strings.HasPrefix(entry, "0 ") {
+			continue // a Plain lock's, which is in its own line, too
+		}
 		r.waiting = append(r.waiting, inspectWaiter{owner: owner, since: int64(us / 1000)})
 	}
 	sided := list(7)

@@ -83,6 +83,14 @@ type kind struct {
 	leaves   bool // refused tries of one that waits leave something behind, which a release with its entry takes away
 }
 
+// otherwise says what the lock's key is where the lock of that name is of another kind, and keeps this one out.
+func (k *kind) otherwise() string {
+	if k.plain != "" {
+		return "hash"
+	}
+	return "string"
+}
+
 // oneByOne is tenures of kinds whose turns follow each other: who asks once asks for itself.
 func oneByOne(_ *Client, t terms) bool { return t.wait != 0 }
 

@@ -227,11 +227,19 @@ func TestKindsOfOneNameExcludeEachOther(t *testing.T) {
 			h := lock(t, a.lock(r.locks, "l"), within(t))
 			for waiter, b := range exclusive {
 				_, err := b.lock(r.locks, "l").TryLock(within(t), 0, 0)
-				if (holder == "Plain") != (waiter == "Plain") {
-					require.ErrorIs(t, err, errs.ErrWrongType, "%s on %s", waiter, holder)
-				} else {
-					require.ErrorIs(t, err, errs.ErrNotAcquired, "%s on %s", waiter, holder)
+				var held *rlock.NotAcquiredError
+				require.ErrorAs(t, err, &held, "%s on %s", waiter, holder)
+				kind := ""
+				if holder == "Plain" && waiter != "Plain" {
+					kind = "string"
+				} else if holder != "Plain" && waiter == "Plain" {
+					kind = "hash"
 				}
+				require.Equal(t, kind, held.Kind, "%s on %s", waiter, holder)
+				require.False(t, held.Foreign, "%s on %s", waiter, holder)
+				locked, err := b.lock(r.locks, "l").IsLocked(within(t))
+				require.NoError(t, err, "%s on %s", waiter, holder)
+				require.True(t, locked, "%s on %s", waiter, holder)
 			}
 			require.NoError(t, h.Unlock(within(t)))
 		}

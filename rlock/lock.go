@@ -26,7 +26,7 @@ type form interface {
 	Inspect(ctx context.Context) (State, error)
 	forceUnlock(ctx context.Context) (bool, error)
 	withOwner(ctx context.Context, o Owner) context.Context
-	renewed() time.Duration // the longest lease of a hold that is renewed
+	longest(lease time.Duration) time.Duration // that the server has a hold of that lease, or one that is renewed
 }
 
 // terms are how a lock is acquired.

@@ -81,7 +81,7 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 					switch l.queue {
 					case "":
 					case "!open":
-						long := strings.Replace(src, "OPEN = 5 ", "OPEN = 60000 ", 1)
+						long := longOpen.Replace(src)
 						require.NotEqual(t, src, long)
 						src = long
 						g.must(t, "ZADD", queue, strconv.FormatInt(-(g.now(t)+60_000), 10), "!open")

@@ -31,6 +31,19 @@ type Options struct {
 	// MaxHold ends every hold after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0: no
 	// upper limit.
 	MaxHold time.Duration
+	// LockDelay is for how long no other owner enters after a hold was lost: its holder's process is gone, suspended or
+	// cut off, and what it has sent may still arrive (the lock-delay of Chubby and Consul). The server keeps each lease
+	// for so much longer than the holder is promised, so Until, the contexts and the renewals stay as they are, a crashed
+	// process blocks the others for WatchdogTimeout+LockDelay, and with Liveness for about three Heartbeats and the
+	// LockDelay. It counts from the holder's deadline. An Unlock in time, ForceUnlock and the end of UnlockAfter have
+	// none; an Unlock that returns ErrLost does not end it. It cannot be kept where the server itself has lost the lock
+	// (DEL, eviction, a failover that forgets, its clock), and MaxHold alone is no loss. Each holder's own option counts,
+	// and not that of those that wait, so Redisson's waiters are kept out, too; its holders have none. 10 ms to 1 min, and
+	// with Liveness at most 40.95 s less three Heartbeats. Defaults to 0: off.
+	LockDelay time.Duration
+	// Fenced has Reentrant return the Fenced lock of the name, so that its holds have tokens. It is then not joined from
+	// another process (WithOwner), and does not linger. The other kinds are as they were. Defaults to off.
+	Fenced bool
 	// TokenRetention is how long the last token of a Fenced lock is kept after its last grant. It matters if the server's
 	// clock may step back, and if Redisson takes the lock, too: Redisson counts from 1 when the last token is gone. At
 	// least 1 min. Defaults to 24 h.
@@ -83,9 +96,15 @@ func (o *Options) check() error {
 			Default: 24 * time.Hour},
 		session.Duration{Name: "Heartbeat", Value: &o.Heartbeat, Least: 50 * time.Millisecond, Most: 10 * time.Second,
 			Default: session.DefaultHeartbeat},
+		session.Duration{Name: "LockDelay", Value: &o.LockDelay, Least: session.MinLease, Most: session.MaxLockDelay},
 	)
 	if err != nil {
 		return err
+	}
+	if o.Liveness {
+		if err := session.CheckTakeover(o.LockDelay, o.trust()); err != nil {
+			return err
+		}
 	}
 	if o.HashOver < 0 {
 		return errs.InvalidOption("HashOver", o.HashOver, "0 (never), or more")

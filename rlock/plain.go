@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -25,15 +26,18 @@ const (
 
 // plain is one string key, owner as its value.
 var plain = &kind{
-	keys:    func(key string) []string { return []string{key, plainLine(key)} },
+	keys: func(key string) []string {
+		line := plainLine(key)
+		return []string{key, line, strings.TrimSuffix(line, ":plain")} // the last is queueKey(key), in the same memory
+	},
 	queue:   1,
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
 		args := append(r.room, r.owner, r.ms, strconv.FormatInt(r.notAfter, 10), l.channel, l.c.publish)
-		if r.entry != "" {
-			args = append(args, r.entry)
+		if r.entry == "" {
+			return script.Call{Script: plainAcquireScript, Keys: l.keys[:2:2], Args: args}
 		}
-		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: args}
+		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: append(args, r.entry)}
 	},
 	release: func(l *single, r releaseRequest) script.Call {
 		return script.Call{Script: plainReleaseScript, Keys: l.keys,
@@ -67,7 +71,12 @@ func plainLine(key string) string {
 
 // Plain describes the mutex of the Redis documentation: one string key, set with NX and PX to a unique value.
 // Only the owner of that value deletes or prolongs it. A Plain lock excludes every program that follows the pattern on
-// the same key. It excludes no other kind of lock of this package: those are hashes, and the call returns ErrWrongType.
+// the same key, and all other kinds of lock of this package and of Redisson's, which are hashes.
+//
+// A service can so move from one kind to another while it works: see docs/migration.md. Processes that wait for the
+// lock as a Reentrant, NonReentrant or Fenced one and those that wait for it as a Plain one are served in the order in
+// which they came. Those that wait for a Fair or ReadWrite lock of the name, or for a Plain one while such a lock is
+// held, poll. A hash that has no expiry, or fields that are no owners, is ErrWrongType.
 //
 // It cannot be re-entered (ErrReentry). Waiters of one process stand in line, and so do the processes of this library
 // that wait, on the server next to the lock. A release deletes the key and notifies the first process in line, which

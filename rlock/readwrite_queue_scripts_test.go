@@ -110,7 +110,7 @@ func runRWLineTable(t *testing.T, rows []rwLineRow) {
 				for n := range 2 {
 					src := g.src[r.script]
 					if r.held {
-						src = strings.Replace(src, "OPEN = 5 ", "OPEN = 60000 ", 1)
+						src = longOpen.Replace(src)
 						require.NotEqual(t, g.src[r.script], src)
 					}
 					got, err := eval(t, g.c, src, keys, args...)

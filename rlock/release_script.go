@@ -40,7 +40,7 @@ func releaseCall(l *single, r releaseRequest) script.Call {
 	if n := r.next; n == nil {
 		args = l.publishing(args, r.entry)
 	} else {
-		args = append(args, l.c.publish, l.grants, r.entry, n.Owner, n.Entry, script.Millis(n.Lease),
+		args = append(args, l.c.publish, l.grants, r.entry, n.Owner, n.Entry, l.c.millis(n.Lease),
 			strconv.FormatInt(r.notAfter, 10), strconv.Itoa(int(r.turns)))
 	}
 	return script.Call{Script: releaseScript, Keys: l.keys, Args: args}

@@ -438,7 +438,7 @@ func TestNoScriptTouchesAKeyOfAnotherType(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		g.must(t, "SET", "k", "a string", "PX", "100000")
+		g.must(t, "SET", "k", "a string")
 		before := g.look(t, "k")
 		for script, args := range map[string][]string{
 			"acquire": {alice, "300000", "0"},

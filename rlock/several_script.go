@@ -21,7 +21,7 @@ type severalRequest struct {
 func severalCall(c *Client, r severalRequest) script.Call {
 	keys := make([]string, 0, 2*len(r.owners))
 	args := make([]string, 3, 3+2*len(r.owners))
-	args[0], args[1], args[2] = script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10), c.publish
+	args[0], args[1], args[2] = c.millis(r.lease), strconv.FormatInt(r.notAfter, 10), c.publish
 	for _, own := range r.owners {
 		keys = append(keys, own.lock.key, queueKey(own.lock.key))
 		args = append(args, own.Lease.Owner, own.lock.grants)

@@ -92,6 +92,17 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	} else {
 		added = c.engine.Add(&a.p.Lease, a.since, a.sent, a.lease, a.auto, c.opts.MaxHold)
 	}
+	if added && s.fenced {
+		if err := a.mint(ctx); err != nil {
+			_ = c.engine.Remove(&a.p.Lease) // whether it was lost by now or not, it is given back
+			until := time.Now()
+			if a.unanswered.After(until) {
+				until = a.unanswered
+			}
+			a.p.Abandon(until, a.entry)
+			return nil, err
+		}
+	}
 	entry := a.entry
 	if a.unanswered.IsZero() { // no request is under way that could enter it
 		entry = ""
@@ -114,7 +125,7 @@ func (a *acquisition) queueEntry() wait.QueueEntry {
 	if c := a.s.c; a.text == "" {
 		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from others only
 		// for long. It leaves time for a renewal that gets no answer, and another.
-		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
+		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second)) + c.delay
 		var room [128]byte
 		text := append(append(room[:0], a.p.base()...), ' ')
 		text = append(strconv.AppendInt(text, int64(a.n), 10), ' ')
@@ -144,6 +155,7 @@ func (a *acquisition) QueueEntry() wait.QueueEntry {
 // the hand-over write it in full would cost no call, but a waiter that is cut off would keep the permits from everybody
 // for as long.
 func (a *acquisition) Taken(g wait.Grant) bool {
+	g.Lease -= a.s.c.delay // what was written is not what may be used
 	switch {
 	case a.s.c.opts.MinReplicas > 0:
 		return false

@@ -32,6 +32,7 @@ type Client struct {
 	waiters   *wait.Waiters
 	coalescer *batch.Coalescer[freeRequest] // nil: calls are not shared
 	live      liveness
+	delay     time.Duration // Options.LockDelay
 	rechecks  session.Rechecks
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis string
@@ -55,14 +56,15 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err := session.CheckProcess(&o.Process); err != nil {
 		return nil, s.Error(err)
 	}
-	c := &Client{session: s, observer: o.Observer, clustered: h.Client().Mode() == rueidis.ClientModeCluster}
+	c := &Client{session: s, observer: o.Observer, clustered: h.Client().Mode() == rueidis.ClientModeCluster,
+		delay: o.LockDelay}
 	c.rechecks.Session, c.rechecks.Script = s, recheckScript
 	beats := o.heartbeats(c)
 	if beats.Trust > 0 {
 		// permits are seen from when they are granted, not from when their waiter hears of it
 		s.PollCap = min(s.PollCap, beats.Interval)
 	}
-	s.Start(lease.Config{Heartbeats: beats, Renewed: func(ctx context.Context, name string, err error) {
+	s.Start(lease.Config{Heartbeats: beats, Delay: o.LockDelay, Renewed: func(ctx context.Context, name string, err error) {
 		c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
 	}}, func(ctx context.Context, name string, byMessage bool) {
 		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
@@ -73,7 +75,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		c.live = liveness{beats.Trust, lease.NewMonitor(s.Runner, beats.Interval, s.CallTimeout, s.Background)}
 	}
 	c.coalescer = newCoalescer(c)
-	c.watchdogMillis, c.staleMillis = script.Millis(s.WatchdogTimeout), script.Millis(5*c.poll()/2)
+	c.watchdogMillis, c.staleMillis = script.Millis(s.WatchdogTimeout+c.delay),
+		script.Millis(5*c.poll()/2)
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release",
 		Ended: func(ctx context.Context, name string, why error) {
 			c.observe(ctx, Event{Kind: EventEnded, Name: name, Err: why})
@@ -103,12 +106,12 @@ func (c *Client) grants(key string) string {
 // grantsOfAll is the prefix of the channels of grants of all keys alike.
 const grantsOfAll = "redlatch_grant:"
 
-// millis is script.Millis for a lease; the usual one's text is kept.
+// millis is a lease as the server is asked for it, with the delay; the usual one's text is kept.
 func (c *Client) millis(lease time.Duration) string {
 	if lease == c.opts.WatchdogTimeout {
 		return c.watchdogMillis
 	}
-	return script.Millis(lease)
+	return script.Millis(lease + c.delay)
 }
 
 // ID is the connection id, which tells this client from others on the server.

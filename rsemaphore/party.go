@@ -56,6 +56,10 @@ type party struct {
 	over       atomic.Bool // Await has returned, or is about to
 }
 
+// Undelayed says that a party has no lock-delay: when it is lost the generation breaks for all, so there is nothing to
+// keep from others.
+func (p *party) Undelayed() {}
+
 func (b *CyclicBarrier) newParty() *party {
 	return &party{b: b, began: time.Now(), id: b.c.session.NewOwner(""), term: b.c.live.party}
 }

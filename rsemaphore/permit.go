@@ -30,6 +30,7 @@ type permit struct {
 	session.Holding // its owner is the base of its ids, and how many they are
 	s               *Semaphore
 	n               int
+	token           int64        // set before the handle is made; 0: none
 	unheard         atomic.Bool  // a request of it was not answered, and may have served other waiters of this process
 	weight          atomic.Int64 // of a WeightedPermit: what it holds
 }

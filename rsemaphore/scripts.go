@@ -308,7 +308,7 @@ func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err err
 // extendExchange raises the leases of ids, all or none.
 func (s *Semaphore) extendExchange(raw []string, d time.Duration) exchange[bool] {
 	return exchange[bool]{script.Call{Script: extendScript, Keys: s.keys(),
-		Args: append([]string{script.Millis(d)}, raw...)},
+		Args: append([]string{script.Millis(d + s.c.delay)}, raw...)},
 		func(m rueidis.RedisMessage) (held bool, err error) {
 			err = read(m, "extend", s.key, &held)
 			return held, err

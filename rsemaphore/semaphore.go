@@ -26,6 +26,7 @@ type Semaphore struct {
 	label                 string
 	interop               bool
 	revision              int64 // of the capacity; 0: none
+	fenced                bool  // see Fenced
 	weighted              bool  // the keys and scripts are those of a WeightedSemaphore
 	made                  made
 }

@@ -43,6 +43,35 @@ func ExamplePermit() {
 	// released
 }
 
+// The permit of an exclusive semaphore has a token. The resource keeps the greatest that it has seen.
+func ExampleSemaphore_Fenced() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	printer := c.Semaphore("printer", 1).Fenced()
+	seen := int64(0)
+	for range 2 {
+		permit, err := printer.Acquire(ctx, 1)
+		if err != nil {
+			log.Fatal(err)
+		}
+		token, _ := permit.Token()
+		fmt.Println("admitted:", token > seen)
+		seen = token
+		if err := permit.Release(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	_, err := c.Semaphore("printers", 4).Fenced().Acquire(ctx, 1)
+	fmt.Println(errors.Is(err, redlatch.ErrInvalidOption)) // of four permits none is stale
+	// Output:
+	// admitted: true
+	// admitted: true
+	// true
+}
+
 // A job is handed to another process with the ids of its permits. That process keeps them, and looks at them.
 func ExampleSemaphore_ExtendIDs() {
 	c, end := demo()

@@ -33,7 +33,7 @@ func (w *WeightedSemaphore) ReleaseIDs(ctx context.Context, ids ...string) error
 // and errors are those of [Semaphore.ExtendIDs].
 func (w *WeightedSemaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...string) error {
 	return w.s.extendIDs(ctx, d, ids, func(raw []string, d time.Duration) exchange[bool] {
-		args := []string{script.Millis(d)}
+		args := []string{script.Millis(d + w.s.c.delay)}
 		for _, id := range raw {
 			args = append(args, baseOf(id))
 		}

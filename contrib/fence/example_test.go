@@ -102,6 +102,33 @@ func ExampleFences_Advance() {
 	// true
 }
 
+// The permit of an exclusive semaphore has a token, as a hold has.
+func ExampleOf_permit() {
+	red, _, end := setup()
+	defer end()
+	ctx := context.Background()
+	printer := red.Semaphores().Semaphore("printer", 1).Fenced()
+	var paper redlatchfence.Memory
+	print := func(token redlatchfence.Token, page string) error {
+		return paper.Do(ctx, "printer", token, func(context.Context) error { fmt.Println(page); return nil })
+	}
+
+	late, err := printer.TryAcquire(ctx, 1, 0, 500*time.Millisecond)
+	must(err)
+	lateToken, err := redlatchfence.Of(late)
+	must(err)
+	permit, err := printer.Acquire(ctx, 1) // when the lease of the first is over
+	must(err)
+	defer permit.Release(ctx)
+	token, err := redlatchfence.Of(permit)
+	must(err)
+	must(print(token, "page 1 of the second"))
+	fmt.Println(errors.Is(print(lateToken, "page 2 of the first"), redlatchfence.ErrStale))
+	// Output:
+	// page 1 of the second
+	// true
+}
+
 // In a transaction of the program's own Check comes first.
 func ExampleFences_Check() {
 	_, db, end := setup()

@@ -41,12 +41,12 @@ type Exclusive interface {
 	Do(ctx context.Context, resource string, token Token, act func(ctx context.Context) error) error
 }
 
-// Of returns the token of a hold, such as an *rlock.Hold. ErrInvalid if it has none: only the holds of a Fenced lock
-// have.
+// Of returns the token of a hold, such as an *rlock.Hold or an *rsemaphore.Permit. ErrInvalid if it has none: only the
+// holds of a Fenced lock have, and the permits of a Fenced semaphore.
 func Of(hold interface{ Token() (token int64, ok bool) }) (Token, error) {
 	token, ok := hold.Token()
 	if !ok {
-		return 0, invalid("the hold's token", "missing", "that of a Fenced lock")
+		return 0, invalid("the hold's token", "missing", "that of a Fenced lock or semaphore")
 	}
 	return Token(token), Token(token).Check()
 }

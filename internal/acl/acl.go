@@ -43,7 +43,8 @@ var locks = feature{
 	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},
 	fixed:    []string{"~redlatch_alive:*", "&redlatch_grant:*"},
 	plain:    pubsubCommands + " exists",
-	scripts: counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget zadd zrem zcard " +
+	scripts: counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
+		"zcard " +
 		"zscore zcount zrange zrangebyscore " +
 		"zremrangebyscore zrevrange rpush lpop lrange llen lindex lrem info time",
 }

@@ -53,6 +53,7 @@ var layers = map[string][]string{
 		"rcounter/redpacket",
 		"rcounter/ratelimit", "rlock",
 		"rsemaphore"},
+	"internal/periodic": {"internal/errs", "internal/script", "rlock/election"},
 
 	// only tests import these
 	"redlatchtest": {"", "internal/errs", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
@@ -69,8 +70,12 @@ var layers = map[string][]string{
 		"rsemaphore", "internal/redistest", "internal/errs", "internal/accessor", "internal/session"},
 	"internal/redistest/stage":     {},
 	"internal/simulation/simulate": {"internal/simulation"},
-	"internal/tenuremodel":         {},
-	"internal/quorummodel":         {},
+	"internal/model":               {},
+	"internal/tenuremodel":         {"internal/model"},
+	"internal/quorummodel":         {"internal/model"},
+	"internal/leasemodel":          {"internal/model"},
+	"internal/takeovermodel":       {"internal/model"},
+	"internal/stockmodel":          {"internal/model"},
 }
 
 // below are the packages that a public package may import.
@@ -229,6 +234,7 @@ func TestNoFileAndNoFunctionIsTooLong(t *testing.T) {
 // options, tables and parameters.
 var wide = strings.Fields(`
 	rlock/kind.go:kind
+	rlock/options.go:Options
 	rlock/errors.go:NotAcquiredError
 	internal/wait/wait.go:Request
 	internal/wait/wait.go:Answer

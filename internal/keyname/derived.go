@@ -19,6 +19,7 @@ var Derived = []string{
 	"redlatch_grant",
 	"redlatch_token",
 	"redlatch_fence", // of contrib/fence
+	"redlatch_k8s",   // of contrib/k8s
 	"redlatch_leader",
 	"redlatch_requests",
 	"redlatch_workers",
@@ -40,7 +41,7 @@ var Derived = []string{
 // Endings are what other keys of that sort end with: Suffix puts one behind the name of the object.
 // TestEverySuffixIsListed finds those that are missing here.
 var Endings = []string{
-	"timeout", "notes", // of permits
+	"timeout", "notes", "token", // of permits
 	"weights", "weighted",
 	"latch",
 	"barrier",

@@ -18,6 +18,27 @@
 // there would be two holders for as long as the renewal was late (TestTheDeadlineCountsFromBeforeTheSend,
 // TestARenewalInFlightMovesNothing).
 //
+// # Delay
+//
+// Leases may have a delay (Config.Delay): the server is asked for so much more than the holder counts, in every request
+// that grants or renews. So at the holder's deadline the server keeps others out for the delay and the margin, whatever
+// has become of the holder. Nothing else is needed on the server, and others see a lease that lasts longer. It
+// is the lock-delay of Chubby and of Consul's sessions.
+//
+//	holder                                    network      server               another
+//	renewal sent at s                         -----------> lease + delay, from
+//	                                                       s or later
+//	(cut off)
+//	s + lease - margin: stops
+//	  what it sent just before is on its way  -----------> (to the resource)
+//	                                                       s + lease + delay:
+//	                                                       the lock is free     enters
+//
+// Others that take over for want of heartbeats wait for the delay, too: it is part of the time that the connection id
+// says. By server time the delay is exact; the other machines' clocks add their error of rate, as to
+// every lease. A release that the holder asks for in time ends the lease at once; what was lost is not released before
+// its delay is over (Holding.releaseLater in internal/session).
+//
 // # Renew and lose
 //
 //	                    renewed: deadline = send + lease - margin

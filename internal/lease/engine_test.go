@@ -844,8 +844,10 @@ func TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives(t *testing.T) {
 		name    string
 		auto    bool
 		extends bool
+		delay   time.Duration
 	}{{name: "fixed"}, {name: "fixed, then extended", extends: true},
-		{name: "renewed, and extended beyond that", auto: true, extends: true}} {
+		{name: "renewed, and extended beyond that", auto: true, extends: true},
+		{name: "fixed, with a delay", delay: time.Minute}} {
 		t.Run(x.name, func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
 				var ahead atomic.Int64
@@ -853,7 +855,8 @@ func TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives(t *testing.T) {
 				s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 				h := newLease("l")
 				lasts := term
-				s.grant(t, h, lasts)
+				s.SetDelay(x.delay)
+				s.grant(t, h, lasts+x.delay)
 				require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, x.auto, 0))
 				if x.extends {
 					lasts = 2 * term

@@ -88,7 +88,7 @@ func TrustFor(interval time.Duration) time.Duration {
 }
 
 // lasts is for how long a beat's key is there after it.
-func (h *Heartbeats) lasts() time.Duration { return 2 * (h.Trust + h.Renewed) }
+func (h *heart) lasts() time.Duration { return 2 * (h.Trust + h.Renewed + h.delay) }
 
 // carries reports whether the beats have a say in a lease of that length.
 func (h *Heartbeats) carries(length time.Duration, auto bool) bool {
@@ -157,6 +157,7 @@ func SlotGroupTag(group int) string {
 // heart sends the beats of an engine. All of it is guarded by Engine.mu.
 type heart struct {
 	Heartbeats
+	delay time.Duration // Config.Delay
 	parts [SlotGroups]pulse
 }
 

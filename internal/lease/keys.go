@@ -45,7 +45,7 @@ func (e *Engine) askByKey(ctx context.Context, conn script.Conn, a asked, keys [
 	least := int64(1)
 	for i := range 2 * len(keys) {
 		n := i % len(keys)
-		args := []string{a.Owner, script.Millis(a.length), strconv.Itoa(n + 1)}
+		args := []string{a.Owner, e.ms(a.Lease, a.length), strconv.Itoa(n + 1)}
 		if verdicts, err = e.ask(ctx, conn, a.Renew, keys[n:n+1], args, 1, nil); err != nil || verdicts[0] < 1 {
 			return verdicts, err
 		}

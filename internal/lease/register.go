@@ -21,8 +21,8 @@ func (e *Engine) Add(l *Lease, asked, sent time.Time, length time.Duration, auto
 // call, one that lasts for twice as long a part in one.
 const raiseSoon = 5 * time.Millisecond
 
-// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written on
-// the server. After a third of that, or at once with Soon, it is renewed once, to its full length, also if it is not
+// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written, and
+// the delay, on the server. After a third of that, or at once with Soon, it is renewed once, to its full length, also if it is not
 // auto.
 func (e *Engine) AddHanded(l *Lease, sent time.Time, written, length time.Duration, auto bool,
 	maxHold time.Duration) bool {
@@ -191,12 +191,12 @@ func (e *Engine) remove(l *Lease) {
 	l.sibling = nil
 }
 
-// Longest raises l.Longest to d, and returns it.
+// Longest raises l.Longest to d, and returns for how long from now the server may have l then.
 func (e *Engine) Longest(l *Lease, d time.Duration) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l.Longest = max(l.Longest, d)
-	return l.Longest
+	return l.Longest + e.Delay(l)
 }
 
 // EndAll tells the holders of all registered leases that they are over, and goes on renewing each lease until it is

@@ -18,7 +18,7 @@ func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
 	args := make([]string, 0, 2*len(batch))
 	for _, a := range batch {
 		keys = append(keys, a.keys()...)
-		args = append(args, a.Owner, script.Millis(a.length))
+		args = append(args, a.Owner, e.ms(a.Lease, a.length))
 	}
 	sent := time.Now()
 	verdicts, err := e.ask(ctx, conn, batch[0].Renew, keys, args, len(batch), func(verdicts []int64) {

@@ -57,6 +57,7 @@ func (e *Engine) applyServerLease(l *Lease, sent time.Time, left time.Duration, 
 		return
 	}
 	if left > 0 {
+		left = max(0, left-e.Delay(l)) // what is left of the delay alone is nothing that may be used
 		safe := e.at(sent).Add(left - l.margin(left))
 		switch shortened := e.at(sent).Add(left).Before(l.sure); {
 		case shortened && l.confirmedAt.After(e.at(sent)):

@@ -14,10 +14,16 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// migrated makes what the code of redisson.md's migrations uses: clients on an embedded server.
+// migrated makes what the code of migration.md uses: clients on an embedded server.
 func migrated() (ctx context.Context, locks *rlock.Client, end func()) {
+	ctx, locks, _, end = moved()
+	return ctx, locks, end
+}
+
+func moved() (ctx context.Context, locks *rlock.Client, semaphores *rsemaphore.Client, end func()) {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
 	if err := server.Start(); err != nil {
@@ -35,8 +41,15 @@ func migrated() (ctx context.Context, locks *rlock.Client, end func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if semaphores, err = rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second}); err != nil {
+		log.Fatal(err)
+	}
 	ctx = context.Background()
-	return ctx, locks, func() {
+	if _, err := semaphores.CountingSemaphore("imports").TrySetPermits(ctx, 20, 0); err != nil {
+		log.Fatal(err)
+	}
+	return ctx, locks, semaphores, func() {
+		semaphores.Close(ctx)
 		locks.Close(ctx)
 		hub.Close(context.Background())
 		server.Close()
@@ -98,7 +111,7 @@ func Example_fromRedsync() {
 	ctx, locks, end := migrated()
 	defer end()
 
-	order := locks.Reentrant("order:1") // while redsync still runs: locks.Plain("order:1")
+	order := locks.Reentrant("order:1")
 	err := order.WithWait(3*time.Second).Do(ctx, func(ctx context.Context) error {
 		return work(ctx) // renewed until it returns; ctx ends if the lock is lost
 	})
@@ -115,8 +128,8 @@ func Example_fromRueidislock() {
 	ctx, locks, end := migrated()
 	defer end()
 
-	order := locks.Reentrant("order:1") // while rueidislock still runs: locks.Plain("rueidislock:0:order:1")
-	hold, err := order.Lock(ctx)        // ctx bounds the waiting, not the hold
+	order := locks.Plain("rueidislock:0:order:1")
+	hold, err := order.Lock(ctx) // ctx bounds the waiting, not the hold
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -129,7 +142,7 @@ func Example_fromRedislock() {
 	ctx, locks, end := migrated()
 	defer end()
 
-	order := locks.Reentrant("order:1") // while redislock still runs: locks.Plain("order:1")
+	order := locks.Plain("order:1") // Reentrant when no process uses redislock any more
 	hold, err := order.TryLock(ctx, 0, 10*time.Second)
 	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return // another owner has it
@@ -140,4 +153,35 @@ func Example_fromRedislock() {
 	defer hold.Unlock(ctx)
 	work(hold.Context(ctx))
 	// Output: working: true
+}
+
+func Example_toAnotherName() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	order, err := rlock.Multi(locks.Plain("rueidislock:0:order:1"), locks.Reentrant("order:1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = order.WithWait(3*time.Second).Do(ctx, work) // alone among those that use either
+	fmt.Println("released:", err == nil)
+	// Output:
+	// working: true
+	// released: true
+}
+
+func Example_fromCountingSemaphore() {
+	ctx, _, semaphores, end := moved()
+	defer end()
+
+	imports, leased := semaphores.CountingSemaphore("imports"), semaphores.Semaphore("imports:leased", 20)
+	if err := imports.Acquire(ctx, 1); err != nil { // always the old one first
+		log.Fatal(err)
+	}
+	defer imports.Release(ctx, 1)
+	err := leased.Do(ctx, 1, work)
+	fmt.Println("released:", err == nil)
+	// Output:
+	// working: true
+	// released: true
 }

@@ -82,6 +82,7 @@ type state struct {
 	c        [clients]client
 	greatest int8 // that a client has got
 	restarts int8 // that may still come
+	wrong    bool // a token is not greater than one before
 }
 
 func begin(clients, restarts int) state {
@@ -102,7 +103,6 @@ type event struct {
 	what string
 	nums [3]int // of it
 	next state
-	bad  bool // a token is not greater than one before
 }
 
 func (e event) String() string {
@@ -202,7 +202,7 @@ func (st state) after(without Rule) (all []event) {
 				n := st
 				n.c[c].phase = got
 				e := add(n, "client %d has token %d", c, int(x.token), 0)
-				e.bad = x.token <= st.greatest
+				e.next.wrong = x.token <= st.greatest
 				e.next.greatest = max(st.greatest, x.token)
 			}
 		}

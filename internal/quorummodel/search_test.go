@@ -14,7 +14,8 @@ func TestTokensGrowInEveryState(t *testing.T) {
 	t.Parallel()
 	clients, restarts := redistest.Sized(2, 2, 3), redistest.Sized(1, 1, 2) // in full: some minutes, and some GB
 	found := quorummodel.Search(quorummodel.Whole, clients, restarts)
-	require.Empty(t, found.Wrong, strings.Join(found.Wrong, "\n"))
+	require.Empty(t, found.Wrong, strings.Join(found.Trace, "\n"))
+	require.True(t, found.Exhausted)
 	t.Logf("%d states", found.States)
 }
 
@@ -36,7 +37,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			t.Parallel()
 			found := quorummodel.Search(rule, with.clients, with.restarts)
 			require.NotEmpty(t, found.Wrong, "%d states", found.States)
-			t.Logf("%d states:\n%s", found.States, strings.Join(found.Wrong, "\n"))
+			t.Logf("%d states:\n%s", found.States, strings.Join(found.Trace, "\n"))
 		})
 	}
 }

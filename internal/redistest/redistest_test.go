@@ -188,18 +188,19 @@ func TestAServerIsHandedOnAsIfItWereNew(t *testing.T) {
 		})
 	}
 	t.Run("a Cluster is handed on", func(t *testing.T) {
-		var all [2][]string
-		for i := range all {
-			t.Run("to the next", func(t *testing.T) {
-				s := redistest.Cluster(t)
-				all[i] = s.Addrs
-				if i == 1 {
-					other := &redistest.Server{Addrs: s.Addrs[1:]}
-					s.Ask(t, "CLUSTER", "SETSLOT", "0", "MIGRATING", other.Ask(t, "CLUSTER", "MYID"))
-				}
-			})
-			require.Equal(t, 1-i, redistest.Unused(3), "not one of which a slot is on its way")
+		var first []string
+		for range 5 { // on a busy machine a node may take another for failed when the test ends; that one is not handed on
+			t.Run("a test leaves one", func(t *testing.T) { first = redistest.Cluster(t).Addrs })
+			if redistest.Unused(3) == 1 {
+				break
+			}
 		}
-		require.Equal(t, all[0], all[1])
+		t.Run("the next has it", func(t *testing.T) {
+			s := redistest.Cluster(t)
+			require.Equal(t, first, s.Addrs)
+			other := &redistest.Server{Addrs: s.Addrs[1:]}
+			s.Ask(t, "CLUSTER", "SETSLOT", "0", "MIGRATING", other.Ask(t, "CLUSTER", "MYID"))
+		})
+		require.Zero(t, redistest.Unused(3), "not one of which a slot is on its way")
 	})
 }

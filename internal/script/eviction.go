@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -15,26 +16,68 @@ func (r *Runner) EvictionAsked() bool { return r.evictionAsked.Load() || r.evict
 func (r *Runner) EvictionPolicy(ctx context.Context) string { return EvictionPolicy(ctx, r.client) }
 
 // EvictionPolicy returns the first policy other than noeviction among the nodes, and "" if there is none or none of
-// them says so before ctx ends. It asks by INFO, which is allowed where CONFIG is forbidden. It asks on connections of
-// its own: two calls at a time make rueidis pipeline on that connection from then on, which is slower for a single
-// caller.
-func EvictionPolicy(ctx context.Context, client rueidis.Client) string {
+// them says so before ctx ends.
+func EvictionPolicy(ctx context.Context, client rueidis.Client) (policy string) {
+	eachInfo(ctx, client, []string{"memory"}, func(info map[string]string, err error) bool {
+		if p := info["maxmemory_policy"]; err == nil && p != "noeviction" {
+			policy = p
+		}
+		return policy == ""
+	})
+	return policy
+}
+
+// Setting is a setting of a server that lets it forget what it has confirmed.
+type Setting struct {
+	Name, Value string
+	Must        string // what it is to be
+}
+
+// Forgetful returns the first setting among the nodes by which a server may forget what it has confirmed, and nil if
+// there is none. A node that refuses to say is taken for one, because a promise depends on it. One that cannot be
+// reached is passed over: a node of a Cluster may be down at any time.
+//
+// A server without an append-only file begins with its last snapshot, or with nothing, when it is started again; and
+// its replicas begin likewise, if that is done before one of them was promoted. A primary that does not need its
+// replicas to be there goes on when it was cut off from them, and grants what the one that was promoted grants, too.
+func Forgetful(ctx context.Context, client rueidis.Client) (found *Setting) {
+	eachInfo(ctx, client, []string{"persistence", "replication"}, func(info map[string]string, err error) bool {
+		var refused *rueidis.RedisError
+		switch {
+		case errors.As(err, &refused):
+			found = &Setting{"INFO", refused.Error(), "allowed, to see the server's settings"}
+		case err != nil:
+		case info["aof_enabled"] != "1":
+			found = &Setting{"appendonly", "no", "yes"}
+		case info["role"] == "master" && info["min_slaves_good_slaves"] == "": // it says so only where it needs them
+			found = &Setting{"min-replicas-to-write", "0", "1 or more"}
+		}
+		return found == nil
+	})
+	return found
+}
+
+// eachInfo calls f with what INFO says of each node, until f returns false or ctx ends. INFO is allowed where CONFIG is
+// forbidden. It asks on connections of its own: two calls at a time make rueidis pipeline on that connection from then
+// on, which is slower for a single caller.
+func eachInfo(ctx context.Context, client rueidis.Client, sections []string,
+	f func(info map[string]string, err error) bool) {
 	for _, node := range client.Nodes() {
 		if ctx.Err() != nil {
-			return ""
+			return
 		}
 		conn, release := node.Dedicate()
-		text, err := conn.Do(ctx, conn.B().Info().Section("memory").Build()).ToString()
+		text, err := conn.Do(ctx, conn.B().Info().Section(sections...).Build()).ToString()
 		conn.Close()
 		release()
-		if err != nil {
-			continue
-		}
+		info := map[string]string{}
 		for line := range strings.Lines(text) {
-			if policy, ok := strings.CutPrefix(strings.TrimSpace(line), "maxmemory_policy:"); ok && policy != "noeviction" {
-				return policy
+			if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+				info[name] = value
 			}
 		}
+		if !f(info, err) {
+			return
+		}
 	}
-	return ""
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // Bounds and defaults that are the same in all packages.
@@ -18,6 +19,8 @@ const (
 	MinCallTimeout = time.Millisecond
 	// MaxDuration bounds every duration sent to the server.
 	MaxDuration = 100 * 365 * 24 * time.Hour
+	// MaxLockDelay is the longest lock-delay, as in Chubby and Consul.
+	MaxLockDelay = time.Minute
 	// DefaultHeartbeat is of rlock, and of what is made of it.
 	DefaultHeartbeat = time.Second
 )
@@ -88,6 +91,16 @@ func Check(durations ...Duration) error {
 		} else if *d.Value < d.Least || *d.Value > d.Most {
 			return errs.InvalidOption(d.Name, *d.Value, fmt.Sprintf("0 (the default), or %v to %v", d.Least, d.Most))
 		}
+	}
+	return nil
+}
+
+// CheckTakeover refuses a lock-delay of a client with heartbeats that its connection id cannot say, together with the
+// trust.
+func CheckTakeover(delay, trust time.Duration) error {
+	if most := lease.MaxTrust - trust; delay > most {
+		return errs.InvalidOption("LockDelay", delay,
+			fmt.Sprintf("at most %v with Liveness and heartbeats that are trusted for %v", most, trust))
 	}
 	return nil
 }

@@ -98,7 +98,11 @@ func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
 // woken is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewWaiters.
 func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool),
 	waits func(ctx context.Context, name string)) {
-	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust)
+	untouched := o.Heartbeats.Trust // for how long after a heartbeat others take nothing over; 0: they never do
+	if untouched > 0 {
+		untouched += o.Delay
+	}
+	s.ID, s.Seed = lease.NewConnectionID(untouched)
 	s.Retrier = NewRetrier()
 	s.Waiters = wait.NewWaiters(s.Hub, s.PollCap, woken, waits)
 	s.Waiters.Unclaimed = s.Retrier.Kick

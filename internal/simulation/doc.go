@@ -6,6 +6,9 @@
 // [Shrink] finds the shortest plan that still fails. A [Mutant] is a fault that is planted in the library's scripts, to
 // see that it is found.
 //
+// [Plan].Wired has it keep what is seen on the wire. Tests follow that in the models of tenures, deadlines, take-over and
+// stocks (docs/safety/models.md), which refuse what the library may not do at the step at which it does it.
+//
 // What is real: all of the library, rueidis, the protocol on the wire, and our scripts. What is simulated: streams of
 // bytes with latencies by the seed; servers, which are miniredis with a clock, a replica and restarts of our own; and
 // time.

@@ -38,6 +38,7 @@ func (w *world) inject(s Step) {
 		n.forgetScripts()
 	case flushAll:
 		n.ask("FLUSHALL")
+		w.forgets(n)
 		w.setBack(n, flushAll, 0)
 	default:
 		until = w.strikeHost(h, n, s)

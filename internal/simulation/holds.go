@@ -314,6 +314,7 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 		return
 	}
 	w.note("client %d: step %d has %s, token %d", s.Who, s.Number, w.plan.Kinds[s.On], h.token)
+	w.says(c, w.objects[s.On].name, h.Until())
 	if s.What != take {
 		w.more(s, h)
 	}
@@ -338,6 +339,9 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 	if s.Keep > 0 && !lost {
 		w.kept(x, s.Keep)
 		h.release = func(ctx context.Context) error { return h.keep(ctx, s.Keep) }
+	}
+	if !lost {
+		w.says(c, w.objects[s.On].name, h.Until())
 	}
 	w.leave(x, lost)
 	w.outcome(s.Number, fmt.Sprint("held, lost: ", lost))

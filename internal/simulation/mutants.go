@@ -18,7 +18,7 @@ type Mutant struct {
 // Mutants are the faults that the simulation is tried with.
 var Mutants = []Mutant{
 	{"a release takes any owner's hold", []string{"reentrant", "nonreentrant", "spin"}, "-- Take an owner out of a lock,",
-		`redis.call('HDEL', key, owner, owner .. '!')`, `redis.call('DEL', key)`, false},
+		`redis.pcall('HDEL', key, owner, owner .. '!')`, `redis.pcall('DEL', key)`, false},
 	{"a hold that is handed over has a short lease", []string{"reentrant", "fenced", "nonreentrant"},
 		"local function hand_over(",
 		`redis.call('PEXPIRE', lock, lease)`, `redis.call('PEXPIRE', lock, 200)`, false},
@@ -88,7 +88,7 @@ var Mutants = []Mutant{
 	{"who leaves stays in line", []string{"reentrant"}, "-- Take an owner out of a lock,",
 		"redis.call('ZREM', queue, leave, '!' .. owner)", "", true},
 	{"who leaves a plain lock's line stays in it", []string{"plain"}, "-- Delete a plain mutex",
-		"redis.call('ZREM', line, ARGV[5])", "", true},
+		"redis.pcall('ZREM', line, ARGV[5])", "", true},
 	{"who leaves a fair lock's line stays in it", []string{"fair"}, "-- ",
 		"if redis.call('ZREM', timeouts, owner) == 1 then", "if false then", true},
 }

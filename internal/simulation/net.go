@@ -289,9 +289,9 @@ func (l *link) request(frame []byte) {
 		l.reset(false)
 	case doubleFirst: // the second run's reply is lost
 		l.send(&l.up, p, travel)
-		l.send(&l.up, parcel{data: frame, fate: &fate{drop: true}, free: true}, travel+t.delay)
+		l.send(&l.up, parcel{data: frame, fate: &fate{drop: true, asks: p.fate.asks}, free: true}, travel+t.delay)
 	case doubleSecond: // the first run's
-		l.send(&l.up, parcel{data: frame, fate: &fate{drop: true}}, travel)
+		l.send(&l.up, parcel{data: frame, fate: &fate{drop: true, asks: p.fate.asks}}, travel)
 		l.send(&l.up, p, travel+t.delay)
 	}
 }

@@ -39,6 +39,7 @@ type node struct {
 	durable bool // there is a replica
 	mute    bool // nobody may subscribe
 	scripts map[string]string
+	texts   map[string]string // of all scripts that it was sent, by their sums
 	mutant  *Mutant
 	struck  map[string]bool                  // scripts that the mutant has changed
 	granted atomic.Pointer[func(key string)] // nil: nobody wants to know, or not yet
@@ -46,7 +47,7 @@ type node struct {
 
 func newNode(name string, rate float64, durable bool, m *Mutant) *node {
 	n := &node{name: name, m: miniredis.NewMiniRedis(), began: time.Now(), rate: rate, durable: durable, mutant: m,
-		traces: map[*link]uint64{}, scripts: map[string]string{}, struck: map[string]bool{}}
+		traces: map[*link]uint64{}, scripts: map[string]string{}, texts: map[string]string{}, struck: map[string]bool{}}
 	n.up = n.began.Add(-24 * time.Hour)
 	n.m.ClockTTL(true)
 	if first, err := n.m.Dial(); err == nil { // which starts it
@@ -66,12 +67,14 @@ func (n *node) traced(l *link) { n.traces[l] = l.trace }
 
 // tick sets its clock. mu is not held meanwhile: a script that asks for INFO has the embedded server's mutex, and takes
 // it.
-func (n *node) tick() {
+func (n *node) tick() { n.m.SetTime(n.now()) }
+
+// now is the time by its clock.
+func (n *node) now() time.Time {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	d := time.Since(n.began)
-	now := n.began.Add(n.ahead + d + time.Duration(float64(d)*n.rate))
-	n.mu.Unlock()
-	n.m.SetTime(now)
+	return n.began.Add(n.ahead + d + time.Duration(float64(d)*n.rate))
 }
 
 // step moves its clock by d. Back, what has an end lasts longer by d, as on a real server, which keeps ends and not
@@ -132,6 +135,7 @@ func (n *node) rewrite(words []string, frame []byte) ([]byte, bool) {
 	case "EVAL":
 		sum := sha1.Sum([]byte(words[1]))
 		n.scripts[hex.EncodeToString(sum[:])] = words[1]
+		n.texts[hex.EncodeToString(sum[:])] = words[1]
 		text, changed := n.mutate(words[1])
 		if changed {
 			words[1] = text

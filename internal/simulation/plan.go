@@ -134,6 +134,7 @@ type Plan struct {
 	Keeping  bool // half of the releases of a crowd are UnlockAfter
 	Mute     bool // nobody may subscribe
 	Living   bool // permits have Liveness
+	Beating  bool // locks have Liveness
 	Wired    bool // Result.Wire is kept
 	Shortest time.Duration
 	Longest  time.Duration
@@ -313,6 +314,9 @@ func (p Plan) String() string {
 	}
 	if p.Living {
 		b.WriteString(", Liveness of permits")
+	}
+	if p.Beating {
+		b.WriteString(", Liveness of locks")
 	}
 	if p.Alone {
 		b.WriteString(", a connection for each call")

@@ -7,44 +7,55 @@ import (
 	"time"
 )
 
-// Wire is one thing that was seen of a client on the wire, in the order in which it was: a script that a server ran,
-// its reply that the client read, or a message that it read. Plan.Wired has it kept.
+// Wire is one thing that was seen of a client, in the order in which it was: a script that a server ran, its reply that
+// the client read, a message that it read, or what one of its holders says. Plan.Wired has it kept.
 type Wire struct {
 	Client  string
 	At      time.Time
-	Script  string   // its first line; "": it is a message
-	Args    []string // keys, and what follows them
+	Server  time.Time // the same, by the server's clock
+	Sent    time.Time // when the request left the client
+	Script  string    // its first line; "": it is no script
+	Args    []string  // keys, and what follows them
 	Keys    int
-	Reply   []int64
-	Read    bool   // the client reads the reply; otherwise the server has run the script
-	Message string // what was published
+	Reply   []int64  // the integers of a reply
+	Words   []string // and all of it
+	Read    bool     // the client reads the reply; otherwise the server has run the script
+	Message string   // what was published
+	// Holds is the name of what a holder has, and Until is until when, as it says.
+	Holds string
+	Until time.Time
+	Flush bool // FLUSHALL
 }
 
 // asked is a request whose reply is wanted on the wire.
 type asked struct {
-	script string
+	script string // its text, or its sum
 	args   []string
 	keys   int
+	sent   time.Time
 }
 
-// header is what a call of a script asks, or nil.
+// header is what a call of a script asks, or nil. Which script that is, is known when it has run: another client may
+// bring its text to the server meanwhile.
 func (n *node) header(words []string) *asked {
-	if len(words) < 3 {
+	if len(words) < 3 || !strings.EqualFold(words[0], "EVALSHA") && !strings.EqualFold(words[0], "EVAL") {
 		return nil
 	}
-	text := words[1]
-	if strings.EqualFold(words[0], "EVALSHA") {
-		n.mu.Lock()
-		text = n.scripts[text]
-		n.mu.Unlock()
-	} else if !strings.EqualFold(words[0], "EVAL") {
-		return nil
-	}
-	keys, err := strconv.Atoi(words[2])
-	if first, _, _ := strings.Cut(text, "\n"); err == nil && first != "" {
-		return &asked{first, words[3:], keys}
+	if keys, err := strconv.Atoi(words[2]); err == nil {
+		return &asked{script: words[1], args: words[3:], keys: keys, sent: time.Now()}
 	}
 	return nil
+}
+
+// first is the first line of a script.
+func (n *node) first(script string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if text, ok := n.texts[script]; ok {
+		script = text
+	}
+	line, _, _ := strings.Cut(script, "\n")
+	return line
 }
 
 // seen keeps what is seen of a reply, on one of its two ends. Called with mu held.
@@ -53,17 +64,43 @@ func (l *link) seen(a *asked, frame []byte, read bool) {
 	if !n.wired || a == nil || frame[0] == '-' {
 		return
 	}
-	w := Wire{Client: l.host.name, At: time.Now(), Script: a.script, Args: a.args, Keys: a.keys, Read: read}
-	for line := range bytes.Lines(frame) {
-		if line[0] == ':' {
-			v, err := strconv.ParseInt(strings.TrimSpace(string(line[1:])), 10, 64)
-			if err != nil {
-				return
-			}
+	w := Wire{Client: l.host.name, At: time.Now(), Server: l.node.now(), Sent: a.sent, Script: l.node.first(a.script),
+		Args: a.args, Keys: a.keys, Read: read}
+	for len(frame) > 0 {
+		line, rest, _ := bytes.Cut(frame, []byte("\r\n"))
+		frame = rest
+		v, err := strconv.ParseInt(string(line[1:]), 10, 64)
+		switch {
+		case err != nil:
+			continue
+		case line[0] == ':':
 			w.Reply = append(w.Reply, v)
+			w.Words = append(w.Words, string(line[1:]))
+		case line[0] == '$' && v >= 0:
+			w.Words = append(w.Words, string(frame[:v]))
+			frame = frame[v+2:]
 		}
 	}
 	n.wire = append(n.wire, w)
+}
+
+// says keeps until when a holder of a client believes.
+func (w *world) says(c *client, object string, until time.Time) {
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	if w.net.wired {
+		w.net.wire = append(w.net.wire, Wire{Client: c.host.name, At: time.Now(), Server: w.nodes[0].now(), Holds: object,
+			Until: until})
+	}
+}
+
+// forgets keeps that a server has forgotten all.
+func (w *world) forgets(n *node) {
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	if w.net.wired {
+		w.net.wire = append(w.net.wire, Wire{At: time.Now(), Server: n.now(), Flush: true})
+	}
 }
 
 // heard keeps a message that the client reads. Called with mu held.
@@ -71,6 +108,7 @@ func (l *link) heard(frame []byte) {
 	n := l.host.net
 	words := strings.Split(strings.TrimSpace(string(frame)), "\r\n")
 	if n.wired && len(words) > 2 && strings.HasSuffix(words[2], "message") {
-		n.wire = append(n.wire, Wire{Client: l.host.name, At: time.Now(), Read: true, Message: words[len(words)-1]})
+		n.wire = append(n.wire, Wire{Client: l.host.name, At: time.Now(), Server: l.node.now(), Read: true,
+			Message: words[len(words)-1]})
 	}
 }

@@ -188,7 +188,9 @@ func (c *client) connect(w *world) (err error) {
 		o.DisableAutoPipelining = w.plan.Alone
 		if c.red, err = redlatch.Open(context.Background(), o, redlatch.Options{
 			MinReplicas: replicas, Logger: log, Hub: func(o *pubsub.Options) { o.Grace = time.Millisecond },
-			Locks:     func(o *rlock.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
+			Locks: func(o *rlock.Options) {
+				o.WatchdogTimeout, o.PollCap, o.Liveness, o.Heartbeat = watchdog, pollCap, w.plan.Beating, heartbeat
+			},
 			Elections: func(o *election.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
 			Semaphores: func(o *rsemaphore.Options) {
 				o.WatchdogTimeout, o.PollCap, o.Liveness, o.Heartbeat, o.Observer = watchdog, pollCap, w.plan.Living, heartbeat,

@@ -2,9 +2,10 @@ package tenuremodel
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/model"
 )
 
 // Passage is where a Step was seen.
@@ -41,7 +42,7 @@ type branch struct {
 type follower struct {
 	world
 	callers  uint8
-	branches map[branch]struct{}
+	branches model.Ways[branch]
 	names    map[string]uint16 // of the owners that were seen
 	tickets  map[string][]int64
 	most     int
@@ -57,7 +58,7 @@ type follower struct {
 // background may be released at any time, and how often is not looked at. It returns in how many ways at most the model
 // can have come to a step.
 func Follow(callers int, within time.Duration, steps []Step, from int) (ways int, err error) {
-	f := &follower{callers: uint8(callers), branches: map[branch]struct{}{{}: {}}, names: map[string]uint16{},
+	f := &follower{callers: uint8(callers), branches: model.From(branch{}), names: map[string]uint16{},
 		tickets: map[string][]int64{}}
 	for i, step := range steps {
 		if i < from {
@@ -66,15 +67,12 @@ func Follow(callers int, within time.Duration, steps []Step, from int) (ways int
 			continue
 		}
 		f.expect(steps[i:], within)
-		if !f.unfold() {
+		if !f.branches.Unfold(mostWays, f.unseen) {
 			return f.most, fmt.Errorf("more than %d ways to step %d of %d", mostWays, i, len(steps))
 		}
 		f.most = max(f.most, len(f.branches))
 		before := f.branches
-		f.branches = map[branch]struct{}{}
-		for b := range before {
-			f.see(b, step)
-		}
+		f.branches = before.See(func(b branch, emit func(branch)) { f.see(b, step, emit) })
 		f.name(step)
 		if len(f.branches) == 0 {
 			return f.most, fmt.Errorf("the model cannot do step %d of %d: %+v; in all %d ways to the step before, such as %v",
@@ -84,7 +82,7 @@ func Follow(callers int, within time.Duration, steps []Step, from int) (ways int
 	return f.most, nil
 }
 
-func (f *follower) any(branches map[branch]struct{}) string {
+func (f *follower) any(branches model.Ways[branch]) string {
 	for b := range branches {
 		return b.s.String()
 	}
@@ -175,25 +173,6 @@ func (f *follower) expected(b *branch) bool {
 // mostWays bounds what is kept of all that the process may have come to.
 const mostWays = 300_000
 
-// unfold adds all that can come of the branches while nothing is seen; false: it is too much.
-func (f *follower) unfold() bool {
-	todo := slices.Collect(maps.Keys(f.branches))
-	for len(todo) > 0 {
-		if len(f.branches) > mostWays {
-			return false
-		}
-		b := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		f.unseen(b, func(n branch) {
-			if _, ok := f.branches[n]; !ok {
-				f.branches[n] = struct{}{}
-				todo = append(todo, n)
-			}
-		})
-	}
-	return true
-}
-
 // unseen calls emit with what can come of a branch by one act of a caller, or because a tenure has lasted.
 func (f *follower) unseen(b branch, emit func(branch)) {
 	do := func(act func(s *state, p *process)) {
@@ -263,8 +242,8 @@ func (f *follower) sweep(b *branch) {
 	}
 }
 
-// see adds what comes of a branch by a step.
-func (f *follower) see(b branch, step Step) {
+// see calls emit with what comes of a branch by a step.
+func (f *follower) see(b branch, step Step, emit func(branch)) {
 	name := f.names[step.Owner]
 	own := owner(0)
 	for o, n := range b.bound {
@@ -274,11 +253,11 @@ func (f *follower) see(b branch, step Step) {
 	}
 	switch {
 	case own != 0:
-		f.follow(b, own, step)
+		f.follow(b, own, step, emit)
 		return
 	case name != 0: // it is being released in the background, or was
 		if step.Next == "" {
-			f.branches[b] = struct{}{}
+			emit(b)
 		}
 		return
 	case step.Passage != Ran:
@@ -287,25 +266,25 @@ func (f *follower) see(b branch, step Step) {
 	if b.unseen > 0 && step.Next == "" {
 		n := b
 		n.unseen--
-		f.branches[n] = struct{}{}
+		emit(n)
 	}
 	for o := owner(1); o <= perOwner; o++ {
 		if b.bound[o] == 0 {
 			n := b
 			n.bound[o] = uint16(len(f.names) + 1)
-			f.follow(n, o, step)
+			f.follow(n, o, step, emit)
 		}
 	}
 }
 
 // follow has what was seen of an owner happen.
-func (f *follower) follow(b branch, own owner, step Step) {
+func (f *follower) follow(b branch, own owner, step Step, emit func(branch)) {
 	if step.Passage == Heard {
 		if t := b.s.of(own); t != nil {
 			f.granted(&b.s, t, f.ticket(step.Owner, step.Ticket))
 		}
 		f.sweep(&b)
-		f.branches[b] = struct{}{}
+		emit(b)
 		return
 	}
 	wanted := map[bool]kind{true: ask, false: release}[step.Ask]
@@ -327,7 +306,7 @@ func (f *follower) follow(b branch, own owner, step Step) {
 			f.world.send(&n.s, f.replied(m, step))
 		}
 		f.sweep(&n)
-		f.branches[n] = struct{}{}
+		emit(n)
 	}
 }
 

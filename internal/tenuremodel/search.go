@@ -2,9 +2,10 @@ package tenuremodel
 
 import (
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strings"
+
+	"github.com/redlatch/redlatch/internal/model"
 )
 
 // Config is what happens.
@@ -14,14 +15,14 @@ type Config struct {
 	Faults    Faults
 	Strict    bool   // a holder that the second run of a doubled request has made is an orphan, too
 	Off       string // the name of a rule that is off; empty: none
-	Calm      uint64 // progress is looked at from about one of so many states; 0: from none
+	Calm      uint64 // progress is looked at from one of so many states; 0: from none
 	Limit     int    // no search goes on beyond so many states; 0: none ends
 }
 
 // Result is what a search has found.
 type Result struct {
 	States    int
-	Depth     int // events of the longest shortest trace
+	Depth     int // events of the longest of the shortest traces
 	Exhausted bool
 	Overflows int // messages, tenures and places in the queue that there was no room for: they were lost, or had to wait
 	Violation Violation
@@ -37,12 +38,6 @@ type world struct {
 
 func (w *world) on(r rule) bool { return w.off != int(r)+1 }
 
-// step is how a state was reached: the n-th event of that state.
-type step struct {
-	from uint32
-	n    uint16
-}
-
 // Search looks at every state that can be reached, nearest first. It ends at the first that violates a property.
 func Search(c Config) Result {
 	w := &world{strict: c.Strict}
@@ -53,42 +48,23 @@ func Search(c Config) Result {
 		}
 		w.off = i + 1
 	}
-	first := w.start(c)
-	seed := maphash.MakeSeed()
-	seen := map[uint64]struct{}{maphash.Comparable(seed, first): {}}
-	steps := []step{{}}
-	level, base := []state{first}, 0
-	r := Result{}
-	for ; len(level) > 0 && r.Violation == None && (c.Limit == 0 || len(steps) <= c.Limit); r.Depth++ {
-		var coming []state
-		begins := len(steps)
-		for i := range level {
-			n := uint16(0)
-			w.follow(&level[i], func(s *state, _ event) {
-				at := step{uint32(base + i), n}
-				n++
-				key := maphash.Comparable(seed, *s)
-				if _, ok := seen[key]; ok || r.Violation != None {
-					return
-				}
-				seen[key] = struct{}{}
-				steps = append(steps, at)
-				coming = append(coming, *s)
-				r.Violation = w.check(s)
-				if r.Violation == None && c.Calm > 0 && key%c.Calm == 0 && !w.calm(*s) {
-					r.Violation = NoProgress
-				}
-			})
-			if r.Violation != None {
-				r.Trace = w.trace(first, steps)
-				break
+	violation, looked := None, uint64(0)
+	found := model.Search(model.Machine[state, event]{
+		Start: w.start(c), Follow: w.follow, Show: (*state).String, Limit: c.Limit,
+		Wrong: func(s *state) string {
+			looked++
+			violation = w.check(s)
+			if violation == None && c.Calm > 0 && looked%c.Calm == 0 && !w.calm(*s) {
+				violation = NoProgress
 			}
-		}
-		level, base = coming, begins
-	}
-	r.Exhausted = len(level) == 0
-	r.States, r.Overflows = len(steps), w.overflows
-	return r
+			if violation == None {
+				return ""
+			}
+			return violation.String()
+		},
+	})
+	return Result{States: found.States, Depth: found.Depth, Exhausted: found.Exhausted, Overflows: w.overflows,
+		Violation: violation, Trace: found.Trace}
 }
 
 // start is the first state.
@@ -109,28 +85,6 @@ func (w *world) start(c Config) (s state) {
 	w.takeTurn(&s, 0, s.proc[0].head())
 	w.tidy(&s)
 	return s
-}
-
-// trace plays the events again that lead to the last state.
-func (w *world) trace(s state, steps []step) (lines []string) {
-	var way []uint16
-	for at := uint32(len(steps) - 1); at != 0; at = steps[at].from {
-		way = append(way, steps[at].n)
-	}
-	slices.Reverse(way)
-	for _, want := range way {
-		var next state
-		n := uint16(0)
-		w.follow(&s, func(other *state, e event) {
-			if n == want {
-				next = *other
-				lines = append(lines, fmt.Sprintf("%-58s %v", e, other))
-			}
-			n++
-		})
-		s = next
-	}
-	return lines
 }
 
 func (s *state) String() string {

@@ -12,8 +12,9 @@
 // election is a Fenced lock of package rlock with Options.Liveness: the leader is its holder, the candidates are its
 // waiters, and a candidate's value is the label of its owner.
 //
-// [Client.Shards] divides n shards of work among the workers that are there: each is a lock of its own, with tokens that
-// grow. [Shards.Run] calls a function for each shard that its process has, and [Shards.Slot] acquires any that is free.
+// [Client.Shards] divides n shards of work among the workers that are there: each is a lock of its own, with tokens
+// that grow. [Shards.Run] calls a function for each shard that its process has, and [Shards.Slot] acquires any that is
+// free.
 //
 // # What is guaranteed
 //
@@ -49,13 +50,13 @@
 //     cut off, a waiting candidate leads after three missed heartbeats, 3 to 4 s by default. If no candidate waits, the
 //     lock lasts until the end of its lease (WatchdogTimeout), and the crashed leader is shown until then.
 //   - Leader and Observe say who led when the server was asked. Leaders must check their own context, not Leader.
-//   - A leadership does not go on after a restart of its process, whatever it is called. The former process may still run
-//     or be suspended, and a resource could not tell the two apart by one token. So the next one campaigns, and has a
-//     greater token. After Close it leads at once, after a crash when three heartbeats were missed.
+//   - A leadership does not go on after a restart of its process, whatever it is called. The former process may still
+//     run or be suspended, and a resource could not tell the two apart by one token. So the next one campaigns, and has
+//     a greater token. After Close it leads at once, after a crash when three heartbeats were missed.
 //   - Preferences are requests. There are moments at which another leads than the preferred candidate.
 //   - A shard has no worker for a while after its worker left, crashed, or was cut off. One that is to move and whose
-//     function does not return stays where it is. A worker whose heartbeats are late for three of them is taken for gone,
-//     which moves its shards.
+//     function does not return stays where it is. A worker whose heartbeats are late for three of them is taken for
+//     gone, which moves its shards.
 //   - An observer may miss a leader that came and went between two looks.
 //   - A leader whose announcement was deleted, or lost in a failover, leads on but is not shown until it announces
 //     itself again, which it does every third of WatchdogTimeout.
@@ -64,8 +65,8 @@
 //
 // To be elected takes what a Fenced lock takes, and one call for the announcement, which is repeated every third of
 // WatchdogTimeout, and one that asks for preferred candidates. A leader asks once in a Heartbeat whether it is to hand
-// over; a preferred candidate that waits says so as often, and so does a worker what it has. To resign takes two calls. Leader takes two reads, or one without an announcement; so does an
-// observer after each message and each PollCap.
+// over; a preferred candidate that waits says so as often, and so does a worker what it has. To resign takes two calls.
+// Leader takes two reads, or one without an announcement; so does an observer after each message and each PollCap.
 //
 // The errors are those of a Fenced lock, which package redlatch has, such as redlatch.ErrLost.
 //

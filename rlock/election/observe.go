@@ -19,8 +19,8 @@ import (
 // may not subscribe, or the leaders may not publish, it only polls. While the server cannot be asked it yields nothing,
 // and the last leader may be gone.
 //
-// Each turn has the leader of now, and never the one of the turn before: a loop whose body is slow misses leaders and values
-// in between. It delays no one else.
+// Each turn has the leader of now, and never the one of the turn before: a loop whose body is slow misses leaders and
+// values in between. It delays no one else.
 //
 // An error ends the loop: that of the first request, see [Election.Leader]; or ErrClosed if the client is closed
 // meanwhile. Later refusals of the server are logged, and it is asked again.

@@ -113,5 +113,6 @@ func TestAMemberBelievesItselfAboutAShardOfTwo(t *testing.T) {
 
 func TestAPlanWithoutWorkersIsEmpty(t *testing.T) {
 	t.Parallel()
-	require.Zero(t, count(election.Plan(3, "a", []election.Member{{ID: "a", Has: []bool{true, true, true}, Drained: true}})))
+	require.Zero(t, count(election.Plan(3, "a",
+		[]election.Member{{ID: "a", Has: []bool{true, true, true}, Drained: true}})))
 }

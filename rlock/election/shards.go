@@ -85,8 +85,8 @@ func (s *Shard) Release(ctx context.Context) error { return edge(s.hold.Unlock(c
 // for WatchdogTimeout.
 //
 // The errors are those of [Election.Campaign], but that a server that does not answer is not asked again: the call
-// returns ErrUnavailable or ErrUnknownOutcome within Options.CallTimeout. What such a call may have acquired is released
-// in the background.
+// returns ErrUnavailable or ErrUnknownOutcome within Options.CallTimeout. What such a call may have acquired is
+// released in the background.
 func (s *Shards) Slot(ctx context.Context, value string) (*Shard, error) {
 	if err := s.c.session.Usable(s.bad, session.CheckLabel("value", value)); err != nil {
 		return nil, err

@@ -20,10 +20,11 @@ import (
 // until ctx ends. name is what Workers shows and Drain means, such as a host name. It has at most 256 bytes of UTF-8.
 // Two of one name are two workers, and are drained together.
 //
-// While m workers are there each has n/m shards, or one more, within five Heartbeats of the last change, ten if it was a
-// crash, and the time that functions take to return whose shards move. A worker that comes takes its share from those that have most, one that leaves or
-// crashes leaves its shards to those that have least, and no other shard moves. A change counts when it has lasted for
-// one and a half Heartbeats, so workers that start together divide the shards once.
+// While m workers are there each has n/m shards, or one more, within five Heartbeats of the last change, ten if it was
+// a crash, and the time that functions take to return whose shards move. A worker that comes takes its share from those
+// that have most, one that leaves or crashes leaves its shards to those that have least, and no other shard moves. A
+// change counts when it has lasted for one and a half Heartbeats, so workers that start together divide the shards
+// once.
 //
 // The ctx of fn ends, and fn should return then:
 //
@@ -32,8 +33,8 @@ import (
 //     has returned. If it is still to be had here, fn is called again when it has returned.
 //   - with ctx.
 //
-// What fn returns then is dropped. If it returns nil before, this worker has the shard with no work to do. If it returns
-// an error before, Run ends with it.
+// What fn returns then is dropped. If it returns nil before, this worker has the shard with no work to do. If it
+// returns an error before, Run ends with it.
 //
 // When Run ends, all functions have returned and the shards are released. Its error is ctx's cause, ErrClosed, an error
 // of fn, or that of [Election.Campaign], but not that the server did not answer: Run goes on.

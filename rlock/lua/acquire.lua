@@ -6,7 +6,7 @@
 --   Outside a Cluster these three are not sent without an entry: most calls make no use of them
 -- Reply: server ms, one integer: it was free, and is granted with the lease in full. Otherwise {status, ms, server ms, …}:
 --   1 granted, ms left of the lease; 0 held by another, ms left (-1 without end), ticket in the queue (0: none), 1 if the
---   holder is not one of ours; 2 too late, nothing done; 3 the owner's own lease (see join) is over, or it
+--   holder is not one of ours, and 2 more if it is a lock of another kind (string_holder); 2 too late, nothing done; 3 the owner's own lease (see join) is over, or it
 --   is done with the lock (see keep): nothing is raised
 -- Twice: an owner that has the lock is granted it again, its lease is only ever raised, and an owner in the queue keeps its
 --   ticket.

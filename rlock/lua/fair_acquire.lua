@@ -18,8 +18,12 @@ if no then
   return no
 end
 local left = redis.call('PTTL', key)
+local holder -- of a lock that is no hash: see acquire
 if left ~= -2 then
-  local held = redis.call('HMGET', key, owner, owner .. '!')
+  local held = redis.pcall('HMGET', key, owner, owner .. '!')
+  if held.err then
+    holder, held = string_holder(key, left) or redis.call('HMGET', key, owner), {}
+  end
   local till = held[2] and tonumber(held[2])
   if held[1] and till and expired(till, now) then -- joined, or done with it: see acquire
     return {3, 0, now}
@@ -48,9 +52,9 @@ local ticket, foreign = 0, false
 if queue and ARGV[6] ~= '' then
   ticket, foreign = line_up(queue, timeouts, places, owner, tonumber(ARGV[6]), ARGV[8], ARGV[9] or '', now, us)
   foreign = foreign or ticket == 0 or head and not ours(head)
-  local all = foreign and {} or redis.call('HGETALL', key)
+  local all = (foreign or holder) and {} or redis.call('HGETALL', key)
   for i = 1, #all, 2 do
     foreign = foreign or string.sub(all[i], -1) ~= '!' and not ours(all[i])
   end
 end
-return {0, left, now, ticket, foreign and 1 or 0}
+return {0, left, now, ticket, holder or foreign and 1 or 0}

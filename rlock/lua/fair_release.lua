@@ -15,15 +15,21 @@ if bad then
   return bad
 end
 local all = {owner, unpack(ARGV, 6)}
-local released = remove(key, all, 1, #all) > 0 and 1 or 0
+-- A waiter of a lock that is a string leaves its queue all the same.
+local hash = redis.pcall('HEXISTS', key, owner)
+local released = type(hash) == 'number' and remove(key, all, 1, #all) > 0 and 1 or 0
 if not queue then
-  return released
+  return type(hash) == 'number' and released or redis.call('HEXISTS', key, owner)
 end
 if ARGV[4] ~= '' then
   leave(queue, timeouts, places, owner)
 end
 for i = 6, #ARGV do
   leave(queue, timeouts, places, ARGV[i])
+end
+if type(hash) == 'table' then
+  local left = redis.call('PTTL', key)
+  return string_holder(key, left) and 0 or redis.call('HEXISTS', key, owner)
 end
 local there = redis.pcall('EXISTS', key)
 if there ~= 1 then

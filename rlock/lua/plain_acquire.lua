@@ -1,12 +1,13 @@
 -- Take a plain mutex: one string key whose value is its owner, as in the Redis documentation's pattern (SET NX PX).
 -- uses: owners, listeners, plain_queue, clock
 -- KEYS[1] the lock  KEYS[2] its line; without it (a slot that is being migrated) no one queues
+-- KEYS[3] with an entry: the queue of locks of this name that are a hash
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
 -- ARGV[6] entry, with which the owner stands in line if it is refused; '' or none: it does not. A free lock that is left to
 --   another it does not get either
 -- Reply as acquire: server ms, one integer, if it was free and is granted; otherwise {status, ms, server ms, …}: 1 granted;
 --   0 held by another, or left to another for a moment: ms that either lasts (-1 without end), 1 if it stands in line,
---   1 if the holder is none of ours, 0, 0, without a line how many listen for its release; 2 too late, nothing done
+--   1 if the holder is none of ours, and 2 more if the lock is a hash, 0, 0, without a line how many listen for its release; 2 too late, nothing done
 -- Twice: the owner's own key is granted again, its lease only ever raised; an owner in line keeps its place.
 local key, line, owner, lease, notafter = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- The common case makes no function, so it says itself what fit, clock, late and left_to say.
@@ -28,15 +29,21 @@ if (not first or first == entry) and redis.call('SET', key, owner, 'NX', 'PX', A
   if first then
     redis.call('ZREM', line, entry)
   end
+  if entry then -- see stand_behind
+    redis.call('ZREM', KEYS[3], (string.gsub(entry, ' ', ' 0 ')), '!' .. owner)
+  end
   return now
 end
 -- libraries
-local held = redis.call('GET', key)
-if not held then -- free, and another is the first in line
+local held, holder = redis.pcall('GET', key), 0
+if type(held) == 'table' then -- not a string: it waits for a hash as for a string, or the command refuses again
+  local left = redis.call('PTTL', key)
+  holder = hash_holder(key, left) or redis.call('GET', key)
+elseif not held then -- free, and another is the first in line
   if not left_to(score, now) then -- it was not notified, or it has not come: the lease has ended, or another program has released
     redis.call('SET', key, owner, 'PX', ARGV[2])
     if entry then
-      redis.call('ZREM', line, entry)
+      step_out(line, KEYS[3], entry)
     end
     return now
   end
@@ -47,14 +54,15 @@ elseif held == owner then
     redis.call('PEXPIRE', key, left) -- a write in any case: see grant
   end
   if entry then
-    redis.call('ZREM', line, entry)
+    step_out(line, KEYS[3], entry)
   end
   return {1, left, now}
+elseif not ours(held) then
+  holder = 1
 end
-local foreign = held and not ours(held) and 1 or 0
 local left = held and redis.call('PTTL', key) or score - now + 1 -- from then on it is reserved no more
 if not entry then
-  return {0, left, now, 0, foreign, 0, 0, not line and listeners(ARGV[5], ARGV[4]) or 0}
+  return {0, left, now, 0, holder, 0, 0, not line and listeners(ARGV[5], ARGV[4]) or 0}
 end
 if first == entry then
   redis.call('ZADD', line, 1, entry)
@@ -62,4 +70,7 @@ else
   redis.call('ZADD', line, 'NX', digits(time[1] * 1000000 + time[2]), entry)
 end
 redis.call('PEXPIRE', line, LINE_TTL)
-return {0, left, now, 1, foreign}
+if holder > 1 then
+  stand_behind(KEYS[3], entry, now, time[1] * 1000000 + time[2])
+end
+return {0, left, now, 1, holder}

@@ -1,5 +1,12 @@
 -- Whether a plain mutex is held.
+-- uses: owners
 -- KEYS[1] the lock
--- Reply: 1 or 0
+-- Reply: 1 or 0; of a lock that is a hash (hash_holder) 1
 -- Twice: reads only.
-return redis.call('GET', KEYS[1]) and 1 or 0
+local held = redis.pcall('GET', KEYS[1])
+if type(held) ~= 'table' then
+  return held and 1 or 0
+end
+-- libraries
+local left = redis.call('PTTL', KEYS[1])
+return hash_holder(KEYS[1], left) and 1 or redis.call('GET', KEYS[1])

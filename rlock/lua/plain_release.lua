@@ -1,6 +1,7 @@
 -- Delete a plain mutex if it is its owner's, and tell the first in line, or wake the waiters where there is no line.
--- uses: plain_queue
--- KEYS[1] the lock  KEYS[2] its line; without it (see plain_acquire) the release is published
+-- uses: plain_queue, owners, clock
+-- KEYS[1] the lock  KEYS[2] its line  KEYS[3] the queue of locks of this name that are a hash; without both (see plain_acquire) the
+--   release is published
 -- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH  ARGV[4] grant channels, without the connection id
 -- ARGV[5] entry of this owner that may be in line, or '' or none. The last three may not be sent: see acquire
 -- Reply: 1 released; 0 the owner held nothing
@@ -8,27 +9,35 @@
 if ARGV[1] == '' then -- see unfit, a function; this script makes none
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
-local line, publish, grants = KEYS[2], ARGV[3] or 'PUBLISH', ARGV[4] or 'redlatch_grant:'
-local held = redis.call('GET', KEYS[1])
+local line, queue, publish, grants = KEYS[2], KEYS[3], ARGV[3] or 'PUBLISH', ARGV[4] or 'redlatch_grant:'
+local held = redis.pcall('GET', KEYS[1])
 local status = 0
 if held == ARGV[1] then
   redis.call('DEL', KEYS[1])
   status = 1
 end
 if line and ARGV[5] and ARGV[5] ~= '' then
-  redis.call('ZREM', line, ARGV[5])
+  redis.pcall('ZREM', line, ARGV[5])
+  redis.pcall('ZREM', queue, (string.gsub(ARGV[5], ' ', ' 0 ')), '!' .. ARGV[1]) -- see stand_behind
 end
-if status == 0 and held then
-  return status
-end
-if not line then
-  redis.pcall(publish, ARGV[2], '0')
-  return status
-end
-if redis.pcall('EXISTS', line) ~= 1 then -- see emptied
-  return status
+local refused = type(held) == 'table' -- the key is not a string
+if not refused then
+  if status == 0 and held then
+    return status
+  end
+  if not line then
+    redis.pcall(publish, ARGV[2], '0')
+    return status
+  end
+  local waited = redis.pcall('EXISTS', line, queue)
+  if waited ~= 1 and waited ~= 2 then -- or see emptied
+    return status
+  end
 end
 -- libraries
-local time = redis.call('TIME')
-tell(line, publish, grants, time[1] * 1000 + math.floor(time[2] / 1000))
+if refused then -- another's, if it is a hash; a second run finds so what the first has handed over
+  local left = redis.call('PTTL', KEYS[1])
+  return hash_holder(KEYS[1], left) and status or redis.call('GET', KEYS[1])
+end
+pass_on(KEYS[1], line, queue, publish, grants, (clock()))
 return status

@@ -16,7 +16,7 @@ if owner == '' then -- see unfit; the common case makes no function
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
 -- The common case: no other owner is to be named, no other owner is left, and the queue is empty.
-local gone = not named and redis.call('HDEL', key, owner, owner .. '!')
+local gone = not named and redis.pcall('HDEL', key, owner, owner .. '!')
 local there -- as which has it; asked once, for a lock that is handed over is the common case, too
 if gone == 1 and leave == '' then
   if queue then
@@ -35,7 +35,15 @@ if named then
   if not fit(named, tonumber(ARGV[8])) then
     return redis.error_reply('ERR the owner named or its lease is nothing that can be asked for')
   end
-  gone = redis.call('HDEL', key, owner, owner .. '!')
+  gone = redis.pcall('HDEL', key, owner, owner .. '!')
+end
+if type(gone) == 'table' then -- the key is not a hash: another's, if it is a string. A waiter of that leaves the queue all the same
+  if leave ~= '' and queue then
+    redis.pcall('ZREM', queue, leave, '!' .. owner)
+  end
+  local left = redis.call('PTTL', key)
+  gone = string_holder(key, left) and 0 or redis.call('HDEL', key, owner, owner .. '!')
+  return named and {gone, 0, 0} or gone
 end
 if gone == 2 then -- of a hold that was joined, or is a join, others may be left
   remove(key, ARGV, 1, 0, true)

@@ -1,5 +1,5 @@
 -- Become a reader, or stand in line: see rwqueue.
--- uses: raise, rw, rwqueue, handover, clock
+-- uses: owners, raise, rw, rwqueue, handover, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] this owner's timeout key
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] channel  ARGV[5] the owner of a write hold under which it reads, or ''
@@ -10,7 +10,7 @@
 --   {status, ms, server ms, …}:
 --   1 granted, or 5 the other owner's hold does and this owner has nothing, each with 1 if no writer waits; 0 there is a
 --   writer, or others come first, ms left of that (-1 without end), ticket in the queue (0: none), 1 if a holder is not one
---   of ours; 2 too late, nothing done; 3 the owner under which it reads holds nothing
+--   of ours, and 2 more as in acquire; 2 too late, nothing done; 3 the owner under which it reads holds nothing
 -- Twice: an owner that reads is granted that again, ends are only ever raised, and an owner in line keeps its ticket.
 local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -91,7 +91,12 @@ local function kept_out(mode)
   return nil, mode
 end
 
-local held = redis.call('HMGET', lock, 'mode', owner, writer or '')
+local held = redis.pcall('HMGET', lock, 'mode', owner, writer or '')
+if held.err then -- see rw_write
+  local left = redis.call('PTTL', lock)
+  local holder = not writer and string_holder(lock, left) or redis.call('HMGET', lock, 'mode')
+  return {0, left, now, 0, holder}
+end
 local mode, has = held[1], held[2]
 if writer and not has then
   local till = redis.call('ZSCORE', ends, writer)

@@ -1,5 +1,5 @@
 -- Become the writer, or stand in line: see rwqueue.
--- uses: raise, rw, rwqueue, handover
+-- uses: owners, raise, rw, rwqueue, handover
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue; the lock alone (a slot is being migrated) does: then the dead are
 --   not distinguished from the living, and no one queues
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
@@ -9,7 +9,7 @@
 -- Reply: server ms, one integer: it was free, the queue is empty, and it is granted with the lease in full. Otherwise
 --   {status, ms, server ms, …}:
 --   1 granted, 1 if the queue is empty; 0 held by others, or others come first, ms left (-1 without end), ticket in the queue (0:
---   none), 1 if a holder is not one of ours; 2 too late, nothing done
+--   none), 1 if a holder is not one of ours, and 2 more as in acquire; 2 too late, nothing done
 -- Twice: an owner that writes is granted that again; leases are only ever raised, and never add up; an owner in line keeps
 --   its ticket.
 local lock, ends, queue = KEYS[1], KEYS[2], KEYS[3]
@@ -50,7 +50,11 @@ end
 if ends then
   redis.call('ZCARD', ends) -- a key of another type has to refuse the script while nothing has changed
 end
-local held = redis.call('HMGET', lock, 'mode', field)
+local held = redis.pcall('HMGET', lock, 'mode', field)
+if held.err then -- not a hash: see acquire. It stands in no line, which a lock that is a string does not serve
+  local left = redis.call('PTTL', lock)
+  return {0, left, now, 0, string_holder(lock, left) or redis.call('HMGET', lock, 'mode', field)}
+end
 local mode = held[1]
 if held[2] then
   return hold_on()

@@ -125,6 +125,7 @@ func (v *verdict) tokens(h record) {
 func linear(h record) error {
 	log := history.New()
 	base, at := time.Now(), int64(0)
+	base = base.Add(-log.At(base)) // when the log begins, however late this line runs
 	if len(h.events) > 0 {
 		at = h.events[0].Call
 	}

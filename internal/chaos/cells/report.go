@@ -192,7 +192,7 @@ func head(cells []cell) []string {
 		fmt.Sprintf("Three client processes use every primitive concurrently, with leases of %v and calls of at most %v. "+
 			"Half of the callers of locks, elections and permits give up after 0 to 50 ms, by a waitTime, a deadline or a "+
 			"cancellation. "+
-			"One fault rivalFaults the servers, the network or a client, repeatedly. Then it heals, and every primitive must work "+
+			"One fault strikes the servers, the network or a client, repeatedly. Then it heals, and every primitive must work "+
 			"three times again.", lease, callTimeout),
 		"A run fails if a client observes a broken promise:\n\n" +
 			"- More owners or permits at once than allowed, up to each holder's own deadline. For locks, porcupine must also " +

@@ -33,6 +33,7 @@ const (
 	lease       = time.Second
 	callTimeout = 300 * time.Millisecond
 	pollCap     = 250 * time.Millisecond
+	lockDelay   = lease / 2
 	heartbeat   = 300 * time.Millisecond // of leaders, whom others follow after three without one
 	user        = "app"                  // whose rights the servers take away
 )
@@ -50,6 +51,7 @@ type order struct {
 	Each        bool              // Addrs are servers of a Quorum
 	Through     map[string]string // which proxy stands before an address
 	MinReplicas int
+	Safe        bool // it has Safety: SurviveFailover
 	Seed        uint64
 	Began       int64
 	Soak        bool   // say what it uses, and leave no name behind
@@ -102,13 +104,7 @@ func connect(ctx context.Context, o order) (list []*redlatch.Client, err error) 
 		ro.Sentinel.Dialer = ro.Dialer
 		for {
 			var red *redlatch.Client
-			red, err = redlatch.Open(ctx, ro, redlatch.Options{
-				KeyPrefix: o.Prefix, CallTimeout: callTimeout, MinReplicas: o.MinReplicas, Logger: quiet,
-				Hub:        func(o *pubsub.Options) { o.CallTimeout = time.Second },
-				Locks:      func(o *rlock.Options) { o.WatchdogTimeout, o.PollCap = lease, pollCap },
-				Elections:  func(o *election.Options) { o.WatchdogTimeout, o.PollCap, o.Heartbeat = lease, pollCap, heartbeat },
-				Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout, o.PollCap = lease, pollCap },
-			})
+			red, err = redlatch.Open(ctx, ro, o.options(quiet))
 			if err == nil {
 				list = append(list, red)
 				break
@@ -121,6 +117,23 @@ func connect(ctx context.Context, o order) (list []*redlatch.Client, err error) 
 		}
 	}
 	return list, nil
+}
+
+// options are those of a client. Under Safety its lock-delay is as short as its leases are.
+func (o order) options(log *slog.Logger) redlatch.Options {
+	opts, delay := redlatch.Options{KeyPrefix: o.Prefix, CallTimeout: callTimeout, MinReplicas: o.MinReplicas,
+		Logger: log},
+		time.Duration(0)
+	if o.Safe {
+		opts.Safety, delay = redlatch.SurviveFailover, lockDelay
+	}
+	opts.Hub = func(o *pubsub.Options) { o.CallTimeout = time.Second }
+	opts.Locks = func(o *rlock.Options) { o.WatchdogTimeout, o.PollCap, o.LockDelay = lease, pollCap, delay }
+	opts.Elections = func(o *election.Options) {
+		o.WatchdogTimeout, o.PollCap, o.Heartbeat, o.LockDelay = lease, pollCap, heartbeat, delay
+	}
+	opts.Semaphores = func(o *rsemaphore.Options) { o.WatchdogTimeout, o.PollCap, o.LockDelay = lease, pollCap, delay }
+	return opts
 }
 
 func disconnect(list []*redlatch.Client) {

@@ -49,6 +49,25 @@ var ofCalls = []mutant{
 		tests:  "TestAnUnknownTryMakesTheWholeCallUnknown",
 	},
 	{
+		name: "a safe profile that no package can take back", file: "safety.go", pkg: ".",
+		old:    "\t\tset(o)\n\t\tif then != nil {\n\t\t\tthen(o)\n\t\t}\n",
+		new:    "\t\tif then != nil {\n\t\t\tthen(o)\n\t\t}\n\t\tset(o)\n",
+		breaks: "the functions for the packages come after the profile",
+		tests:  "TestSafetySetsOptionsThatAPackageCanTakeBack",
+	},
+	{
+		name: "a primary that needs no replica", file: "internal/script/eviction.go", pkg: ".",
+		old: `case info["role"] == "master" && info["min_slaves_good_slaves"] == "":`, new: "case false:",
+		breaks: "Durable refuses a primary that goes on without replicas",
+		tests:  "TestSafetyRefusesAServerWhoseSettingsLoseWrites",
+	},
+	{
+		name: "a server that will not say how it is set", file: "internal/script/eviction.go", pkg: ".",
+		old: "case errors.As(err, &refused):", new: "case errors.As(err, &refused) && false:",
+		breaks: "Durable refuses a server that does not let it ask",
+		tests:  "TestSafetyRefusesAServerWhoseSettingsLoseWrites",
+	},
+	{
 		name: "a context that gives patience", file: "internal/script/run.go", pkg: ".",
 		old: "\tif bound > 0 {\n", new: "\tif _, ok := ctx.Deadline(); !ok && bound > 0 {\n",
 		breaks: "a call that does not wait ends in time whatever its context allows",

@@ -3,6 +3,44 @@ package main
 // ofLease are faults of the watchdog: what a hold is trusted for, and what keeps it.
 var ofLease = []mutant{
 	{
+		name: "a lock-delay that no renewal asks for", file: "internal/lease/lease.go", pkg: "rlock",
+		old: "\t\tlength += e.Delay(l)\n", new: "",
+		breaks: "nobody enters for the lock-delay after a loss", tests: "TestNobodyEntersForTheLockDelayAfterALoss",
+	},
+	{
+		name: "a lock-delay that counts as what may be used", file: "internal/lease/trust.go", pkg: "internal/lease",
+		old: "\t\tleft = max(0, left-e.Delay(l))", new: "\t\t_ = e.Delay",
+		breaks: "what a look finds is good for that, less the delay",
+		tests:  "TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives",
+	},
+	{
+		name: "an unlock that ends the lock-delay", file: "internal/session/release.go", pkg: "rlock",
+		old: "if d := o.delayed(); d > 0 {", new: "if d := o.delayed(); d < 0 {",
+		breaks: "what was lost is not released before the delay is over",
+		tests:  "TestNobodyEntersForTheLockDelayAfterALoss",
+	},
+	{
+		name: "a lost lock that is not given back after its delay", file: "internal/session/release.go", pkg: "rlock",
+		old: "\t\t\tif !o.of.Closed() {\n", new: "\t\t\tif o.of.Closed() {\n",
+		breaks: "a process that lives on gives back what it lost when the delay is over",
+		tests:  "TestAHolderThatLivesOnGivesALostLockBackAfterTheLockDelay",
+	},
+	{
+		name: "a takeover that does not wait for the lock-delay", file: "internal/session/session.go", pkg: "rlock",
+		old: "\t\tuntouched += o.Delay\n", new: "",
+		breaks: "a connection id says for how long nothing is taken over", tests: "TestATakeoverWaitsForTheLockDelay",
+	},
+	{
+		name: "a handed-over lease that is trusted with its lock-delay", file: "rlock/waiter.go", pkg: "rlock",
+		old: "\tg.Lease -= a.l.c.delay", new: "\t_ = a.l.c.delay",
+		breaks: "what a hand-over writes has the delay, too", tests: "TestAHandedOverLockHasTheLockDelay",
+	},
+	{
+		name: "a hand-over without the lock-delay", file: "rlock/waiter.go", pkg: "rlock",
+		old: "4*c.opts.CallTimeout, time.Second)) + c.delay", new: "4*c.opts.CallTimeout, time.Second))",
+		breaks: "what a hand-over writes has the delay, too", tests: "TestAHandedOverLockHasTheLockDelay",
+	},
+	{
 		name: "a deadline that counts from the answer", file: "internal/lease/register.go", pkg: "internal/lease",
 		old: "\te.trust(l, sent, written)\n", new: "\te.trust(l, time.Now(), written)\n",
 		breaks: "a hold is trusted from before its request was sent", tests: "TestTheDeadlineCountsFromBeforeTheSend",

@@ -36,13 +36,13 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a reservation for Redisson that is ignored", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
-		old: "  if open and not expired(-open, now) and -open - now <= OPEN then\n", new: "  if false then\n",
+		old: "  if open and not expired(-open, now) and -open - now <= MOST_OPEN then\n", new: "  if false then\n",
 		breaks: "an open release is left to Redisson's waiters for 5 ms",
 		tests:  "TestAcquireScriptWithAQueue TestSomeReleasesAreOpenWhileRedissonListens",
 	},
 	{
 		name: "a marker from before a step of the clock", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
-		old:    "if open and not expired(-open, now) and -open - now <= OPEN then",
+		old:    "if open and not expired(-open, now) and -open - now <= MOST_OPEN then",
 		new:    "if open and not expired(-open, now) then",
 		breaks: "a step of the clock back leaves no lock idle", tests: "TestAcquireScriptWithAQueue",
 	},
@@ -98,7 +98,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a release that deletes the whole lock", file: "rlock/lua/release.lua", pkg: "rlock",
-		old: "not named and redis.call('HDEL', key, owner, owner .. '!')", new: "not named and redis.call('DEL', key)",
+		old: "not named and redis.pcall('HDEL', key, owner, owner .. '!')", new: "not named and redis.pcall('DEL', key)",
 		breaks: "a release takes its own owner out, and no other", tests: "TestReleaseScriptTable",
 	},
 	{
@@ -170,6 +170,96 @@ var ofLocks = []mutant{
 		name: "a try that takes what is left to another", file: "rlock/lua/plain_acquire.lua", pkg: "rlock",
 		old: "if line then\n  local head", new: "if entry then\n  local head",
 		breaks: "a process that is farther from the server does not starve", tests: "TestPlainScriptsTellTheFirstInLine",
+	},
+	{
+		name: "a string without an end that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
+		old: "local owner = left >= 0 and", new: "local owner = left >= -1 and",
+		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+	},
+	{
+		name: "a hash without an end that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
+		old: "local some = left >= 0 and", new: "local some = left >= -1 and",
+		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+	},
+	{
+		name: "any hash that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
+		old: "        return nil\n      end\n      kind = 3\n", new: "      end\n      kind = 3\n",
+		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+	},
+	{
+		name: "a waiter of another kind that has no place", file: "rlock/lua/plain_acquire.lua", pkg: "rlock",
+		old: "if holder > 1 then", new: "if holder > 9 then",
+		breaks: "processes of two kinds take turns", tests: "TestTheOtherKindScriptTable TestProcessesOfTwoKindsTakeTurns",
+	},
+	{
+		name: "a Plain release that serves only its own kind", file: "rlock/lua/plain_release.lua", pkg: "rlock",
+		old: "redis.pcall('EXISTS', line, queue)", new: "redis.pcall('EXISTS', line)",
+		breaks: "processes of two kinds take turns", tests: "TestScriptsOfTwoKindsHandTheLockOver",
+	},
+	{
+		name: "a shared Plain release that serves only its own kind", file: "rlock/lua/free.lua", pkg: "rlock",
+		old: "pcall('EXISTS', queue, hashes) == 0", new: "pcall('EXISTS', queue) == 0",
+		breaks: "processes of two kinds take turns", tests: "TestSharedScriptTable",
+	},
+	{
+		name: "a Plain release that serves the later first", file: "rlock/lua/lib/plain_queue.lua", pkg: "rlock",
+		old:    "tonumber(first[2]) > tonumber(head[2])",
+		new:    "tonumber(first[2]) < tonumber(head[2])",
+		breaks: "processes of two kinds are served in their order", tests: "TestScriptsOfTwoKindsHandTheLockOver",
+	},
+	{
+		name: "a Plain release that stops at a process that is gone", file: "rlock/lua/lib/plain_queue.lua", pkg: "rlock",
+		old:    "return tell(line, publish, grants, now) or waiter and hand_over(lock, queue, publish, grants, now)",
+		new:    "return tell(line, publish, grants, now)",
+		breaks: "a process that has died keeps nobody out", tests: "TestScriptsOfTwoKindsHandTheLockOver",
+	},
+	{
+		name: "a hash that is handed to one that waits for a string", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "      if reservation then\n", new: "      if false then\n",
+		breaks: "a lock is held as the kind that its holder asked for", tests: "TestScriptsOfTwoKindsHandTheLockOver",
+	},
+	{
+		name: "a lock left to a waiter of another kind that is given to the next", file: "rlock/lua/lib/handover.lua",
+		pkg: "rlock",
+		old: "        return entry, reservation\n", new: "        return entry\n",
+		breaks: "processes of two kinds are served in their order", tests: "TestScriptsOfTwoKindsHandTheLockOver",
+	},
+	{
+		name: "a mark that outlasts the queue", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "        if alone then\n", new: "        if false then\n",
+		breaks: "nothing is left beside a lock", tests: "TestScriptsOfTwoKindsHandTheLockOver",
+	},
+	{
+		name: "a place that outlasts its waiter under a string", file: "rlock/lua/release.lua", pkg: "rlock",
+		old:    "    redis.pcall('ZREM', queue, leave, '!' .. owner)\n",
+		new:    "",
+		breaks: "a waiter that gives up leaves nothing", tests: "TestScriptsOfTwoKindsHandTheLockOver",
+	},
+	{
+		name: "a place that outlasts its waiter under a hash", file: "rlock/lua/plain_release.lua", pkg: "rlock",
+		old:    "  redis.pcall('ZREM', queue, (string.gsub(ARGV[5], ' ', ' 0 ')), '!' .. ARGV[1]) -- see stand_behind\n",
+		new:    "",
+		breaks: "a waiter that gives up leaves nothing", tests: "TestScriptsOfTwoKindsHandTheLockOver",
+	},
+	{
+		name: "a release that takes what it has handed over for a loss", file: "rlock/lua/plain_release.lua", pkg: "rlock",
+		old:    "return hash_holder(KEYS[1], left) and status or redis.call('GET', KEYS[1])",
+		new:    "return redis.call('GET', KEYS[1])",
+		breaks: "a release may run twice",
+		tests:  "TestScriptsOfTwoKindsHandTheLockOver TestAReleaseThatMadeWayForTheOtherKindIsNoLoss",
+	},
+	{
+		name: "a release that takes the other kind's lock for a loss", file: "rlock/lua/release.lua", pkg: "rlock",
+		old:    "gone = string_holder(key, left) and 0 or redis.call('HDEL', key, owner, owner .. '!')",
+		new:    "gone = redis.call('HDEL', key, owner, owner .. '!')",
+		breaks: "a release may run twice",
+		tests:  "TestScriptsOfTwoKindsHandTheLockOver TestAReleaseThatMadeWayForTheOtherKindIsNoLoss",
+	},
+	{
+		name: "a place in a fair queue that outlasts its waiter under a string", file: "rlock/lua/fair_release.lua",
+		pkg: "rlock",
+		old: "local hash = redis.pcall('HEXISTS', key, owner)", new: "local hash = redis.call('HEXISTS', key, owner)",
+		breaks: "a waiter that gives up leaves nothing", tests: "TestScriptsOfTwoKindsHandTheLockOver",
 	},
 	{
 		name: "a shared call that takes what is left to another", file: "rlock/lua/free.lua", pkg: "rlock",

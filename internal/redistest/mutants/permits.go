@@ -3,6 +3,38 @@ package main
 // ofPermits are faults of semaphores.
 var ofPermits = []mutant{
 	{
+		name: "permits without the lock-delay", file: "rsemaphore/client.go", pkg: "rsemaphore",
+		old: "\treturn script.Millis(lease + c.delay)\n", new: "\treturn script.Millis(lease)\n",
+		breaks: "a permit that was lost is kept from others for the lock-delay",
+		tests:  "TestAPermitThatWasLostIsKeptFromOthersForTheLockDelay",
+	},
+	{
+		name: "a handed-over permit that is trusted with its lock-delay", file: "rsemaphore/acquire.go",
+		pkg: "rsemaphore", old: "\tg.Lease -= a.s.c.delay", new: "\t_ = a.s.c.delay",
+		breaks: "what a hand-over writes has the delay, too", tests: "TestAHandedOverPermitHasTheLockDelay",
+	},
+	{
+		name: "a token for a permit that is not out", file: "rsemaphore/lua/token.lua", pkg: "rsemaphore",
+		old: "if expired(till, now) then", new: "if false then",
+		breaks: "only a permit that is out gets a token", tests: "TestAPermitThatWasLostBeforeItsTokenHasNone",
+	},
+	{
+		name: "a permit's token by the clock alone", file: "rsemaphore/lua/token.lua", pkg: "rsemaphore",
+		old: "math.max(us, before + 1)", new: "us",
+		breaks: "a token is greater than the last, whatever the clock says",
+		tests:  "TestTokensOfAnExclusiveSemaphoreGrow",
+	},
+	{
+		name: "a permit's token that counts from 1", file: "rsemaphore/lua/token.lua", pkg: "rsemaphore",
+		old: "math.max(us, before + 1)", new: "before + 1",
+		breaks: "a token is greater than those that were forgotten", tests: "TestTokensOfAnExclusiveSemaphoreGrow",
+	},
+	{
+		name: "a token where there are more permits", file: "rsemaphore/lua/token.lua", pkg: "rsemaphore",
+		old: "if capacity ~= 1 or out ~= 1 then", new: "if false then",
+		breaks: "only the permit of a semaphore of one has a token", tests: "TestOnlyAnExclusiveSemaphoreIsFenced",
+	},
+	{
 		name: "a waiter for permits that is served as it leaves", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
 		old: "      if not n or leaving(leaves, q.now) then\n", new: "      if not n then\n",
 		breaks: "a permit does not pass from one that has left to the next", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",

@@ -1,5 +1,20 @@
 -- Acquiring a lock that is a hash, owner -> count. What acquires is two acts, so that several locks can be asked for all or
 -- none: first each is seen to, then each is taken.
+--
+-- The lock may be held as a string: as a Plain lock, or by redsync and the like, while a service moves from these to a hash. The key
+-- is made only where none is, of either type, so one kind excludes the other. Who asks for the hash waits in the queue:
+--
+--   waiter B                                     holder A
+--                                                redsync: SET NX PX
+--   acquire: a string, 8 s left; queued  ------>
+--   (its place is of no use to redsync)          DEL, of which no message is sent
+--   sleeps, for a PollCap at most, or the 8 s
+--   acquire: free, it is the first: granted
+--
+-- * A releases between B's look and its sleep: B sleeps all the same, and another waiter, of redsync's too, may come first.
+-- * A's key expires: B has counted it down, and asks. A, late, compares the value before it deletes, and finds a hash: an error there.
+-- * A is a Plain lock's: its release looks into the queue, and hands the lock to B (plain_queue.lua). If A's version of this library
+--   does not know that yet, B polls.
 -- uses: owners, handover, clock
 
 -- Why an owner cannot have a lock now: {status, ms, server ms, …}, as acquire.lua replies. Otherwise nil; and of an owner
@@ -9,15 +24,23 @@ local function blocked(key, queue, owner, now, us, there, entry, publish, grants
   if there == 0 then
     return nil
   elseif there == 1 then -- free, but others were first: every request that finds it so keeps the order
-    local rest = reserved(queue, now)
+    local rest, served = reserved(queue, now), nil
+    if not rest then
+      served, rest = hand_over(key, queue, publish, grants, now, entry)
+      if not served then
+        return nil
+      end
+    end
     if rest then
       return {0, rest, now, entry and enter(queue, entry, now, us) or 0, 0}
-    elseif not hand_over(key, queue, publish, grants, now, entry) then
-      return nil
     end
   end
   local left = redis.call('PTTL', key)
-  local all = redis.call('HGETALL', key)
+  local all = redis.pcall('HGETALL', key)
+  if all.err then -- not a hash: it waits for a string as for a hash, or the command refuses again
+    local holder = string_holder(key, left) or redis.call('HGETALL', key)
+    return {0, left, now, entry and queue and enter(queue, entry, now, us) or 0, holder}
+  end
   local has, till, foreign
   for i = 1, #all, 2 do
     if all[i] == owner then

@@ -30,6 +30,8 @@
 -- uses: clock, listeners
 
 local OPEN = 5 -- for so many ms
+local MOST_OPEN = 200 -- as RESERVED in plain_queue.lua
+local PLAIN_STALE = '25000' -- as of an entry with the longest poll (wait.MaxPoll)
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 
 -- Which of a lock and its queue (if there is one to use) are there: 3 both, 2 the lock, 1 the queue. removed: this script
@@ -49,10 +51,16 @@ end
 
 -- What an entry says: owner, first lease, stale after, as texts; nil: it is none. No program of ours writes others. They are taken out like
 -- those of waiters that are gone: they cannot be notified, and each release would fail at them.
+-- A waiter of a Plain lock, which holds no hash, has an entry "<owner> 0 <ms>": it is not handed the lock, it is notified that the lock
+-- is free, and the lock is left to it for so many ms, the fourth that is returned.
 local function read_entry(entry)
   local owner, lease, stale = string.match(entry, '^(%S+) ([1-9]%d*) (%d+)')
   if owner and #lease < 16 and #stale < 16 then
     return owner, lease, stale
+  end
+  local plain, reservation = string.match(entry, '^(%S+) 0 ([1-9]%d?%d?)$')
+  if plain then
+    return plain, '0', PLAIN_STALE, math.min(tonumber(reservation), MOST_OPEN)
   end
 end
 
@@ -78,13 +86,14 @@ end
 -- be is of before the server's clock stepped back.
 local function reserved(queue, now)
   local open = redis.call('ZSCORE', queue, '!open')
-  if open and not expired(-open, now) and -open - now <= OPEN then
+  if open and not expired(-open, now) and -open - now <= MOST_OPEN then
     return -open - now
   end
 end
 
--- Make the first in line whose process is there the holder of a free lock, and tell that process. Returns its entry;
--- or nil: no one is in line, or publishing is not possible, or the first is "me", which the caller sees to.
+-- Make the first in line whose process is there the holder of a free lock, and tell that process; or leave the lock to it, if it waits
+-- for a Plain lock. Returns its entry, and for how long, ms, the
+-- lock is left to it; or nil: no one is in line, or publishing is not possible, or the first is "me", which the caller sees to.
 --
 -- Its field and lease are written before anything is published: a process that acts on the message must find them. For
 -- the same reason nothing is taken back once it is published: that it has no receivers here does not say that no one
@@ -109,7 +118,7 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     if entry == me then
       return nil
     end
-    local owner, lease, stale = read_entry(entry)
+    local owner, lease, stale, reservation = read_entry(entry)
     local stamp, seen = '!' .. (owner or ''), ticket / 1000
     if owner and (now - seen > tonumber(stale) or seen > now + 1) then -- or the clock stepped back since
       seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
@@ -117,6 +126,17 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     redis.call('ZREM', queue, entry, stamp)
     local channel = grants .. string.sub(owner or '', 1, 36)
     if owner and owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then
+      if reservation then
+        if type(redis.pcall(publish, channel, '0 0 ' .. owner)) == 'table' then
+          return nil
+        end
+        local alone = redis.call('EXISTS', queue) == 0
+        redis.call('ZADD', queue, -(now + reservation), '!open')
+        if alone then
+          redis.call('PEXPIRE', queue, reservation) -- nothing else is in it
+        end
+        return entry, reservation
+      end
       redis.call('HSET', lock, owner, 1)
       redis.call('PEXPIRE', lock, lease)
       local sent = redis.pcall(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))

@@ -13,6 +13,37 @@ local function ours(owner)
   return label ~= nil and not string.find(owner, '^[^:]*%u') and (label == '' or string.find(label, '^:[^!{}]*$') ~= nil)
 end
 
+-- A name may be held by a lock of another kind, while a service moves from one kind to another: by a mutex that is a string (Plain's;
+-- redsync's, bsm/redislock's, rueidislock's), or by a hash (all other kinds, and Redisson). That is asked for only when a command has
+-- refused the key because of its type. A lock of another kind keeps out, as one of the same kind does; anything else stays an error. A lock has an
+-- end: what has none is taken for other data. left is what is left of the key, ms. They return 2 if the holder is of this library, 3
+-- if it is not; nil: it is no lock.
+local function string_holder(key, left)
+  local owner = left >= 0 and redis.pcall('GET', key)
+  if type(owner) == 'string' then
+    return ours(owner) and 2 or 3
+  end
+end
+
+-- A hash may have any number of fields, so a few are looked at: each must be one that a lock has.
+local function hash_holder(key, left)
+  local some = left >= 0 and redis.pcall('HSCAN', key, 0, 'COUNT', 16)
+  if not some or some.err or #some[2] == 0 then
+    return nil
+  end
+  local kind = 2
+  for i = 1, #some[2], 2 do
+    local field = some[2][i]
+    if field ~= 'mode' and not ours((string.gsub(string.gsub(field, '!$', ''), ':write$', ''))) then
+      if not string.find(field, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d') then
+        return nil
+      end
+      kind = 3
+    end
+  end
+  return kind
+end
+
 -- Whether an owner and a lease in ms are what a client may send. None sends another; one that came all the same
 -- would leave a lock without an end (a lease that PEXPIRE refuses after HSET), or one that no one can release. So a script
 -- refuses it before it does anything. LONGEST: a double still counts single ms there, also after the clock's ms.

@@ -27,7 +27,22 @@
 --   lock again before B's request is there, every time (TestAPlainLockDoesNotStarveAProcessThatIsFarther).
 -- * A message that is on its way is not sent again: a lock that changes hands quickly does not have B ask twice.
 -- * B leaves after it was notified: its release, which takes it out of the line, finds the lock free and notifies the next.
--- uses: clock
+-- * The lock's name may be held as a hash, by another kind of lock, while a service moves from one kind to the other. Then a waiter
+--   stands in the queue of the hash's waiters, too (handover.lua), whose turn makes it the first to ask. And a release of this
+--   lock hands it to the first of those, if that came before the first of this line:
+--
+--     Plain A                    server                             Reentrant B
+--     holds the string
+--                                                                   acquire: held, a string; stands in the queue
+--     release: deletes the string, makes the hash, B's;  -------->  on B's channel of grants
+--     acquire: held, a hash; stands in its line, and in B's queue
+--                                                                   release: the hash is gone, the lock left to A for a moment
+--     <-------------------------------------------------------------  "0 0 A"
+--     acquire: it is free
+--
+--   Other programs release without a word: waiters of both kinds poll. A Fair or ReadWrite lock's waiters stand in queues of their own,
+--   which a Plain lock's release does not serve: they poll, too.
+-- uses: handover, clock
 
 local RESERVED = 200 -- at most
 local LINE_TTL = 60000 -- more than twice the longest time between two requests of a waiter
@@ -39,13 +54,27 @@ local function left_to(score, now)
   return score > 1 and score < COME and not expired(score, now) and score <= now + RESERVED
 end
 
--- Tell the first in line whose process is there that the lock is free.
+-- Stand in the queue of the locks of this name that are a hash, or stamp the entry that is there.
+local function stand_behind(queue, entry, now, us)
+  enter(queue, (string.gsub(entry, ' ', ' 0 ')), now, us)
+end
+
+-- Leave the line, and that queue.
+local function step_out(line, queue, entry)
+  redis.call('ZREM', line, entry)
+  redis.call('ZREM', queue, (string.gsub(entry, ' ', ' 0 ')), '!' .. string.match(entry, '^%S+'))
+end
+
+-- Tell the first in line whose process is there that the lock is free. Returns whether one is
+-- notified, now or before.
 local function tell(line, publish, grants, now)
   while true do
     local first = redis.pcall('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     local entry, score = first[1], tonumber(first[2])
-    if not entry or left_to(score, now) then
-      return
+    if not entry then
+      return false
+    elseif left_to(score, now) then
+      return true
     end
     local owner, reservation = string.match(entry, '^(%S+) (%d+)$')
     local heard = 0
@@ -53,12 +82,26 @@ local function tell(line, publish, grants, now)
       heard = redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
     end
     if type(heard) ~= 'number' then
-      return -- no right to publish there: waiters poll
+      return false -- no right to publish there: waiters poll
     end
     if heard > 0 then
       redis.pcall('ZADD', line, now + math.min(tonumber(reservation), RESERVED), entry) -- refused when memory is full
-      return
+      return true
     end
     redis.call('ZREM', line, entry)
   end
+end
+
+-- See to the waiters of a free lock: first the first of the line or of the queue of the locks that are a hash, whichever came first;
+-- if that is gone, the other's. A first in line that was notified before came before all.
+local function pass_on(lock, line, queue, publish, grants, now)
+  local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local waiter = head[1] and type(redis.pcall('EXISTS', lock)) == 'number' and head[1] -- see emptied
+  if waiter and not string.find(waiter, '^%S+ 0 ') then -- or it is one of the line
+    local first = redis.pcall('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if not first[1] or tonumber(first[2]) > tonumber(head[2]) then
+      return hand_over(lock, queue, publish, grants, now) or tell(line, publish, grants, now)
+    end
+  end
+  return tell(line, publish, grants, now) or waiter and hand_over(lock, queue, publish, grants, now)
 end

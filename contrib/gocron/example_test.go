@@ -1,0 +1,144 @@
+package redlatchgocron_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/contrib/gocron"
+)
+
+// Hourly has one of the machines run the report in each hour.
+func Hourly(red *redlatch.Client, scheduler gocron.Scheduler, report func()) error {
+	locker, err := redlatchgocron.NewLocker(red.Locks(), 50*time.Minute)
+	if err != nil {
+		return err
+	}
+	_, err = scheduler.NewJob(gocron.CronJob("0 * * * *", false), gocron.NewTask(report),
+		gocron.WithName("hourly-report"), gocron.WithDistributedJobLocker(locker))
+	return err
+}
+
+// Stoppable has one of the machines run the report in each hour, and ends the report's ctx if the lock is lost.
+func Stoppable(red *redlatch.Client, scheduler gocron.Scheduler, report func(context.Context) error) error {
+	lock := red.Locks().Reentrant("hourly-report")
+	_, err := scheduler.NewJob(gocron.CronJob("0 * * * *", false), gocron.NewTask(func(ctx context.Context) error {
+		_, err := lock.DoOnce(ctx, 50*time.Minute, report)
+		return err
+	}))
+	return err
+}
+
+// Elected makes a scheduler whose jobs run on one of the machines, and poll as one of them. Shut the scheduler down
+// before you close the elector.
+func Elected(red *redlatch.Client, host string, poll func(context.Context) error) (
+	gocron.Scheduler, *redlatchgocron.Elector, error) {
+	elector := redlatchgocron.NewElector(red.Elections().Election("scheduler"), host, nil)
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
+	if err != nil {
+		return nil, nil, err
+	}
+	_, err = scheduler.NewJob(gocron.DurationJob(10*time.Second), gocron.NewTask(func(ctx context.Context) error {
+		leadership, err := elector.Leadership()
+		if err != nil {
+			return err
+		}
+		return poll(leadership.Context(ctx)) // ctx ends with the leadership
+	}))
+	return scheduler, elector, err
+}
+
+// connect is a program's client, of a server in this process.
+func connect() (red *redlatch.Client, end func()) {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	red, err := redlatch.Open(context.Background(),
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true}, redlatch.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return red, func() {
+		red.Close(context.Background())
+		server.Close()
+	}
+}
+
+// Two machines have the same job at the same time. One of them runs it.
+func ExampleNewLocker() {
+	red, end := connect()
+	defer end()
+	daily, err := redlatchgocron.NewLocker(red.Locks(), 23*time.Hour)
+	if err != nil {
+		log.Fatal(err)
+	}
+	job := gocron.OneTimeJob(gocron.OneTimeJobStartImmediately())
+	ran, skipped := make(chan string, 2), make(chan error, 2)
+	for _, machine := range []string{"a", "b"} {
+		s, err := gocron.NewScheduler()
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer s.Shutdown()
+		if _, err = s.NewJob(job, gocron.NewTask(func() { ran <- machine }), gocron.WithName("report"),
+			gocron.WithDistributedJobLocker(daily), gocron.WithEventListeners(
+				gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { skipped <- err }))); err != nil {
+			log.Fatal(err)
+		}
+		s.Start()
+	}
+	<-ran
+	fmt.Println("it ran; the other machine:", <-skipped)
+	// Output:
+	// it ran; the other machine: redlatchgocron: job "report" runs, or has begun less than 23h0m0s ago: not acquired
+}
+
+// What gocron does with a Locker.
+func ExampleLocker_Lock() {
+	red, end := connect()
+	defer end()
+	ctx := context.Background()
+	hourly, err := redlatchgocron.NewLocker(red.Locks(), 50*time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lock, err := hourly.Lock(ctx, "report")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the job runs, and ends:", lock.Unlock(ctx))
+	_, err = hourly.Lock(ctx, "report")
+	fmt.Println("not again:", errors.Is(err, redlatch.ErrNotAcquired))
+	// Output:
+	// the job runs, and ends: <nil>
+	// not again: true
+}
+
+func ExampleElector_Leadership() {
+	red, end := connect()
+	defer end()
+	ctx := context.Background()
+	elector := redlatchgocron.NewElector(red.Elections().Election("scheduler"), "10.0.0.7", nil)
+	for elector.IsLeader(ctx) != nil { // which gocron asks for each tick
+		time.Sleep(time.Millisecond)
+	}
+	leadership, err := elector.Leadership()
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := leadership.Context(ctx)
+	fmt.Println("leads:", work.Err() == nil)
+	fmt.Println("resigned:", elector.Close(ctx), context.Cause(work))
+	// Output:
+	// leads: true
+	// resigned: <nil> released
+}

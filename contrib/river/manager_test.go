@@ -1,0 +1,194 @@
+package redlatchriver_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/redis/rueidis"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+	"github.com/robfig/cron/v3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	redlatchriver "github.com/redlatch/redlatch/contrib/river"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/databases"
+	"github.com/redlatch/redlatch/rlock/election"
+)
+
+func TestMain(m *testing.M) { databases.Main(m, map[string]func() error{"manager": beManager}) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// patient options have time for calls: the machine may be busy. A leader that dies is replaced after three heartbeats.
+var patient = redlatch.Options{CallTimeout: 10 * time.Second, Logger: quiet,
+	Elections: func(o *election.Options) { o.Heartbeat = 300 * time.Millisecond }}
+
+// Poll is the job of the tests.
+type Poll struct {
+	Of string `json:"of"`
+}
+
+func (Poll) Kind() string { return "poll" }
+
+func poll(of string) redlatchriver.Job {
+	return redlatchriver.Job{Schedule: redlatchriver.Every(time.Second),
+		Args: func(time.Time) (river.JobArgs, *river.InsertOpts) { return Poll{of}, nil }}
+}
+
+func manager(db *pgxpool.Pool, red *redlatch.Client, service string) (*redlatchriver.Manager, error) {
+	client, err := river.NewClient(riverpgxv5.New(db), &river.Config{Logger: quiet})
+	if err != nil {
+		return nil, err
+	}
+	return redlatchriver.NewManager(red.Elections().Election(service), client, []redlatchriver.Job{poll(service)},
+		redlatchriver.Options{CatchUp: 20 * time.Second, Logger: quiet})
+}
+
+// beManager is a process of the service "a" that inserts.
+func beManager() error {
+	db, err := pgxpool.New(context.Background(), os.Args[2])
+	if err != nil {
+		return err
+	}
+	red, err := redlatch.Open(context.Background(), rueidis.ClientOption{InitAddress: []string{os.Args[1]}}, patient)
+	if err != nil {
+		return err
+	}
+	m, err := manager(db, red, "a")
+	if err != nil {
+		return err
+	}
+	fmt.Println("campaigns")
+	return m.Run(context.Background(), os.Args[3])
+}
+
+// schema is a database with River's tables, and how other processes connect to it.
+func schema(t *testing.T) (db *pgxpool.Pool, dsn string) {
+	t.Helper()
+	var host, name string
+	require.NoError(t, databases.PostgreSQL.Fresh(t)().QueryRow(
+		"select current_setting('unix_socket_directories'), current_database()").Scan(&host, &name))
+	dsn = fmt.Sprintf("host=%s user=test dbname=%s", host, name)
+	db, err := pgxpool.New(t.Context(), dsn)
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	migrator, err := rivermigrate.New(riverpgxv5.New(db), &rivermigrate.Config{Logger: quiet})
+	require.NoError(t, err)
+	_, err = migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil)
+	require.NoError(t, err)
+	return db, dsn
+}
+
+// ticks are the seconds for which a job was inserted, of which each follows the one before.
+func ticks(t *testing.T, db *pgxpool.Pool, of string) (all []time.Time) {
+	t.Helper()
+	rows, err := db.Query(t.Context(),
+		"select scheduled_at from river_job where args->>'of' = $1 order by scheduled_at", of)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var at time.Time
+		require.NoError(t, rows.Scan(&at))
+		if n := len(all); n > 0 {
+			require.Equal(t, time.Second, at.Sub(all[n-1]), "%v after %v", at, all[n-1])
+		}
+		all = append(all, at)
+	}
+	require.NoError(t, rows.Err())
+	return all
+}
+
+func TestEachTickIsInsertedOnceThoughTheLeaderIsKilled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	db, dsn := schema(t)
+	first := redistest.Spawn(t, "manager", s, dsn, "first")
+	require.Equal(t, "campaigns", first.Line(t))
+	redistest.Eventually(t, time.Minute, "a tick that was not caught up with",
+		func() bool { return len(ticks(t, db, "a")) > 20 })
+	heir := redistest.Spawn(t, "manager", s, dsn, "heir")
+	require.Equal(t, "campaigns", heir.Line(t))
+	first.Signal(t, syscall.SIGKILL)
+	_ = first.Cmd.Wait() // it was killed
+	_, err := db.Exec(t.Context(), "update river_job set state = 'discarded', finalized_at = now()")
+	require.NoError(t, err)
+	before := len(ticks(t, db, "a"))
+	redistest.Eventually(t, time.Minute, "ticks of the heir", func() bool { return len(ticks(t, db, "a")) > before })
+}
+
+// riverqueue/river#342: with River's own periodic jobs only those of its leader's service are inserted.
+func TestServicesThatShareASchemaHaveTheirOwnJobs(t *testing.T) {
+	t.Parallel()
+	db, _ := schema(t)
+	red, err := redlatch.Open(t.Context(), redistest.Embedded(t).Option(), patient)
+	require.NoError(t, err)
+	t.Cleanup(func() { red.Close(context.Background()) })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for _, service := range []string{"a", "b"} {
+		m, err := manager(db, red, service)
+		require.NoError(t, err)
+		go func() { ended <- m.Run(ctx, "host") }()
+	}
+	redistest.Eventually(t, time.Minute, "the ticks of both",
+		func() bool { return len(ticks(t, db, "a")) > 19 && len(ticks(t, db, "b")) > 19 })
+	cancel()
+	require.NoError(t, <-ended)
+	require.NoError(t, <-ended)
+}
+
+func TestAJobThatCannotBeIsRefused(t *testing.T) {
+	red, err := redlatch.Open(t.Context(), redistest.Embedded(t).Option(), patient)
+	require.NoError(t, err)
+	t.Cleanup(func() { red.Close(context.Background()) })
+	client, err := river.NewClient(riverpgxv5.New(nil), &river.Config{})
+	require.NoError(t, err)
+	e := red.Elections().Election("a")
+	parsed := func(spec string) cron.Schedule {
+		s, err := cron.ParseStandard(spec)
+		require.NoError(t, err)
+		return s
+	}
+	args, hourly := poll("a").Args, redlatchriver.Every(time.Hour)
+	with := func(o river.InsertOpts) func(time.Time) (river.JobArgs, *river.InsertOpts) {
+		return func(time.Time) (river.JobArgs, *river.InsertOpts) { return Poll{}, &o }
+	}
+	for why, jobs := range map[string][]redlatchriver.Job{
+		"":                           {poll("a"), poll("b"), {parsed("0 3 * * *"), with(river.InsertOpts{Queue: "low"})}},
+		"job 0: invalid option: Sch": {{}},
+		"river.periodicInterval":     {{river.PeriodicInterval(time.Hour), args}},
+		"cron.ConstantDelaySchedule": {{parsed("@every 1h"), args}},
+		"Every is 1.5s, must be":     {{redlatchriver.Every(1500 * time.Millisecond), args}},
+		"Every is 0s, must be":       {{redlatchriver.Every(0), args}},
+		"UniqueOpts is set":          {{hourly, with(river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}})}},
+		"ScheduledAt or Unique":      {{hourly, with(river.InsertOpts{ScheduledAt: time.Now()})}},
+		`jobs 0 and 1 are both "poll" with {"of":"a"}`: {poll("a"), poll("a")},
+	} {
+		_, err := redlatchriver.NewManager(e, client, jobs, redlatchriver.Options{})
+		if why == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorIs(t, err, redlatch.ErrInvalidOption, why)
+		require.True(t, strings.Contains(err.Error(), why), "%v: %v", why, err)
+	}
+	_, err = redlatchriver.NewManager(nil, nil, nil, redlatchriver.Options{})
+	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
+	_, err = redlatchriver.NewManager(e, client, nil, redlatchriver.Options{CatchUp: time.Millisecond})
+	require.ErrorContains(t, err, "CatchUp is 1ms")
+	m, err := redlatchriver.NewManager(e, client, nil, redlatchriver.Options{})
+	require.NoError(t, err)
+	require.ErrorIs(t, m.Run(t.Context(), string(make([]byte, 1000))), redlatch.ErrInvalidOption)
+}

@@ -1,0 +1,310 @@
+package leasemodel
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/model"
+)
+
+// Passage is where a Step was seen.
+type Passage uint8
+
+const (
+	Ran     Passage = iota // Ran: the server ran a request.
+	Reached                // Reached: its reply reached the process.
+	Heard                  // Heard: a grant reached it.
+	Says                   // Says: a holder of the process says until when it believes.
+	Forgot                 // Forgot: the server forgets the lock.
+)
+
+// Verb is what a request asks for.
+type Verb uint8
+
+const (
+	Acquire Verb = iota // Acquire: to have the lock.
+	Renew               // Renew: to have it for longer; with a lease of 0, for how long it is had.
+	Release             // Release: to have it no more.
+	Remove              // Remove: that another has it no more.
+	Look                // Look: who has it.
+)
+
+// Said is what a reply says.
+type Said uint8
+
+const (
+	No      Said = iota // No: it is another's; there was nothing to renew or to release; no one has it.
+	Yes                 // Yes: granted, renewed, released.
+	TooLate             // TooLate: nothing was done.
+)
+
+// Step is what was seen of a lock. Instants are durations since any moment, the same in all steps.
+type Step struct {
+	At, Server, Sent time.Duration // by a true clock; by the server's; and when the request was sent, by a true one
+	Passage          Passage
+	Verb             Verb
+	Process, Owner   string
+	Lease            time.Duration // that is asked for; of a grant, that it names
+	Said             Said
+	Left             time.Duration // that the reply says is left; below 0: it does not say so
+	NotAfter         time.Duration // by the server's clock; 0: it may come at any time
+	First            time.Duration // of an acquire that queues: the lease of a hand-over
+	Ticket           int64         // of a refusal or a grant; 0: none
+	Next             string        // a release: the owner that has the lock then, or queues
+	NextLease        time.Duration
+	NextSaid         Said // Yes: it has the lock
+	Until            time.Duration
+}
+
+// slack is what a reply in whole milliseconds may be off.
+const slack = 2 * time.Millisecond
+
+// marginOf is what is taken off a lease, as docs/guarantees.md has it: half a percent, and up to 10 ms.
+func marginOf(d time.Duration) time.Duration { return d/200 + min(d/10, 10*time.Millisecond) }
+
+func micros(d time.Duration) int32 { return int32(d / time.Microsecond) }
+
+// belief is what an owner's process may believe by what has reached it.
+type belief struct {
+	process  string
+	until    time.Duration // by a true clock
+	excused  bool          // the server has forgotten the lock since that was sent
+	refused  time.Duration // when the question was sent that was refused last
+	ticket   int64         // and what it got
+	grants   map[int64]time.Duration
+	released bool
+	counts   time.Duration // when what moved it last was sent
+}
+
+// Follower follows what is seen of one lock.
+type Follower struct {
+	ways    model.Ways[Lock]
+	names   map[string]Owner
+	queued  map[Owner]time.Duration // who may be handed the lock, and for how long
+	beliefs map[Owner]*belief
+	server  time.Duration
+	forgot  time.Duration // when the server has forgotten the lock last
+}
+
+// NewFollower makes one of a lock that is free.
+func NewFollower() *Follower {
+	return &Follower{ways: model.From(Lock{}), names: map[string]Owner{}, queued: map[Owner]time.Duration{},
+		beliefs: map[Owner]*belief{}, forgot: -1}
+}
+
+func (f *Follower) owner(name string) Owner {
+	if name == "" {
+		return 0
+	}
+	if f.names[name] == 0 {
+		f.names[name] = Owner(len(f.names) + 1)
+	}
+	return f.names[name]
+}
+
+func (f *Follower) belief(s Step, o Owner) *belief {
+	b := f.beliefs[o]
+	if b == nil {
+		b = &belief{grants: map[int64]time.Duration{}}
+		f.beliefs[o] = b
+	}
+	if s.Process != "" && s.Passage != Ran && s.Verb < Remove {
+		b.process = s.Process
+	}
+	return b
+}
+
+// See takes in a step, or says why the model does not do it. To whom a lock is handed that is free is not seen, nor
+// that a lease ends: the model may be in several states, until what is seen leaves one of them.
+//
+// After each step, the server's owner is the one that any process believes in, and its lease lasts for as long.
+func (f *Follower) See(s Step) error {
+	before := f.ways
+	d := s.Server - f.server
+	f.server = s.Server
+	f.ways = f.ways.See(func(l Lock, emit func(Lock)) {
+		left := time.Duration(l.Left)*time.Microsecond - d
+		if l.Holder != 0 && left <= slack {
+			emit(Lock{})
+		}
+		if l.Holder != 0 {
+			l.Left = micros(max(left, -time.Minute))
+		}
+		if l.Holder == 0 || left > -slack { // for the rest of its millisecond
+			emit(l)
+		}
+	})
+	if s.Passage == Ran && s.Verb == Acquire && s.NotAfter > 0 {
+		if over := s.Server > s.NotAfter+slack; over != (s.Said == TooLate) && (over || s.Server < s.NotAfter-slack) {
+			return f.refuse(s, before, "a request is refused after its not-after, and not before")
+		}
+	}
+	o := f.owner(s.Owner)
+	switch s.Passage {
+	case Ran:
+		f.ways = f.ways.See(func(l Lock, emit func(Lock)) { f.run(l, o, s, emit) })
+		f.ran(o, s)
+	case Forgot:
+		f.ways, f.forgot = model.From(Lock{}), s.At
+		for _, b := range f.beliefs {
+			b.excused = true
+		}
+	case Says:
+		if until := f.until(s.Process); s.Until > until+slack/2 {
+			return fmt.Errorf("the model refuses %+v: by what has reached %s it may believe until %v", s, s.Process, until)
+		}
+	default:
+		f.heard(o, s)
+	}
+	for o, b := range f.beliefs {
+		if b.excused || b.released || b.until <= s.At {
+			continue
+		}
+		f.ways = f.ways.See(func(l Lock, emit func(Lock)) {
+			if l.Holder == o && l.Left+micros(slack) >= micros(b.until-s.At) {
+				emit(l)
+			}
+		})
+		if len(f.ways) == 0 {
+			return f.refuse(s, before, fmt.Sprintf("%d believes for %v more", o, b.until-s.At))
+		}
+	}
+	if len(f.ways) == 0 {
+		return f.refuse(s, before, "")
+	}
+	return nil
+}
+
+func (f *Follower) refuse(s Step, before model.Ways[Lock], why string) error {
+	return fmt.Errorf("the model refuses %+v (owner %d; %s): it can be in %v before", s, f.names[s.Owner], why, before)
+}
+
+// Counts is when the last question was sent by which an owner's process believes, or the one that its grant answers; 0:
+// there is none.
+func (f *Follower) Counts(owner string) time.Duration {
+	if b := f.beliefs[f.names[owner]]; b != nil {
+		return b.counts
+	}
+	return 0
+}
+
+// until is until when a process may believe.
+func (f *Follower) until(process string) (until time.Duration) {
+	for _, b := range f.beliefs {
+		if b.process == process {
+			until = max(until, b.until)
+		}
+	}
+	return until
+}
+
+// agrees reports whether a reply says what is left of a lock.
+func agrees(l Lock, s Step) bool {
+	return s.Left < 0 || l.Left >= micros(s.Left-slack) && l.Left <= micros(s.Left+slack)
+}
+
+// handed calls emit with what can become of a lock that a script has found or made free.
+func (f *Follower) handed(emit func(Lock)) {
+	emit(Lock{})
+	for o, lease := range f.queued {
+		emit(Lock{o, micros(lease)})
+	}
+}
+
+// run calls emit with what can become of a lock by a request, if that is what was replied.
+func (f *Follower) run(l Lock, o Owner, s Step, emit func(Lock)) {
+	switch s.Verb {
+	case Acquire:
+		switch s.Said {
+		case TooLate:
+			emit(l)
+		case Yes:
+			if l.Acquire(o, micros(s.Lease), Whole) && agrees(l, s) {
+				emit(l)
+			}
+		case No:
+			if l.Holder == 0 {
+				f.handed(func(l Lock) {
+					if l.Holder != 0 && l.Holder != o && agrees(l, s) {
+						emit(l)
+					}
+				})
+			} else if l.Holder != o && agrees(l, s) {
+				emit(l)
+			}
+		}
+	case Renew:
+		if said := l.Renew(o, micros(s.Lease), Whole); said == (s.Said == Yes) && (!said || agrees(l, s)) {
+			emit(l)
+		}
+	case Release, Remove:
+		released := l.Release(o, Whole)
+		if released != (s.Said == Yes) {
+			return
+		}
+		switch {
+		case l.Holder != 0:
+			emit(l)
+		case s.NextSaid == Yes:
+			l.Acquire(f.owner(s.Next), micros(s.NextLease), Whole)
+			emit(l)
+		default:
+			f.handed(emit)
+		}
+	case Look:
+		if (l.Holder != 0) == (s.Said == Yes) && (l.Holder == 0 || l.Holder == o && agrees(l, s)) {
+			emit(l)
+		}
+	}
+}
+
+// ran notes who queues, and who is done.
+func (f *Follower) ran(o Owner, s Step) {
+	switch {
+	case s.Verb == Acquire && s.Said == No && s.Ticket != 0:
+		f.queued[o] = s.First
+	case s.Verb == Acquire && s.Said == Yes:
+		delete(f.queued, o)
+	case s.Verb == Remove && s.Said == Yes: // its process stopped to believe before: see takeovermodel
+		f.belief(s, o).released = true
+	case s.Verb == Release:
+		delete(f.queued, o)
+		f.belief(s, o).released = true
+		if s.Next != "" && s.NextSaid == No && s.Ticket != 0 {
+			f.queued[f.owner(s.Next)] = s.First
+		}
+	}
+}
+
+// heard moves what a process may believe: by a reply it counts from the send of its own request, and by a grant from
+// that of the question that was refused last, whose ticket it has.
+func (f *Follower) heard(o Owner, s Step) {
+	b := f.belief(s, o)
+	moves := func(b *belief, lease, sent time.Duration) {
+		b.counts, b.excused = sent, sent <= f.forgot
+		b.until = max(b.until, s.At+time.Duration(Trust(micros(lease), micros(marginOf(lease)), micros(s.At-sent)))*
+			time.Microsecond)
+	}
+	switch {
+	case s.Verb == Look:
+	case s.Passage == Heard:
+		b.grants[s.Ticket] = s.Lease
+	case s.Verb == Acquire && s.Said == Yes, s.Verb == Renew && s.Said == Yes && s.Lease > 0:
+		moves(b, s.Lease, s.Sent)
+	case s.Verb == Acquire && s.Said == No && s.Ticket != 0:
+		b.refused, b.ticket = s.Sent, s.Ticket
+	case s.Verb == Renew && s.Said == No:
+		b.until = 0
+	case s.Verb == Release && s.Next != "":
+		next := f.belief(s, f.owner(s.Next))
+		if s.NextSaid == Yes {
+			moves(next, s.NextLease, s.Sent)
+		} else if s.Ticket != 0 {
+			next.refused, next.ticket = s.Sent, s.Ticket
+			b = next
+		}
+	}
+	if lease, ok := b.grants[b.ticket]; ok && b.ticket != 0 {
+		moves(b, lease, b.refused) // a later refusal with that ticket may still come: the grant was after it, too
+	}
+}

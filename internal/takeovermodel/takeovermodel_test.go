@@ -1,0 +1,85 @@
+package takeovermodel_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/model"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/takeovermodel"
+)
+
+type faults = takeovermodel.Faults
+
+// size is what is searched to its end.
+type size struct {
+	what   string
+	faults faults
+}
+
+// small are searched by each run of the tests, in a second together.
+var small = []size{
+	{"1 acquisition", faults{Acquires: 1}},
+	{"1; a message is lost", faults{Acquires: 1, Lost: 1}},
+	{"1; the holder's clock is slow", faults{Acquires: 1, Slow: 1}},
+	{"1; the heartbeat is deleted", faults{Acquires: 1, Deletes: 1}},
+}
+
+// large are searched in full only.
+var large = []size{
+	{"2", faults{Acquires: 2}},
+	{"1; a process is paused", faults{Acquires: 1, Pauses: 1}},
+	{"1; a message is late", faults{Acquires: 1, Late: 1}},
+	{"1; lost, slow", faults{Acquires: 1, Lost: 1, Slow: 1}},
+	{"1; paused, slow", faults{Acquires: 1, Pauses: 1, Slow: 1}},
+	{"1; both are paused", faults{Acquires: 1, Pauses: 2}},
+	{"1; late, deleted", faults{Acquires: 1, Late: 1, Deletes: 1}},
+	{"2; lost", faults{Acquires: 2, Lost: 1}},
+}
+
+func TestNoLockIsTakenFromALivingHolderInAnyState(t *testing.T) {
+	sizes := small
+	if redistest.Long() {
+		sizes = append(sizes[:len(sizes):len(sizes)], large...)
+	}
+	for _, s := range sizes {
+		if redistest.RaceEnabled && s.faults != small[0].faults {
+			continue // there is one goroutine, and nothing for the detector to find
+		}
+		r := takeovermodel.Search(takeovermodel.Whole, s.faults)
+		require.Empty(t, r.Wrong, "%s: %s\n%s", s.what, r.Wrong, strings.Join(r.Trace, "\n"))
+		require.True(t, r.Exhausted, s.what)
+		model.Documented(t, fmt.Sprintf("| %s | %d | %d |", s.what, r.States, r.Depth))
+	}
+}
+
+func TestWithoutARuleOfTakeOverTheSearchFindsTheHarm(t *testing.T) {
+	with := map[takeovermodel.Rule]faults{
+		takeovermodel.FromSend:  {Acquires: 1, Slow: 1},
+		takeovermodel.Confirmed: {Acquires: 1, Slow: 1},
+		takeovermodel.FromAsk:   {Acquires: 1, Slow: 1},
+		takeovermodel.Gap:       {Acquires: 1, Slow: 1},
+		takeovermodel.Margin:    {Acquires: 1, Slow: 1},
+		takeovermodel.OwnClock:  {Acquires: 1},
+		takeovermodel.Change:    {Acquires: 1},
+		takeovermodel.SeenHeld:  {Acquires: 2},
+		takeovermodel.FromReply: {Acquires: 1, Slow: 1},
+		takeovermodel.ToSend:    {Acquires: 1, Slow: 1},
+		takeovermodel.ByOwner:   {Acquires: 2},
+		takeovermodel.NewOwner:  {Acquires: 2},
+	}
+	for rule := takeovermodel.Whole + 1; rule < takeovermodel.Rules; rule++ {
+		if redistest.RaceEnabled && with[rule] != small[0].faults {
+			continue
+		}
+		t.Run(rule.String(), func(t *testing.T) {
+			r := takeovermodel.Search(rule, with[rule])
+			require.Equal(t, takeovermodel.Taken, r.Wrong, "%d states", r.States)
+			t.Logf("%d states\n%s", r.States, strings.Join(r.Trace, "\n"))
+			model.Documented(t, fmt.Sprintf("| %v | taken from a living holder, %d steps |", rule, len(r.Trace)))
+		})
+	}
+}

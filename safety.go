@@ -1,0 +1,64 @@
+package redlatch
+
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// Safety is a set of options that belong together.
+type Safety int
+
+// SurviveFailover is for work that two owners must not do at once when a primary fails. It sets
+//
+//   - MinReplicas to 1, unless it is set: a replica confirms grants, renewals and the answers of stocks, or they do not
+//     count;
+//   - Strict and Durable of the hub: Open refuses a server that evicts keys, that keeps no append-only file, or that
+//     goes on without replicas (min-replicas-to-write);
+//   - Fenced of locks: Reentrant makes Fenced locks, so that the resource can refuse late writes, and WithOwner and
+//     WithLinger are refused;
+//   - LockDelay of locks, elections and semaphores to 15 s: no other enters for that long after a holder was lost.
+//
+// The functions for the packages come after it, and can take each of these back.
+//
+// It does not close everything. A replica that did not confirm a grant may be promoted: with more than one replica, set
+// MinReplicas to as many as there are. Two owners may act then, and only the resource can refuse the older one, by its
+// token. Counters, limits, latches and CountingSemaphores are not confirmed by replicas. With one replica nothing is
+// granted while that is away, so have two. The page safety.md says what each part costs.
+const SurviveFailover Safety = 1
+
+// safeDelay is the lock-delay of SurviveFailover: Consul's.
+const safeDelay = 15 * time.Second
+
+// apply sets what Safety says, in such a way that the functions for the packages can take it back.
+func (o *Options) apply() error {
+	switch o.Safety {
+	case 0:
+		return nil
+	case SurviveFailover:
+	default:
+		return errs.InvalidOption("Safety", int(o.Safety), "0 or SurviveFailover")
+	}
+	if o.MinReplicas == 0 {
+		o.MinReplicas = 1
+	}
+	o.Hub = first(func(h *pubsub.Options) { h.Strict, h.Durable = true, true }, o.Hub)
+	o.Locks = first(func(l *rlock.Options) { l.Fenced, l.LockDelay = true, safeDelay }, o.Locks)
+	o.Elections = first(func(e *election.Options) { e.LockDelay = safeDelay }, o.Elections)
+	o.Semaphores = first(func(s *rsemaphore.Options) { s.LockDelay = safeDelay }, o.Semaphores)
+	return nil
+}
+
+// first is the function of a package that comes after set.
+func first[O any](set, then func(*O)) func(*O) {
+	return func(o *O) {
+		set(o)
+		if then != nil {
+			then(o)
+		}
+	}
+}
