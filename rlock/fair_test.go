@@ -183,7 +183,7 @@ func TestFairCancellationsLeaveNothing(t *testing.T) {
 	for w := range 30 {
 		rnd := rand.New(rand.NewPCG(uint64(w), 11))
 		wg.Go(func() {
-			for range redistest.Sized(10, 15, 40) {
+			for range redistest.Sized(10, 10, 40) {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.IntN(40_000))*time.Microsecond)
 				h, err := r.locks.Fair(fmt.Sprint("l", rnd.IntN(3))).Lock(ctx)
 				if err == nil {

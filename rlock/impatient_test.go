@@ -63,7 +63,7 @@ func TestACancelledCallLeavesAFreeLockFree(t *testing.T) {
 			s := redistest.Start(t)
 			r := newRig(t, s, patient)
 			failed := 0
-			for n := 0; failed < redistest.Sized(20, 30, 1000) && n < 100000; n++ {
+			for n := 0; failed < redistest.Sized(15, 15, 1000) && n < 100000; n++ {
 				ctx, cancel := context.WithCancel(context.Background())
 				time.AfterFunc(time.Duration(n%40)*10*time.Microsecond, cancel)
 				h, err := of(r.locks, "x").Lock(ctx)
@@ -156,7 +156,7 @@ func TestWaitersThatGiveUpLeaveNoLockTakenForALease(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := redistest.Start(t)
 			ctx, cancel := context.WithTimeout(context.Background(),
-				redistest.Sized(500*time.Millisecond, 700*time.Millisecond, 5*time.Second))
+				redistest.Sized(500*time.Millisecond, 500*time.Millisecond, 5*time.Second))
 			defer cancel()
 			names := []string{"a", "b", "c", "d"}
 			var acquired, gaveUp atomic.Int64

@@ -457,7 +457,7 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 			servers := servers[3*i : 3*i+3].voting(t)
 			p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: 2 * time.Second, CallTimeout: 400 * time.Millisecond})
 			q := p.lock(t, "q")
-			cycles := redistest.Sized(15, 15, 31)
+			cycles := redistest.Sized(9, 9, 31)
 			// each as a whole: how long half of the cycles took at most
 			median := func() time.Duration {
 				var took []time.Duration
@@ -651,7 +651,7 @@ func TestCrossingVotesMakeProgress(t *testing.T) {
 	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		const processes, each = 4, 3
-		rounds := redistest.Sized(4, 6, 12)
+		rounds := redistest.Sized(4, 4, 12)
 		var inside atomic.Int32
 		var wg sync.WaitGroup
 		began := time.Now()
@@ -767,7 +767,7 @@ func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
 	t.Parallel()
 	servers.voting(t)
 	const processes = 12
-	each := redistest.Sized[int64](20, 20, 40)
+	each := redistest.Sized[int64](12, 12, 40)
 	var all []*process
 	for range processes {
 		all = append(all, servers.process(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: steady.CallTimeout}))
@@ -918,7 +918,7 @@ func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
 		}
 		processes = append(processes, p)
 	}
-	end := time.Now().Add(redistest.Sized(300*time.Millisecond, 500*time.Millisecond, 1500*time.Millisecond))
+	end := time.Now().Add(redistest.Sized(300*time.Millisecond, 300*time.Millisecond, 1500*time.Millisecond))
 	var wg sync.WaitGroup
 	for g := range 9 {
 		q := processes[g%3].lock(t, "q")

@@ -713,7 +713,7 @@ func TestUnlocksOfOneOwnerAtTheSameTimeFindNoLoss(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
 		l := r.locks.Reentrant("l")
-		for range redistest.Sized(200, 300, 1000) {
+		for range redistest.Sized(200, 200, 1000) {
 			outer := lock(t, l, within(t))
 			inner := lock(t, l, outer.Context(within(t)))
 			var wg sync.WaitGroup

@@ -495,7 +495,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 	s := redistest.Start(t)
 	var inside, done atomic.Int32
 	var wg sync.WaitGroup
-	rounds := redistest.Sized(5, 20, 60)
+	rounds := redistest.Sized(5, 8, 60)
 	for range 3 {
 		r := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) {
 			o.ConnLifetime, o.AlwaysPipelining = 20*time.Millisecond, true

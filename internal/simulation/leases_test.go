@@ -21,7 +21,7 @@ var leased = []string{"reentrant", "nonreentrant", "fenced"}
 // is found of the model counts for the library.
 func TestWhatALeaseDoesOnTheWireTheModelOfDeadlinesCanDo(t *testing.T) {
 	total := 0
-	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 4, 200)) {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 2, 200)) {
 		p := leasePlan(seed)
 		n, err := followLeases(t, simulation.Run(t, p, nil), nil)
 		if err != nil {
@@ -224,7 +224,7 @@ func TestTheModelOfDeadlinesRefusesPlantedFaults(t *testing.T) {
 		{Name: "a late acquire is granted", Of: "-- Take the lock.",
 			Old: "if notafter > 0 and now > notafter then", New: "if false then"},
 	}
-	for i := range faults[:redistest.Sized(1, 2, len(faults))] {
+	for i := range faults[:redistest.Sized(1, 1, len(faults))] {
 		m := &faults[i]
 		t.Run(m.Name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 200; seed++ {

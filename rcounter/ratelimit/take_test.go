@@ -49,7 +49,7 @@ func TestRequestsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 			seed := rand.Uint64()
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			at := time.Now().Truncate(time.Minute)
-			for round := range redistest.Sized(10, 20, 2000) {
+			for round := range redistest.Sized(10, 10, 2000) {
 				var limiters []*ratelimit.Limiter
 				var models []*ratelimit.Model
 				var options []ratelimit.LimiterOptions

@@ -144,7 +144,7 @@ func TestAFixedWindowEndsWithTheUnitOfTheCalendar(t *testing.T) {
 				around = append(around, time.Unix(s, 0))
 			}
 		}
-		for range redistest.Sized(40, 80, 2000) {
+		for range redistest.Sized(40, 40, 2000) {
 			at := around[rnd.IntN(len(around))].Add(time.Duration(rnd.Int64N(60*3600_000_000))*time.Microsecond - 30*time.Hour)
 			for _, unit := range []ratelimit.Unit{ratelimit.Day, ratelimit.Week} {
 				require.Equal(t, next(at, unit, zone).UTC(), ends(t, at, unit, zone).UTC(), "%v of %v (%v)", unit, at.In(zone),

@@ -137,7 +137,7 @@ func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
 				_, err = s.Inspect(ctx)
 				require.NoError(t, err)
 				var delivered, left atomic.Int64
-				each := redistest.Sized(6, 8, 20)
+				each := redistest.Sized(6, 6, 20)
 				if redistest.RaceEnabled {
 					each = 6
 				}

@@ -175,7 +175,7 @@ func TestRestoreFromADatabaseThatIsBehindChangesNoAnswer(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
-	for _, seed := range redistest.Seeds(t, redistest.Sized(20, 25, 8000)) {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(12, 12, 8000)) {
 		for _, failover := range []bool{false, true} {
 			if wrong := laggingSale(t, raw, seed, failover); wrong != nil {
 				t.Errorf("failover %v: %v\nagain: %s=%d", failover, wrong, redistest.SeedsEnv, seed)

@@ -568,7 +568,7 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 	srv := redistest.Cluster(t)
 	raw := srv.Client(t)
 	c := on(t, raw, stock.Options{KeyPrefix: "shop:", CallTimeout: patient.CallTimeout})
-	for i := range redistest.Sized(10, 12, 30) {
+	for i := range redistest.Sized(8, 8, 30) {
 		s := opened(t, c, "sale"+strconv.Itoa(i), 2)
 		for _, u := range []string{"a", "b", "c", "a"} {
 			_, err := s.Claim(ctx, u)
