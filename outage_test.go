@@ -319,16 +319,19 @@ func TestRetryTimeoutIsThePatienceThatNoContextGives(t *testing.T) {
 // apart are the methods that take a context, and are not in unwaiting.
 var apart = []string{
 	// They wait for others, or for time.
-	"Lock.Lock", "Lock.Do", "Election.Campaign", "Election.Run", "Semaphore.Acquire", "Semaphore.Do",
+	"Lock.Lock", "Lock.Do", "Election.Campaign", "Election.Run", "Shards.Run", "Shards.Slot", "Semaphore.Acquire",
+	"Semaphore.Do",
 	"WeightedSemaphore.Acquire", "WeightedSemaphore.Do",
 	"CountingSemaphore.Acquire", "CountDownLatch.Await", "CyclicBarrier.Await", "Packet.KeepLedger", "Stock.KeepLedger",
 	"Stock.KeepReaped", "Stock.Events",
 	"Hub.Subscribe", "Subscription.Next", "Client.Close", "Hub.Close",
 	// They give back, and go on for as long as they may.
-	"Hold.Unlock", "Hold.UnlockAfter", "Leadership.Resign", "Permit.Release", "WeightedPermit.Release",
+	"Hold.Unlock", "Hold.UnlockAfter", "Leadership.Resign", "Shard.Release", "Permit.Release", "WeightedPermit.Release",
 	"CountingSemaphore.Release",
+	// It goes on in the background: TestAValueIsKeptWhenTheAnnouncementIsMadeAgain.
+	"Leadership.Proclaim",
 	// They ask nobody.
-	"Lock.WithOwner", "Hold.Context", "Leadership.Context", "Permit.Context", "WeightedPermit.Context",
+	"Lock.WithOwner", "Hold.Context", "Leadership.Context", "Shard.Context", "Permit.Context", "WeightedPermit.Context",
 }
 
 func TestEveryCallIsMeasuredInAnOutageOrNamedHere(t *testing.T) {
@@ -343,7 +346,7 @@ func TestEveryCallIsMeasuredInAnOutageOrNamedHere(t *testing.T) {
 	withCtx := reflect.TypeFor[context.Context]()
 	for _, v := range []any{
 		&redlatch.Client{}, &pubsub.Hub{}, &pubsub.Subscription{}, &rlock.Lock{}, &rlock.Hold{}, &election.Election{},
-		&election.Leadership{},
+		&election.Leadership{}, &election.Shards{}, &election.Shard{},
 		&rsemaphore.Semaphore{}, &rsemaphore.WeightedSemaphore{}, &rsemaphore.CountingSemaphore{},
 		&rsemaphore.CountDownLatch{}, &rsemaphore.CyclicBarrier{},
 		&rsemaphore.Permit{}, &rsemaphore.WeightedPermit{}, &rcounter.Counter{}, &ratelimit.Client{}, &ratelimit.Limiter{},

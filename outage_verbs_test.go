@@ -77,6 +77,11 @@ func ofLocks(t *testing.T, red *redlatch.Client, all verbs) {
 	all["Election.Observe"] = func(ctx context.Context) error {
 		return errOf(red.Elections().Election("observed").Observe(ctx))
 	}
+	all["Election.Drain"] = func(ctx context.Context) error { return red.Elections().Election("drained").Drain(ctx, 0) }
+	shards := red.Elections().Shards("shards", 3)
+	all["Shards.Workers"] = func(ctx context.Context) error { return err1(shards.Workers(ctx)) }
+	all["Shards.Observe"] = func(ctx context.Context) error { return errOf(shards.Observe(ctx)) }
+	all["Shards.Drain"] = func(ctx context.Context) error { return shards.Drain(ctx, "none", time.Hour) }
 }
 
 func ofPermits(t *testing.T, red *redlatch.Client, all verbs) {

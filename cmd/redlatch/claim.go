@@ -78,7 +78,7 @@ func (j *job) acquire(ctx context.Context, red *redlatch.Client) (claim, error) 
 		return permitClaim{p}, nil
 	}
 	if j.election {
-		l, err := red.Elections().Election(j.lock).Campaign(ctx, j.label)
+		l, err := red.Elections().Election(j.lock).WithPriority(j.priority).Campaign(ctx, j.label)
 		if err != nil {
 			return nil, err
 		}

@@ -26,11 +26,18 @@ The election is one of package rlock/election, so programs and commands campaign
 fencing token in REDLATCH_TOKEN, and the name in REDLATCH_ELECTION. redlatch inspect shows who waits.
 
 Without a command elect writes who leads to stdout, by its --value, and exits with 1 if there is no leader. With --observe it goes on, and
-writes a line whenever that changes, an empty one if there is no leader. It hears of changes by messages, and looks once a second in any case.`
+writes a line whenever that changes, an empty one if there is no leader. It hears of changes by messages, and looks once a second in any case.
+
+With --drain, and without a command, elect asks the leader to hand over, and waits until it leads no more. That leader's command is
+stopped, and it does not campaign for the time given. Programs do the same if they use Election.Run.
+
+With --priority, a candidate is preferred to those with a lower one (default 0): while it waits no other is elected, and after about
+three seconds a leader with a lower priority hands over to it.`
 
 func (t *tool) elect() *cobra.Command {
 	j := &job{tool: t, election: true}
 	var once, observe bool
+	var drain time.Duration
 	c := &cobra.Command{
 		Use:   "elect NAME [flags] [-- command [args...]]",
 		Short: "run a command on the leader of many machines; show who leads",
@@ -42,14 +49,23 @@ func (t *tool) elect() *cobra.Command {
 				return usage("elect needs the name of an election")
 			}
 			j.lock, j.command = args[0], args[1:]
+			draining := c.Flags().Changed("drain")
 			if len(j.command) == 0 {
-				if once {
-					return usage("--once is for a command")
+				switch {
+				case once || c.Flags().Changed("priority"):
+					return usage("--once and --priority are for a command")
+				case draining && (observe || drain < 0):
+					return usage("--drain %v: must be at least 0s, and without --observe", drain)
+				case draining:
+					return j.drain(c, drain)
 				}
 				return j.leaders(c, observe)
 			}
-			if observe {
-				return usage("--observe takes no command")
+			if observe || draining {
+				return usage("--observe and --drain take no command")
+			}
+			if j.priority < 0 || j.priority > 1<<31-1 {
+				return usage("--priority %d: must be from 0 to 2147483647", j.priority)
 			}
 			if err := j.check(c.Flags().Changed); err != nil {
 				return err
@@ -76,6 +92,8 @@ func (t *tool) elect() *cobra.Command {
 		"the lease: how long the leader's place is kept by those without heartbeats at most")
 	f.DurationVar(&j.grace, "grace", 5*time.Second, "the `time` between SIGTERM and SIGKILL when the command is stopped")
 	f.BoolVar(&once, "once", false, "exit with 125 when the leadership is lost, and do not campaign again")
+	f.IntVar(&j.priority, "priority", 0, "candidates with a higher `number` are preferred")
+	f.DurationVar(&drain, "drain", 0, "ask the leader to hand over, and not to campaign for this `time` after that")
 	f.BoolVar(&observe, "observe", false, "write who leads whenever it changes, until ctrl-c")
 	return c
 }
@@ -97,6 +115,18 @@ func (j *job) campaign(ctx context.Context, red *redlatch.Client, once bool) err
 		}
 		j.say("%v; campaigning again", err)
 	}
+}
+
+// drain asks the leader to hand over, and waits until it leads no more.
+func (j *job) drain(c *cobra.Command, rest time.Duration) error {
+	if err := keyname.Check(j.server.prefix + j.lock); err != nil {
+		return usage("name %q: %w", j.lock, err)
+	}
+	ctx, stop := interruptible(c)
+	defer stop()
+	return j.server.with(ctx, func(red *redlatch.Client) error {
+		return red.Elections().Election(j.lock).Drain(ctx, rest)
+	})
 }
 
 // leaders writes who leads, once or whenever it changes.

@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -207,6 +209,29 @@ func TestTheLeaderRunsTheCommandAndIsFollowed(t *testing.T) {
 	out, err := second.Output()
 	require.Equal(t, 6, codeOf(t, err))
 	require.NotEmpty(t, strings.TrimSpace(string(out)))
+	first.silence(t)
+}
+
+func TestADrainedLeadersCommandIsStoppedAndAnotherLeads(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	require.Equal(t, 0, here(s, "", "elect", "jobs", "--drain", "1m").code, "nobody leads")
+	first := begin(t, urlOf(s), "elect", "jobs", "--value", "first", "--call-timeout=1s", "--", "sh", "-c",
+		"trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done")
+	redistest.Eventually(t, patience, "nobody leads", func() bool {
+		return here(s, "", "elect", "jobs").out == "first\n"
+	})
+	second := command(t, urlOf(s), "elect", "jobs", "--value", "second", "--call-timeout=1s", "--", "sleep", "600")
+	require.NoError(t, second.Start())
+	t.Cleanup(func() { second.Process.Kill() })
+	require.Equal(t, 0, here(s, "", "elect", "jobs", "--drain", "10m", "--call-timeout=1s").code)
+	redistest.Eventually(t, patience, "the second does not lead", func() bool {
+		return here(s, "", "elect", "jobs").out == "second\n"
+	})
+	for _, c := range []*exec.Cmd{first.Cmd, second} {
+		require.NoError(t, c.Process.Signal(syscall.SIGTERM))
+		require.Error(t, c.Wait())
+	}
 	first.silence(t)
 }
 

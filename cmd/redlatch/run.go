@@ -69,6 +69,7 @@ type job struct {
 	fenced, live    bool
 	apart           bool
 	election        bool // lock is the name of one
+	priority        int
 	interrupted     bool // a signal came that ends processes
 	command         []string
 	path            string // of the command's program

@@ -84,7 +84,8 @@ func (j *job) release(c claim) error {
 //	renewed in time                     nothing happens
 //	no renewal, and the lease runs out  SIGTERM ahead of the end, SIGKILL at the end: no one else can have it before
 //	lost at once (DEL, unlock --force)  SIGTERM, and SIGKILL after the grace
-//	--max-hold is over                  the same, while the lease is renewed
+//	--max-hold is over, or the leader   the same, while the lease is renewed
+//	is asked to hand over
 type supervisor struct {
 	*job
 	claim   claim
@@ -110,6 +111,10 @@ func (s *supervisor) run(signals <-chan os.Signal) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	done := s.claim.Done()
+	var handOver <-chan struct{}
+	if l, ok := s.claim.(leaderClaim); ok {
+		handOver = l.HandOver()
+	}
 	for {
 		select {
 		case <-s.process.ended:
@@ -120,6 +125,9 @@ func (s *supervisor) run(signals <-chan os.Signal) error {
 		case <-over:
 			over = nil
 			s.stop(exitTime, fmt.Errorf("--max-hold %v is over", s.maxHold))
+		case <-handOver:
+			handOver = nil
+			s.stop(exitLost, fmt.Errorf("%w: %s is to be led by another, as was asked for", errLostHold, s.what()))
 		case <-tick.C:
 			if s.why == nil && s.claim.Until() != s.until {
 				tell.Reset(s.moved())

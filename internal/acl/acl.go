@@ -53,9 +53,10 @@ var locks = feature{
 var features = []feature{
 	locks,
 	{
-		name: "elections", own: locks.own, keys: append(slices.Clone(locks.keys), "redlatch_leader"),
+		name: "elections", own: locks.own, keys: append(slices.Clone(locks.keys), "redlatch_leader", "redlatch_requests",
+			"redlatch_workers"),
 		channels: append(slices.Clone(locks.channels), "redlatch_leader"), fixed: locks.fixed,
-		plain: locks.plain + " get hexists", scripts: locks.scripts,
+		plain: locks.plain + " get hexists hdel", scripts: locks.scripts,
 	},
 	{
 		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"},

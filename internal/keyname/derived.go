@@ -21,6 +21,8 @@ var Derived = []string{
 	"redlatch_fence", // of contrib/fence
 	"redlatch_k8s",   // of contrib/k8s
 	"redlatch_leader",
+	"redlatch_requests",
+	"redlatch_workers",
 	"redisson_lock__channel",
 	"redisson_lock_queue",
 	"redisson_lock_timeout",

@@ -2,6 +2,7 @@ package pages_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,91 @@ func Follow(ctx context.Context, elections *election.Client, changed func(addr s
 		changed(leader.Value)
 	}
 	return nil
+}
+
+// Prefer campaigns like Run. Machines of the near data center lead while there are any.
+func Prefer(ctx context.Context, e *election.Election, addr string, near bool,
+	work func(ctx context.Context, l *election.Leadership) error) error {
+	if near {
+		e = e.WithPriority(1)
+	}
+	return e.Run(ctx, addr, work)
+}
+
+// Work has a part of the shards of a queue, as large as that of every other worker.
+func Work(ctx context.Context, elections *election.Client, host string,
+	consume func(ctx context.Context, shard int, token int64) error) error {
+	return elections.Shards("queue", 64).Run(ctx, host, func(ctx context.Context, s *election.Shard) error {
+		return consume(ctx, s.Index(), s.Token()) // ctx ends when the shard is to move, or is lost
+	})
+}
+
+// WorkerID returns the number of this process in Snowflake ids. It must not be used after its Context has ended.
+func WorkerID(ctx context.Context, elections *election.Client, host string) (*election.Shard, error) {
+	return elections.Shards("snowflake", 1024).Slot(ctx, host)
+}
+
+func TestWorkIsDividedEvenlyAndNumbersDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		has := map[string]int{}
+		ended := make(chan error, 2)
+		numbers := map[int]bool{}
+		for _, host := range []string{"a", "b"} {
+			elections := srv.Open().Elections()
+			go func() {
+				ended <- Work(ctx, elections, host, func(ctx context.Context, _ int, _ int64) error {
+					mu.Lock()
+					has[host]++
+					mu.Unlock()
+					<-ctx.Done()
+					return nil
+				})
+			}()
+			slot, err := WorkerID(ctx, elections, host)
+			require.NoError(t, err)
+			defer slot.Release(context.Background())
+			numbers[slot.Index()] = true
+		}
+		time.Sleep(10 * time.Second)
+		mu.Lock()
+		require.Equal(t, map[string]int{"a": 32, "b": 32}, has)
+		mu.Unlock()
+		require.Len(t, numbers, 2)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
+func TestMachinesThatArePreferredLeadWhileThereAreAny(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		leads, over := make(chan string, 10), make(chan error, 2)
+		campaign := func(ctx context.Context, addr string, near bool) {
+			e := srv.Open().Elections().Election("scheduler")
+			go func() {
+				over <- Prefer(ctx, e, addr, near, func(ctx context.Context, _ *election.Leadership) error {
+					leads <- addr
+					<-ctx.Done()
+					return ctx.Err()
+				})
+			}()
+		}
+		campaign(ctx, "far", false)
+		require.Equal(t, "far", <-leads)
+		soon, leave := context.WithTimeout(ctx, 10*time.Second)
+		defer leave()
+		campaign(soon, "near", true)
+		require.Equal(t, "near", <-leads)
+		require.Equal(t, "far", <-leads)
+		cancel()
+		require.Error(t, <-over)
+		require.Error(t, <-over)
+	})
 }
 
 func TestOneProcessLeadsAndAllKnowWhere(t *testing.T) {

@@ -21,7 +21,7 @@ func elections(ctx context.Context, hub *pubsub.Hub, prefix string, must func(wh
 		return
 	}
 	for _, name := range []string{"boss", "boss{1}"} {
-		x := c.Election(name)
+		x := c.Election(name).WithPriority(1) // which needs the right to the requests
 		observed, stop := context.WithCancel(ctx)
 		over := make(chan error, 1)
 		go func() {
@@ -38,6 +38,8 @@ func elections(ctx context.Context, hub *pubsub.Hub, prefix string, must func(wh
 				must("resign", l.Resign(ctx))
 			}
 		}
+		_, e = c.Shards(name, 2).Workers(ctx)
+		must("workers", e)
 		_, e = x.Leader(ctx)
 		must("leader", e)
 		stop()

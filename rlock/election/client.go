@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/accessor"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -55,8 +56,9 @@ type Options struct {
 	// announce itself, and when an observer cannot look. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer is called with what happens to the locks under the elections: EventAcquired is an election won,
-	// EventReleased a resignation, EventEnded a leadership that was lost, EventTakenOver a crashed leader. Defaults to
-	// none.
+	// EventReleased a resignation, EventEnded a leadership that was lost, EventTakenOver a crashed leader. A candidate
+	// that stands aside for a preferred one (WithPriority) acquires and releases the lock without being elected. Defaults
+	// to none.
 	Observer rlock.Observer
 }
 
@@ -66,6 +68,8 @@ type Client struct {
 	session *session.Session
 	locks   *rlock.Client
 	waiters *wait.Waiters // of observers
+	resting resting
+	trust   time.Duration // for how long after its last sign of life a candidate is believed to be there
 	closing session.Once
 }
 
@@ -93,8 +97,10 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, edge(err)
 	}
-	s.PollCap = min(s.PollCap, cmp.Or(o.Heartbeat, session.DefaultHeartbeat))
-	return &Client{session: s, locks: locks, waiters: wait.NewWaiters(h, s.PollCap, nil, nil)}, nil
+	heartbeat := cmp.Or(o.Heartbeat, session.DefaultHeartbeat)
+	s.PollCap = min(s.PollCap, heartbeat)
+	return &Client{session: s, locks: locks, waiters: wait.NewWaiters(h, s.PollCap, nil, nil),
+		trust: lease.TrustFor(heartbeat)}, nil
 }
 
 // Close ends waiting candidates and loops over Observe (ErrClosed), and the contexts of all leaderships, with cause
@@ -115,6 +121,10 @@ var files embed.FS
 var (
 	announceScript = script.Load("announce the leader", files, "announce")
 	retractScript  = script.Load("retract the leader", files, "retract")
+	standScript    = script.Load("stand as a candidate", files, "stand")
+	drainScript    = script.Load("ask the leader to resign", files, "drain")
+	workersScript  = script.Load("say which workers are there", files, "workers")
+	requestsScript = script.Load("read what the leader is asked", files, "requests")
 )
 
 // edge gives an error of package rlock this package's name, too.

@@ -12,16 +12,35 @@
 // election is a Fenced lock of package rlock with Options.Liveness: the leader is its holder, the candidates are its
 // waiters, and a candidate's value is the label of its owner.
 //
+// [Client.Shards] divides n shards of work among the workers that are there: each is a lock of its own, with tokens
+// that grow. [Shards.Run] calls a function for each shard that its process has, and [Shards.Slot] acquires any that is
+// free.
+//
 // # What is guaranteed
 //
 //   - At most one leader acts at a time, among leaders that stop when their Context ends, or at Until, under the
 //     conditions of package rlock.
+//
 //   - Tokens grow from leader to leader. A resource that refuses a smaller token than it has seen refuses every former
 //     leader.
+//
 //   - A leader's value is never shown with the token of another.
+//
 //   - A leader that resigned or lost is not shown once the server knows that it leads no more.
+//
 //   - An observer that misses a message sees the state after PollCap at the latest.
+//
 //   - A candidate leaves nothing behind when its ctx ends. A leader that dies leaves keys that expire.
+//
+//   - A value that [Leadership.Proclaim] has changed is not shown again.
+//
+//   - A leader that is asked to hand over, by [Election.Drain] or for a preferred candidate ([Election.WithPriority]),
+//     leads until its work has ended: no one else leads while it stops.
+//
+//   - At most one worker acts for a shard at a time, on the conditions of the first two.
+//
+//   - Once nothing has changed for ten heartbeats, and all functions have returned whose shards move, every shard has a
+//     worker, and no worker has two more than another. As few shards have moved as can be.
 //
 // # What is not guaranteed
 //
@@ -31,6 +50,13 @@
 //     cut off, a waiting candidate leads after three missed heartbeats, 3 to 4 s by default. If no candidate waits, the
 //     lock lasts until the end of its lease (WatchdogTimeout), and the crashed leader is shown until then.
 //   - Leader and Observe say who led when the server was asked. Leaders must check their own context, not Leader.
+//   - A leadership does not go on after a restart of its process, whatever it is called. The former process may still
+//     run or be suspended, and a resource could not tell the two apart by one token. So the next one campaigns, and has
+//     a greater token. After Close it leads at once, after a crash when three heartbeats were missed.
+//   - Preferences are requests. There are moments at which another leads than the preferred candidate.
+//   - A shard has no worker for a while after its worker left, crashed, or was cut off. One that is to move and whose
+//     function does not return stays where it is. A worker whose heartbeats are late for three of them is taken for
+//     gone, which moves its shards.
 //   - An observer may miss a leader that came and went between two looks.
 //   - A leader whose announcement was deleted, or lost in a failover, leads on but is not shown until it announces
 //     itself again, which it does every third of WatchdogTimeout.
@@ -38,8 +64,9 @@
 // # Cost
 //
 // To be elected takes what a Fenced lock takes, and one call for the announcement, which is repeated every third of
-// WatchdogTimeout. To resign takes two calls. Leader takes two reads, or one without an announcement; so does an
-// observer after each message and each PollCap.
+// WatchdogTimeout, and one that asks for preferred candidates. A leader asks once in a Heartbeat whether it is to hand
+// over; a preferred candidate that waits says so as often, and so does a worker what it has. To resign takes two calls.
+// Leader takes two reads, or one without an announcement; so does an observer after each message and each PollCap.
 //
 // The errors are those of a Fenced lock, which package redlatch has, such as redlatch.ErrLost.
 //

@@ -23,6 +23,8 @@ type Election struct {
 	c         *Client
 	name, key string
 	announced string // key of the leader's announcement, and channel of the observers
+	requests  string // key of what the leader is asked to do
+	priority  int
 	lock      *rlock.Lock
 	bad       error // what every call returns
 }
@@ -32,14 +34,15 @@ type Election struct {
 func (c *Client) Election(name string) *Election {
 	key, bad := c.session.Key(name)
 	return &Election{c: c, name: name, key: key, announced: keyname.Prefix("redlatch_leader", key),
-		lock: c.locks.Fenced(name), bad: bad}
+		requests: keyname.Prefix("redlatch_requests", key), lock: c.locks.Fenced(name), bad: bad}
 }
 
 // Name returns the election's name, without Options.KeyPrefix.
 func (e *Election) Name() string { return e.name }
 
 // Campaign waits until the caller is elected, or ctx ends. Candidates are elected in the order in which their processes
-// came, those of one process in the order of their calls.
+// came, those of one process in the order of their calls; see [Election.WithPriority] for another order. After a
+// [Election.Drain] of a leader of this client it first waits until that one's rest is over.
 //
 // value is what Leader and Observe show of the leader, such as an address. Every user who may read the keys can see it,
 // even while it is a candidate (rlock's Inspect). It has at most 256 bytes of UTF-8, and may be empty.
@@ -51,7 +54,7 @@ func (e *Election) Name() string { return e.name }
 //
 //   - ErrNotAcquired, joined with ctx's error and cause: ctx ended first.
 //   - ErrUnavailable or ErrUnknownOutcome: the server could not be asked for as long as ctx lasted.
-//   - ErrDenied: the user lacks a right to the lock, or to the announcement.
+//   - ErrDenied: the user lacks a right to the lock, to the announcement, or, with a priority, to the requests.
 //   - ErrInvalidOption: value is out of its bounds.
 //   - ErrNotReplicated, ErrClosed, ErrInvalidName, ErrWrongType: see there. Any other refusal of the server is returned
 //     at once, wrapped.
@@ -61,21 +64,45 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 	if err := e.c.session.Usable(e.bad, session.CheckLabel("value", value)); err != nil {
 		return nil, err
 	}
-	hold, err := e.lock.WithLabel(value).Lock(rlock.Detach(ctx))
+	e.c.resting.wait(ctx, e)
+	leave, err := e.stand(ctx)
 	if err != nil {
-		return nil, edge(err)
-	}
-	l := newLeadership(e, hold)
-	if err := l.announceFirst(ctx); err != nil {
-		_ = hold.Unlock(ctx) // if it fails it goes on by itself
 		return nil, e.c.session.Error(err)
 	}
-	return l, nil
+	defer leave()
+	for {
+		hold, err := e.lock.WithLabel(value).Lock(rlock.Detach(ctx))
+		if err != nil {
+			return nil, edge(err)
+		}
+		l := newLeadership(e, hold)
+		if e.standsAside(ctx, l.token) {
+			_ = hold.Unlock(ctx)                         // if it fails it goes on by itself
+			pause(ctx, e.c.session, e.c.session.PollCap) // an end of ctx, or of the client, ends the next Lock
+			continue
+		}
+		if err := l.announceFirst(ctx); err != nil {
+			_ = hold.Unlock(ctx) // likewise
+			return nil, e.c.session.Error(err)
+		}
+		return l, nil
+	}
+}
+
+// pause waits for d, or until ctx ends or the client is closed.
+func pause(ctx context.Context, s *session.Session, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-s.Context().Done():
+	}
 }
 
 // Leader is who leads an election. The zero value stands for no leader.
 type Leader struct {
-	Value string      // what the leader said of itself in Campaign
+	Value string      // what the leader said of itself in Campaign, or last in Proclaim
 	Token int64       // its fencing token; 0 without a leader
 	Owner rlock.Owner // as the server knows it
 }
@@ -110,6 +137,7 @@ func (e *Election) readLeader(ctx context.Context) (Leader, error) {
 		return Leader{}, err
 	}
 	first, owner, _ := strings.Cut(text, " ")
+	owner, changed, proclaimed := strings.Cut(owner, " ")
 	token, err := strconv.ParseInt(first, 10, 64)
 	if err != nil || token < 1 || owner == "" {
 		return Leader{}, fmt.Errorf("%w: %q is no announcement of a leader", errs.ErrWrongType, e.announced)
@@ -123,7 +151,11 @@ func (e *Election) readLeader(ctx context.Context) (Leader, error) {
 	if held, err := m.AsBool(); err != nil || !held {
 		return Leader{}, err
 	}
-	return Leader{Value: rlock.Owner(owner).Label(), Token: token, Owner: rlock.Owner(owner)}, nil
+	l := Leader{Value: rlock.Owner(owner).Label(), Token: token, Owner: rlock.Owner(owner)}
+	if proclaimed {
+		_, l.Value, _ = strings.Cut(changed, " ")
+	}
+	return l, nil
 }
 
 func (e *Election) ask(ctx context.Context, what, key string,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -19,6 +20,10 @@ import (
 // demo is a client on an embedded server; a program would call pubsub.Dial with its server's address. It has time, so
 // that a busy machine changes no output.
 func demo() (c *election.Client, server *miniredis.Miniredis, end func()) {
+	return demoWith(10 * time.Second)
+}
+
+func demoWith(heartbeat time.Duration) (c *election.Client, server *miniredis.Miniredis, end func()) {
 	server = miniredis.NewMiniRedis()
 	server.ClockTTL(true)
 	if err := server.Start(); err != nil {
@@ -30,7 +35,7 @@ func demo() (c *election.Client, server *miniredis.Miniredis, end func()) {
 		log.Fatal(err)
 	}
 	c, err = election.New(hub,
-		election.Options{CallTimeout: 10 * time.Second, Heartbeat: 10 * time.Second, WatchdogTimeout: time.Minute,
+		election.Options{CallTimeout: 10 * time.Second, Heartbeat: heartbeat, WatchdogTimeout: time.Minute,
 			Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
@@ -179,6 +184,152 @@ func ExampleElection_Leader() {
 	// Output:
 	// leaders in this process: 1
 	// scheduler true 10.0.0.7:8080 true <nil>
+}
+
+// A leader says when it is ready, with the token of its term.
+func ExampleLeadership_Proclaim() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	scheduler := elections.Election("scheduler")
+	l, err := scheduler.Campaign(ctx, "10.0.0.7:8080 starting")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Resign(ctx)
+
+	fmt.Println(l.Proclaim(ctx, "10.0.0.7:8080 ready"))
+	leader, err := scheduler.Leader(ctx)
+	fmt.Println(leader.Value, leader.Token == l.Token(), err)
+	// Output:
+	// <nil>
+	// 10.0.0.7:8080 ready true <nil>
+}
+
+// The machines of the near data center are preferred: others lead while none of them campaigns.
+func ExampleElection_WithPriority() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	near := elections.Election("scheduler").WithPriority(1)
+
+	l, err := near.Campaign(ctx, "near-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("leads for as long as no other has a priority of 2:", l.Err() == nil)
+	fmt.Println(l.Resign(ctx))
+	// Output:
+	// leads for as long as no other has a priority of 2: true
+	// <nil>
+}
+
+// Before a machine is stopped its leader hands over; the work ends first. Run does this by itself: this is what
+// programs do that call Campaign.
+func ExampleElection_Drain() {
+	elections, _, end := demoWith(time.Second)
+	defer end()
+	ctx := context.Background()
+	scheduler := elections.Election("scheduler")
+	l, err := scheduler.Campaign(ctx, "10.0.0.7:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		<-l.HandOver()
+		fmt.Println("the work is stopped")
+		if err := l.Resign(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+
+	// in any process, or on the command line: redlatch elect scheduler --drain 10m
+	fmt.Println(scheduler.Drain(ctx, 10*time.Minute)) // it does not campaign for so long
+	leader, err := scheduler.Leader(ctx)
+	fmt.Println("another leads, or none:", leader.Value != "10.0.0.7:8080", err)
+	// Output:
+	// the work is stopped
+	// <nil>
+	// another leads, or none: true <nil>
+}
+
+// Sixteen shards of a queue, divided among the processes that run this.
+func ExampleShards_Run() {
+	elections, _, end := demoWith(time.Second)
+	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var queue *election.Shards = elections.Shards("queue", 16)
+
+	var mu sync.Mutex
+	begun := map[int]bool{}
+	err := queue.Run(ctx, "worker-1", func(ctx context.Context, shard *election.Shard) error {
+		mu.Lock()
+		begun[shard.Index()] = shard.Token() > 0 // the resource refuses a token that is less than one before
+		all := len(begun) == 16
+		mu.Unlock()
+		if all {
+			cancel() // a worker goes on for as long as it lives
+		}
+		<-ctx.Done() // the shard is to move, or is lost: the work on it ends
+		return ctx.Err()
+	})
+	fmt.Println(len(begun), "shards;", err)
+	// Output: 16 shards; election: context canceled
+}
+
+// A process is drained before it is stopped: its shards move while it still lives.
+func ExampleShards_Drain() {
+	elections, _, end := demoWith(time.Second)
+	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	queue := elections.Shards("queue", 4)
+	ran := make(chan error)
+	go func() {
+		ran <- queue.Run(ctx, "worker-1", func(ctx context.Context, shard *election.Shard) error {
+			until, work := shard.Until(), shard.Context(ctx)
+			if time.Now().Before(until) { // directly before an act that cannot be undone
+				<-work.Done()
+			}
+			return nil
+		})
+	}()
+	for workers, err := range queue.Observe(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if len(workers) == 1 && len(workers[0].Shards) == 4 {
+			break
+		}
+	}
+
+	fmt.Println(queue.Drain(ctx, "worker-1", time.Minute))
+	workers, err := queue.Workers(ctx)
+	var first election.Worker = workers[0]
+	fmt.Println(first.Name, first.Shards, first.Drained, err)
+	cancel()
+	<-ran
+	// Output:
+	// <nil>
+	// worker-1 [] true <nil>
+}
+
+// No two processes make ids with the same number.
+func ExampleShards_Slot() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	slot, err := elections.Shards("snowflake", 1024).Slot(ctx, "10.0.0.7:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := slot.Context(ctx) // ends when the number may be another's
+	fmt.Println(slot.Index() < 1024, work.Err(), time.Now().Before(slot.Until()))
+	fmt.Println(slot.Release(ctx))
+	// Output:
+	// true <nil> true
+	// <nil>
 }
 
 // New makes a client on a hub that other clients may use, too. redlatch.Open does so for all packages.

@@ -3,7 +3,6 @@ package election
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 
@@ -21,13 +20,14 @@ type Leadership struct {
 	e     *Election
 	hold  *rlock.Hold
 	token int64
+	term  *term
 
 	retracted sync.Once
 }
 
 func newLeadership(e *Election, hold *rlock.Hold) *Leadership {
 	token, _ := hold.Token()
-	return &Leadership{e: e, hold: hold, token: token}
+	return &Leadership{e: e, hold: hold, token: token, term: newTerm(e, hold, token)}
 }
 
 // Context returns a child of parent that ends with the leadership. Its cause is ErrReleased after Resign, otherwise
@@ -65,56 +65,12 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	return edge(err)
 }
 
-// announceFirst makes the leader known, or returns why it cannot be; otherwise it is made known again and again until
-// the end of the leadership. A server that does not answer is no reason to give a leadership up.
-//
-// What goes on in the background refers to the text of the leadership, and not to its hold, which would never be
-// forgotten.
-func (l *Leadership) announceFirst(ctx context.Context) error {
-	s, call := l.e.c.session, l.e.announcement(l)
-	_, err := s.Runner.Attempt(context.WithoutCancel(ctx), call)
-	if err != nil && !script.NotAnswered(err) {
-		return err
-	}
-	done, name, again := l.hold.Done(), l.e.name, err != nil
-	_, every := l.e.standing()
-	s.Background(func(ctx context.Context) { // false: Close has begun, which ends the leadership
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		go func() {
-			select {
-			case <-done:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		for again || script.Pause(ctx, every) {
-			limit, cancel := context.WithTimeout(ctx, every)
-			_, err := s.Runner.Do(limit, call)
-			cancel()
-			if again = false; err != nil && ctx.Err() == nil {
-				s.Complain("a leader could not announce itself: observers see no leader until it can", name, err)
-			}
-		}
-	})
-	return nil
-}
-
-// announcement makes it known who leads. The other side of its arguments is announce.lua.
-func (e *Election) announcement(l *Leadership) script.Call {
-	lasts, _ := e.standing()
-	return script.Call{Script: announceScript, Keys: []string{e.announced}, Args: []string{
-		strconv.FormatInt(l.token, 10), string(l.hold.Owner()), script.Millis(lasts), e.announced,
-		e.c.session.Inner.PublishCommand(),
-	}}
-}
-
 // retract tells the observers that the leader has resigned. If that fails they see it when they look next, because the
 // lock has another owner, or none.
 func (l *Leadership) retract(ctx context.Context) {
 	e := l.e
 	_, _ = e.c.session.Runner.Attempt(context.WithoutCancel(ctx),
 		script.Call{Script: retractScript, Keys: []string{e.announced}, Args: []string{
-			strconv.FormatInt(l.token, 10), string(l.hold.Owner()), e.announced, e.c.session.Inner.PublishCommand(),
+			l.term.token, l.term.owner, e.announced, e.c.session.Inner.PublishCommand(),
 		}})
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// Observe yields the present leader, and then each later one, and the zero Leader whenever there is none, until ctx
-// ends: then its last error is ctx's cause.
+// Observe yields the present leader, and then each later one, and each change of a leader's value, and the zero Leader
+// whenever there is none, until ctx ends: then its last error is ctx's cause.
 //
 // Between two leaders the loop waits for messages, and asks the server after each one and every PollCap. Where the user
 // may not subscribe, or the leaders may not publish, it only polls. While the server cannot be asked it yields nothing,
 // and the last leader may be gone.
 //
-// Each turn has the leader of now, and never the one of the turn before: a loop whose body is slow misses leaders in
-// between. It delays no one else.
+// Each turn has the leader of now, and never the one of the turn before: a loop whose body is slow misses leaders and
+// values in between. It delays no one else.
 //
 // An error ends the loop: that of the first request, see [Election.Leader]; or ErrClosed if the client is closed
 // meanwhile. Later refusals of the server are logged, and it is asked again.

@@ -16,6 +16,8 @@ import (
 //   - fn returns, and the leadership lasts: Run resigns, and returns fn's error, joined with that of Resign.
 //   - The leadership is lost, or reaches MaxHold: when fn has returned, Run campaigns again. What fn returned is
 //     dropped, because it is usually the end of its ctx. fn never runs twice at a time.
+//   - The leader is asked to hand over ([Leadership.HandOver]): the ctx of fn ends, with cause ErrReleased. When fn has
+//     returned, Run resigns, and campaigns again. What fn returned is dropped.
 //   - The client is closed: the error is ErrClosed, when fn has returned.
 //   - ctx ends while Run campaigns: the error is that of [Election.Campaign].
 //   - The server cannot be asked: Run tries again for as long as ctx lasts. Any other error of Campaign is returned.
@@ -37,18 +39,27 @@ func (e *Election) Run(ctx context.Context, value string, fn func(ctx context.Co
 	}
 }
 
-// serve runs fn for one leadership, and reports whether that ended before fn did.
+// serve runs fn for one leadership, and reports whether that ended before fn did, or was to end.
 func (l *Leadership) serve(ctx context.Context,
 	fn func(ctx context.Context, l *Leadership) error) (lost bool, err error) {
+	under, end := context.WithCancelCause(l.Context(ctx))
+	defer end(nil)
+	go func() {
+		select {
+		case <-l.HandOver():
+			end(errHandOver)
+		case <-under.Done():
+		}
+	}()
 	defer func() {
 		ended := l.Err()
 		resigned := l.Resign(ctx)
 		switch {
-		case errors.Is(resigned, errs.ErrLost), ended != nil && !errors.Is(ended, errs.ErrReleased):
+		case errors.Is(resigned, errs.ErrLost), ended != nil && !errors.Is(ended, errs.ErrReleased), handsOver(under):
 			lost, err = true, nil
 		case resigned != nil:
 			err = errors.Join(err, resigned)
 		}
 	}()
-	return false, fn(l.Context(ctx), l)
+	return false, fn(under, l)
 }

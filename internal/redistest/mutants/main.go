@@ -84,8 +84,8 @@ func main() {
 
 // mutants are all, in the order of the packages.
 func mutants() []mutant {
-	return slices.Concat(ofLease, ofWait, ofTenures, ofCalls, ofLocks, ofReadWrite, ofFair, ofPermits, ofLatches,
-		ofCounters, ofStocks, ofLedgers)
+	return slices.Concat(ofLease, ofWait, ofTenures, ofCalls, ofLocks, ofElections, ofReadWrite, ofFair, ofPermits,
+		ofLatches, ofCounters, ofStocks, ofLedgers)
 }
 
 // choose returns those that are asked for. A sample is another one every day. It stands together in the list, because

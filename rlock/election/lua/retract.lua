@@ -5,8 +5,9 @@
 -- Twice: the second run finds nothing to take back. Neither run touches what another leader has announced, because no owner
 --   is used again.
 local key, channel, publish = KEYS[1], ARGV[3], ARGV[4]
+local mine = ARGV[1] .. ' ' .. ARGV[2] .. ' '
 local now = redis.call('GET', key)
-if now and now ~= ARGV[1] .. ' ' .. ARGV[2] then
+if now and string.sub(now .. ' ', 1, #mine) ~= mine then -- whatever its value has become
   return 0
 end
 if now then

@@ -1,0 +1,190 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// term is what goes on in the background of a leadership: the leader is announced again and again, and it is looked
+// what it is asked to do. It refers to the texts of the leadership, and not to its hold, which would never be
+// forgotten.
+type term struct {
+	e            *Election
+	token, owner string
+	done         <-chan struct{} // of the hold
+	asked        chan struct{}   // closed when the leader is to hand over
+	again        chan struct{}   // has one message if the announcement is to be made now
+
+	mu      sync.Mutex
+	changes int // of the value, by Proclaim
+	value   string
+}
+
+func newTerm(e *Election, hold *rlock.Hold, token int64) *term {
+	return &term{e: e, token: strconv.FormatInt(token, 10), owner: string(hold.Owner()), done: hold.Done(),
+		asked: make(chan struct{}), again: make(chan struct{}, 1)}
+}
+
+// announceFirst makes the leader known, or returns why it cannot be; otherwise it is made known again and again until
+// the end of the leadership. A server that does not answer is no reason to give a leadership up.
+func (l *Leadership) announceFirst(ctx context.Context) error {
+	t := l.term
+	if _, err := t.announce(context.WithoutCancel(ctx), t.e.c.session.Runner.Attempt); err != nil {
+		if !script.NotAnswered(err) {
+			return err
+		}
+		t.announceSoon()
+	}
+	t.e.c.session.Background(t.run) // false: Close has begun, which ends the leadership
+	return nil
+}
+
+// Proclaim changes the leader's value, which Leader and Observe show, without another election: its token stays. value
+// is bounded as that of Campaign. rlock's Inspect goes on showing the value of Campaign.
+//
+// nil: Leader shows it, or a later Proclaim's. ErrReleased, ErrLost, ErrMaxHold or ErrClosed: the leadership is over.
+// ErrUnavailable or ErrUnknownOutcome: it was not confirmed before ctx or Options.RetryTimeout ended; this goes on in
+// the background for as long as the leadership lasts, or until a later Proclaim. ErrInvalidOption: value is out of its
+// bounds, and nothing has changed. Any other refusal of the server, such as ErrDenied, is returned at once, and it goes
+// on likewise.
+//
+// Values are shown in the order of the calls: none is shown after a later one.
+func (l *Leadership) Proclaim(ctx context.Context, value string) error {
+	s, t := l.e.c.session, l.term
+	if err := session.CheckLabel("value", value); err != nil {
+		return s.Error(err)
+	}
+	if err := l.Err(); err != nil {
+		return s.Error(err)
+	}
+	t.mu.Lock()
+	t.changes++
+	t.value = value
+	t.mu.Unlock()
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	stands, err := t.announce(ctx, s.Runner.Do)
+	switch {
+	case err != nil:
+		t.announceSoon()
+	case !stands: // a later leader's does
+		if err = l.Err(); err == nil {
+			err = errs.ErrLost
+		}
+	}
+	return s.Error(err)
+}
+
+// announce makes it known who leads, and reports false if a later leader has. The other side of its arguments is
+// announce.lua.
+//
+// A call that is slow to arrive cannot bring an earlier value back, because each says how many changes there were:
+//
+//	Proclaim("b"): change 1, sent, no reply
+//	Proclaim("c"): change 2, confirmed
+//	                                         "b" arrives: change 1 is less than 2, nothing done
+func (t *term) announce(ctx context.Context,
+	send func(context.Context, script.Call) (rueidis.RedisMessage, error)) (stands bool, err error) {
+	e := t.e
+	lasts, _ := e.standing()
+	t.mu.Lock()
+	changes, value := t.changes, t.value
+	t.mu.Unlock()
+	m, err := send(ctx, script.Call{Script: announceScript, Keys: []string{e.announced}, Args: []string{
+		t.token, t.owner, script.Millis(lasts), e.announced, e.c.session.Inner.PublishCommand(), strconv.Itoa(changes), value,
+	}})
+	if err != nil {
+		return false, err
+	}
+	n, err := m.AsInt64()
+	return n != 0, err
+}
+
+func (t *term) announceSoon() {
+	select {
+	case t.again <- struct{}{}:
+	default:
+	}
+}
+
+// run goes on until the end of the leadership.
+func (t *term) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-t.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	s := t.e.c.session
+	_, every := t.e.standing()
+	announcing, looking := time.NewTicker(every), time.NewTicker(t.e.c.trust/3)
+	defer announcing.Stop()
+	defer looking.Stop()
+	look := looking.C
+	for {
+		announce := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.again:
+			announce = true
+		case <-announcing.C:
+			announce = true
+		case <-look:
+			if t.look(ctx) {
+				look = nil
+			}
+		}
+		if announce {
+			limit, cancel := context.WithTimeout(ctx, every)
+			_, err := t.announce(limit, s.Runner.Do)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				s.Complain("a leader could not announce itself: observers see no leader until it can", t.e.name, err)
+			}
+		}
+	}
+}
+
+// look looks whether the leader is asked to hand over, and reports whether there is nothing more to look for: it is, or
+// the server refuses the question.
+func (t *term) look(ctx context.Context) bool {
+	s := t.e.c.session
+	r, err := t.e.readRequests(ctx, t.token, t.e.c.trust)
+	switch {
+	case err != nil && !script.NotAnswered(err) && ctx.Err() == nil:
+		s.Complain("a leader cannot look whether it is to hand over: it leads on", t.e.name, err)
+		return true
+	case err != nil || !r.drain && !r.preferred:
+		return false
+	case r.drain:
+		t.e.c.resting.begin(t.e.key, r.rest)
+	}
+	close(t.asked)
+	return true
+}
+
+// HandOver returns a channel that is closed when the leader is asked to hand over: by [Election.Drain], or by a
+// preferred candidate (see [Election.WithPriority]). The leadership lasts. A caller of Campaign stops its work, and
+// resigns; [Election.Run] does both. The leader looks once in a Heartbeat.
+func (l *Leadership) HandOver() <-chan struct{} { return l.term.asked }
+
+// errHandOver is why the context of Run's function ends.
+var errHandOver = fmt.Errorf("%w: the leader was asked to hand over", errs.ErrReleased)
+
+// handsOver reports whether ctx has ended because of a request.
+func handsOver(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errHandOver) }
