@@ -100,10 +100,6 @@ var suites = []suite{
 			{[]string{"TestElectionObserveCompacted"}, "there are no revisions that could be compacted"},
 			{[]string{"TestElectionWithAuthEnabled"}, "etcd's users and roles"},
 		},
-		differ: []differ{
-			{"TestElectionSessionRecampaign", "says its value once",
-				"there is no Proclaim: a leader says its value once, when it campaigns"},
-		},
 	},
 	{
 		name: "etcd: locks and barriers of recipes", module: etcdClient, fetched: etcdTests,

@@ -19,8 +19,6 @@ import (
 var (
 	ErrLocked       = peer.ErrLocked
 	ErrLockReleased = peer.ErrLockReleased
-
-	errNoProclaim = errors.New("concurrency: a leader says its value once, when it campaigns")
 )
 
 // Session is a process: a client of its own. What it holds ends with it.
@@ -129,7 +127,7 @@ func (e *Election) Campaign(ctx context.Context, value string) error {
 	led := e.s.leads[e.name]
 	e.s.mu.Unlock()
 	if led != nil && led.Err() == nil {
-		return errNoProclaim
+		return led.Proclaim(ctx, value)
 	}
 	l, err := e.s.Red.Elections().Election(e.name).Campaign(ctx, value)
 	if err != nil {
