@@ -46,10 +46,8 @@ const (
 
 // server is one member.
 type server struct {
-	vote  int8  // the client that it voted for
-	token int8  // the last that it kept; 0: none
-	by    int8  // whose that is
-	sure  bool  // it was kept by the present run
+	vote int8 // the client that it voted for
+	Record[int8]
 	young uint8 // clients whose votes it may have forgotten, and that may still trust them
 }
 
@@ -91,8 +89,8 @@ func begin(clients, restarts int) state {
 		st.c[c].phase = over
 	}
 	for i := range st.s {
-		st.s[i].vote, st.s[i].by = none, none
-		st.s[i].sure, st.s[i].token = true, 1 // an earlier hold's, which all have kept
+		st.s[i].vote = none
+		st.s[i].Record = Record[int8]{Token: 1, By: none, Sure: true} // an earlier hold's, which all have kept
 	}
 	st.greatest = 1
 	return st
@@ -133,8 +131,8 @@ func (st state) plain(without Rule) state {
 		}
 		*x = client{phase: over}
 		for i := range st.s {
-			if st.s[i].by == int8(c) {
-				st.s[i].by = none
+			if st.s[i].By == int8(c) {
+				st.s[i].By = none
 			}
 		}
 	}
@@ -168,7 +166,7 @@ func (st state) after(without Rule) (all []event) {
 					s.young |= bit(c)
 				}
 			}
-			*s = server{vote: none, by: none, young: s.young}
+			*s = server{vote: none, Record: Record[int8]{By: none}, young: s.young}
 			add(n, "server %d is restarted, and empty", i, 0, 0)
 		}
 	}
@@ -181,8 +179,8 @@ func (st state) after(without Rule) (all []event) {
 				if x.asked&bit(i) == 0 && count(x.votes) >= majority {
 					n := st
 					n.c[c].asked |= bit(i)
-					n.c[c].last = max(x.last, st.s[i].token)
-					add(n, "client %d asks server %d, which has %d", c, i, int(st.s[i].token))
+					n.c[c].last = max(x.last, st.s[i].Token)
+					add(n, "client %d asks server %d, which has %d", c, i, int(st.s[i].Token))
 				}
 			}
 			if token, ok := x.choose(without); ok && !x.late {
@@ -214,7 +212,7 @@ func (st state) after(without Rule) (all []event) {
 // remembered reports whether a server but i has a token, or a later one.
 func (st state) remembered(i int, token int8) bool {
 	for j, s := range st.s {
-		if j != i && s.token >= token {
+		if j != i && s.Token >= token {
 			return true
 		}
 	}
@@ -224,22 +222,22 @@ func (st state) remembered(i int, token int8) bool {
 // voteFor has a server vote, if it is free and old enough.
 func (st state) voteFor(c, i int, without Rule, add func(state, string, int, int, int) *event) {
 	s, x := st.s[i], st.c[c]
-	if s.vote != none || s.young != 0 || x.late || x.votes&bit(i) != 0 || c > 0 && !st.c[c-1].has() {
+	if !votes(s.vote, s.young != 0) || x.late || x.votes&bit(i) != 0 || c > 0 && !st.c[c-1].has() {
 		return
 	}
 	n := st
 	n.s[i].vote = int8(c)
 	y := &n.c[c]
 	if y.votes == 0 {
-		y.one, y.first = s.token, int8(i)
+		y.one, y.first = s.Token, int8(i)
 	}
 	y.votes |= bit(i)
 	y.asked |= bit(i)
-	y.last = max(y.last, s.token)
-	if s.sure || without == DoubtsRestart {
+	y.last = max(y.last, s.Token)
+	if s.Counts(without) {
 		y.sure |= bit(i)
 	}
-	add(n, "server %d votes for client %d, and has token %d", i, c, int(s.token))
+	add(n, "server %d votes for client %d, and has token %d", i, c, int(s.Token))
 }
 
 // choose is the token that a client may choose by what it knows.
@@ -264,17 +262,16 @@ func (st state) keep(c, i int, without Rule, add func(state, string, int, int, i
 		return
 	}
 	n := st
-	switch {
-	case s.vote != int8(c) && without != KeepsLater:
-		return // refused
-	case (s.token > x.token || s.token == x.token && s.by != int8(c)) && without != KeepsLater:
+	record, answer := s.Keep(s.vote, int8(c), x.token, without)
+	switch answer {
+	case Later:
 		if x.late {
 			return
 		}
-		n.c[c].token, n.c[c].kept = s.token+1, 0
-		add(n, "server %d has token %d, and client %d chooses a greater one", i, int(s.token), c)
-	default:
-		n.s[i].token, n.s[i].by, n.s[i].sure = x.token, int8(c), true
+		n.c[c].token, n.c[c].kept = s.Token+1, 0
+		add(n, "server %d has token %d, and client %d chooses a greater one", i, int(s.Token), c)
+	case Kept:
+		n.s[i].Record = record
 		n.c[c].kept |= bit(i)
 		add(n, "server %d keeps token %d of client %d", i, int(x.token), c)
 	}

@@ -29,6 +29,7 @@ func (w *world) inject(s Step) {
 	case restart, empty:
 		w.away(n, now.Add(s.For))
 		n.restart(s.What == empty)
+		w.restarts(n, s.What == empty)
 		if s.What == empty {
 			w.setBack(n, empty, 0)
 		}

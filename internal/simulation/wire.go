@@ -11,6 +11,7 @@ import (
 // the client read, a message that it read, or what one of its holders says. Plan.Wired has it kept.
 type Wire struct {
 	Client  string
+	Node    string // the server
 	At      time.Time
 	Server  time.Time // the same, by the server's clock
 	Sent    time.Time // when the request left the client
@@ -25,6 +26,8 @@ type Wire struct {
 	Holds string
 	Until time.Time
 	Flush bool // FLUSHALL
+	// Restart is a restart of Node, and Empty one without its data.
+	Restart, Empty bool
 }
 
 // asked is a request whose reply is wanted on the wire.
@@ -64,7 +67,7 @@ func (l *link) seen(a *asked, frame []byte, read bool) {
 	if !n.wired || a == nil || frame[0] == '-' {
 		return
 	}
-	w := Wire{Client: l.host.name, At: time.Now(), Server: l.node.now(), Sent: a.sent, Script: l.node.first(a.script),
+	w := Wire{Client: l.host.name, Node: l.node.name, At: time.Now(), Server: l.node.now(), Sent: a.sent, Script: l.node.first(a.script),
 		Args: a.args, Keys: a.keys, Read: read}
 	for len(frame) > 0 {
 		line, rest, _ := bytes.Cut(frame, []byte("\r\n"))
@@ -100,6 +103,15 @@ func (w *world) forgets(n *node) {
 	defer w.net.mu.Unlock()
 	if w.net.wired {
 		w.net.wire = append(w.net.wire, Wire{At: time.Now(), Server: n.now(), Flush: true})
+	}
+}
+
+// restarts keeps that a server is restarted.
+func (w *world) restarts(n *node, empty bool) {
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	if w.net.wired {
+		w.net.wire = append(w.net.wire, Wire{Node: n.name, At: time.Now(), Server: n.now(), Restart: true, Empty: empty})
 	}
 }
 
