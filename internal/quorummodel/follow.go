@@ -114,7 +114,7 @@ func (f *Follower) Released(server, owner string) {
 	}
 }
 
-// Asked takes in that a server has told a process its last token.
+// Asked takes in that a server sends a process its last token.
 func (f *Follower) Asked(at time.Duration, server, process string, last int64) error {
 	if m := f.member(server); last < m.record.Token {
 		return fmt.Errorf("the model refuses that %s says %d at %v: %+v", server, last, at, *m)
@@ -123,9 +123,9 @@ func (f *Follower) Asked(at time.Duration, server, process string, last int64) e
 	return nil
 }
 
-// Told takes in what a server has answered an owner that has it keep a token; run is the one that gave the vote, and
+// Answered takes in what a server has answered an owner that has it keep a token; run is the one that gave the vote, and
 // last the token that it says.
-func (f *Follower) Told(
+func (f *Follower) Answered(
 	at, now time.Duration, server, process, owner string, token, run int64, said Answer, last int64,
 ) error {
 	m, o := f.member(server), f.owner(owner)
@@ -136,7 +136,7 @@ func (f *Follower) Told(
 	record, answer := m.record.Keep(vote, o, token, Whole)
 	switch {
 	case !f.told[process][token-1]:
-		return fmt.Errorf("the model refuses that %s chooses %d at %v: it was not told of the one before", process, token, at)
+		return fmt.Errorf("the model refuses that %s chooses %d at %v: it has not read the one before", process, token, at)
 	case answer != said, said == Kept && m.until+slack < now, said == Later && last != m.record.Token:
 		return fmt.Errorf("the model refuses that %s answers %d, %d to token %d of %s at %v, and not %d: %+v", server, said,
 			last, token, owner, at, answer, *m)

@@ -12,7 +12,7 @@ type Answer int
 
 // The answers.
 const (
-	Over  Answer = iota // Over: the vote is another's, or nobody's; nothing is done
+	Over  Answer = iota // Over: the server does not vote for that owner; nothing is done
 	Kept                // Kept: the token is
 	Later               // Later: it has one that is as late; nothing is done
 )
@@ -31,5 +31,5 @@ func (r Record[N]) Keep(vote, owner, token N, without Rule) (Record[N], Answer) 
 // Counts reports whether the record of a server counts when it votes.
 func (r Record[N]) Counts(without Rule) bool { return r.Sure || without == DoubtsRestart }
 
-// votes reports whether a server may vote: it does for nobody, and has not forgotten a vote that may be trusted.
+// votes reports whether a server may vote: it has no vote now, and has not forgotten a vote that may be trusted.
 func votes[N int8 | int64](vote N, young bool) bool { return vote == none && !young }

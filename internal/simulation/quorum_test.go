@@ -65,7 +65,7 @@ func followQuorum(t *testing.T, r simulation.Result) (*quorummodel.Follower, err
 			if a := w.Args[w.Keys:]; len(a) == 0 {
 				err = f.Asked(at, w.Node, w.Client, w.Reply[1])
 			} else {
-				err = f.Told(at, now, w.Node, w.Client, a[0], number(a[1]), number(a[2]),
+				err = f.Answered(at, now, w.Node, w.Client, a[0], number(a[1]), number(a[2]),
 					quorummodel.Answer(w.Reply[0]), w.Reply[1])
 			}
 		default:
