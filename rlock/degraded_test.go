@@ -201,7 +201,6 @@ func beBusyHolder() error {
 }
 
 func TestNoHoldIsLostOnOneProcessorWithBusyNeighbours(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestAHoldIsRenewedForAsLongAsItLasts")
 	t.Parallel()
 	c := redistest.Spawn(t, "busy holder", redistest.Start(t))

@@ -80,7 +80,6 @@ func TestALockTakenByHalfForWantOfARightIsGivenBack(t *testing.T) {
 }
 
 func TestAHoldWithDeniedRenewalsIsLostUnlessTheRightIsBack(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestARefusedRenewalIsTriedUntilTheDeadline")
 	t.Parallel()
 	renewals := make(chan error, 1000)

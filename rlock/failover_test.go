@@ -63,7 +63,6 @@ func replicated(t testing.TB, p redistest.Pair, key string) {
 // What a replica had received goes on after it was promoted: the hold is renewed there, who waited is served there, and
 // a lock that was free can be acquired.
 func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestAnOutageShorterThanTheLeaseIsSurvived")
 	t.Parallel()
 	for name, resumed := range map[string]bool{"killed": false, "stopped and resumed": true} {

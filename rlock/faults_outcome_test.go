@@ -316,7 +316,6 @@ func beCanceller() error {
 }
 
 func TestTenThousandCancellationsLeaveNoGoroutine(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestCancellationAtAnyInstantLeavesNothing")
 	t.Parallel()
 	c := redistest.Spawn(t, "canceller", redistest.Start(t))

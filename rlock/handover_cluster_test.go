@@ -111,7 +111,6 @@ func TestInAClusterTheLockIsHandedOverOnEveryNode(t *testing.T) {
 // TestHoldsAreKeptWhileTheirSlotIsMigrated: two of one client on two nodes, and those of several keys with these on two
 // nodes, for several of their leases.
 func TestHoldsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestWhileASlotIsMigratedLocksAreTakenAndReleased")
 	t.Parallel()
 	s := redistest.Cluster(t)

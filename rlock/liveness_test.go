@@ -426,7 +426,6 @@ func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {
 }
 
 func TestLivenessInACluster(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd")
 	t.Parallel()
 	s := redistest.Cluster(t)

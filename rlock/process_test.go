@@ -164,7 +164,6 @@ func TestAStoppedHolderIsToldWhenItRunsAgain(t *testing.T) {
 // A process whose goroutines all stand still for 100 ms again and again, as in the pauses of a garbage collector, keeps
 // its hold: a renewal is due at a third of the lease, and what it needs fits between the pauses.
 func TestAHolderThatPausesAgainAndAgainKeepsItsHold(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestAHoldIsRenewedForAsLongAsItLasts")
 	t.Parallel()
 	s := redistest.Start(t)

@@ -16,7 +16,6 @@ import (
 // be safe beside Redisson. Whoever stands in line when it begins is served afterwards, and nothing is left of a place
 // that was overtaken.
 func TestReadersAndWritersWaitThroughAMigration(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased")
 	t.Parallel()
 	s := redistest.Cluster(t)

@@ -556,7 +556,6 @@ func TestEveryKeyOfAReadWriteLockHasATTL(t *testing.T) {
 }
 
 func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestAClusterWorksOnEveryNode")
 	t.Parallel()
 	s := redistest.Cluster(t)

@@ -68,7 +68,6 @@ func TestAnEvictingServerIsWarnedOf(t *testing.T) {
 
 // rueidis follows a redirection with the script alone, and WAIT is answered by the node that sent it on.
 func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestAGrantThatIsNotReplicatedIsTakenBack")
 	t.Parallel()
 	s := redistest.ReplicatedCluster(t)

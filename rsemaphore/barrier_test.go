@@ -657,7 +657,6 @@ func TestAClientsFirstArrivalIsRefusedWhenItComesTooLate(t *testing.T) {
 }
 
 func TestBarrierNamesWithHashTagsWorkInACluster(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	srv := redistest.Cluster(t)

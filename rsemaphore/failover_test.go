@@ -16,7 +16,6 @@ import (
 // What a replica had received goes on after it was promoted: permits are renewed there, and who waited for a permit or
 // a latch is served there.
 func TestPermitsAndLatchesGoOnWhenAReplicaTakesOver(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits")
 	t.Parallel()
 	for name, begin := range map[string]func(testing.TB) *redistest.Replicated{"Sentinel": redistest.Sentinel,

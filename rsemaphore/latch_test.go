@@ -520,7 +520,6 @@ func TestALatchThatIsSetAgainAndAgainDoesNotGrow(t *testing.T) {
 }
 
 func TestLatchNamesWithHashTagsWorkInACluster(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	srv := redistest.Cluster(t)

@@ -99,7 +99,6 @@ func slower(d time.Duration) time.Duration {
 }
 
 func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestSharedCallsAmongContendedPermitsNeverPassTheCapacity")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
@@ -113,7 +112,6 @@ func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
 // Leases are so long here that what is lost is lost for want of heartbeats, and what a killed process had is taken
 // over.
 func TestHistoriesWithLivenessNeverPassTheCapacity(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestAKilledProcessesPermitsAreTakenOverBeforeTheirLeasesEnd")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {

@@ -561,7 +561,6 @@ func TestUncontendedAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing.T) {
 }
 
 func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	s := redistest.Cluster(t)
@@ -587,7 +586,6 @@ func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
 // A semaphore without labels has a key that is not there, so from the first moment of a migration the server refuses
 // its scripts, though nothing has been moved.
 func TestPermitsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestNamesWithBracesKeepTheirSlotInACluster")
 	t.Parallel()
 	s := redistest.Cluster(t)

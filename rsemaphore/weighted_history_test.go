@@ -20,7 +20,6 @@ import (
 // Weights, parts of which are released, behind proxies that delay, drop, double and cut: what may be acted on at one
 // instant is never more than the capacity, and in the end all of it is back.
 func TestHistoriesOfWeightsUnderFaultsNeverPassTheCapacity(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestTheScriptsOfWeightsDoWhatTheirTablesSay")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 5)) {
@@ -34,7 +33,6 @@ func TestHistoriesOfWeightsUnderFaultsNeverPassTheCapacity(t *testing.T) {
 // Leases are so long here that what is lost is lost for want of heartbeats, and what a lost holder cannot give back is
 // taken over.
 func TestHistoriesOfWeightsWithLivenessNeverPassTheCapacity(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestAKilledProcessesPermitsAreTakenOverBeforeTheirLeasesEnd")
 	t.Parallel()
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
