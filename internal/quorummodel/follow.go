@@ -67,11 +67,13 @@ func (f *Follower) Restarted(at time.Duration, server string, empty bool) {
 
 // Voted takes in that a server votes for an owner for so long, and says which token was the last: minus, if it does not
 // count. age is how long it must have run, clock its clock in µs.
-func (f *Follower) Voted(at, now, lease, age time.Duration, server, process, owner string, last, run, clock int64) error {
+func (f *Follower) Voted(at, now, lease, age time.Duration, server, process, owner string,
+	last, run, clock int64) error {
 	m, o := f.member(server), f.owner(owner)
 	m.record.Sure = m.record.Token != 0 && m.ran == run
 	refuse := func(why string) error {
-		return fmt.Errorf("the model refuses that %s votes for %s at %v and says %d: %s: %+v", server, owner, at, last, why, *m)
+		return fmt.Errorf("the model refuses that %s votes for %s at %v and says %d: %s: %+v", server, owner, at, last,
+			why, *m)
 	}
 	vote := m.vote
 	if vote == o || m.until <= now+slack {
@@ -123,8 +125,8 @@ func (f *Follower) Asked(at time.Duration, server, process string, last int64) e
 	return nil
 }
 
-// Answered takes in what a server has answered an owner that has it keep a token; run is the one that gave the vote, and
-// last the token that it says.
+// Answered takes in what a server has answered an owner that has it keep a token; run is the one that gave the vote,
+// and last the token that it says.
 func (f *Follower) Answered(
 	at, now time.Duration, server, process, owner string, token, run int64, said Answer, last int64,
 ) error {

@@ -67,8 +67,9 @@ func (l *link) seen(a *asked, frame []byte, read bool) {
 	if !n.wired || a == nil || frame[0] == '-' {
 		return
 	}
-	w := Wire{Client: l.host.name, Node: l.node.name, At: time.Now(), Server: l.node.now(), Sent: a.sent, Script: l.node.first(a.script),
-		Args: a.args, Keys: a.keys, Read: read}
+	w := Wire{Client: l.host.name, Node: l.node.name, At: time.Now(), Server: l.node.now(), Sent: a.sent,
+		Script: l.node.first(a.script),
+		Args:   a.args, Keys: a.keys, Read: read}
 	for len(frame) > 0 {
 		line, rest, _ := bytes.Cut(frame, []byte("\r\n"))
 		frame = rest
