@@ -49,7 +49,8 @@ func TestALeaderChangesItsValueAndKeepsItsToken(t *testing.T) {
 
 func TestAValueIsKeptWhenTheAnnouncementIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, election.Options{}, func(t *testing.T, s *redistest.Server, all []*process) {
+	o := election.Options{RetryTimeout: 500 * time.Millisecond} // an outage of three heartbeats would end the leadership
+	bubble(t, 2, o, func(t *testing.T, s *redistest.Server, all []*process) {
 		e := all[1].elections.Election("boss")
 		l := elect(t, all[0].elections.Election("boss"), "ann")
 		require.NoError(t, l.Proclaim(t.Context(), "ready"))
