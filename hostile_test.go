@@ -217,7 +217,8 @@ func plants(all []stored, beside map[string]string, name string) (list []plant) 
 	}
 	other := func(key, kind string) {
 		if kind != "list" {
-			add(key, "a list", []string{"DEL", key}, []string{"RPUSH", key, "x"})
+			// In one step: a caller that an earlier plant has left asking may make the key meanwhile.
+			add(key, "a list", []string{"EVAL", "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')", "1", key})
 		}
 		if kind != "string" {
 			add(key, "a string", []string{"SET", key, "x"})
