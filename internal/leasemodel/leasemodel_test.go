@@ -1,14 +1,11 @@
 package leasemodel_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/leasemodel"
-	"github.com/redlatch/redlatch/internal/model"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -60,10 +57,7 @@ func TestNoStateOfDeadlinesBreaksAPromise(t *testing.T) {
 		if redistest.RaceEnabled && s.faults != (faults{Acquires: s.faults.Acquires}) {
 			continue // there is one goroutine, and nothing for the detector to find
 		}
-		r := leasemodel.Search(leasemodel.Whole, s.faults, true)
-		require.Empty(t, r.Wrong, "%s: %s\n%s", s.what, r.Wrong, strings.Join(r.Trace, "\n"))
-		require.True(t, r.Exhausted, s.what)
-		model.Documented(t, fmt.Sprintf("| %s | %d | %d |", s.what, r.States, r.Depth))
+		leasemodel.Search(leasemodel.Whole, s.faults, true).Holds(t, s.what)
 	}
 }
 
@@ -100,10 +94,7 @@ func TestWithoutARuleOfDeadlinesTheSearchFindsTheHarm(t *testing.T) {
 			continue
 		}
 		t.Run(c.rule.String(), func(t *testing.T) {
-			r := leasemodel.Search(c.rule, c.faults, false)
-			require.Equal(t, c.finds, r.Wrong, "%d states", r.States)
-			t.Logf("%d states\n%s", r.States, strings.Join(r.Trace, "\n"))
-			model.Documented(t, fmt.Sprintf("| %v | %s, %d steps |", c.rule, r.Wrong, len(r.Trace)))
+			leasemodel.Search(c.rule, c.faults, false).Finds(t, c.rule, c.finds, c.finds)
 		})
 	}
 	for r := range leasemodel.Rules {

@@ -1,13 +1,10 @@
 package stockmodel_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/model"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/stockmodel"
 )
@@ -47,10 +44,7 @@ func TestNoStateOfAStockAndItsLedgerBreaksAPromise(t *testing.T) {
 		if redistest.RaceEnabled && s.faults.Moves > 0 {
 			continue // there is one goroutine, and nothing for the detector to find
 		}
-		r := stockmodel.Search(stockmodel.Whole, s.faults)
-		require.Empty(t, r.Wrong, "%s: %s\n%s", s.what, r.Wrong, strings.Join(r.Trace, "\n"))
-		require.True(t, r.Exhausted, s.what)
-		model.Documented(t, fmt.Sprintf("| %s | %d | %d |", s.what, r.States, r.Depth))
+		stockmodel.Search(stockmodel.Whole, s.faults).Holds(t, s.what)
 	}
 }
 
@@ -82,10 +76,7 @@ func TestWithoutARuleOfStocksTheSearchFindsTheHarm(t *testing.T) {
 			continue
 		}
 		t.Run(c.rule.String(), func(t *testing.T) {
-			r := stockmodel.Search(c.rule, c.faults)
-			require.Equal(t, c.finds, r.Wrong, "%d states\n%s", r.States, strings.Join(r.Trace, "\n"))
-			t.Logf("%d states\n%s", r.States, strings.Join(r.Trace, "\n"))
-			model.Documented(t, fmt.Sprintf("| %v | %s, %d steps |", c.rule, r.Wrong, len(r.Trace)))
+			stockmodel.Search(c.rule, c.faults).Finds(t, c.rule, c.finds, c.finds)
 		})
 	}
 	for r := range stockmodel.Rules {

@@ -1,13 +1,8 @@
 package takeovermodel_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/redlatch/redlatch/internal/model"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/takeovermodel"
 )
@@ -49,10 +44,7 @@ func TestNoLockIsTakenFromALivingHolderInAnyState(t *testing.T) {
 		if redistest.RaceEnabled && s.faults != small[0].faults {
 			continue // there is one goroutine, and nothing for the detector to find
 		}
-		r := takeovermodel.Search(takeovermodel.Whole, s.faults)
-		require.Empty(t, r.Wrong, "%s: %s\n%s", s.what, r.Wrong, strings.Join(r.Trace, "\n"))
-		require.True(t, r.Exhausted, s.what)
-		model.Documented(t, fmt.Sprintf("| %s | %d | %d |", s.what, r.States, r.Depth))
+		takeovermodel.Search(takeovermodel.Whole, s.faults).Holds(t, s.what)
 	}
 }
 
@@ -76,10 +68,7 @@ func TestWithoutARuleOfTakeOverTheSearchFindsTheHarm(t *testing.T) {
 			continue
 		}
 		t.Run(rule.String(), func(t *testing.T) {
-			r := takeovermodel.Search(rule, with[rule])
-			require.Equal(t, takeovermodel.Taken, r.Wrong, "%d states", r.States)
-			t.Logf("%d states\n%s", r.States, strings.Join(r.Trace, "\n"))
-			model.Documented(t, fmt.Sprintf("| %v | taken from a living holder, %d steps |", rule, len(r.Trace)))
+			takeovermodel.Search(rule, with[rule]).Finds(t, rule, takeovermodel.Taken, "taken from a living holder")
 		})
 	}
 }
