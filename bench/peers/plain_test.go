@@ -14,7 +14,23 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// A service that moves from one of these libraries may run both for a while, see docs/redisson.md.
+// withPeer is a client of a peer and one of ours, on a server of their own, for the length of t.
+func withPeer(t *testing.T, p Peer) (ctx context.Context, theirs Locker, ours *redlatchLocker) {
+	s, err := startRedis()
+	require.NoError(t, err)
+	t.Cleanup(s.stop)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	theirs, err = p.Open(ctx, Setup{Redis: s.addr, Lease: 20 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(theirs.Close)
+	ours, err = openRedlatch(rueidis.ClientOption{InitAddress: []string{s.addr}}, Setup{Lease: 20 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(ours.Close)
+	return ctx, theirs, ours
+}
+
+// A service that moves from one of these libraries may run both for a while, see docs/migration.md.
 func TestPlainExcludesThePeersOnTheirKeys(t *testing.T) {
 	redistest.NeedServer(t)
 	for _, c := range []struct {
@@ -27,17 +43,7 @@ func TestPlainExcludesThePeersOnTheirKeys(t *testing.T) {
 		{rueidislockTuned, "rueidislock:0:order:1"},
 	} {
 		t.Run(c.peer.Name, func(t *testing.T) {
-			s, err := startRedis()
-			require.NoError(t, err)
-			defer s.stop()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			theirs, err := c.peer.Open(ctx, Setup{Redis: s.addr, Lease: 20 * time.Second})
-			require.NoError(t, err)
-			defer theirs.Close()
-			ours, err := openRedlatch(rueidis.ClientOption{InitAddress: []string{s.addr}}, Setup{Lease: 20 * time.Second})
-			require.NoError(t, err)
-			defer ours.Close()
+			ctx, theirs, ours := withPeer(t, c.peer)
 			plain := ours.client.Plain(c.key)
 
 			release, err := theirs.Lock(ctx, "order:1")
