@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -36,6 +37,24 @@ func signal(t testing.TB, p *os.Process, sig os.Signal) {
 	// For ten seconds at most: somebody else may have it go on meanwhile.
 	for end := time.Now().Add(10 * time.Second); sig == syscall.SIGSTOP && !stopped(p.Pid) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// AwaitStopped returns once a child that was sent SIGSTOP has stopped, which is a moment later, and an error if it has
+// ended instead.
+func AwaitStopped(pid int) error {
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return err
+		case !status.Stopped():
+			return fmt.Errorf("process %d has ended", pid)
+		default:
+			return nil
+		}
 	}
 }
 

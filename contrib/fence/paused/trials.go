@@ -19,6 +19,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchfence "github.com/redlatch/redlatch/contrib/fence"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -252,19 +253,7 @@ func (c *child) stop() error {
 	if err := c.process.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	for {
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(c.process.Pid, &status, syscall.WUNTRACED, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			return err
-		case !status.Stopped():
-			return errors.New("the holder has ended")
-		default:
-			return nil
-		}
-	}
+	return redistest.AwaitStopped(c.process.Pid)
 }
 
 func (c *child) end() {

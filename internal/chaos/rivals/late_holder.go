@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/chaos/cells"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // lateEnv makes this program the holder that is stopped.
@@ -202,19 +203,7 @@ func (h *holder) stop() error {
 	if err := h.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	for {
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(h.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			return err
-		case !status.Stopped():
-			return errors.New("the holder has ended")
-		default:
-			return nil
-		}
-	}
+	return redistest.AwaitStopped(h.cmd.Process.Pid)
 }
 
 func (h *holder) end() {
