@@ -94,17 +94,12 @@ func (o *Options) check() error {
 	err := session.Check(
 		session.Duration{Name: "TokenRetention", Value: &o.TokenRetention, Least: time.Minute, Most: session.MaxDuration,
 			Default: 24 * time.Hour},
-		session.Duration{Name: "Heartbeat", Value: &o.Heartbeat, Least: 50 * time.Millisecond, Most: 10 * time.Second,
-			Default: session.DefaultHeartbeat},
-		session.Duration{Name: "LockDelay", Value: &o.LockDelay, Least: session.MinLease, Most: session.MaxLockDelay},
 	)
+	if err == nil {
+		err = session.CheckHeartbeat(&o.Heartbeat, &o.LockDelay, o.Liveness)
+	}
 	if err != nil {
 		return err
-	}
-	if o.Liveness {
-		if err := session.CheckTakeover(o.LockDelay, o.trust()); err != nil {
-			return err
-		}
 	}
 	if o.HashOver < 0 {
 		return errs.InvalidOption("HashOver", o.HashOver, "0 (never), or more")

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -68,15 +67,7 @@ type Options struct {
 
 // check refuses what is out of bounds among the options that this package has for itself, and fills in their defaults.
 func (o *Options) check() error {
-	err := session.Check(
-		session.Duration{Name: "Heartbeat", Value: &o.Heartbeat, Least: 50 * time.Millisecond,
-			Most: 10 * time.Second, Default: session.DefaultHeartbeat},
-		session.Duration{Name: "LockDelay", Value: &o.LockDelay, Least: session.MinLease, Most: session.MaxLockDelay},
-	)
-	if err == nil && o.Liveness {
-		err = session.CheckTakeover(o.LockDelay, lease.TrustFor(o.Heartbeat))
-	}
-	return err
+	return session.CheckHeartbeat(&o.Heartbeat, &o.LockDelay, o.Liveness)
 }
 
 // session are the options that all clients have.

@@ -95,11 +95,17 @@ func Check(durations ...Duration) error {
 	return nil
 }
 
-// CheckTakeover refuses a lock-delay of a client with heartbeats that its connection id cannot say, together with the
-// trust.
-func CheckTakeover(delay, trust time.Duration) error {
-	if most := lease.MaxTrust - trust; delay > most {
-		return errs.InvalidOption("LockDelay", delay,
+// CheckHeartbeat fills in the default of a heartbeat, and refuses one that is out of its bounds, and so a lock-delay:
+// with liveness, one that the client's connection id cannot say together with the trust in heartbeats.
+func CheckHeartbeat(heartbeat, delay *time.Duration, liveness bool) error {
+	err := Check(Duration{"Heartbeat", heartbeat, 50 * time.Millisecond, 10 * time.Second, DefaultHeartbeat},
+		Duration{"LockDelay", delay, MinLease, MaxLockDelay, 0})
+	if err != nil || !liveness {
+		return err
+	}
+	trust := lease.TrustFor(*heartbeat)
+	if most := lease.MaxTrust - trust; *delay > most {
+		return errs.InvalidOption("LockDelay", *delay,
 			fmt.Sprintf("at most %v with Liveness and heartbeats that are trusted for %v", most, trust))
 	}
 	return nil
