@@ -31,7 +31,7 @@ func (e *Election) Drain(ctx context.Context, rest time.Duration) error {
 	}
 	_, err = session.Ask(ctx, s, nil, func(ctx context.Context) (struct{}, error) {
 		_, err := s.Runner.Do(ctx, script.Call{Script: drainScript, Keys: []string{e.requests}, Args: []string{
-			strconv.FormatInt(leader.Token, 10), millis(rest), script.Millis(max(s.WatchdogTimeout, e.c.trust))}})
+			strconv.FormatInt(leader.Token, 10), script.Millis(rest), script.Millis(max(s.WatchdogTimeout, e.c.trust))}})
 		return struct{}{}, err
 	})
 	if err != nil {
@@ -46,14 +46,6 @@ func (e *Election) Drain(ctx context.Context, rest time.Duration) error {
 		}
 	}
 	return nil
-}
-
-// millis is script.Millis for a duration that may be 0.
-func millis(d time.Duration) string {
-	if d == 0 {
-		return "0"
-	}
-	return script.Millis(d)
 }
 
 // resting is in which elections a client was drained, until when. It is safe for concurrent use. Its zero value is

@@ -59,7 +59,7 @@ func (e *Election) stand(ctx context.Context) (leave func(), err error) {
 		cancel()
 		s.Finish(func() {
 			<-ended // no request to stand is sent after that to leave
-			_, _ = s.Runner.Attempt(context.Background(), script.Call{Script: script.Plain("hdel"),
+			_, _ = s.Runner.Attempt(context.WithoutCancel(ctx), script.Call{Script: script.Plain("hdel"),
 				Keys: []string{e.requests}, Args: []string{id}})
 		})
 	}, nil
