@@ -126,8 +126,10 @@ func (l *Lease) margin(length time.Duration) time.Duration {
 
 // Delay is for how long the server keeps l beyond the length that its holder was promised; see Config.Delay.
 func (e *Engine) Delay(l *Lease) time.Duration {
-	if _, none := l.Of.(interface{ Undelayed() }); none {
-		return 0
+	if e.delay > 0 {
+		if _, none := l.Of.(interface{ Undelayed() }); none {
+			return 0
+		}
 	}
 	return e.delay
 }
