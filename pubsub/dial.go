@@ -218,7 +218,8 @@ func unfit(ctx context.Context, c rueidis.Client, limit time.Duration, strict, d
 		return nil
 	}
 	for line := range strings.Lines(text) {
-		if strings.TrimSpace(line) == "redis_mode:sentinel" {
+		switch strings.TrimSpace(line) {
+		case "redis_mode:sentinel", "server_mode:sentinel": // the second is Valkey's word
 			return errSentinel
 		}
 		version, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:")
