@@ -216,6 +216,9 @@ func (p plan) run(ctx context.Context, done []cell, file string, progress io.Wri
 						return nil, err
 					}
 				}
+				c.NotRun = f.lacks(d)
+			}
+			if c.NotRun == "" {
 				s := &scene{plan: p, d: d, f: f, prefix: fmt.Sprintf("c%d:", n), seed: p.seed + uint64(n)}
 				s.chosen = p.on(name)
 				c = s.play(ctx)
