@@ -30,13 +30,13 @@ type fault struct {
 	name, what string
 	on         []string // deployments; nil: all
 	keys       keys
-	once       bool   // it takes seconds, or leaves nothing that it could befall again
-	spent      bool   // the servers are of no use afterwards
-	wait       bool   // clients have MinReplicas
-	safe       bool   // clients have Safety: SurviveFailover, on servers that it accepts
-	clock      bool   // it sets clocks
-	wires      bool   // the nodes talk to each other over wires
-	needs      string // a pattern of commands; servers that have none of them are spared
+	once       bool // it takes seconds, or leaves nothing that it could befall again
+	spent      bool // the servers are of no use afterwards
+	wait       bool // clients have MinReplicas
+	safe       bool // clients have Safety: SurviveFailover, on servers that it accepts
+	clock      bool // it sets clocks
+	wires      bool // the nodes talk to each other over wires
+	atomic     bool // the servers migrate slots by themselves
 	inflict    func(s *scene, rnd *rand.Rand)
 }
 
@@ -153,7 +153,7 @@ var faults = []fault{
 		on: []string{cluster}, spent: true, inflict: func(s *scene, rnd *rand.Rand) { s.migrate(rnd) }},
 	{name: "atomic slot migration", what: "slots that are in use are migrated to another primary, hundreds at once, by the " +
 		"servers themselves (CLUSTER MIGRATION IMPORT of Redis 8.4, CLUSTER MIGRATESLOTS of Valkey 9.0)",
-		on: []string{cluster}, spent: true, needs: atomically,
+		on: []string{cluster}, spent: true, atomic: true,
 		inflict: func(s *scene, rnd *rand.Rand) { s.migrateAtOnce(rnd) }},
 	{name: "eviction", what: "a primary (two of the five) has less memory than it uses, and evicts keys", keys: lost,
 		spent: true, inflict: func(s *scene, rnd *rand.Rand) {
@@ -358,9 +358,6 @@ func (s *scene) migrate(rnd *rand.Rand) {
 	}
 }
 
-// atomically matches the commands that migrate slots by copying them as a replica does.
-const atomically = "cluster|migrat*"
-
 // migrateAtOnce moves the range of slots around some key to another primary. The old one copies the keys and what is
 // done to them meanwhile, holds writes up for a moment, and the range changes hands. If this fails, the range stays
 // where it was, and is moved again.
@@ -389,7 +386,7 @@ func (s *scene) migrateAtOnce(rnd *rand.Rand) {
 		return
 	}
 	at, order := to, []string{"CLUSTER", "MIGRATION", "IMPORT", strconv.Itoa(first), strconv.Itoa(last)} // Redis
-	if has(s.st, from, "cluster|migrateslots") {                                                         // Valkey
+	if slices.Contains(migrating(s.st, from), "cluster|migrateslots") {                                  // Valkey
 		at, order = from, []string{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last), "NODE",
 			toID}
 	}
@@ -434,18 +431,18 @@ func slotsOf(st *stage.Stage, n *redistest.Server) (list []slotRange) {
 	return list
 }
 
-// has tells whether the server has a command that matches the pattern.
-func has(st *stage.Stage, n *redistest.Server, pattern string) bool {
-	list, err := n.TryAskList(st, "COMMAND", "LIST", "FILTERBY", "PATTERN", pattern)
-	return err == nil && len(list) > 0
+// migrating are the commands of the server that migrate slots atomically, in the words of COMMAND LIST.
+func migrating(st *stage.Stage, n *redistest.Server) []string {
+	list, _ := n.TryAskList(st, "COMMAND", "LIST", "FILTERBY", "PATTERN", "cluster|migrat*")
+	return list
 }
 
 // lacks tells what the servers lack for the fault, if anything.
 func (f fault) lacks(d *deployment) string {
-	if f.needs == "" || has(d.st, d.nodes[0], f.needs) {
+	if !f.atomic || len(migrating(d.st, d.nodes[0])) > 0 {
 		return ""
 	}
-	return "the servers have no command " + f.needs
+	return "the servers have neither CLUSTER MIGRATION nor CLUSTER MIGRATESLOTS"
 }
 
 // proxied has one client's network fail for some time.
