@@ -88,8 +88,7 @@ func lockUntil(ctx context.Context, l Locker, name string) (load.Release, error)
 	stop := context.AfterFunc(ctx, cancel)
 	release, err := l.Lock(own, name)
 	if err == nil && !stop() { // it was acquired, and is being released
-		release(own)
-		err = ctx.Err()
+		err = errors.Join(ctx.Err(), release(own))
 	}
 	if err != nil {
 		stop()
@@ -175,7 +174,7 @@ func (w *workerProcess) giveUp(ctx context.Context, o order) (answer, error) {
 			Name:    func(int) string { return toWrite },
 			Acquire: acquire,
 			Inside: func(context.Context) error { // to sleep would last a millisecond
-				for start := time.Now(); time.Since(start) < impatientHold; {
+				for start := time.Now(); time.Since(start) < impatientHold; { //nolint:revive // it keeps the processor
 				}
 				return nil
 			},

@@ -94,7 +94,9 @@ func command(args []string) error {
 			cfg.quick()
 		}
 	}
-	flags.Parse(args)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	if *list {
 		for _, p := range peers {
 			fmt.Printf("%-24s %s; %s\n", p.Name, p.Module, p.How)

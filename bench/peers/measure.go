@@ -221,7 +221,7 @@ func (b *bench) handover(ctx context.Context, p Peer, round, clients int) (row r
 const crashAfter = 150 * time.Millisecond
 
 // crash kills the holder of some locks that another process waits for, and measures from the kill.
-func (b *bench) crash(ctx context.Context, p Peer, round int) (row results.Row, err error) {
+func (b *bench) crash(_ context.Context, p Peer, round int) (row results.Row, err error) {
 	row = results.Blank(crashed, 2, b.cfg.Victims, p.Name, round)
 	s, err := startRedis()
 	if err != nil {

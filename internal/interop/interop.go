@@ -236,7 +236,7 @@ func (j *JVM) read(out io.Reader) {
 	}
 	err := j.cmd.Wait()
 	j.mu.Lock()
-	j.gone = fmt.Errorf("interop: the driver has ended: %v", err)
+	j.gone = fmt.Errorf("interop: the driver has ended: %v", err) //nolint:errorlint // err may be nil
 	for n, c := range j.waiting {
 		delete(j.waiting, n)
 		c <- Reply{Err: j.gone}

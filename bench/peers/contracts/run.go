@@ -162,8 +162,9 @@ func (s *suite) find(ctx context.Context, version *string) (dir string, err erro
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
-		json.Unmarshal(out, &m)
+		_ = json.Unmarshal(out, &m) // what is no JSON has no Dir
 		if err != nil || m.Dir == "" && args[0] == "mod" {
+			//nolint:errorlint // err may be nil
 			return fmt.Errorf("%w: %v, %s%s", errNoModule, err, m.Error, &stderr)
 		}
 		return nil

@@ -114,7 +114,7 @@ func (c *client) shop(ctx context.Context, rnd *rand.Rand) {
 		e.Do, e.Call = "claim", now()
 		cart, err := shopping(c.red[0]).Confirm(ctx, id, linesOf(lines)...)
 		if c.Break == "part" { // sells one line by itself
-			shopping(c.red[0]).Stock(lines[0]).Return(ctx, stock.Units{Request: id})
+			_, _ = shopping(c.red[0]).Stock(lines[0]).Return(ctx, stock.Units{Request: id})
 		}
 		e.Return, e.Out = now(), reason(err)
 		each(e, func(line string) event { return answerOf(cart, err, line) })

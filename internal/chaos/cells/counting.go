@@ -50,7 +50,7 @@ func counting(ctx context.Context, c *client, rnd *rand.Rand) {
 	defer cancel()
 	err = s.Release(ended, int(e.N))
 	if c.Break == "twice" {
-		s.Release(ended, int(e.N))
+		_ = s.Release(ended, int(e.N))
 	}
 	e.Return, e.Out = now(), reason(err)
 	c.say(e)

@@ -417,7 +417,10 @@ func (s *scene) act(ctx context.Context, c *cell) (finals map[string]map[string]
 	return finals, s.endless()
 }
 
-const endlessScript = `local list = {} for _, k in ipairs(redis.call('KEYS', '*')) do if redis.call('PTTL', k) == -1 then list[#list + 1] = k end end
+const endlessScript = `local list = {}
+for _, k in ipairs(redis.call('KEYS', '*')) do
+  if redis.call('PTTL', k) == -1 then list[#list + 1] = k end
+end
 return table.concat(list, '\n')`
 
 // endless are the keys that have no expiry.

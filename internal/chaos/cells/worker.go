@@ -156,7 +156,7 @@ func serve(in io.Reader, out io.Writer, libraries []Library) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		orders.Decode(&struct{}{}) // nothing but the end comes
+		_ = orders.Decode(&struct{}{}) // nothing but the end comes
 		cancel()
 	}()
 	if c.Library != "" {

@@ -43,10 +43,10 @@ func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.holds {
-		h.Unlock(ctx)
+		_ = h.Unlock(ctx)
 	}
 	for _, l := range s.leads {
-		l.Resign(ctx)
+		_ = l.Resign(ctx)
 	}
 	return s.Red.Close(ctx)
 }
