@@ -133,7 +133,7 @@ func (s *summary) plainGoals(k setting, where string) (all []goal) {
 	return all
 }
 
-// goalsAlone are those of locks that nobody else wants.
+// goalsAlone are those of locks that no other worker wants.
 func (p *page) goalsAlone() (all []goal) {
 	s := p.s
 	for i, want := range rateGoals {

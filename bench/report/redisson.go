@@ -13,7 +13,7 @@ const redisson = "redisson"
 
 // redisson is what the run of its own says in which Redisson takes part.
 func (p *page) redisson() {
-	s := p.s.beside
+	s := p.s.redisson
 	if s == nil {
 		return
 	}

@@ -1,6 +1,6 @@
 // Package interop drives Redisson: it compiles a small Java program (driver/) against two of its releases and talks to
-// it over standard input and output. The tests here run it beside our own clients on one server; bench/peers compares
-// it.
+// it over standard input and output. The tests here run it together with our own clients on one server; bench/peers
+// compares it.
 //
 // It needs a JDK 17 and Maven, and once Maven Central or a local repository that has what it needs.
 package interop
@@ -91,7 +91,7 @@ func Build(ctx context.Context) (dir string, err error) {
 	return dir, nil
 }
 
-// maven builds without the network if it can: what is in the local repository needs nobody's answer.
+// maven builds without the network if it can: what is in the local repository needs no answer.
 func maven(ctx context.Context, dir string) error {
 	var err error
 	for n := range attempts + 1 {

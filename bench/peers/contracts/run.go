@@ -52,7 +52,7 @@ const (
 	patience = 2 * time.Minute
 )
 
-// run copies a suite's tests, compiles them beside the adapter, and runs each in a process of its own.
+// run copies a suite's tests, compiles them with the adapter, and runs each in a process of its own.
 func (s *suite) run(ctx context.Context, full bool, log io.Writer) (o *outcome, err error) {
 	began := time.Now()
 	o = &outcome{suite: s}

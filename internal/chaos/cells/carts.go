@@ -199,7 +199,7 @@ func (a cartAudit) add(id, line string, e event) {
 }
 
 // booked claims a unit of a stock with a ledger, returns it or keeps it; or moves entries of the ledger out of the
-// process: an entry that was said has been moved, whoever is killed then.
+// process: an entry that was said has been moved, even if its client is killed then.
 func booked(ctx context.Context, c *client, rnd *rand.Rand) {
 	s := c.red[0].Stocks().Stock("ledger")
 	if rnd.IntN(4) == 0 {
@@ -250,7 +250,7 @@ func moveAll(ctx context.Context, red *redlatch.Client, say func(event)) (map[st
 }
 
 // ledgers: each number is that of one entry, and none is missing; an ordinal is granted once, and returned at most once
-// by who has it; what clients were told is in the ledger, and what is in it is what the server has sold.
+// by who has it; what clients were answered is in the ledger, and what is in it is what the server has sold.
 func ledgers(h record, v *verdict) {
 	entries := map[int64]event{}
 	a := ledgerAudit{v: v, whole: h.final != nil, tried: map[string]bool{}, granted: map[int64]string{},

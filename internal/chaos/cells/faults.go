@@ -298,7 +298,7 @@ func (s *scene) failover(n *redistest.Server, behind bool) {
 	}
 }
 
-// migrate moves the slot of some key to another primary, all of it: a node that is told of the slot's new owner while
+// migrate moves the slot of some key to another primary, all of it: a node that learns of the slot's new owner while
 // it still holds keys of it removes them. So a step that is refused or not answered, because the machine stood still,
 // is made again; a key that was moved by a MIGRATE whose answer came too late is there twice, and the one that clients
 // wrote to replaces the other.
@@ -388,7 +388,7 @@ func (f fault) appliesTo(deployment, noClock string) (ok bool, why string) {
 		return false, fmt.Sprintf("the clocks of servers cannot be set: %s", noClock)
 	}
 	if f.wires && redistest.Host() == "127.0.0.1" {
-		return false, "this system has one loopback address only, so nodes cannot be told apart"
+		return false, "this system has one loopback address only, so nodes cannot be distinguished"
 	}
 	return true, ""
 }

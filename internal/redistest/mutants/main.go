@@ -184,7 +184,7 @@ const limit = 30 * time.Second
 // bench compiles the tests of packages, in a folder of its own.
 type bench struct {
 	root, work string
-	plain      map[string]string // package -> its tests, which plant in Lua what they are told to: see planting.go
+	plain      map[string]string // package -> its tests, which plant in Lua what they are given: see planting.go
 }
 
 func newBench(ctx context.Context) (b *bench, end func(), err error) {

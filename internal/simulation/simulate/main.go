@@ -102,7 +102,7 @@ func parse(args []string) (o orders, err error) {
 	f.StringVar(&o.mutant, "mutant", "", "plant the fault of that `name`")
 	f.BoolVar(&o.crowds, "crowds", false, "play crowds: nothing goes wrong, and callers give up")
 	f.BoolVar(&o.keeping, "keeping", false, "of -crowds, those that release by UnlockAfter")
-	f.BoolVar(&o.mute, "mute", false, "of -crowds, those in which nobody may subscribe")
+	f.BoolVar(&o.mute, "mute", false, "of -crowds, those in which no client may subscribe")
 	f.BoolVar(&o.whole, "whole", false, "do not look for the shortest plan that fails")
 	f.BoolVar(&o.one, "1", false, "one processor: runs of a seed are more alike")
 	f.IntVar(&o.stop, "failures", 3, "end after so many seeds that fail")
