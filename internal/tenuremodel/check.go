@@ -23,7 +23,7 @@ const (
 	PassedTooOften
 	// Orphan is that the server has a holder that no tenure will release.
 	Orphan
-	// NoProgress is that nothing goes wrong any more, and yet a caller waits for ever, or the lock stays taken.
+	// NoProgress is that nothing goes wrong any more, and yet a caller waits forever, or the lock stays taken.
 	NoProgress
 	violations
 )
@@ -36,7 +36,7 @@ func (v Violation) String() string {
 		"a turn is passed on while another process has queued for longer than a tenure lasts",
 		"more turns follow than callers waited, and another process waits",
 		"the server has a holder that no caller will release",
-		"nothing goes wrong any more, and a caller waits for ever, or the lock stays taken"}[v]
+		"nothing goes wrong any more, and a caller waits forever, or the lock stays taken"}[v]
 }
 
 // check returns what does not hold in s.

@@ -15,7 +15,7 @@ const (
 	leaseTime  = 4 // what the server writes
 	trustTime  = 3 // for how long that is trusted, from the send on
 	callTime   = 1 // a request is given up after that; it may run until the end of the tick in which it is
-	tenureTime = 1 // turns follow each other for so long: the library's 20 ms
+	tenureTime = 1 // turns follow each other for that long: the library's 20 ms
 	starved    = 2 // for how long another process may have queued when a turn is passed on
 	calmTime   = 20
 )

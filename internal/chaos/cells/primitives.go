@@ -173,7 +173,7 @@ type holding interface {
 	Until() time.Time
 }
 
-// acquire waits for so long, and asks for a lease that is not renewed, or for 0.
+// acquire waits for that long, and asks for a lease that is not renewed, or for 0.
 type acquire func(ctx context.Context, wait, lease time.Duration) (holding, error)
 
 // use acquires in some way, keeps it for some time, and gives it back.

@@ -46,7 +46,7 @@ func (c *client) sample(ctx context.Context) {
 	}
 }
 
-// soak runs for so long, and writes the chart. The error says what has grown.
+// soak runs for that long, and writes the chart. The error says what has grown.
 func (p plan) soak(ctx context.Context, length time.Duration, chart string, out, progress io.Writer) error {
 	d, err := setUp(p.deployments[0], false)
 	if err != nil {

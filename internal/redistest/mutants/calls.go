@@ -178,7 +178,7 @@ var ofCalls = []mutant{
 		breaks: "nothing is granted after its caller's deadline", tests: "TestATimedCallIsNotGrantedAfterItsCallersDeadline",
 	},
 	{
-		name: "a LATE that is repeated for ever", file: "internal/script/timed.go", pkg: "internal/script",
+		name: "a LATE that is repeated forever", file: "internal/script/timed.go", pkg: "internal/script",
 		old: "\t\tif again {\n", new: "\t\tif again && late && server == 0 {\n",
 		breaks: "a call that is late twice did nothing, and says so", tests: "TestATimedCallThatIsLateTwiceDidNothing",
 	},

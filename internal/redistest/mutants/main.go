@@ -178,7 +178,7 @@ func note(log, word, name string) error {
 // tries is how often a mutant survives before it counts.
 const tries = 3
 
-// limit is for how long the tests of a mutant run: some mutants make them wait for ever.
+// limit is for how long the tests of a mutant run: some mutants make them wait forever.
 const limit = 30 * time.Second
 
 // bench compiles the tests of packages, in a folder of its own.

@@ -186,7 +186,7 @@ var ofPermits = []mutant{
 		breaks: "what is over is not extended", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
-		name: "a waiter that is overtaken for ever", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
+		name: "a waiter that is overtaken forever", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
 		old: "elseif head and passed + n > PASS * head.n then", new: "elseif false then",
 		breaks: "a request is overtaken by four times as many permits as it asks for, and no more",
 		tests:  "TestNobodyIsOvertakenByMoreThanFourTimesWhatItWants",

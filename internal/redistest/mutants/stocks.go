@@ -343,7 +343,7 @@ var ofStocks = []mutant{
 		breaks: "a late Delete removes no other opening", tests: "TestALateDeleteRemovesNoOtherOpening",
 	},
 	{
-		name: "a Restore during which others change the stock for ever", file: "rcounter/stock/lua/restore.lua",
+		name: "a Restore during which others change the stock forever", file: "rcounter/stock/lua/restore.lua",
 		pkg: "rcounter/stock",
 		old: ", 'restorer', call, 'alone', 1)", new: ", 'restorer', call)",
 		breaks: "Restore reads the records twice at most", tests: "TestRestoreEndsWhileReturnsGoOn",

@@ -93,7 +93,7 @@ var ofTenures = []mutant{
 		breaks: "where processes contend a lock does not linger", tests: "TestALockThatOthersWaitForDoesNotLinger",
 	},
 	{
-		name: "a lock that lingers for ever", file: "rlock/linger.go", pkg: "rlock",
+		name: "a lock that lingers forever", file: "rlock/linger.go", pkg: "rlock",
 		old: "case s.now() >= min(y.idle+y.linger, y.until):", new: "case s.now() >= y.idle+time.Hour:",
 		breaks: "what lingers ends in time", tests: "TestWhatLingersEndsInTime",
 	},

@@ -1,7 +1,7 @@
 // Command simulate runs the whole library in simulated time, on a simulated network and simulated servers, each seed a
 // run. It prints the seeds that fail, with their shortest failing plans, and how much time it has simulated.
 //
-//	go run ./internal/simulation/simulate -for 10m                        # seeds 1, 2, 3 and so on, for so long
+//	go run ./internal/simulation/simulate -for 10m                        # seeds 1, 2, 3 and so on, for that long
 //	go run ./internal/simulation/simulate -seeds 1-5000 -state sim.json   # and again: it goes on where it was
 //	go run ./internal/simulation/simulate -seeds 17 -v                    # one seed, with all that happened
 //	go run ./internal/simulation/simulate -seeds 17 -keep 3,9,12 -times 20
