@@ -1,5 +1,5 @@
 -- Take a read-write lock from the holds named, this client's or not, and wake the waiters.
--- uses: owners, rw, rwqueue, clock
+-- uses: owners, rw, rwqueue, clock, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4…] their timeout keys; the lock alone (a slot is being
 --   migrated) does
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] fields
@@ -28,5 +28,5 @@ end
 if ends then
   pass_on(lock, ends, queue, ARGV[2], ARGV[1], ARGV[3], now, us)
 end
-redis.pcall(ARGV[2], ARGV[1], '1')
+send(ARGV[2], ARGV[1], '1')
 return removed

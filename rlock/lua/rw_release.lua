@@ -1,5 +1,5 @@
 -- End the hold of a reader or of the writer; then serve the line, or wake the waiters that can acquire the lock now.
--- uses: owners, rw, rwqueue, clock
+-- uses: owners, rw, rwqueue, clock, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] a reader's timeout key; the lock alone (a slot is being
 --   migrated) does: the others are left to their expiry, and no one is served
 -- ARGV[1] field  ARGV[2] channel  ARGV[3] 1: it is the writer's, 0: a reader's, which is Redisson's message too
@@ -20,7 +20,11 @@ end
 -- The common case: no hold but this one was there, and the queue is empty.
 if released == 1 and ends and redis.pcall('HLEN', lock) == 1 and redis.pcall('EXISTS', ends, queue) == 0 then
   redis.call('DEL', lock, timeout or lock)
-  redis.pcall(publish, channel, side)
+  if publish == 'SPUBLISH' then
+    redis.pcall('SPUBLISH', channel, side)
+  else
+    redis.pcall('PUBLISH', channel, side)
+  end
   return 1
 end
 -- libraries
@@ -51,6 +55,6 @@ if ends and not pass_on(lock, ends, queue, publish, channel, grants, now, us, re
 end
 -- A user without rights on the channel can still release: waiters then poll.
 if tell then
-  redis.pcall(publish, channel, side)
+  send(publish, channel, side)
 end
 return released
