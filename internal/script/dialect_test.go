@@ -30,19 +30,12 @@ func everyScript(t *testing.T) map[string]string {
 	return texts
 }
 
-// excepted are the scripts of which a key cannot be declared, and why.
-var excepted = map[string]string{
-	"rlock/lua/rw_release.lua": "Redisson's readers",
-	"rlock/lua/rw_force.lua":   "Redisson's readers",
-	"rlock/lua/rw_keep.lua":    "Redisson's readers",
-}
-
 // The lint of the dialect: see package dialect.
 func TestEveryScriptKeepsToTheDialect(t *testing.T) {
 	for file, text := range everyScript(t) {
 		l, err := dialect.Read(text)
 		require.NoError(t, err, file)
-		require.Equal(t, excepted[file] != "", len(l.Wrong) > 0, "%s: %v", file, l.Wrong)
+		require.Empty(t, l.Wrong, file)
 		require.NotEmpty(t, l.Commands, file)
 	}
 }

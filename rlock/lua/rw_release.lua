@@ -5,7 +5,7 @@
 -- ARGV[1] field  ARGV[2] channel  ARGV[3] 1: it is the writer's, 0: a reader's, which is Redisson's message too
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may be in line,
 --   or '' or none. The last three may not be sent: see acquire
--- Reply: 1 released; 0 the owner held nothing
+-- Reply: 1 released; 2 released, and readers of Redisson's are left whose ends are to be looked at: see trim; 0 the owner held nothing
 -- Twice: a second removal finds nothing and says 0. An owner is never used again, so a late second run cannot find a newer
 --   hold.
 local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -37,7 +37,7 @@ local grants, entry = ARGV[5] or 'redlatch_grant:', ARGV[6] or ''
 if ends and entry ~= '' then
   redis.pcall('ZREM', queue, entry, '!' .. string.match(entry, '^%S+'))
 end
-local writer, tell, downgraded = side == '1', false, false
+local writer, tell, downgraded, look = side == '1', false, false, false
 local now, us = clock()
 if released == 1 then
   tell = reconcile(lock, ends, writer)
@@ -45,7 +45,11 @@ if released == 1 then
   if ends and not emptied(lock) then
     local forgot = forget(lock, ends, now)
     tell = forgot or tell
-    tell = not (forgot and emptied(lock)) and trim(lock, ends, now) or tell
+    if not (forgot and emptied(lock)) then
+      local free
+      free, look = trim(lock, ends, now)
+      tell = free or tell
+    end
   end
 elseif emptied(lock) then
   tell = true -- it ended otherwise (expiry, DEL, failover), and no message was sent
@@ -57,4 +61,4 @@ end
 if tell then
   send(publish, channel, side)
 end
-return released
+return look and 2 or released
