@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/dialect"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -20,9 +21,6 @@ var packages = map[string][]string{
 	"counters":   {"rcounter"}, "limits": {"rcounter/ratelimit"}, "stocks": {"rcounter/stock"},
 	"packets": {"rcounter/redpacket"},
 }
-
-// called are the commands of a script. What it calls is a text, or the PUBLISH or SPUBLISH that it is given.
-var called = regexp.MustCompile(`call\)?\(\s*'([A-Z]+)'`)
 
 // sent are the commands that Go sends in place of a script.
 var sent = regexp.MustCompile(`script\.Plain\("([a-z]+)"\)`)
@@ -43,12 +41,10 @@ func TestEveryCommandOfAScriptIsInTheRightsOfItsFeature(t *testing.T) {
 			dir, file, _ := strings.Cut(path, "/lua/")
 			text, err := script.Compose(os.DirFS("../../"+dir), strings.TrimSuffix(file, ".lua"))
 			require.NoError(t, err)
-			for _, m := range called.FindAllStringSubmatch(text, -1) {
-				if name := strings.ToLower(m[1]); name == "pubsub" {
-					used["pubsub|numsub"], used["pubsub|shardnumsub"] = true, true
-				} else {
-					used[name] = true
-				}
+			l, err := dialect.Read(text)
+			require.NoError(t, err)
+			for _, command := range l.Commands {
+				used[strings.ToLower(command)] = true
 			}
 		}
 		declared := map[string]bool{}
