@@ -44,18 +44,7 @@ func (l *link) run() {
 	defer h.wg.Done()
 	for failures := 0; ; failures++ {
 		confirmed, err := l.serve()
-		h.mu.Lock()
-		clear(l.have)
-		clear(l.leaving)
-		for _, t := range l.want {
-			t.down()
-		}
-		lost := err != nil && len(l.want) > 0 && !h.closed // without an error nothing was wanted when it ended
-		h.lost = h.lost || lost
-		if lost {
-			h.observe(Event{Kind: EventLost, Node: l.addr, Err: err})
-		}
-		h.unlock()
+		lost := l.disconnected(err)
 		if confirmed || err == nil {
 			failures = 0
 		}
@@ -71,18 +60,44 @@ func (l *link) run() {
 			}
 			script.Pause(h.ctx, pause)
 		}
-		h.mu.Lock()
-		if h.cluster && !h.closed {
-			l.rehome()
-		}
-		// decided under mu together with leaving the map: a topic that is routed to this node afterwards finds a new link
-		if len(l.want) == 0 || h.closed {
-			delete(h.links, l.addr)
-			h.unlock()
+		if l.removed() {
 			return
 		}
-		h.unlock()
 	}
+}
+
+// disconnected marks all topics as down once the connection has ended with err. lost: subscriptions were lost with it.
+func (l *link) disconnected(err error) (lost bool) {
+	h := l.hub
+	h.mu.Lock()
+	defer h.unlock()
+	clear(l.have)
+	clear(l.leaving)
+	for _, t := range l.want {
+		t.down()
+	}
+	lost = err != nil && len(l.want) > 0 && !h.closed // without an error nothing was wanted when it ended
+	h.lost = h.lost || lost
+	if lost {
+		h.observe(Event{Kind: EventLost, Node: l.addr, Err: err})
+	}
+	return lost
+}
+
+// removed takes the link out of the hub, and reports so, if it serves no topic any more or the hub is closed. It
+// decides under mu together with leaving the map: a topic that is routed to this node afterwards finds a new link.
+func (l *link) removed() bool {
+	h := l.hub
+	h.mu.Lock()
+	defer h.unlock()
+	if h.cluster && !h.closed {
+		l.rehome()
+	}
+	if len(l.want) > 0 && !h.closed {
+		return false
+	}
+	delete(h.links, l.addr)
+	return true
 }
 
 // rehome lets go of the topics that this link's node may no longer serve: the answer to the next SUBSCRIBE leads to the
@@ -118,17 +133,7 @@ func (l *link) serve() (confirmed bool, err error) {
 		release()
 	}()
 	up := make(chan struct{}, 1)
-	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{
-		OnMessage: l.onMessage,
-		OnSubscription: func(s rueidis.PubSubSubscription) {
-			if l.onSubscription(s) {
-				select {
-				case up <- struct{}{}:
-				default:
-				}
-			}
-		},
-	})
+	lost := conn.SetPubSubHooks(l.hooks(up))
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
 	for {
@@ -160,6 +165,22 @@ func (l *link) serve() (confirmed bool, err error) {
 		case <-h.ctx.Done():
 			return confirmed, h.ctx.Err()
 		}
+	}
+}
+
+// hooks take in what the server sends. A confirmed subscription puts a value into up.
+func (l *link) hooks(up chan<- struct{}) rueidis.PubSubHooks {
+	return rueidis.PubSubHooks{
+		OnMessage: l.onMessage,
+		OnSubscription: func(s rueidis.PubSubSubscription) {
+			if !l.onSubscription(s) {
+				return
+			}
+			select {
+			case up <- struct{}{}:
+			default:
+			}
+		},
 	}
 }
 

@@ -313,25 +313,35 @@ type giverUp struct {
 	failed            int
 }
 
-// impatience prints the table of the workload, and returns where one of ours was idle for longer than it may.
-func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
-	type key struct{ workload, peer string }
-	var settings []string
-	of := map[key][]results.Row{}
-	peersOf := map[string][]string{}
+// impatientSetting is what was measured in one setting, by peer, in the order of the rows.
+type impatientSetting struct {
+	workload string
+	peers    []string
+	rows     map[string][]results.Row
+}
+
+func impatientSettings(rows []results.Row) (all []*impatientSetting) {
 	for _, r := range rows {
 		if !strings.HasPrefix(r.Workload, impatient+", ") {
 			continue
 		}
-		k := key{r.Workload, r.Peer}
-		if peersOf[r.Workload] == nil {
-			settings = append(settings, r.Workload)
+		i := slices.IndexFunc(all, func(s *impatientSetting) bool { return s.workload == r.Workload })
+		if i < 0 {
+			i = len(all)
+			all = append(all, &impatientSetting{workload: r.Workload, rows: map[string][]results.Row{}})
 		}
-		if of[k] == nil {
-			peersOf[r.Workload] = append(peersOf[r.Workload], r.Peer)
+		s := all[i]
+		if s.rows[r.Peer] == nil {
+			s.peers = append(s.peers, r.Peer)
 		}
-		of[k] = append(of[k], r)
+		s.rows[r.Peer] = append(s.rows[r.Peer], r)
 	}
+	return all
+}
+
+// impatience prints the table of the workload, and returns where one of ours was idle for longer than it may.
+func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
+	settings := impatientSettings(rows)
 	if len(settings) == 0 {
 		return nil
 	}
@@ -339,10 +349,11 @@ func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
 	fmt.Fprintln(t, "setting\tpeer\tacquired/s\tof the best peer\tidle, median\tidle, longest\tgave up/s\tp99 until "+
 		"held\ta sleeper late\tfailed rounds")
 	best := map[string]float64{} // the best rate of a peer; nobody else has a waitTime, so there it is that of a deadline
-	for _, setting := range settings {
+	for _, s := range settings {
 		var all []giverUp
-		for _, peer := range peersOf[setting] {
-			g := summarise(peer, of[key{setting, peer}])
+		setting := s.workload
+		for _, peer := range s.peers {
+			g := summarise(peer, s.rows[peer])
 			all = append(all, g)
 			if !isOurs(peer) {
 				best[setting] = max(best[setting], g.rate)

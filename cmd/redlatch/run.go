@@ -142,6 +142,28 @@ func defaultLabel() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
+// checkPermits refuses permits that a semaphore cannot have, and flags that are for locks or for semaphores only.
+func (j *job) checkPermits(given func(flag string) bool) error {
+	if j.semaphore == "" {
+		if given("capacity") || given("permits") {
+			return usage("-c and --permits are for --semaphore only")
+		}
+		return nil
+	}
+	for _, flag := range []string{"at-least", "fenced", "liveness"} {
+		if given(flag) {
+			return usage("--%s is for --lock only", flag)
+		}
+	}
+	if j.capacity < 1 || j.capacity > 1<<31-1 {
+		return usage("-c %d: a semaphore needs from 1 to 2147483647 permits in all", j.capacity)
+	}
+	if j.permits < 1 || j.permits > min(j.capacity, 1000) {
+		return usage("--permits %d: must be from 1 to -c %d, and at most 1000", j.permits, j.capacity)
+	}
+	return nil
+}
+
 // check refuses what cannot be used, before anything is sent.
 func (j *job) check(given func(flag string) bool) error {
 	switch {
@@ -157,20 +179,8 @@ func (j *job) check(given func(flag string) bool) error {
 	if err := keyname.Check(j.server.prefix + name); err != nil {
 		return usage("%s %q: %w", flag, name, err)
 	}
-	if j.semaphore != "" {
-		for _, flag := range []string{"at-least", "fenced", "liveness"} {
-			if given(flag) {
-				return usage("--%s is for --lock only", flag)
-			}
-		}
-		if j.capacity < 1 || j.capacity > 1<<31-1 {
-			return usage("-c %d: a semaphore needs from 1 to 2147483647 permits in all", j.capacity)
-		}
-		if j.permits < 1 || j.permits > min(j.capacity, 1000) {
-			return usage("--permits %d: must be from 1 to -c %d, and at most 1000", j.permits, j.capacity)
-		}
-	} else if given("capacity") || given("permits") {
-		return usage("-c and --permits are for --semaphore only")
+	if err := j.checkPermits(given); err != nil {
+		return err
 	}
 	if err := j.times(given); err != nil {
 		return err

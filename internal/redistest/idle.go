@@ -147,6 +147,23 @@ func takenAlone(t testing.TB, processes []Take) time.Duration {
 	return alone[len(alone)/2]
 }
 
+// open reports whether c is not closed.
+func open(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return false
+	default:
+		return true
+	}
+}
+
+// spin keeps a processor busy for d.
+func spin(d time.Duration) {
+	start := time.Now()
+	for time.Since(start) < d { //nolint:revive // it waits without giving the processor away
+	}
+}
+
 // Hurry has 16 callers of each of some processes take a thing for 100 µs, and give up, in that way, when they have
 // waited for ten times as long as it takes when nobody else wants it (thirty times, if they cancel), half to one and a
 // half of that; and then again at once, until they have had it often enough. look is called every 5 ms. It returns how
@@ -167,12 +184,7 @@ func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take)
 	for _, take := range processes {
 		for range 16 {
 			wg.Go(func() {
-				for {
-					select {
-					case <-over:
-						return
-					default:
-					}
+				for open(over) {
 					d := time.Duration(patience.Load())
 					release, err := GiveUp[way](take, d/2+rand.N(d))
 					if err != nil {
@@ -180,10 +192,7 @@ func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take)
 						continue
 					}
 					taken.Add(1)
-					start := time.Now()
-					for held := time.Duration(0); held < 100*time.Microsecond; {
-						held = time.Since(start)
-					}
+					spin(100 * time.Microsecond)
 					release()
 				}
 			})

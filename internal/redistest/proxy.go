@@ -393,17 +393,8 @@ func (pr *pair) forward(in []byte, to *outgoing, d Direction, judge func(frame [
 	if size < 0 {
 		return in, true
 	}
-	pr.p.mu.Lock()
-	hold, delay := pr.p.hold[d], pr.p.delay[d]
-	pr.p.mu.Unlock()
-	if (hold != nil || delay > 0) && !to.flush() {
+	if !pr.delayed(to, d) {
 		return in, false
-	}
-	if hold != nil {
-		pr.wait(hold)
-	}
-	if delay > 0 {
-		pr.pause(delay)
 	}
 	// everything that arrived together is late together, not one after the other
 	for ; size >= 0; size = frameSize(in) {
@@ -429,6 +420,24 @@ func (pr *pair) forward(in []byte, to *outgoing, d Direction, judge func(frame [
 		in = in[size:]
 	}
 	return in, true
+}
+
+// delayed waits for as long as everything in that direction is held or late, and first passes on what came before. It
+// is false if the connection is to be reset.
+func (pr *pair) delayed(to *outgoing, d Direction) (ok bool) {
+	pr.p.mu.Lock()
+	hold, delay := pr.p.hold[d], pr.p.delay[d]
+	pr.p.mu.Unlock()
+	if (hold != nil || delay > 0) && !to.flush() {
+		return false
+	}
+	if hold != nil {
+		pr.wait(hold)
+	}
+	if delay > 0 {
+		pr.pause(delay)
+	}
+	return true
 }
 
 func (pr *pair) wait(c <-chan struct{}) {

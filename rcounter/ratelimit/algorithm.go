@@ -72,26 +72,34 @@ type terms struct {
 	table     atomic.Pointer[zoneTable]
 }
 
-// newTerms checks what o lets pass.
-func newTerms(o *LimiterOptions) (*terms, error) {
-	t := &terms{algorithm: o.Algorithm, rate: o.Rate, unit: o.Unit, zone: o.Zone, burst: o.Burst}
+// checkAlgorithm refuses a Rate that is out of bounds, and what does not go with the algorithm.
+func (o *LimiterOptions) checkAlgorithm() error {
 	switch {
 	case o.Algorithm > FixedWindow:
-		return nil, errs.InvalidOption("Algorithm", o.Algorithm, "GCRA, SlidingWindow or FixedWindow")
+		return errs.InvalidOption("Algorithm", o.Algorithm, "GCRA, SlidingWindow or FixedWindow")
 	case o.Rate < 1 || o.Rate > 1_000_000_000:
-		return nil, errs.InvalidOption("Rate", o.Rate, "between 1 and 1000000000")
+		return errs.InvalidOption("Rate", o.Rate, "between 1 and 1000000000")
 	case o.Algorithm != GCRA && o.Burst != 0:
-		return nil, errs.InvalidOption("Burst", o.Burst,
+		return errs.InvalidOption("Burst", o.Burst,
 			fmt.Sprintf("0 with %v, where all of Rate may pass at once", o.Algorithm))
 	case o.Algorithm == FixedWindow && (o.Unit < Minute || o.Unit > Year):
-		return nil, errs.InvalidOption("Unit", o.Unit, "Minute, Hour, Day, Week, Month or Year with FixedWindow")
+		return errs.InvalidOption("Unit", o.Unit, "Minute, Hour, Day, Week, Month or Year with FixedWindow")
 	case o.Algorithm == FixedWindow && o.Per != 0:
-		return nil, errs.InvalidOption("Per", o.Per, "0 with FixedWindow, which has a Unit")
+		return errs.InvalidOption("Per", o.Per, "0 with FixedWindow, which has a Unit")
 	case o.Algorithm != FixedWindow && o.Unit != 0:
-		return nil, errs.InvalidOption("Unit", o.Unit, fmt.Sprintf("left out with %v, which has a Per", o.Algorithm))
+		return errs.InvalidOption("Unit", o.Unit, fmt.Sprintf("left out with %v, which has a Per", o.Algorithm))
 	case o.Algorithm != FixedWindow && o.Zone != nil:
-		return nil, errs.InvalidOption("Zone", o.Zone, fmt.Sprintf("nil with %v", o.Algorithm))
+		return errs.InvalidOption("Zone", o.Zone, fmt.Sprintf("nil with %v", o.Algorithm))
 	}
+	return nil
+}
+
+// newTerms checks what o lets pass.
+func newTerms(o *LimiterOptions) (*terms, error) {
+	if err := o.checkAlgorithm(); err != nil {
+		return nil, err
+	}
+	t := &terms{algorithm: o.Algorithm, rate: o.Rate, unit: o.Unit, zone: o.Zone, burst: o.Burst}
 	if o.Algorithm == FixedWindow {
 		if t.burst = t.rate; t.zone == nil {
 			t.zone = time.UTC

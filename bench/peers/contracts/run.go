@@ -240,14 +240,7 @@ func (s *suite) adapt(text []byte, addr string) ([]byte, error) {
 			change(d.Pos(), d.End(), "")
 			continue
 		}
-		ast.Inspect(d, func(n ast.Node) bool {
-			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if id, ok := sel.X.(*ast.Ident); ok {
-					used[id.Name] = true
-				}
-			}
-			return true
-		})
+		addQualifiers(used, d)
 	}
 	for _, i := range f.Imports {
 		old := strings.Trim(i.Path.Value, `"`)
@@ -276,6 +269,18 @@ func (s *suite) adapt(text []byte, addr string) ([]byte, error) {
 		text = bytes.ReplaceAll(text, []byte(old), []byte(strings.ReplaceAll(to, "ADDR", addr)))
 	}
 	return text, nil
+}
+
+// addQualifiers adds the names before a dot in d, which may be those of imports.
+func addQualifiers(used map[string]bool, d ast.Decl) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if id, ok := sel.X.(*ast.Ident); ok {
+				used[id.Name] = true
+			}
+		}
+		return true
+	})
 }
 
 // leaves reports whether a declaration is left out.

@@ -215,34 +215,13 @@ func firstField(line []byte) (first []byte, why string) {
 	}
 	for n, rest := 1, line; ; n++ {
 		var field []byte
-		quoted := len(rest) > 0 && rest[0] == '"'
-		if quoted {
-			rest = rest[1:]
-			for {
-				i := bytes.IndexByte(rest, '"')
-				if i < 0 {
-					return nil, fmt.Sprintf("the quote of column %d does not end on this line", n)
-				}
-				field = append(field, rest[:i]...)
-				rest = rest[i+1:]
-				if len(rest) == 0 || rest[0] != '"' {
-					break
-				}
-				field = append(field, '"')
-				rest = rest[1:]
-			}
-			if len(rest) > 0 && rest[0] != ',' {
-				return nil, fmt.Sprintf("text follows the closing quote of column %d", n)
-			}
+		if len(rest) > 0 && rest[0] == '"' {
+			field, rest, why = quotedField(rest[1:])
 		} else {
-			end := bytes.IndexByte(rest, ',')
-			if end < 0 {
-				end = len(rest)
-			}
-			field, rest = rest[:end], rest[end:]
-			if bytes.IndexByte(field, '"') >= 0 {
-				return nil, fmt.Sprintf("column %d has a quote in the middle", n)
-			}
+			field, rest, why = plainField(rest)
+		}
+		if why != "" {
+			return nil, fmt.Sprintf(why, n)
 		}
 		if n == 1 {
 			first = field
@@ -252,6 +231,37 @@ func firstField(line []byte) (first []byte, why string) {
 		}
 		rest = rest[1:]
 	}
+}
+
+// quotedField reads a field whose first quote was read. why, which takes the column, is "" if there is one.
+func quotedField(line []byte) (field, rest []byte, why string) {
+	for rest = line; ; rest = rest[1:] {
+		i := bytes.IndexByte(rest, '"')
+		if i < 0 {
+			return nil, nil, "the quote of column %d does not end on this line"
+		}
+		field = append(field, rest[:i]...)
+		rest = rest[i+1:]
+		if len(rest) == 0 || rest[0] == ',' {
+			return field, rest, ""
+		}
+		if rest[0] != '"' {
+			return nil, nil, "text follows the closing quote of column %d"
+		}
+		field = append(field, '"')
+	}
+}
+
+// plainField reads a field that does not begin with a quote, as quotedField does.
+func plainField(line []byte) (field, rest []byte, why string) {
+	end := bytes.IndexByte(line, ',')
+	if end < 0 {
+		end = len(line)
+	}
+	if bytes.IndexByte(line[:end], '"') >= 0 {
+		return nil, nil, "column %d has a quote in the middle"
+	}
+	return line[:end], line[end:], ""
 }
 
 // excerpt quotes the beginning of a line for a message.

@@ -155,10 +155,7 @@ func linear(h record) error {
 		op.Kind = history.Release
 		switch {
 		case !ok: // killed
-			op.Call, op.Return, op.Outcome = op.Return, history.Forever, history.Unknown
-			if killed, ok := h.ended[e.Client]; ok {
-				op.Call = time.Duration(max(min(killed, e.To), e.Return) - at)
-			}
+			op.Call, op.Return, op.Outcome = h.killed(e, at), history.Forever, history.Unknown
 			if s, ok := stopped[e.ID]; ok { // while it gave it back: its release may have run
 				op.Call = time.Duration(s.Call - at)
 			}
@@ -177,7 +174,15 @@ func linear(h record) error {
 	return model.Check(log)
 }
 
-// together: nobody passes before all have arrived, and nobody's round is broken whose others passed.
+// killed is from when on the lock that e acquired may have been released, because its client was killed.
+func (h record) killed(e event, at int64) time.Duration {
+	if killed, ok := h.ended[e.Client]; ok {
+		return time.Duration(max(min(killed, e.To), e.Return) - at)
+	}
+	return time.Duration(e.Return - at)
+}
+
+// together: no client passes before all have arrived, and no client's round is broken whose others passed.
 func together(h record, v *verdict) {
 	arrived := map[string][]int64{}
 	for _, e := range h.all("arrive") {
@@ -235,15 +240,19 @@ func claims(h record, v *verdict) {
 			v.wrong("%s has unit %d and was told that nothing is left", e.ID, before.unit)
 		}
 	}
-	if h.final == nil {
-		return
+	if h.final != nil {
+		h.claimed(int64(len(owner)), int64(len(tried)), sum, v)
 	}
-	won, limit := int64(len(owner)), h.final["limit"]
+}
+
+// claimed compares what the server has given out with what the owners have.
+func (h record) claimed(won, tried, sum int64, v *verdict) {
+	limit := h.final["limit"]
 	if won > limit {
 		v.wrong("%d have a unit, of %d", won, limit)
 	}
-	if n := h.final["sold"]; n < won || n > int64(len(tried)) {
-		v.wrong("the server has given out %d, %d have one and %d asked", n, won, len(tried))
+	if n := h.final["sold"]; n < won || n > tried {
+		v.wrong("the server has given out %d, %d have one and %d asked", n, won, tried)
 	}
 	if c, ok := h.final["cents"]; ok && (c < sum || h.final["sold"] == won && c != sum || won == limit && sum != cents) {
 		v.wrong("the server has given out %d cents in %d shares, and %d have %d", c, h.final["sold"], won, sum)

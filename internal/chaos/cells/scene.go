@@ -258,6 +258,19 @@ func (s *scene) play(ctx context.Context) (c cell) {
 	return c
 }
 
+// count counts what an event says of losses, of calls without an answer, and of the slowest answer.
+func (r *row) count(e event) {
+	switch {
+	case e.Do == "leave" && e.Out == "lost":
+		r.Lost++
+	case e.Do != "leave" && e.Out != "" && open(e.Out):
+		r.Unanswered++
+	}
+	if e.Call > 0 && e.Out == "ok" && e.Do != "leave" {
+		r.Worst = max(r.Worst, time.Duration(e.Return-e.Call))
+	}
+}
+
 func (s *scene) judged(p primitive, final map[string]int64) row {
 	r := row{Primitive: p.name, Promised: promised(s.f, s.d.name, p.name)}
 	h := record{ended: s.ended, final: final, lease: lease}
@@ -269,15 +282,7 @@ func (s *scene) judged(p primitive, final map[string]int64) row {
 		if p.works(e) {
 			r.Answers++
 		}
-		switch {
-		case e.Do == "leave" && e.Out == "lost":
-			r.Lost++
-		case e.Do != "leave" && e.Out != "" && open(e.Out):
-			r.Unanswered++
-		}
-		if e.Call > 0 && e.Out == "ok" && e.Do != "leave" {
-			r.Worst = max(r.Worst, time.Duration(e.Return-e.Call))
-		}
+		r.count(e)
 	}
 	bound := longestIdle
 	if s.f.safe {
