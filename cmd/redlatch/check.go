@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -54,6 +53,7 @@ type checkup struct {
 	name   string // of what it tries with, before a suffix
 	nodes  []*node
 	apart  bool     // connections end at different servers
+	tracks bool     // the server tracks keys
 	unmet  []string // what would have to be set for the safe profile
 	all    []finding
 }
@@ -156,15 +156,9 @@ func (x *checkup) run(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
-// connect opens the client as programs do. Where the server has no client-side caching it does without: commands
-// reports that.
+// connect opens the client as programs do. What does not work is to be seen soon.
 func (x *checkup) connect() (err error) {
-	once := func(o *redlatch.Options) { o.RetryTimeout = x.server.timeout } // what does not work is to be seen soon
-	x.red, err = x.server.open(x.option, once)
-	if errors.Is(err, rueidis.ErrNoCache) {
-		x.option.DisableCache = true
-		x.red, err = x.server.open(x.option, once)
-	}
+	x.red, err = x.server.open(x.option, func(o *redlatch.Options) { o.RetryTimeout = x.server.timeout })
 	if err == nil {
 		x.client = x.red.Hub().Client()
 	}

@@ -11,10 +11,11 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// probe is a command that some servers and some users' rights refuse, and what is missing without it.
+// probe is a command that some servers, proxies and users' rights refuse, and what is missing without it.
 type probe struct {
 	what  string
 	level string // of the finding, if it is refused
@@ -25,44 +26,38 @@ type probe struct {
 	safe  bool   // the safe profile needs it
 }
 
+// lacking is a probe of a command without which the clients of the library go on, which know what they miss.
+func lacking(k errs.Lack, level string, send func(ctx context.Context, x *checkup) error, right, do string) probe {
+	command, effect := k.About()
+	return probe{what: command, level: level, send: send, means: effect, right: right, do: do,
+		safe: k == errs.LackWait || k == errs.LackInfo}
+}
+
 // probes are the commands that a program may have to do without. The others are tried with what needs them.
-var probes = []probe{
-	{
-		what: "RESP3", level: "warning", send: on("HELLO 3"),
-		means: "no keys are tracked: a lock whose key was deleted is lost at its next renewal only",
-		do:    "add ?client_cache=0 to --redis; in programs DisableCache: true",
-	},
-	{
-		what: "CLIENT TRACKING", level: "warning", send: on("CLIENT TRACKING ON OPTIN NOLOOP", "CLIENT CACHING YES"),
-		right: "+client|tracking +client|caching",
-		means: "no keys are tracked: a lock whose key was deleted is lost at its next renewal only",
-		do:    "add ?client_cache=0 to --redis; in programs DisableCache: true",
-	},
-	{
-		what: "MULTI", level: "note", send: on("MULTI", "EXEC"), right: "+multi +exec +pttl",
-		means: "nothing is cached: Counter.Cached, stored limits and claims on a sold-out stock ask the server every time",
-		do:    "nothing, if that is fast enough",
-	},
-	{
-		what: "PUBSUB NUMSUB", level: "warning", send: by((*checkup).numsub), right: "+pubsub|numsub +pubsub|shardnumsub",
-		means: "a dead waiter may be given a lock for its first lease; waiters of Redisson come last",
-		do:    "nothing; keep WatchdogTimeout short if waiters often die",
-	},
-	{
-		what: "WAIT", level: "note", send: on("WAIT 0 1"), right: "+wait",
-		means: "with MinReplicas, and so with Safety: SurviveFailover, nothing is granted",
-		do:    "leave MinReplicas at 0, and have resources check tokens (Fenced)", safe: true,
-	},
-	{
-		what: "INFO", level: "warning", send: by((*checkup).said), right: "+info",
-		means: "no warning of eviction, no vote for a Quorum; Strict sees nothing, and Durable refuses the server",
-		do:    "see in the provider's console that maxmemory-policy is noeviction", safe: true,
-	},
-	{
-		what: "CONFIG GET", level: "note", send: by((*checkup).configured), right: "+config|get, which programs do not need",
-		means: "check does not see appendfsync and the other settings that INFO leaves out",
-		do:    "look for them in the provider's console",
-	},
+func probes() []probe {
+	_, untracked := errs.LackTracking.About()
+	return []probe{
+		{what: "RESP3", level: "warning", send: on("HELLO 3"), means: untracked, do: "nothing; clients do without"},
+		lacking(errs.LackTracking, "warning", on("CLIENT TRACKING ON OPTIN NOLOOP", "CLIENT CACHING YES"),
+			"+client|tracking +client|caching", "nothing; clients do without"),
+		{
+			what: "MULTI", level: "note", send: on("MULTI", "EXEC"), right: "+multi +exec +pttl",
+			means: "counters, stored limits and sold-out stocks are not cached",
+			do:    "nothing, if that is fast enough",
+		},
+		lacking(errs.LackEvalsha, "warning", evalsha, "+evalsha", "nothing; clients do without"),
+		lacking(errs.LackNumsub, "warning", numsub, "+pubsub|numsub +pubsub|shardnumsub",
+			"nothing; keep WatchdogTimeout short if waiters often die"),
+		lacking(errs.LackWait, "note", on("WAIT 0 1"), "+wait",
+			"leave MinReplicas at 0, and have resources check tokens (Fenced)"),
+		lacking(errs.LackInfo, "warning", said, "+info",
+			"see in the provider's console that maxmemory-policy is noeviction"),
+		{
+			what: "CONFIG GET", level: "note", send: settings, right: "+config|get, which programs do not need",
+			means: "check does not see appendfsync and the other settings that INFO leaves out",
+			do:    "look for them in the provider's console",
+		},
+	}
 }
 
 // on sends commands, one after the other, on a connection that is closed afterwards.
@@ -83,33 +78,42 @@ func on(lines ...string) func(context.Context, *checkup) error {
 	}
 }
 
-// by is a probe that is a method.
-func by(ask func(*checkup, context.Context) error) func(context.Context, *checkup) error {
-	return func(ctx context.Context, x *checkup) error { return ask(x, ctx) }
+// evalsha asks for a script that no server has: what does it says NOSCRIPT.
+func evalsha(ctx context.Context, x *checkup) error {
+	const none = "0000000000000000000000000000000000000000"
+	err := x.client.Do(ctx,
+		x.client.B().Evalsha().Sha1(none).Numkeys(1).Key(x.server.prefix+x.name+":none").Build()).Error()
+	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		return nil
+	}
+	return err
 }
 
-// numsub asks for the listeners of a channel as scripts do.
-func (x *checkup) numsub(ctx context.Context) error {
+// numsub asks for the listeners of a channel as the library's hub does, and as scripts do.
+func numsub(ctx context.Context, x *checkup) error {
 	ask := "NUMSUB"
 	if x.client.Mode() == rueidis.ClientModeCluster {
 		ask = "SHARDNUMSUB"
 	}
-	return x.client.Do(ctx, x.client.B().Eval().Script("return redis.call('PUBSUB', '"+ask+"', KEYS[1])").Numkeys(1).
-		Key(x.server.prefix+x.name+":listeners").Build()).Error()
+	if err := on("PUBSUB "+ask)(ctx, x); err != nil {
+		return err
+	}
+	return x.client.Do(ctx, x.client.B().Eval().Script("return redis.call('PUBSUB', '"+ask+"', ARGV[1])").Numkeys(1).
+		Key(x.server.prefix+x.name+":listeners").Arg(x.name).Build()).Error()
 }
 
-func (x *checkup) said(context.Context) error { return x.nodes[0].noInfo }
+func said(_ context.Context, x *checkup) error { return x.nodes[0].noInfo }
 
-func (x *checkup) configured(context.Context) error { return x.nodes[0].noConfig }
+func settings(_ context.Context, x *checkup) error { return x.nodes[0].noConfig }
 
 // commands tries what some servers refuse.
 func (x *checkup) commands(ctx context.Context) {
 	var work []string
-	for _, p := range probes {
-		if p.what == "CLIENT TRACKING" && !slices.Contains(work, "RESP3") {
+	for _, p := range probes() {
+		if command, _ := errs.LackTracking.About(); p.what == command && !slices.Contains(work, "RESP3") {
 			continue // which it needs
 		}
-		err := p.send(ctx, x)
+		err := x.asked(ctx, p)
 		if err == nil {
 			work = append(work, p.what)
 			continue
@@ -124,7 +128,15 @@ func (x *checkup) commands(ctx context.Context) {
 		f.Says, _, _ = strings.Cut(words(err), ", with args") // it repeats them
 		x.add(f)
 	}
+	x.tracks = slices.Contains(work, "CLIENT TRACKING") && !x.option.DisableCache
 	x.ok("commands", "%s work", strings.Join(work, ", "))
+}
+
+// asked sends what p sends. A proxy may keep silent at a command that it does not know.
+func (x *checkup) asked(ctx context.Context, p probe) error {
+	ctx, cancel := context.WithTimeout(ctx, x.server.timeout)
+	defer cancel()
+	return p.send(ctx, x)
 }
 
 // lack notes what the safe profile needs and does not have.

@@ -35,24 +35,32 @@ var configured = []string{"appendfsync", "min-replicas-to-write", "min-replicas-
 // describe asks every server what it is. HELLO is allowed to all users, INFO where CONFIG is forbidden.
 func (x *checkup) describe(ctx context.Context) {
 	for addr, client := range x.client.Nodes() {
-		conn, release := client.Dedicate()
-		n := &node{addr: addr}
-		said, _ := conn.Do(ctx, conn.B().Arbitrary("HELLO").Build()).AsMap()
-		n.hello = map[string]string{}
+		n := &node{addr: addr, hello: map[string]string{}}
+		said, _ := x.one(ctx, client, "HELLO").AsMap() // what it refuses INFO says, and the other way round
 		for k, v := range said {
 			if text, err := v.ToString(); err == nil {
 				n.hello[k] = text
 			}
 		}
-		text, err := conn.Do(ctx, conn.B().Info().Build()).ToString()
+		text, err := x.one(ctx, client, "INFO").ToString()
 		n.info, n.noInfo = fields(text), err
-		n.config, n.noConfig = conn.Do(ctx, conn.B().ConfigGet().Parameter(configured...).Build()).AsStrMap()
-		release()
+		n.config, n.noConfig = x.one(ctx, client, append([]string{"CONFIG", "GET"}, configured...)...).AsStrMap()
 		x.nodes = append(x.nodes, n)
 	}
 	slices.SortFunc(x.nodes, func(a, b *node) int {
 		return cmp.Or(cmp.Compare(a.info["role"], b.info["role"]), strings.Compare(a.addr, b.addr))
 	})
+}
+
+// one sends one command on a connection of its own: a proxy may close it, or keep silent, at a command that it does not
+// know.
+func (x *checkup) one(ctx context.Context, client rueidis.Client, words ...string) rueidis.RedisResult {
+	ctx, cancel := context.WithTimeout(ctx, x.server.timeout)
+	defer cancel()
+	conn, release := client.Dedicate()
+	defer release()
+	defer conn.Close()
+	return conn.Do(ctx, conn.B().Arbitrary(words...).Build())
 }
 
 // fields are the lines of INFO.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -148,9 +149,9 @@ func (x *checkup) removeParts(ctx context.Context, name, what string) error {
 
 // messages tries a channel of a lock, whose name has the form of all of them.
 func (x *checkup) messages(ctx context.Context) {
-	const polls = "waiters poll every second (PollCap)"
+	_, polls := errs.LackSubscribe.About()
 	const do = "allow the user the channels of redlatch acl"
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*x.server.timeout)
 	defer cancel()
 	channel := keyname.Prefix("redisson_lock__channel", x.server.prefix+x.name)
 	sub, err := x.red.Hub().Subscribe(ctx, channel)
@@ -176,7 +177,7 @@ func (x *checkup) messages(ctx context.Context) {
 // server tracks keys, at the next renewal, 10 s later, where it does not. A key is tracked from 50 ms after it was
 // acquired.
 func (x *checkup) tracking(ctx context.Context) {
-	if x.option.DisableCache {
+	if !x.tracks {
 		return // commands has said why, or --redis does
 	}
 	late := finding{"warning", "tracking", "%v", "a lock whose key was deleted is lost at its next renewal only",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/profiles"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -80,29 +81,37 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 // A command that is refused is a finding, with what is missing without it and what to set; nothing else fails.
 func TestCheckSaysWhatIsMissingWithoutACommand(t *testing.T) {
 	t.Parallel()
-	var hidden []string
-	for _, command := range []string{"CONFIG", "WAIT", "PUBSUB", "MULTI", "HELLO"} {
-		hidden = append(hidden, "--rename-command", command, "")
-	}
+	names := []string{"INFO", "CONFIG", "WAIT", "PUBSUB", "MULTI", "EVALSHA", "CLIENT TRACKING"}
 	for name, tt := range map[string]struct {
-		server   []string
-		line     string // of the user
+		before   func(t *testing.T, s *redistest.Server) (*redistest.Server, []string)
 		says, do string
 	}{
-		"of the server": {server: hidden, says: "nknown", do: "MinReplicas at 0"},
-		"of the user": {line: "~* &* +@all -info -config -wait -pubsub -multi -client|tracking", says: "permission",
-			do: "give the user +wait"},
+		"that no server has": {says: "unknown command", do: "leave MinReplicas at 0",
+			before: func(t *testing.T, s *redistest.Server) (*redistest.Server, []string) {
+				p := redistest.NewProxy(t, s)
+				for _, name := range names {
+					p.Trap(&redistest.Trap{Match: redistest.Command(name), Fate: redistest.RefuseRequest, Every: true,
+						Says: func(words []string) string { return "ERR unknown command '" + words[0] + "', with args" }})
+				}
+				return p.Server(), nil
+			}},
+		"that a user may not run": {says: "no permissions", do: "give the user +wait",
+			before: func(t *testing.T, s *redistest.Server) (*redistest.Server, []string) {
+				line := []string{"ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+@all"}
+				for _, name := range names {
+					line = append(line, "-"+strings.ToLower(strings.ReplaceAll(name, " ", "|")))
+				}
+				s.Ask(t, line...)
+				return s, []string{"--redis", "redis://poor:secret@" + s.Addr()}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, args := redistest.Start(t, tt.server...), []string(nil)
-			if tt.line != "" {
-				s.Ask(t, append([]string{"ACL", "SETUSER", "poor", "on", ">secret"}, strings.Fields(tt.line)...)...)
-				args = []string{"--redis", "redis://poor:secret@" + s.Addr()}
-			}
+			s, args := tt.before(t, redistest.Start(t))
 			found := checked(t, s, 0, args...)
 			for what, level := range map[string]string{
-				"CONFIG GET": "note", "WAIT": "note", "PUBSUB NUMSUB": "warning", "MULTI": "note",
+				"INFO": "warning", "CONFIG GET": "note", "WAIT": "note", "PUBSUB NUMSUB": "warning", "MULTI": "note",
+				"EVALSHA": "warning", "CLIENT TRACKING": "warning",
 			} {
 				require.Equal(t, level, found[what].Level, "%s: %v", what, found[what])
 				require.NotEmpty(t, found[what].Means)
@@ -110,22 +119,58 @@ func TestCheckSaysWhatIsMissingWithoutACommand(t *testing.T) {
 				require.NotContains(t, found["commands"].Says, what)
 			}
 			require.Contains(t, found["WAIT"].Says, tt.says)
+			require.NotContains(t, found["WAIT"].Says, "with args")
 			require.Contains(t, found["WAIT"].Do, tt.do)
+			require.Contains(t, found["server"].Says, "Redis ", "by HELLO")
 			for _, what := range tried {
 				require.Equal(t, "ok", found[what].Level, what)
 			}
-			require.Equal(t, "note", found["safe profile"].Level)
-			require.Contains(t, found["safe profile"].Do, "it needs WAIT, ")
-			if tt.line == "" {
-				require.Equal(t, "warning", found["RESP3"].Level)
-			} else { // HELLO needs no right
-				require.Equal(t, "warning", found["CLIENT TRACKING"].Level)
-				require.Equal(t, "warning", found["INFO"].Level)
-				require.Contains(t, found["server"].Says, "Redis ")
-			}
 			require.NotContains(t, found, "tracking")
+			require.Equal(t, "note", found["safe profile"].Level)
+			require.Equal(t, "it needs WAIT, INFO", found["safe profile"].Do)
 			checked(t, s, 1, append(args, "--strict")...)
 			require.Equal(t, "problem", checked(t, s, 1, append(args, "--survive-failover")...)["safe profile"].Level)
+		})
+	}
+}
+
+// Behind what refuses what a provider refuses, check finds all of that, and fails at nothing else.
+func TestCheckFindsWhatEveryProviderRefuses(t *testing.T) {
+	t.Parallel()
+	lines := map[string]string{"CLIENT TRACKING": "CLIENT TRACKING", "HELLO 3": "RESP3", "WAIT": "WAIT", "INFO": "INFO",
+		"CONFIG": "CONFIG GET", "CONFIG GET": "CONFIG GET", "PUBSUB": "PUBSUB NUMSUB", "EVALSHA": "EVALSHA",
+		"SUBSCRIBE": "Pub/Sub", "MULTI": "MULTI"}
+	silent := func(r profiles.Refusal) bool { return r.Says == "" && r.Fate == redistest.LoseRequestSilently }
+	for _, p := range profiles.All {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			s.Ask(t, "SCRIPT", "FLUSH") // where EVALSHA is refused a script that is known would hide it
+			if p.Literal {
+				t.Skip("not all scripts name their keys in their calls")
+			}
+			if slices.ContainsFunc(p.Refuses, silent) {
+				redistest.InFull(t, "the proxy that closes connections") // each of these takes a timeout
+			}
+			code := 0
+			if p.Open != "" || p.Fails["all"] != "" {
+				code = 1
+			}
+			found := checked(t, p.Before(t, s), code, "--call-timeout=2s")
+			if p.Open != "" {
+				require.Equal(t, "problem", found["connection"].Level)
+				return
+			}
+			for _, r := range p.Refuses {
+				what := lines[r.Command]
+				if what == "" || what == "CLIENT TRACKING" && found["RESP3"].Level != "" {
+					continue
+				}
+				require.Contains(t, []string{"note", "warning"}, found[what].Level, "%s: %v", r.Command, found)
+			}
+			for _, what := range tried {
+				require.Equal(t, p.Fails["all"] == "", found[what].Level == "ok", "%s: %v", what, found[what])
+			}
 		})
 	}
 }
@@ -179,12 +224,12 @@ func TestCheckTriesTheSafeProfile(t *testing.T) {
 	require.Equal(t, "it needs min-replicas-to-write 1", found["safe profile"].Do)
 	require.Equal(t, "note", found["min-replicas-to-write"].Level)
 
-	require.Equal(t, "problem", checked(t, s.Pairs[0].Replica, 1, "--call-timeout=300ms")["topology"].Level)
+	require.Equal(t, "problem", checked(t, s.Pairs[0].Replica, 1, "--call-timeout=1s")["topology"].Level)
 }
 
 func TestCheckSaysThatReplicasAreMissing(t *testing.T) {
 	t.Parallel()
-	found := checked(t, redistest.Start(t, "--min-replicas-to-write", "1"), 1, "--call-timeout=300ms")
+	found := checked(t, redistest.Start(t, "--min-replicas-to-write", "1"), 1, "--call-timeout=1s")
 	require.Equal(t, finding{"problem", "min-replicas-to-write", "0 good replicas, and 1 are demanded",
 		"nothing is granted (NOREPLICAS)", "repair replication"}, found["min-replicas-to-write"])
 	for _, what := range tried {
