@@ -156,7 +156,7 @@ func TestCheckFindsWhatEveryProviderRefuses(t *testing.T) {
 			if p.Open != "" || p.Fails["all"] != "" {
 				code = 1
 			}
-			found := checked(t, p.Before(t, s), code, "--call-timeout=2s")
+			found := checked(t, p.Before(t, s), code, "--call-timeout=1s")
 			if p.Open != "" {
 				require.Equal(t, "problem", found["connection"].Level)
 				return

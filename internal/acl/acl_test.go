@@ -21,6 +21,10 @@ var packages = map[string][]string{
 	"packets": {"rcounter/redpacket"},
 }
 
+// elected are the scripts of package rlock that an election runs: those of a Fenced lock that is acquired, waited for,
+// renewed, kept for a LockDelay, and released.
+var elected = []string{"fenced_acquire", "keep", "look", "recheck", "release", "renew"}
+
 // called are the commands of a script. What it calls is a text, or the PUBLISH or SPUBLISH that it is given.
 var called = regexp.MustCompile(`call\)?\(\s*'([A-Z]+)'`)
 
@@ -35,6 +39,10 @@ func TestEveryCommandOfAScriptIsInTheRightsOfItsFeature(t *testing.T) {
 			found, err := filepath.Glob("../../" + p + "/lua/*.lua")
 			require.NoError(t, err)
 			for _, path := range found {
+				if f.name == "elections" && p == "rlock" &&
+					!slices.Contains(elected, strings.TrimSuffix(filepath.Base(path), ".lua")) {
+					continue
+				}
 				scripts = append(scripts, strings.TrimPrefix(path, "../../"))
 			}
 		}
