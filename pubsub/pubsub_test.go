@@ -903,6 +903,8 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 		"Valkey":                    {"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1", false},
 		"a server without a number": {"redis_version:unstable", false},
 		"a server that tells none":  {"redis_mode:standalone", false},
+		"a sentinel of Redis":       {"redis_version:8.0.6\r\nredis_mode:sentinel", true},
+		"a sentinel of Valkey":      {"redis_version:7.2.4\r\nserver_name:valkey\r\nserver_mode:sentinel", true},
 		"no right to INFO":          {"", false},
 	} {
 		s := redistest.Embedded(t)
@@ -921,7 +923,7 @@ func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
 		if c.refused {
 			require.ErrorIs(t, err, errs.ErrInvalidOption, name)
 			require.NotErrorIs(t, err, errs.ErrUnavailable, name)
-			require.ErrorContains(t, err, "InitAddress is a server of Redis", name)
+			require.ErrorContains(t, err, "InitAddress is a", name)
 			require.Nil(t, h)
 			redistest.Eventually(t, 30*time.Second, "no connection is left of the refused", func() bool {
 				return s.Embedded.CurrentConnectionCount() == 0

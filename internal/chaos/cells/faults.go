@@ -9,7 +9,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/stage"
 )
 
 // What becomes of the keys in a fault.
@@ -28,12 +30,13 @@ type fault struct {
 	name, what string
 	on         []string // deployments; nil: all
 	keys       keys
-	once       bool // it takes seconds, or leaves nothing that it could befall again
-	spent      bool // the servers are of no use afterwards
-	wait       bool // clients have MinReplicas
-	safe       bool // clients have Safety: SurviveFailover, on servers that it accepts
-	clock      bool // it sets clocks
-	wires      bool // the nodes talk to each other over wires
+	once       bool   // it takes seconds, or leaves nothing that it could befall again
+	spent      bool   // the servers are of no use afterwards
+	wait       bool   // clients have MinReplicas
+	safe       bool   // clients have Safety: SurviveFailover, on servers that it accepts
+	clock      bool   // it sets clocks
+	wires      bool   // the nodes talk to each other over wires
+	needs      string // a pattern of commands; servers that have none of them are spared
 	inflict    func(s *scene, rnd *rand.Rand)
 }
 
@@ -148,6 +151,10 @@ var faults = []fault{
 		}},
 	{name: "slot migration", what: "slots that are in use are migrated to another primary, key by key",
 		on: []string{cluster}, spent: true, inflict: func(s *scene, rnd *rand.Rand) { s.migrate(rnd) }},
+	{name: "atomic slot migration", what: "slots that are in use are migrated to another primary, hundreds at once, by the " +
+		"servers themselves (CLUSTER MIGRATION IMPORT of Redis 8.4, CLUSTER MIGRATESLOTS of Valkey 9.0)",
+		on: []string{cluster}, spent: true, needs: atomically,
+		inflict: func(s *scene, rnd *rand.Rand) { s.migrateAtOnce(rnd) }},
 	{name: "eviction", what: "a primary (two of the five) has less memory than it uses, and evicts keys", keys: lost,
 		spent: true, inflict: func(s *scene, rnd *rand.Rand) {
 			for _, n := range s.victims(rnd) {
@@ -349,6 +356,96 @@ func (s *scene) migrate(rnd *rand.Rand) {
 	for _, n := range append([]*redistest.Server{to, from}, all[2:]...) {
 		ask(n, "CLUSTER", "SETSLOT", slot, "NODE", toID)
 	}
+}
+
+// atomically matches the commands that migrate slots by copying them as a replica does.
+const atomically = "cluster|migrat*"
+
+// migrateAtOnce moves the range of slots around some key to another primary. The old one copies the keys and what is
+// done to them meanwhile, holds writes up for a moment, and the range changes hands. If this fails, the range stays
+// where it was, and is moved again.
+func (s *scene) migrateAtOnce(rnd *rand.Rand) {
+	const most = 1000 // slots
+	all := s.d.primaries()
+	if len(all) < 2 {
+		return
+	}
+	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	from, to := all[0], all[1]
+	key, err := from.TryAsk(s.st, "RANDOMKEY")
+	if err != nil || key == "" {
+		return
+	}
+	slot := int(keyname.Slot(key))
+	owned := slotsOf(s.st, from)
+	in := slices.IndexFunc(owned, func(r slotRange) bool { return r.first <= slot && slot <= r.last })
+	if in < 0 {
+		return // it was moved away, and its keys are not all deleted yet
+	}
+	first := max(owned[in].first, slot-rnd.IntN(most))
+	last := min(owned[in].last, first+most-1)
+	toID, err := to.TryAsk(s.st, "CLUSTER", "MYID")
+	if err != nil {
+		return
+	}
+	at, order := to, []string{"CLUSTER", "MIGRATION", "IMPORT", strconv.Itoa(first), strconv.Itoa(last)} // Redis
+	if has(s.st, from, "cluster|migrateslots") {                                                         // Valkey
+		at, order = from, []string{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last), "NODE",
+			toID}
+	}
+	var ordered time.Time
+	redistest.Eventually(s.st, time.Minute, "slots "+strings.Join(order[2:], " ")+" have changed hands", func() bool {
+		// It is refused while the last one is not over, and fails if the machine stands still.
+		if time.Since(ordered) > 5*time.Second {
+			if _, err := at.TryAsk(s.st, order...); err == nil {
+				ordered = time.Now()
+			}
+		}
+		holds := func(r slotRange) bool { return r.first <= first && last <= r.last }
+		return slices.ContainsFunc(slotsOf(s.st, to), holds) && !slices.ContainsFunc(slotsOf(s.st, from), holds)
+	})
+}
+
+// slotRange is slots that a node serves.
+type slotRange struct{ first, last int }
+
+// slotsOf are the slots of a node, by its own account; none if it does not answer.
+func slotsOf(st *stage.Stage, n *redistest.Server) (list []slotRange) {
+	text, _ := n.TryAsk(st, "CLUSTER", "NODES")
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line) // id address flags primary ping pong epoch state slots…
+		if len(words) < 9 || !strings.Contains(words[2], "myself") {
+			continue
+		}
+		for _, w := range words[8:] {
+			first, last, ok := strings.Cut(w, "-")
+			if !ok {
+				last = first
+			}
+			var r slotRange
+			var err, bad error
+			r.first, err = strconv.Atoi(first)
+			r.last, bad = strconv.Atoi(last)
+			if err == nil && bad == nil { // otherwise it is of a migration, in brackets
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+// has tells whether the server has a command that matches the pattern.
+func has(st *stage.Stage, n *redistest.Server, pattern string) bool {
+	list, err := n.TryAskList(st, "COMMAND", "LIST", "FILTERBY", "PATTERN", pattern)
+	return err == nil && len(list) > 0
+}
+
+// lacks tells what the servers lack for the fault, if anything.
+func (f fault) lacks(d *deployment) string {
+	if f.needs == "" || has(d.st, d.nodes[0], f.needs) {
+		return ""
+	}
+	return "the servers have no command " + f.needs
 }
 
 // proxied has one client's network fail for some time.
