@@ -56,10 +56,13 @@ var locks = feature{
 var features = []feature{
 	locks,
 	{
-		name: "elections", own: locks.own, keys: append(slices.Clone(locks.keys), "redlatch_leader", "redlatch_requests",
-			"redlatch_workers"),
-		channels: append(slices.Clone(locks.channels), "redlatch_leader"), fixed: locks.fixed,
-		plain: locks.plain + " get hexists hdel", scripts: locks.scripts,
+		name: "elections", own: locks.own, keys: []string{"redlatch_queue", "redisson_lock_token", "redlatch_kept",
+			"redlatch_leader", "redlatch_requests", "redlatch_workers"},
+		channels: []string{"redisson_lock__channel", "redlatch_leader"}, fixed: locks.fixed,
+		plain: pubsubCommands + " exists get hexists hdel",
+		scripts: published + counted + " exists pttl pexpire get set del hget hgetall hset hdel hmget zadd zrem zscore " +
+			"zrangebyscore " +
+			"zrevrange lindex time",
 	},
 	{
 		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"},
