@@ -285,7 +285,7 @@ func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
 	require.Equal(t, 2, book.Count("observer panicked"))
 }
 
-// It would wait for ever, if it ran with the hub's mutex held; and a Subscribe that returns knows what its observer
+// It would wait forever, if it ran with the hub's mutex held; and a Subscribe that returns knows what its observer
 // knows.
 func TestAnObserverMayLookAtTheHubAndHearsOneEventAfterTheOther(t *testing.T) {
 	s := redistest.Start(t)

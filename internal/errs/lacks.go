@@ -31,6 +31,9 @@ var suffers = [allLacks]struct{ command, effect string }{
 	LackInfo:      {"INFO", "version and eviction policy are not checked, and after a failover waiters may poll"},
 }
 
+// About returns the command, and what does not hold without it.
+func (k Lack) About() (command, effect string) { return suffers[k].command, suffers[k].effect }
+
 // Lacks are what one server is known to lack: of a hub, for all clients on it. Each is logged once, when it is added. It is
 // safe for concurrent use.
 type Lacks struct {
@@ -95,6 +98,14 @@ func (l *Lacks) All() (all []Lacking) {
 		if err != nil {
 			all = append(all, Lacking{suffers[k].command, suffers[k].effect, err})
 		}
+	}
+	return all
+}
+
+// LackedCommands are the commands of all lacks there can be.
+func LackedCommands() (all []string) {
+	for _, l := range suffers {
+		all = append(all, l.command)
 	}
 	return all
 }

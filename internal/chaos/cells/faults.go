@@ -70,7 +70,7 @@ var faults = []fault{
 	{name: "server stalls", what: "DEBUG SLEEP 0.6: a primary does nothing for 600 ms",
 		inflict: func(s *scene, rnd *rand.Rand) {
 			for _, n := range s.victims(rnd) {
-				n.TryAsk(s.st, "DEBUG", "SLEEP", "0.6")
+				s.ask(n, "DEBUG", "SLEEP", "0.6")
 			}
 		}},
 	{name: "server killed", what: "a primary (two of the five) is killed and starts again at once, with its data",
@@ -98,7 +98,8 @@ var faults = []fault{
 			up, down := time.Duration(rnd.IntN(150))*time.Millisecond, time.Duration(rnd.IntN(150))*time.Millisecond
 			s.proxied(rnd, 700*time.Millisecond, func(p *redistest.Proxy) { p.Delay(up, down) })
 		}},
-	trapped("lost reply", "the connection is cut, or falls silent, when the server has run a script and before it answers", redistest.LoseReply, redistest.LoseReplySilently),
+	trapped("lost reply", "the connection is cut, or falls silent, when the server has run a script and before it answers",
+		redistest.LoseReply, redistest.LoseReplySilently),
 	trapped("lost request", "the connection is cut, or falls silent, before a script reaches the server",
 		redistest.LoseRequest, redistest.LoseRequestSilently),
 	{name: "doubled request", what: "every script of a client runs twice", keys: repeated,
@@ -230,7 +231,7 @@ func everyNode(args ...string) func(s *scene, rnd *rand.Rand) {
 }
 
 // ask sends a server one command; it may be away.
-func (s *scene) ask(n *redistest.Server, args ...string) { n.TryAsk(s.st, args...) }
+func (s *scene) ask(n *redistest.Server, args ...string) { _, _ = n.TryAsk(s.st, args...) }
 
 // victims are the primary, one of the primaries, or two of the five.
 func (s *scene) victims(rnd *rand.Rand) []*redistest.Server {
@@ -304,7 +305,7 @@ func (s *scene) failover(n *redistest.Server, behind bool) {
 	}
 }
 
-// migrate moves the slot of some key to another primary, all of it: a node that is told of the slot's new owner while
+// migrate moves the slot of some key to another primary, all of it: a node that learns of the slot's new owner while
 // it still holds keys of it removes them. So a step that is refused or not answered, because the machine stood still,
 // is made again; a key that was moved by a MIGRATE whose answer came too late is there twice, and the one that clients
 // wrote to replaces the other.
@@ -481,7 +482,7 @@ func (f fault) appliesTo(deployment, noClock string) (ok bool, why string) {
 		return false, fmt.Sprintf("the clocks of servers cannot be set: %s", noClock)
 	}
 	if f.wires && redistest.Host() == "127.0.0.1" {
-		return false, "this system has one loopback address only, so nodes cannot be told apart"
+		return false, "this system has one loopback address only, so nodes cannot be distinguished"
 	}
 	return true, ""
 }
