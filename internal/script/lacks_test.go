@@ -40,7 +40,7 @@ func TestWhatAServerDoesNotSupportIsToldFromWhatFailed(t *testing.T) {
 		"WRONGTYPE Operation against a key holding the wrong kind of value":               false,
 	} {
 		s.Embedded.SetError(text)
-		err := c.Do(t.Context(), c.B().Get().Key("k").Build()).Error()
+		err := c.Do(t.Context(), c.B().Incr().Key("k").Build()).Error() // rueidis repeats no write
 		require.Error(t, err)
 		require.Equal(t, unsupported, script.Unsupported(err), text)
 	}
