@@ -271,7 +271,8 @@ func (h *Hub) unfit(ctx context.Context, limit time.Duration, strict, durable bo
 		return nil
 	}
 	for line := range strings.Lines(text) {
-		if strings.TrimSpace(line) == "redis_mode:sentinel" {
+		switch strings.TrimSpace(line) {
+		case "redis_mode:sentinel", "server_mode:sentinel": // the second is Valkey's word
 			return errSentinel
 		}
 		version, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:")
