@@ -48,8 +48,8 @@ func TestWhatAServerDoesNotSupportIsToldFromWhatFailed(t *testing.T) {
 	require.False(t, script.Unsupported(errors.New("unknown command")), "no server said so")
 }
 
-// A server that refuses EVALSHA is sent the text, once after the refusal and then at once. The refusal of a command
-// inside a script is none of EVALSHA, though it may be in the same words: the script has begun.
+// A server that refuses EVALSHA is sent the text, once after the refusal and then at once. A user without the right is
+// denied.
 func TestTheTextIsSentWhereEVALSHAIsRefusedAndNowhereElse(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -75,7 +75,7 @@ func TestTheTextIsSentWhereEVALSHAIsRefusedAndNowhereElse(t *testing.T) {
 	require.Equal(t, 1, book.Count("command=EVALSHA"), &book)
 
 	p.Heal()
-	trap("EVALSHA", "NOPERM this user has no permissions to run the 'incr' command")
+	trap("EVALSHA", "NOPERM this user has no permissions to run the 'evalsha' command")
 	r.Lacks = errs.NewLacks(slog.New(slog.DiscardHandler))
 	_, err := r.Do(t.Context(), script.Call{Script: count, Keys: []string{"n"}})
 	require.ErrorIs(t, err, errs.ErrDenied)
