@@ -60,7 +60,7 @@ var (
 	// ErrWrongType: the key, or one that belongs to it, does not hold an object of this kind: another type, or a value
 	// that no program of this library or of Redisson writes, such as "010" for a counter; the text says which. Another
 	// program uses the same name. Nothing was changed. A hold whose key was overwritten is lost: its error is ErrLost,
-	// too. A lock of another kind or of redsync under a lock's name is no such error: callers wait for it.
+	// too. A lock of another kind or of redsync under a lock's name is not such an error: callers wait for it.
 	// (TestHostileValuesOfLocksAreErrWrongType)
 	ErrWrongType = errs.ErrWrongType
 )

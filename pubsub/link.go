@@ -436,8 +436,8 @@ func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
 	t := l.want[s.Channel]
 	switch s.Kind {
 	case "subscribe", "ssubscribe":
-		// This is no late confirmation of an earlier topic of that name: reconcile waits for the answers to all that it sends
-		// before it asks for the next topic, and leaves a connection that does not give them.
+		// This is not a late confirmation of an earlier topic of that name: reconcile waits for the answers to all that it
+		// sends before it asks for the next topic, and leaves a connection that does not give them.
 		if t != nil && l.have[s.Channel] == t {
 			t.up()
 		}

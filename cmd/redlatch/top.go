@@ -20,7 +20,7 @@ import (
 const topHelp = `top shows what inspect shows, again and again, until q or ctrl-c. With names it asks for these every --interval. Without, it looks for
 what is held every --search, as inspect does, and asks for what it found every --interval.
 
-If stdout is no terminal it writes once and ends.`
+If stdout is not a terminal it writes once and ends.`
 
 func (t *tool) top() *cobra.Command {
 	s := search{tool: t}

@@ -268,7 +268,7 @@ func (s *spans) released(ctx context.Context, err error) {
 	r.span.End()
 }
 
-// conclude says how a call ended: success, or err's reason. A wait that ended without what it was for is no error.
+// conclude says how a call ended: success, or err's reason. A wait that ended without what it was for is not an error.
 func conclude(span trace.Span, err error, success string) {
 	result := measure.Result(err, success)
 	span.SetAttributes(attribute.String("redlatch.result", result))

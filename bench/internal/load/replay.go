@@ -130,7 +130,7 @@ func Replay(c rueidis.Client, calls [][]string, recorded, name string) func(ctx 
 		call := mine[i]
 		n, err := strconv.Atoi(call[2])
 		if err != nil || len(call) < 3+n {
-			return fmt.Errorf("recorded call %q is no script call", call)
+			return fmt.Errorf("recorded call %q is not a script call", call)
 		}
 		return c.Do(ctx, c.B().Evalsha().Sha1(call[1]).Numkeys(int64(n)).Key(call[3:3+n]...).Arg(call[3+n:]...).Build()).
 			Error()
