@@ -4,11 +4,7 @@ import "github.com/redlatch/redlatch/internal/errs"
 
 // These errors are of more than one package. Each is one value, which stands for one state wherever it comes from:
 // compare with errors.Is. What only one package returns is exported there, such as rsemaphore.ErrBrokenBarrier. What a
-// call returns, and what is special about it, is in its comment.
-//
-// Errors fall into three families, which need different answers. Contended (ErrNotAcquired): others hold what was asked
-// for. Lost (ErrLost, ErrMaxHold): the caller held it and holds it no longer. Unknown (ErrUnknownOutcome): a request
-// was sent and its reply was not seen.
+// call returns, and what is special about it, is in its comment; the package comment has their families.
 var (
 	// ErrNotAcquired: another owner held the lock, the permits or the leadership for as long as the caller was willing to
 	// wait. Nothing is held; try later. If ctx ended, the error is joined with ctx's error and cause, even if nothing was
