@@ -42,8 +42,9 @@ func (t *tool) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "redlatch",
 		Short: "locks, semaphores and stocks on Redis or Valkey, from the command line",
-		Long: `redlatch runs commands under locks and semaphores that live on a Redis or Valkey server, shows who holds them and who waits,
-and manages stocks. Go programs that use the library, and Java programs that use Redisson, hold the same locks by the same names.
+		Long: `redlatch runs commands under locks and semaphores that live on a Redis or Valkey server, shows who holds them
+and who waits, and manages stocks. Go programs that use the library, and Java programs that use Redisson, hold the same
+locks by the same names.
 
 Data goes to stdout, messages go to stderr. A flag or argument that cannot be used is refused before anything is sent.`,
 		Version:       version(),

@@ -32,8 +32,8 @@ func TestAMistypedCommandIsRefusedWithWhatItMayHaveBeen(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"insepct"}, `unknown command "insepct" for redlatch (did you mean inspect?); see redlatch help`},
-		{[]string{"help", "insepct"}, `unknown command "insepct" for redlatch (did you mean inspect?); see redlatch help`},
+		{[]string{"inspekt"}, `unknown command "inspekt" for redlatch (did you mean inspect?); see redlatch help`},
+		{[]string{"help", "inspekt"}, `unknown command "inspekt" for redlatch (did you mean inspect?); see redlatch help`},
 		{[]string{"help", "nosuch"}, `unknown command "nosuch" for redlatch; see redlatch help`},
 		{[]string{"stock", "delet", "a"},
 			`unknown command "delet" for redlatch stock (did you mean delete?); see redlatch help stock`},

@@ -66,7 +66,7 @@ func (c *recordedConn) Write(b []byte) (int, error) {
 	for {
 		call, rest, err := cutCall(c.part)
 		if err != nil {
-			if err != errShort {
+			if !errors.Is(err, errShort) {
 				c.to.err = err
 			}
 			break
