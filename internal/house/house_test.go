@@ -56,10 +56,12 @@ var layers = map[string][]string{
 	"internal/periodic": {"internal/errs", "internal/script", "rlock/election"},
 
 	// only tests import these
+	"internal/dialect": {},
 	"redlatchtest": {"", "internal/errs", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
 		"internal/keyname"},
 	"internal/redistest":             {"internal/keyname"},
 	"internal/redistest/rig":         {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
+	"internal/profiles":              {"internal/redistest"},
 	"internal/redistest/reach":       {},
 	"internal/redistest/larger":      {"internal/redistest/reach"},
 	"internal/redistest/mutants":     {"internal/redistest/reach"},

@@ -28,8 +28,10 @@ func (w *world) inject(s Step) {
 		until = now.Add(time.Second)
 	case restart, empty:
 		w.away(n, now.Add(s.For))
+		n.takeTurn()
 		n.restart(s.What == empty)
 		w.restarts(n, s.What == empty)
+		n.leaveTurn()
 		if s.What == empty {
 			w.setBack(n, empty, 0)
 		}
@@ -38,8 +40,10 @@ func (w *world) inject(s Step) {
 	case flushScripts:
 		n.forgetScripts()
 	case flushAll:
+		n.takeTurn()
 		n.ask("FLUSHALL")
 		w.forgets(n)
+		n.leaveTurn()
 		w.setBack(n, flushAll, 0)
 	default:
 		until = w.strikeHost(h, n, s)

@@ -320,6 +320,9 @@ func (l *link) answer(frame []byte, message bool) {
 	}
 	l.note(now, "down", []string{strconv.Itoa(len(frame))})
 	l.seen(f.asks, frame, false)
+	if f.asks != nil {
+		l.node.leaveTurn()
+	}
 	switch {
 	case l.closed != nil:
 	case h.holes[l.node].After(now):

@@ -142,6 +142,9 @@ func (w *world) build(m *Mutant) {
 	for i := range w.plan.Servers {
 		w.nodes = append(w.nodes, newNode(fmt.Sprint("server", i), w.plan.Drift[i], w.plan.Durable, m))
 		w.nodes[i].mute = w.plan.Mute
+		if w.plan.Wired {
+			w.nodes[i].turn = make(chan struct{}, 1)
+		}
 	}
 	for i := range w.plan.Clients {
 		w.clients = append(w.clients, w.client(i, 0))

@@ -257,6 +257,9 @@ func (r *playing) cell(ctx context.Context, name string, f fault, done []cell) (
 			return nil, false, err
 		}
 	}
+	if why := f.lacks(r.d); why != "" {
+		return &cell{Deployment: name, Fault: f.name, NotRun: why}, false, nil
+	}
 	s := &scene{plan: r.plan, d: r.d, f: f, prefix: fmt.Sprintf("c%d:", r.n), seed: r.seed + uint64(r.n)}
 	s.chosen = r.on(name)
 	played := s.play(ctx)
