@@ -149,13 +149,9 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 	up := make(chan struct{}, 1)
 	lost := conn.SetPubSubHooks(l.hooks(up))
 	if ping {
-		ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
-		err := conn.Do(ctx, conn.B().Ping().Build()).NonRedisError()
-		cancel()
-		if err != nil {
+		if err := l.ping(conn); err != nil {
 			return false, err
 		}
-		l.answers = true
 	}
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
@@ -190,6 +186,17 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 			return confirmed, h.ctx.Err()
 		}
 	}
+}
+
+// ping finds out whether the server answers on a new connection.
+func (l *link) ping(conn rueidis.DedicatedClient) error {
+	ctx, cancel := context.WithTimeout(l.hub.ctx, sendTimeout)
+	defer cancel()
+	if err := conn.Do(ctx, conn.B().Ping().Build()).NonRedisError(); err != nil {
+		return err
+	}
+	l.answers = true
+	return nil
 }
 
 // hooks take in what the server sends. A confirmed subscription puts a value into up.
