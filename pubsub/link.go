@@ -157,11 +157,8 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 	defer retry.Stop()
 	for {
 		again, done, err := l.reconcile(conn)
-		if errors.Is(err, errReplica) {
-			return false, err
-		}
 		if err != nil {
-			return confirmed || len(up) > 0, err
+			return !errors.Is(err, errReplica) && (confirmed || len(up) > 0), err
 		}
 		switch keepFor := l.keepFor(); {
 		case done && keepFor <= 0:
