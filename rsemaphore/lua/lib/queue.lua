@@ -46,7 +46,7 @@ local JAVA_MS, JAVA_SHARE = 5, 8
 -- The queue q = {key, publish, grants, conn, now, us}: of process conn, which makes the call; grants is a channel without the process.
 -- q.most: permits that serve may hand out; MOST_PERMITS if it is nil.
 
--- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves. The number is nil if the text is no entry.
+-- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves. The number is nil if the text is not an entry.
 local function read_entry(entry)
   local n, lease, stale, leaves, who, label = string.match(string.sub(entry, 14), '^ (%d+) (%d+) (%d+):?(%d*) (%S+) ?(.*)$')
   return string.sub(entry, 1, 13), tonumber(n), tonumber(lease), tonumber(stale), who, label, leaves
