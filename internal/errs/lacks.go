@@ -101,3 +101,11 @@ func (l *Lacks) All() (all []Lacking) {
 	}
 	return all
 }
+
+// LackedCommands are the commands of all lacks there can be.
+func LackedCommands() (all []string) {
+	for _, l := range suffers {
+		all = append(all, l.command)
+	}
+	return all
+}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -103,8 +104,8 @@ func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 	f(Subscriptions, int64(hubs.Confirmed), "confirmed")
 	f(Subscriptions, int64(hubs.Channels-hubs.Confirmed), "pending")
 	f(Connections, int64(hubs.Connections))
-	for command, n := range lacks {
-		f(Lacks, n, command)
+	for _, command := range errs.LackedCommands() { // 0 of most, for alerts
+		f(Lacks, lacks[command], command)
 	}
 }
 
