@@ -323,7 +323,7 @@ func (l *link) subscribe(conn rueidis.DedicatedClient) (again bool, err error) {
 	var in [][]string // the channels of a topic
 	for name, t := range l.want {
 		// Compared by topic, not by name. A channel that was dropped and wanted again since the last look is another topic,
-		// which waits for a confirmation of its own: taken for subscribed, it would wait for ever. The server confirms a
+		// which waits for a confirmation of its own: taken for subscribed, it would wait forever. The server confirms a
 		// second SUBSCRIBE like the first (TestAChannelThatIsWantedAgainAtOnceIsConfirmedAnew).
 		if l.have[name] != t {
 			in = append(in, t.channels())

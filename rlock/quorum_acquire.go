@@ -144,8 +144,8 @@ func (a *quorumAcquisition) try(ctx context.Context) (wait.Answer, error) {
 	return answer, err
 }
 
-// prepare waits as long as split votes ask for, subscribes as the number of rounds asks for, and checks that no member is
-// closed.
+// prepare waits as long as split votes ask for, subscribes as the number of rounds asks for, and checks that no member
+// is closed.
 func (a *quorumAcquisition) prepare(ctx context.Context) error {
 	if time.Since(a.ended) > splitOver {
 		a.split = 0

@@ -171,8 +171,8 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 	}
 }
 
-// takeTurn gives x its turn, or has it join those that wait for one: first of them if front. The error is errAsked. Called
-// with mu held, which it unlocks.
+// takeTurn gives x its turn, or has it join those that wait for one: first of them if front. The error is errAsked.
+// Called with mu held, which it unlocks.
 func (s *tenancies) takeTurn(x *caller, room *asking, front bool) error {
 	y := s.of[tenancyKey{x.l.key, x.l.kind}]
 	if y == nil {

@@ -17,7 +17,7 @@ import (
 // a line of JSON each, and answers each on standard output; the end of its input ends it.
 const roleEnv = "REDLATCH_HERD_ROLE"
 
-// order is what a process is told to do.
+// order is what a process has to do.
 type order struct {
 	Do string // open, run (until the next order), await
 

@@ -45,7 +45,7 @@ var givesUp = map[string][]string{
 	redsyncGoRedis.Name:    {byDeadline, byCancel},
 }
 
-// waiter is a Locker that can be told how long to wait.
+// waiter is a Locker that can be given how long to wait.
 type waiter interface {
 	LockWithin(ctx context.Context, name string, wait time.Duration) (load.Release, error)
 }
@@ -64,7 +64,7 @@ func patient(ctx context.Context, l Locker, way, name string, wait time.Duration
 	case byWaitTime:
 		w, ok := l.(waiter)
 		if !ok {
-			return nil, fmt.Errorf("%T cannot be told how long to wait", l)
+			return nil, fmt.Errorf("%T cannot be given how long to wait", l)
 		}
 		return w.LockWithin(ctx, name, wait)
 	case byCancel:
@@ -88,8 +88,7 @@ func lockUntil(ctx context.Context, l Locker, name string) (load.Release, error)
 	stop := context.AfterFunc(ctx, cancel)
 	release, err := l.Lock(own, name)
 	if err == nil && !stop() { // it was acquired, and is being released
-		release(own)
-		err = ctx.Err()
+		err = errors.Join(ctx.Err(), release(own))
 	}
 	if err != nil {
 		stop()
@@ -102,7 +101,7 @@ func lockUntil(ctx context.Context, l Locker, name string) (load.Release, error)
 	}, nil
 }
 
-// idling is the load.Section that also measures how long nobody held the lock: from one Leave to the next Enter,
+// idling is the load.Section that also measures how long no worker held the lock: from one Leave to the next Enter,
 // whichever processes they are in. A holder that the machine delays is not idleness.
 type idling struct {
 	*section
@@ -175,7 +174,7 @@ func (w *workerProcess) giveUp(ctx context.Context, o order) (answer, error) {
 			Name:    func(int) string { return toWrite },
 			Acquire: acquire,
 			Inside: func(context.Context) error { // to sleep would last a millisecond
-				for start := time.Now(); time.Since(start) < impatientHold; {
+				for start := time.Now(); time.Since(start) < impatientHold; { //nolint:revive // it keeps the processor
 				}
 				return nil
 			},
@@ -348,7 +347,7 @@ func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "setting\tpeer\tacquired/s\tof the best peer\tidle, median\tidle, longest\tgave up/s\tp99 until "+
 		"held\ta sleeper late\tfailed rounds")
-	best := map[string]float64{} // the best rate of a peer; nobody else has a waitTime, so there it is that of a deadline
+	best := map[string]float64{} // the best rate of a peer; no other has a waitTime, so there it is that of a deadline
 	for _, s := range settings {
 		var all []giverUp
 		setting := s.workload
@@ -365,14 +364,14 @@ func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
 			}
 		}
 		slices.SortFunc(all, func(a, b giverUp) int { return cmp.Compare(b.rate, a.rate) })
-		beside := best[setting]
-		if stem, ok := strings.CutSuffix(setting, byWaitTime); ok && beside == 0 {
-			beside = best[stem+byDeadline]
+		base := best[setting]
+		if stem, ok := strings.CutSuffix(setting, byWaitTime); ok && base == 0 {
+			base = best[stem+byDeadline]
 		}
 		for _, g := range all {
 			ratio := ""
-			if isOurs(g.peer) && beside > 0 {
-				ratio = fmt.Sprintf("%.2f", g.rate/beside)
+			if isOurs(g.peer) && base > 0 {
+				ratio = fmt.Sprintf("%.2f", g.rate/base)
 			}
 			fmt.Fprintf(t, "%s\t%s\t%.0f\t%s\t%.1f ms\t%.1f ms\t%.0f\t%s\t%.1f ms\t%d\n",
 				strings.TrimPrefix(setting, impatient+", "), g.peer, g.rate, ratio,

@@ -1,6 +1,6 @@
 // Command places measures what a cycle of lock and unlock costs where users are: through TLS, as a user with rights of
-// its own, in a Cluster, behind Sentinel, with a replica that has to confirm, and a millisecond away; beside plain
-// loopback. It prints a table, and writes a CSV for bench/report.
+// its own, in a Cluster, behind Sentinel, with a replica that has to confirm, and a millisecond away; compared with
+// plain loopback. It prints a table, and writes a CSV for bench/report.
 //
 //	go -C bench run ./places                                          # a minute
 //	go -C bench run ./places -rounds 7 -out ../docs/benchmarks/places.csv && go -C bench run ./report
@@ -74,7 +74,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	flags.SetOutput(progress)
 	rounds := flags.Int("rounds", 7, "how often everybody has a turn")
 	turn := flags.Duration("turn", 300*time.Millisecond, "how long a turn is")
-	only := flags.String("only", "", "some of the places, beside loopback")
+	only := flags.String("only", "", "some of the places, besides loopback")
 	file := flags.String("out", "", "the CSV to write")
 	if err := flags.Parse(args); err != nil {
 		return err

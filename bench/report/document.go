@@ -20,8 +20,8 @@ type page struct {
 // folder is where everything but the page itself is.
 const folder = "benchmarks/"
 
-// document writes what the figures say, by path from docs: the page, and beside it the charts and a file of tables for
-// each subject.
+// document writes what the figures say, by path from docs: the page, and in the same folder the charts and a file of
+// tables for each subject.
 func document(s *summary) (files map[string]string) {
 	files, alt := map[string]string{}, map[string]string{}
 	write := func(name, title string, sections ...func(*page)) {

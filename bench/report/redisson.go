@@ -13,7 +13,7 @@ const redisson = "redisson"
 
 // redisson is what the run of its own says in which Redisson takes part.
 func (p *page) redisson() {
-	s := p.s.beside
+	s := p.s.redisson
 	if s == nil {
 		return
 	}
@@ -21,7 +21,8 @@ func (p *page) redisson() {
 		"the Java driver of the tests, one JVM per client, warmed up for six seconds on shared processors; it may still " +
 		"compile code. " +
 		"There are two processes because eight JVMs on two processors measure the machine and not Redisson. " +
-		"*redisson's driver* asks a JVM to do nothing, twice: the part of Redisson's times that a Java program does not pay. " +
+		"*redisson's driver* asks a JVM to do nothing, twice: the part of Redisson's times that a Java program does not " +
+		"pay. " +
 		"Contended, it is part of each hold. Commands per operation do not depend on the client's speed and are the most " +
 		"reliable figures here.")
 	p.say("The commands of Redisson's hand-overs include renewals: after a warm-up of thousands of locks a second, " +

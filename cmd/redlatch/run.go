@@ -114,9 +114,9 @@ func (t *tool) run() *cobra.Command {
 	f.IntVarP(&j.capacity, "capacity", "c", 0, "the semaphore has this `number` of permits in all; the same in all runs")
 	f.IntVar(&j.permits, "permits", 1, "take this `number` of permits")
 	f.BoolVarP(&j.atOnce, "nonblock", "n", false, "do not wait: --wait 0")
-	f.DurationVarP(&j.wait, "wait", "w", 0, "wait for at most this `time`; 0: ask once (default: for ever)")
+	f.DurationVarP(&j.wait, "wait", "w", 0, "wait for at most this `time`; 0: ask once (default: forever)")
 	f.DurationVar(&j.lease, "lease", 0,
-		"hold for this `time` and do not renew: it stays taken for so long even if this machine dies")
+		"hold for this `time` and do not renew: it stays taken for that long even if this machine dies")
 	f.DurationVar(&j.maxHold, "max-hold", 0, "stop the command after this `time`")
 	f.DurationVar(&j.atLeast, "at-least", 0,
 		"keep the lock taken until this `time` after it was acquired, however early the command ends")

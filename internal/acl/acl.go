@@ -25,6 +25,9 @@ const every = "evalsha eval ping info time client|tracking client|caching cluste
 // pubsubCommands is what is needed to hear messages and to send them.
 const pubsubCommands = "subscribe unsubscribe ssubscribe sunsubscribe publish spublish"
 
+// published is how a script sends them.
+const published = "publish spublish "
+
 // cached is what rueidis asks for what it keeps while the server tracks it.
 const cached = "multi exec pttl"
 
@@ -43,7 +46,7 @@ var locks = feature{
 	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},
 	fixed:    []string{"~redlatch_alive:*", "&redlatch_grant:*"},
 	plain:    pubsubCommands + " exists",
-	scripts: counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
+	scripts: published + counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
 		"zcard " +
 		"zscore zcount zrange zrangebyscore " +
 		"zremrangebyscore zrevrange rpush lpop lrange llen lindex lrem info time",
@@ -57,14 +60,15 @@ var features = []feature{
 			"redlatch_leader", "redlatch_requests", "redlatch_workers"},
 		channels: []string{"redisson_lock__channel", "redlatch_leader"}, fixed: locks.fixed,
 		plain: pubsubCommands + " exists get hexists hdel",
-		scripts: counted + " exists pttl pexpire get set del hget hgetall hset hdel hmget zadd zrem zscore zrangebyscore " +
+		scripts: published + counted + " exists pttl pexpire get set del hget hgetall hset hdel hmget zadd zrem zscore " +
+			"zrangebyscore " +
 			"zrevrange lindex time",
 	},
 	{
 		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"},
 		channels: []string{"redisson_sc", "redlatch_barrier", latchChannel},
 		fixed:    locks.fixed, plain: pubsubCommands + " get set",
-		scripts: counted + " exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan " +
+		scripts: published + counted + " exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan " +
 			"zadd zrem zcard zscore zmscore " +
 			"zcount zrange zrangebyscore zrevrangebyscore zremrangebyscore zrevrange time",
 	},

@@ -170,7 +170,7 @@ func (m LockModel) forNoCaller(op Op, ops []Op) bool {
 
 // explains reports whether an acquire of unknown outcome may be the reason of one of the refusals. One that is no
 // reason of any says nothing, because what it may have left behind rules out no grant; and many that callers gave up
-// would take the checker for ever.
+// would take the checker forever.
 func (m LockModel) explains(op Op, refused []Op) bool {
 	return slices.ContainsFunc(refused, func(r Op) bool {
 		return op.Call <= r.Return && r.Call-m.Slack <= op.Return+m.LateAcquire+op.Late+op.Lease

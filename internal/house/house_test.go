@@ -56,6 +56,7 @@ var layers = map[string][]string{
 	"internal/periodic": {"internal/errs", "internal/script", "rlock/election"},
 
 	// only tests import these
+	"internal/dialect": {},
 	"redlatchtest": {"", "internal/errs", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
 		"internal/keyname"},
 	"internal/redistest":             {"internal/keyname"},

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Last is one thing that somebody has until an instant, for LastsWholly. Kept may be nil.
+// Last is one thing that a caller has until an instant, for LastsWholly. Kept may be nil.
 type Last struct {
 	// Take takes it, at once, and returns for how long after that it is promised.
 	Take func(t *testing.T) time.Duration
-	// Kept is called until the last microsecond of the promise: whoever took it still has it.
+	// Kept is called until the last microsecond of the promise: the caller that took it still has it.
 	Kept func(t *testing.T)
 	// Gone gives it away: it reports whether another has it now. One that could be tried again is called at several
 	// instants of the promise, one that cannot (Once) at the last.

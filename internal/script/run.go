@@ -69,7 +69,7 @@ type Call struct {
 	// rueidis repeats such a command by itself when its connection is lost, so it is not made in place.
 	Command func(b rueidis.Builder) rueidis.Completed
 	// Cached, if CachedFor is set, is a command that is read through the client's cache in place of the script, and kept
-	// there for so long. It is pinned.
+	// there for that long. It is pinned.
 	Cached    rueidis.Cacheable
 	CachedFor time.Duration
 	// Tracked, if set, is a connection on which the server is to remember the keys that the script reads.

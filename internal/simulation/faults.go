@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// inject does what a fault says. Nobody else runs meanwhile.
+// inject does what a fault says. No client runs meanwhile.
 func (w *world) inject(s Step) {
 	now := time.Now()
 	c, n := w.clients[s.Who], w.nodes[min(s.On, len(w.nodes)-1)]

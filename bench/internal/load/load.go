@@ -33,7 +33,7 @@ type Spec struct {
 	Inside func(ctx context.Context) error
 	// Think is how long a worker stays away after its release.
 	Think time.Duration
-	// Section, if set, is told who is inside.
+	// Section, if set, learns who holds the lock.
 	Section Section
 	// Recording reports whether acquisitions count now; nil: always.
 	Recording func() bool

@@ -52,7 +52,7 @@ const (
 	patience = 2 * time.Minute
 )
 
-// run copies a suite's tests, compiles them beside the adapter, and runs each in a process of its own.
+// run copies a suite's tests, compiles them with the adapter, and runs each in a process of its own.
 func (s *suite) run(ctx context.Context, full bool, log io.Writer) (o *outcome, err error) {
 	began := time.Now()
 	o = &outcome{suite: s}
@@ -162,8 +162,9 @@ func (s *suite) find(ctx context.Context, version *string) (dir string, err erro
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
-		json.Unmarshal(out, &m)
+		_ = json.Unmarshal(out, &m) // what is no JSON has no Dir
 		if err != nil || m.Dir == "" && args[0] == "mod" {
+			//nolint:errorlint // err may be nil
 			return fmt.Errorf("%w: %v, %s%s", errNoModule, err, m.Error, &stderr)
 		}
 		return nil

@@ -137,11 +137,9 @@ func (f *claimFile) next() (claim, error) {
 	if f.line == 1 {
 		b = bytes.TrimPrefix(b, []byte("\ufeff"))
 	}
-	user, why := "", ""
+	user, why := parseUser(b)
 	if tooLong {
 		why = fmt.Sprintf("the line is longer than %s bytes", group(maxLine))
-	} else {
-		user, why = parseUser(b)
 	}
 	if why != "" {
 		return claim{}, &malformed{line: f.line, why: why, text: excerpt(b)}
@@ -159,7 +157,7 @@ func (f *claimFile) readLine() (line []byte, tooLong bool, err error) {
 	for {
 		b, err := f.r.ReadSlice('\n')
 		f.read.Add(int64(len(b)))
-		if len(f.long) > 0 || err == bufio.ErrBufferFull {
+		if len(f.long) > 0 || errors.Is(err, bufio.ErrBufferFull) {
 			if len(f.long)+len(b) > maxLine {
 				tooLong = true
 				b = b[:maxLine-len(f.long)]
@@ -168,11 +166,11 @@ func (f *claimFile) readLine() (line []byte, tooLong bool, err error) {
 			b = f.long
 		}
 		switch {
-		case err == bufio.ErrBufferFull:
+		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case err == io.EOF && len(b) == 0:
+		case errors.Is(err, io.EOF) && len(b) == 0:
 			return nil, false, io.EOF
-		case err != nil && err != io.EOF:
+		case err != nil && !errors.Is(err, io.EOF):
 			return nil, false, plain(err)
 		}
 		b = bytes.TrimSuffix(b, []byte("\n"))

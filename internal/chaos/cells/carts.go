@@ -114,7 +114,7 @@ func (c *client) shop(ctx context.Context, rnd *rand.Rand) {
 		e.Do, e.Call = "claim", now()
 		cart, err := shopping(c.red[0]).Confirm(ctx, id, linesOf(lines)...)
 		if c.Break == "part" { // sells one line by itself
-			shopping(c.red[0]).Stock(lines[0]).Return(ctx, stock.Units{Request: id})
+			_, _ = shopping(c.red[0]).Stock(lines[0]).Return(ctx, stock.Units{Request: id})
 		}
 		e.Return, e.Out = now(), reason(err)
 		each(e, func(line string) event { return answerOf(cart, err, line) })
@@ -199,7 +199,7 @@ func (a cartAudit) add(id, line string, e event) {
 }
 
 // booked claims a unit of a stock with a ledger, returns it or keeps it; or moves entries of the ledger out of the
-// process: an entry that was said has been moved, whoever is killed then.
+// process: an entry that was said has been moved, even if its client is killed then.
 func booked(ctx context.Context, c *client, rnd *rand.Rand) {
 	s := c.red[0].Stocks().Stock("ledger")
 	if rnd.IntN(4) == 0 {
@@ -250,7 +250,7 @@ func moveAll(ctx context.Context, red *redlatch.Client, say func(event)) (map[st
 }
 
 // ledgers: each number is that of one entry, and none is missing; an ordinal is granted once, and returned at most once
-// by who has it; what clients were told is in the ledger, and what is in it is what the server has sold.
+// by who has it; what clients were answered is in the ledger, and what is in it is what the server has sold.
 func ledgers(h record, v *verdict) {
 	entries := map[int64]event{}
 	a := ledgerAudit{v: v, whole: h.final != nil, tried: map[string]bool{}, granted: map[int64]string{},

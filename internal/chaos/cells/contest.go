@@ -191,7 +191,7 @@ func (c *client) hold(ctx context.Context, rnd *rand.Rand) {
 	if rnd.IntN(16) == 0 {
 		keep = time.Duration(float64(lease) * (0.3 + 2.2*rnd.Float64()))
 	}
-	reported := false
+	var reported bool
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {

@@ -30,13 +30,13 @@ type fault struct {
 	name, what string
 	on         []string // deployments; nil: all
 	keys       keys
-	once       bool   // it takes seconds, or leaves nothing that it could befall again
-	spent      bool   // the servers are of no use afterwards
-	wait       bool   // clients have MinReplicas
-	safe       bool   // clients have Safety: SurviveFailover, on servers that it accepts
-	clock      bool   // it sets clocks
-	wires      bool   // the nodes talk to each other over wires
-	needs      string // a pattern of commands; servers that have none of them are spared
+	once       bool // it takes seconds, or leaves nothing that it could befall again
+	spent      bool // the servers are of no use afterwards
+	wait       bool // clients have MinReplicas
+	safe       bool // clients have Safety: SurviveFailover, on servers that it accepts
+	clock      bool // it sets clocks
+	wires      bool // the nodes talk to each other over wires
+	atomic     bool // the servers migrate slots by themselves
 	inflict    func(s *scene, rnd *rand.Rand)
 }
 
@@ -70,7 +70,7 @@ var faults = []fault{
 	{name: "server stalls", what: "DEBUG SLEEP 0.6: a primary does nothing for 600 ms",
 		inflict: func(s *scene, rnd *rand.Rand) {
 			for _, n := range s.victims(rnd) {
-				n.TryAsk(s.st, "DEBUG", "SLEEP", "0.6")
+				s.ask(n, "DEBUG", "SLEEP", "0.6")
 			}
 		}},
 	{name: "server killed", what: "a primary (two of the five) is killed and starts again at once, with its data",
@@ -98,7 +98,8 @@ var faults = []fault{
 			up, down := time.Duration(rnd.IntN(150))*time.Millisecond, time.Duration(rnd.IntN(150))*time.Millisecond
 			s.proxied(rnd, 700*time.Millisecond, func(p *redistest.Proxy) { p.Delay(up, down) })
 		}},
-	trapped("lost reply", "the connection is cut, or falls silent, when the server has run a script and before it answers", redistest.LoseReply, redistest.LoseReplySilently),
+	trapped("lost reply", "the connection is cut, or falls silent, when the server has run a script and before it answers",
+		redistest.LoseReply, redistest.LoseReplySilently),
 	trapped("lost request", "the connection is cut, or falls silent, before a script reaches the server",
 		redistest.LoseRequest, redistest.LoseRequestSilently),
 	{name: "doubled request", what: "every script of a client runs twice", keys: repeated,
@@ -153,7 +154,7 @@ var faults = []fault{
 		on: []string{cluster}, spent: true, inflict: func(s *scene, rnd *rand.Rand) { s.migrate(rnd) }},
 	{name: "atomic slot migration", what: "slots that are in use are migrated to another primary, hundreds at once, by the " +
 		"servers themselves (CLUSTER MIGRATION IMPORT of Redis 8.4, CLUSTER MIGRATESLOTS of Valkey 9.0)",
-		on: []string{cluster}, spent: true, needs: atomically,
+		on: []string{cluster}, spent: true, atomic: true,
 		inflict: func(s *scene, rnd *rand.Rand) { s.migrateAtOnce(rnd) }},
 	{name: "eviction", what: "a primary (two of the five) has less memory than it uses, and evicts keys", keys: lost,
 		spent: true, inflict: func(s *scene, rnd *rand.Rand) {
@@ -230,7 +231,7 @@ func everyNode(args ...string) func(s *scene, rnd *rand.Rand) {
 }
 
 // ask sends a server one command; it may be away.
-func (s *scene) ask(n *redistest.Server, args ...string) { n.TryAsk(s.st, args...) }
+func (s *scene) ask(n *redistest.Server, args ...string) { _, _ = n.TryAsk(s.st, args...) }
 
 // victims are the primary, one of the primaries, or two of the five.
 func (s *scene) victims(rnd *rand.Rand) []*redistest.Server {
@@ -304,7 +305,7 @@ func (s *scene) failover(n *redistest.Server, behind bool) {
 	}
 }
 
-// migrate moves the slot of some key to another primary, all of it: a node that is told of the slot's new owner while
+// migrate moves the slot of some key to another primary, all of it: a node that learns of the slot's new owner while
 // it still holds keys of it removes them. So a step that is refused or not answered, because the machine stood still,
 // is made again; a key that was moved by a MIGRATE whose answer came too late is there twice, and the one that clients
 // wrote to replaces the other.
@@ -358,9 +359,6 @@ func (s *scene) migrate(rnd *rand.Rand) {
 	}
 }
 
-// atomically matches the commands that migrate slots by copying them as a replica does.
-const atomically = "cluster|migrat*"
-
 // migrateAtOnce moves the range of slots around some key to another primary. The old one copies the keys and what is
 // done to them meanwhile, holds writes up for a moment, and the range changes hands. If this fails, the range stays
 // where it was, and is moved again.
@@ -389,7 +387,7 @@ func (s *scene) migrateAtOnce(rnd *rand.Rand) {
 		return
 	}
 	at, order := to, []string{"CLUSTER", "MIGRATION", "IMPORT", strconv.Itoa(first), strconv.Itoa(last)} // Redis
-	if has(s.st, from, "cluster|migrateslots") {                                                         // Valkey
+	if slices.Contains(migrating(s.st, from), "cluster|migrateslots") {                                  // Valkey
 		at, order = from, []string{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last), "NODE",
 			toID}
 	}
@@ -434,18 +432,18 @@ func slotsOf(st *stage.Stage, n *redistest.Server) (list []slotRange) {
 	return list
 }
 
-// has tells whether the server has a command that matches the pattern.
-func has(st *stage.Stage, n *redistest.Server, pattern string) bool {
-	list, err := n.TryAskList(st, "COMMAND", "LIST", "FILTERBY", "PATTERN", pattern)
-	return err == nil && len(list) > 0
+// migrating are the commands of the server that migrate slots atomically, in the words of COMMAND LIST.
+func migrating(st *stage.Stage, n *redistest.Server) []string {
+	list, _ := n.TryAskList(st, "COMMAND", "LIST", "FILTERBY", "PATTERN", "cluster|migrat*")
+	return list
 }
 
 // lacks tells what the servers lack for the fault, if anything.
 func (f fault) lacks(d *deployment) string {
-	if f.needs == "" || has(d.st, d.nodes[0], f.needs) {
+	if !f.atomic || len(migrating(d.st, d.nodes[0])) > 0 {
 		return ""
 	}
-	return "the servers have no command " + f.needs
+	return "the servers have neither CLUSTER MIGRATION nor CLUSTER MIGRATESLOTS"
 }
 
 // proxied has one client's network fail for some time.
@@ -484,7 +482,7 @@ func (f fault) appliesTo(deployment, noClock string) (ok bool, why string) {
 		return false, fmt.Sprintf("the clocks of servers cannot be set: %s", noClock)
 	}
 	if f.wires && redistest.Host() == "127.0.0.1" {
-		return false, "this system has one loopback address only, so nodes cannot be told apart"
+		return false, "this system has one loopback address only, so nodes cannot be distinguished"
 	}
 	return true, ""
 }

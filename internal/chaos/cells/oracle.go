@@ -18,7 +18,7 @@ type verdict struct {
 	Overlaps  int           // of holds
 	Longest   time.Duration // of the overlaps
 	Refused   int           // writes that the resource refused because of an earlier token
-	Gone      int           // permits that nobody has any more
+	Gone      int           // permits that no client has any more
 	Forgotten int           // returns of units that were answered and are not in the ledger; replicas confirm grants only
 	Undecided bool          // porcupine took too long
 	Unguarded []string      // what is wrong whatever the servers forget: tokens and what they guard
@@ -121,7 +121,7 @@ func (v *verdict) tokens(h record) {
 }
 
 // linear has porcupine look for an order of the calls in which a lock with leases can have given these answers.
-// Refusals are not noted: a lock may be left to somebody whom no client knows of.
+// Refusals are not noted: a lock may be left to an owner that no client knows of.
 func linear(h record) error {
 	log := history.New()
 	base, at := time.Now(), int64(0)
@@ -237,7 +237,7 @@ func claims(h record, v *verdict) {
 			owner[e.ID], units[e.V] = had{e.V, e.N, e.Return}, e.ID
 			sum += e.N
 		case e.Out == "sold out" && has && before.at < e.Call:
-			v.wrong("%s has unit %d and was told that nothing is left", e.ID, before.unit)
+			v.wrong("%s has unit %d and was answered that nothing is left", e.ID, before.unit)
 		}
 	}
 	if h.final != nil {

@@ -77,7 +77,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	resume := flags.String("resume", "", "the file of cells that were run, to which more are added")
 	markdown := flags.String("markdown", "", "the report to write; its tables go into cells.md in a folder of its name")
 	length := flags.Duration("soak", 0,
-		"in place of cells: steady work for so long on the first deployment, with faults in the background; what is used "+
+		"in place of cells: steady work for that long on the first deployment, with faults in the background; what is used "+
 			"must not grow")
 	chart := flags.String("chart", "", "the chart of a soak to write (SVG)")
 	page := flags.String("html", "", "the same as a page")
@@ -257,7 +257,7 @@ func (r *playing) cell(ctx context.Context, name string, f fault, done []cell) (
 			return nil, false, err
 		}
 	}
-	if why = f.lacks(r.d); why != "" {
+	if why := f.lacks(r.d); why != "" {
 		return &cell{Deployment: name, Fault: f.name, NotRun: why}, false, nil
 	}
 	s := &scene{plan: r.plan, d: r.d, f: f, prefix: fmt.Sprintf("c%d:", r.n), seed: r.seed + uint64(r.n)}

@@ -178,13 +178,13 @@ func note(log, word, name string) error {
 // tries is how often a mutant survives before it counts.
 const tries = 3
 
-// limit is for how long the tests of a mutant run: some mutants make them wait for ever.
+// limit is for how long the tests of a mutant run: some mutants make them wait forever.
 const limit = 30 * time.Second
 
 // bench compiles the tests of packages, in a folder of its own.
 type bench struct {
 	root, work string
-	plain      map[string]string // package -> its tests, which plant in Lua what they are told to: see planting.go
+	plain      map[string]string // package -> its tests, which plant in Lua what they are given: see planting.go
 }
 
 func newBench(ctx context.Context) (b *bench, end func(), err error) {

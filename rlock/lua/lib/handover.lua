@@ -27,7 +27,7 @@
 --   queues, and otherwise puts into the queue before it serves the first there. The deadline counts from when the release was sent.
 -- * Redisson's waiters race for what is published: see theirs in release.lua.
 -- * While the slot is being migrated, a script with two keys is refused. It is sent again without the queue, and waiters poll.
--- uses: clock, listeners
+-- uses: clock, listeners, send
 
 local OPEN = 5 -- for so many ms
 local MOST_OPEN = 200 -- as RESERVED in plain_queue.lua
@@ -40,12 +40,14 @@ local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "st
 local function which(lock, queue, removed)
   local there
   if queue then
-    there = (removed and redis.pcall or redis.call)('EXISTS', lock, lock, queue)
+    there = redis.pcall('EXISTS', lock, lock, queue)
   else
-    there = (removed and redis.pcall or redis.call)('EXISTS', lock, lock)
+    there = redis.pcall('EXISTS', lock, lock)
   end
   if type(there) ~= 'table' then
     return there
+  elseif not removed then -- the refusal is the caller's to have
+    return redis.call('EXISTS', lock, lock, queue or lock)
   end
 end
 
@@ -127,7 +129,7 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     local channel = grants .. string.sub(owner or '', 1, 36)
     if owner and owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then
       if reservation then
-        if type(redis.pcall(publish, channel, '0 0 ' .. owner)) == 'table' then
+        if type(send(publish, channel, '0 0 ' .. owner)) == 'table' then
           return nil
         end
         local alone = redis.call('EXISTS', queue) == 0
@@ -139,7 +141,7 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
       end
       redis.call('HSET', lock, owner, 1)
       redis.call('PEXPIRE', lock, lease)
-      local sent = redis.pcall(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))
+      local sent = send(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))
       if type(sent) ~= 'table' then
         return entry
       end

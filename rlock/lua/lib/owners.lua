@@ -94,8 +94,10 @@ end
 local function remove(key, list, first, last, others)
   local removed = 0
   for i = first, last do
-    local gone = (removed > 0 and redis.pcall or redis.call)('HDEL', key, list[i], list[i] .. '!')
-    if type(gone) == 'number' and gone > 0 then
+    local gone = redis.pcall('HDEL', key, list[i], list[i] .. '!')
+    if removed == 0 and type(gone) ~= 'number' then
+      return redis.call('HDEL', key, list[i], list[i] .. '!')
+    elseif type(gone) == 'number' and gone > 0 then
       removed = removed + 1
       others = others or gone == 2
     end

@@ -42,7 +42,7 @@
 --
 --   Other programs release without a word: waiters of both kinds poll. A Fair or ReadWrite lock's waiters stand in queues of their own,
 --   which a Plain lock's release does not serve: they poll, too.
--- uses: handover, clock
+-- uses: handover, clock, send
 
 local RESERVED = 200 -- at most
 local LINE_TTL = 60000 -- more than twice the longest time between two requests of a waiter
@@ -79,7 +79,7 @@ local function tell(line, publish, grants, now)
     local owner, reservation = string.match(entry, '^(%S+) (%d+)$')
     local heard = 0
     if owner and (score <= 1 or score >= COME) then
-      heard = redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
+      heard = send(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
     end
     if type(heard) ~= 'number' then
       return false -- no right to publish there: waiters poll

@@ -34,7 +34,7 @@
 --   listens, and nothing is taken back that was published. A grant whose PUBLISH is refused was not heard of, and is undone.
 -- * A process that was stopped or cut off and still has its subscription is passed over when it has not asked for "stale
 --   after". Until then its waiting writer keeps readers out.
--- uses: owners, raise, rw, handover, clock, listeners
+-- uses: owners, raise, rw, handover, clock, listeners, send
 
 local BAND = 3000000000000000 -- more than a ticket, µs, until the year 2065; two of them are less than 2^53
 local MOST_WRITES = 16
@@ -169,7 +169,7 @@ end
 local function notify(entry, score, publish, grants)
   local owner, lease = string.match(entry, '^(%S+) (%d+)')
   local channel = grants .. string.sub(owner, 1, 36)
-  return type(redis.pcall(publish, channel, string.format('%.0f %s %s', score, lease, owner))) ~= 'table'
+  return type(send(publish, channel, string.format('%.0f %s %s', score, lease, owner))) ~= 'table'
 end
 
 -- Let readers in. Returns whether one could not be notified, and so is in line still.
@@ -279,7 +279,7 @@ local function serve(lock, ends, queue, publish, channel, grants, now, me, turne
     set_field(queue, 'readfrom', now)
     local unnotified = serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
     if (listeners(publish, channel) or 0) > 0 then -- Redisson's readers, who can come in now
-      redis.pcall(publish, channel, '1')
+      send(publish, channel, '1')
     end
     return unnotified
   elseif writer then
@@ -317,14 +317,14 @@ end
 -- line is notified when that is over.
 local function open_to_others(queue, channel, publish, grants, now)
   set_field(queue, 'open', now + OPEN)
-  redis.pcall(publish, channel, '1')
+  send(publish, channel, '1')
   local head = redis.call('ZRANGEBYSCORE', queue, digits(BAND), '+inf', 'LIMIT', 0, 1)
   if not head[1] then
     head = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)
   end
   local owner = string.match(head[1] or '', '^%S+')
   if owner then
-    redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
+    send(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
   end
 end
 

@@ -28,7 +28,7 @@
 -- * Waiters of the caller's own process are named in the reply, not published. If that reply is lost the process asks for all of
 --   its waiters (wait.Waiters.AskAgain), and finds the permits out under their bases.
 -- * A waiter that wants more than there is in all, after a resize, is taken out and notified, which says so. It would block the
---   queue for ever otherwise.
+--   queue forever otherwise.
 -- * What ends for want of a renewal is pruned by every call. One process comes by in time: that of the first in line, which is
 --   notified in the reply or by "0 <ms>". If it dies any poll finds it.
 -- * One script serves up to 128 waiters, and 1,000 permits, and takes out some 500 that are gone, so that it holds up no other; then
@@ -37,7 +37,7 @@
 --     B asks for its own, as in a poll: the next 512 are gone; B hears of it in the reply; and so on until one can be served
 --   Any poll goes on likewise, so a lost message costs a poll.
 -- * What is no entry at all is taken out as one that is gone: no one can be notified of it.
--- uses: clock, listeners
+-- uses: clock, listeners, send
 
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 local LOOK, PASS, MOST, MOST_PERMITS, MOST_GONE = 16, 4, 128, 1000, 512
@@ -80,10 +80,11 @@ end
 -- Reports whether a process listens to its channel of grants on this server, or no right is there to ask. It is asked once in a
 -- script.
 local function hears(q, channel)
-  if q[channel] == nil then
-    q[channel] = listeners(q.publish, channel) ~= 0
+  q.heard = q.heard or {}
+  if q.heard[channel] == nil then
+    q.heard[channel] = listeners(q.publish, channel) ~= 0
   end
-  return q[channel]
+  return q.heard[channel]
 end
 
 -- Returns how many permits are left to Redisson's waiters now. A marker that is further ahead than one can be is of before the
@@ -220,7 +221,7 @@ local function serve(q, free, total, give, take, ends)
     end
   end
   for channel, text in pairs(words) do
-    if type(redis.pcall(q.publish, channel, text)) == 'table' then -- no right: no one was notified
+    if type(send(q.publish, channel, text)) == 'table' then -- no right: no one was notified
       for _, g in ipairs(granted[channel] or {}) do
         free = free + take(g[1], g[2])
         redis.call('ZADD', q.key, digits(g[4]), g[3])
