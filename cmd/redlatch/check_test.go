@@ -275,7 +275,7 @@ func TestCheckFindsThatConnectionsEndAtDifferentServers(t *testing.T) {
 
 // A server that was not tested is one to warn of; one that is too old is not worked with at all.
 func TestCheckKnowsTheVersionsThatTheDocumentsSayWereTested(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/versions.md")
 	require.NoError(t, err)
 	documented := map[string][]string{}
 	for _, m := range regexp.MustCompile(`(?m)^\| (Redis|Valkey) (\d+\.\d+)\.\d+ \| \d`).
