@@ -76,6 +76,11 @@ func TestSafetyRefusesAServerWhoseSettingsLoseWrites(t *testing.T) {
 	err := opens(o, safe)
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	require.ErrorContains(t, err, "the server's INFO is NOPERM")
+	durable := safe
+	durable.Hub = func(h *pubsub.Options) { h.Strict = false }
+	err = opens(o, durable)
+	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
+	require.ErrorContains(t, err, "the server's INFO is NOPERM", "Durable alone refuses it, too")
 
 	_, err = pubsub.New(admin, pubsub.Options{Durable: true})
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
