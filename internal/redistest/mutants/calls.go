@@ -63,22 +63,9 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a server that will not say how it is set", file: "internal/script/eviction.go", pkg: ".",
-		old: "case err != nil:\n\t\t\tfound", new: "case err != nil && false:\n\t\t\tfound",
+		old: "\t\t\tfound = &Setting{\"INFO\",", new: "\t\t\treturn true\n\t\t\tfound = &Setting{\"INFO\",",
 		breaks: "Durable refuses a server that does not let it ask",
 		tests:  "TestSafetyRefusesAServerWhoseSettingsLoseWrites",
-	},
-	{
-		name: "replicas that no one can ask", file: "internal/script/lacks.go", pkg: "./internal/script",
-		old: "case Unsupported(err):\n\t\treturn NotConfirmed(", new: "case Unsupported(err) && false:\n\t\treturn NotConfirmed(",
-		breaks: "MinReplicas is refused on a server that refuses WAIT",
-		tests:  "TestWaitIsAskedForBeforeItIsReliedOn",
-	},
-	{
-		name: "the text after any refusal", file: "internal/script/lacks.go", pkg: "./internal/script",
-		old:    "func noEvalsha(err error) bool { return Unsupported(err) &&",
-		new:    "func noEvalsha(err error) bool { return err != nil ||",
-		breaks: "a script is sent again only after an error that proves that nothing ran",
-		tests:  "TestTheTextIsSentWhereEVALSHAIsRefusedAndNowhereElse",
 	},
 	{
 		name: "a context that gives patience", file: "internal/script/run.go", pkg: ".",
