@@ -114,7 +114,7 @@ func TestTheOracleFindsWhatIsPlanted(t *testing.T) {
 			"unit 5 is u1's and u2's"},
 		"sold out to who has one": {"stock",
 			played(call("stock", "claim", "u1", 1, 2, 5, "ok"), call("stock", "claim", "u1", 3, 4, 0, "sold out")),
-			"told that nothing is left"},
+			"answered that nothing is left"},
 		"the server forgot one": {"stock",
 			final(played(try("u1"), try("u2"), call("stock", "claim", "u1", 1, 2, 1, "ok"),
 				call("stock", "claim", "u2", 3, 4, 2, "ok")), map[string]int64{"sold": 1, "limit": 9}), "given out 1, 2 have one"},
