@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -29,6 +30,7 @@ type link struct {
 	keepUntil time.Time         // until when the connection is kept though nothing is wanted
 
 	answers bool // the server has answered a PING on the connection of serve; of run and serve alone
+	counted bool // a channel was confirmed whose listeners scripts count
 }
 
 func (l *link) wake() {
@@ -173,7 +175,7 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 		case <-retry.C:
 		case <-up:
 			confirmed = true
-			h.probe.Do(func() { h.wg.Go(h.countListeners) })
+			l.probe()
 		case err, ok := <-lost:
 			if !ok || err == nil {
 				err = errors.New("connection closed")
@@ -261,10 +263,21 @@ func (h *Hub) checkPrimary(node rueidis.Client) error {
 	return h.replica(node.Do(ctx, node.B().Info().Section("replication").Build()))
 }
 
+// probe has countListeners ask, once in the hub's life, when the first channel is confirmed whose listeners scripts count.
+// Where nothing waits for a lock or a permit no script asks, and the user needs no right to it.
+func (l *link) probe() {
+	h := l.hub
+	h.mu.Lock()
+	counted := l.counted
+	h.unlock()
+	if counted {
+		h.probe.Do(func() { h.wg.Go(h.countListeners) })
+	}
+}
+
 // countListeners finds out whether the server says how many listen to a channel. Scripts that hand over ask that, and
-// hide from their callers where it is refused. It is asked once, after the first channel was confirmed, because where
-// nothing waits no script asks; on a connection of its own (see script.Forgetful). A proxy may refuse it to clients and
-// not to scripts: then more is said to be lacking than is.
+// hide from their callers where it is refused. It asks on a connection of its own (see script.Forgetful). A proxy may
+// refuse it to clients and not to scripts: then more is said to be lacking than is.
 func (h *Hub) countListeners() {
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
 	defer cancel()
@@ -497,6 +510,7 @@ func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
 		// sends before it asks for the next topic, and leaves a connection that does not give them.
 		if t != nil && l.have[s.Channel] == t {
 			t.up()
+			l.counted = l.counted || keyname.Counted(t.name)
 		}
 		return true
 	case "unsubscribe", "sunsubscribe":

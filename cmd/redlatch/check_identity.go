@@ -74,10 +74,10 @@ func fields(text string) map[string]string {
 	return info
 }
 
-// tested are the versions that the tests were run on: the table in docs/operations.md, Servers. What is older than
+// tested are the versions that the tests were run on: the table in docs/versions.md. What is older than
 // Redis 7.0 is refused before it is asked.
 var tested = map[string][]string{
-	"Redis":  {"7.0", "7.2", "8.0"},
+	"Redis":  {"7.0", "7.2", "7.4", "8.0", "8.2", "8.6"},
 	"Valkey": {"8.0", "8.1", "9.1"},
 }
 
@@ -133,7 +133,7 @@ func service(info map[string]string, addrs ...string) string {
 // identity says what the server is.
 func (x *checkup) identity(context.Context) {
 	const page = "see docs/kubernetes-and-managed.md for what was seen there; the tests can be run on it " +
-		"(docs/operations.md, Servers)"
+		"(docs/versions.md)"
 	n := x.nodes[0]
 	name, version := product(n.hello, n.info)
 	of := service(n.info, append(slices.Clone(x.option.InitAddress), n.addr)...)

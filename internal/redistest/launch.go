@@ -107,7 +107,7 @@ func (r *run) start() error {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		pid, err := processOf(r.addr)
 		if err == nil && pid == cmd.Process.Pid {
-			return nil
+			return trace(r.addr)
 		}
 		if last = err; err == nil {
 			last = fmt.Errorf("process %d answers", pid)
