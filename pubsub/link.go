@@ -151,23 +151,16 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 	up := make(chan struct{}, 1)
 	lost := conn.SetPubSubHooks(l.hooks(up))
 	if ping {
-		ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
-		err := conn.Do(ctx, conn.B().Ping().Build()).NonRedisError()
-		cancel()
-		if err != nil {
+		if err := l.ping(conn); err != nil {
 			return false, err
 		}
-		l.answers = true
 	}
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
 	for {
 		again, done, err := l.reconcile(conn)
-		if errors.Is(err, errReplica) {
-			return false, err
-		}
 		if err != nil {
-			return confirmed || len(up) > 0, err
+			return !errors.Is(err, errReplica) && (confirmed || len(up) > 0), err
 		}
 		switch keepFor := l.keepFor(); {
 		case done && keepFor <= 0:
@@ -192,6 +185,17 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 			return confirmed, h.ctx.Err()
 		}
 	}
+}
+
+// ping finds out whether the server answers on a new connection.
+func (l *link) ping(conn rueidis.DedicatedClient) error {
+	ctx, cancel := context.WithTimeout(l.hub.ctx, sendTimeout)
+	defer cancel()
+	if err := conn.Do(ctx, conn.B().Ping().Build()).NonRedisError(); err != nil {
+		return err
+	}
+	l.answers = true
+	return nil
 }
 
 // hooks take in what the server sends. A confirmed subscription puts a value into up.
@@ -502,8 +506,8 @@ func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
 	t := l.want[s.Channel]
 	switch s.Kind {
 	case "subscribe", "ssubscribe":
-		// This is no late confirmation of an earlier topic of that name: reconcile waits for the answers to all that it sends
-		// before it asks for the next topic, and leaves a connection that does not give them.
+		// This is not a late confirmation of an earlier topic of that name: reconcile waits for the answers to all that it
+		// sends before it asks for the next topic, and leaves a connection that does not give them.
 		if t != nil && l.have[s.Channel] == t {
 			t.up()
 			l.counted = l.counted || keyname.Counted(t.name)

@@ -14,25 +14,30 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-const checkHelp = `check says what a server is, what redlatch does without there, and what to set. It reads what the server says of itself, and tries
-what programs do, with the user and the prefix that they have. It takes a few seconds.
+const checkHelp = `check says what a server is, what redlatch does without there, and what to set. It reads what the
+server says of itself, and tries what programs do, with the user and the prefix that they have. It takes a few
+seconds.
 
-Each line has a level, what was looked at and what was found; under it, what that means for the promises (!) and what to do (->):
+Each line has a level, what was looked at and what was found; under it, what that means for the promises (!) and what
+to do (->):
 
   ok       as it should be
   note     a feature that is off by default does not work here, or something could not be seen
   warning  something degrades: waiting is slower, or a failure costs more than it must
   problem  a promise does not hold, or calls fail
 
-A command that the server or the user's rights refuse is a finding, and not a failure of check. INFO and CONFIG GET are asked for
-settings; programs need neither. The library uses no SCRIPT, FUNCTION or WAITAOF, so they are not tried.
+A command that the server or the user's rights refuse is a finding, and not a failure of check. INFO and CONFIG GET
+are asked for settings; programs need neither. The library uses no SCRIPT, FUNCTION or WAITAOF, so they are not tried.
 
-With --survive-failover, what Options{Safety: SurviveFailover} needs is a problem where it is missing; without, it is a note.
+With --survive-failover, what Options{Safety: SurviveFailover} needs is a problem where it is missing; without, it is
+a note.
 
-check writes objects under names that begin with redlatch_check: (after --prefix) and removes them; what is left after a crash, and the
-mark of the process (redlatch_alive:), end by themselves. If the user's keys are restricted, give it --prefix.
+check writes objects under names that begin with redlatch_check: (after --prefix) and removes them; what is left after
+a crash, and the mark of the process (redlatch_alive:), end by themselves. If the user's keys are restricted, give it
+--prefix.
 
-It exits with 1 if there is a problem, also where there is no connection; with --strict also if there is a warning. Notes do not count.`
+It exits with 1 if there is a problem, also where there is no connection; with --strict also if there is a warning.
+Notes do not count.`
 
 // finding is a line of check.
 type finding struct {

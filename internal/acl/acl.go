@@ -49,8 +49,8 @@ var locks = feature{
 	scripts: published + counted +
 		" exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
 		"zcard " +
-		"zscore zcount zrange zrangebyscore " +
-		"zremrangebyscore zrevrange rpush lpop lrange llen lindex lrem info time",
+		"zscore zcount zrange " +
+		"zremrangebyscore rpush lpop lrange llen lindex lrem info time",
 }
 
 // features are all of them, in the order of the README.
@@ -72,7 +72,7 @@ var features = []feature{
 		scripts: published + counted +
 			" exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan " +
 			"zadd zrem zcard zscore zmscore " +
-			"zcount zrange zrangebyscore zrevrangebyscore zremrangebyscore zrevrange time",
+			"zcount zrange zremrangebyscore time",
 	},
 	{
 		name: "counters", own: []string{""}, keys: []string{"rc"}, plain: cached + " incr decr incrby get getrange",
@@ -80,13 +80,13 @@ var features = []feature{
 	},
 	{
 		name: "limits", keys: []string{"rc"}, plain: cached + " get",
-		scripts: "pexpire get set del type zadd zrem zcount zrange zrangebyscore zremrangebyscore zrevrange time",
+		scripts: "pexpire get set del type zadd zrem zcount zrange zremrangebyscore time",
 	},
 	{
 		name: "stocks", keys: []string{"rc"}, channels: []string{"redlatch_stock"},
 		plain: pubsubCommands + " " + cached + " get hscan xrange",
 		scripts: "exists pttl pexpire set del unlink hget hset hdel hlen hmget hincrby zadd zrem zcard zcount zrange " +
-			"zrangebyscore rpush lpop lrange lindex " +
+			"rpush lpop lrange lindex " +
 			"xadd xlen xrange xtrim time",
 	},
 	{
@@ -97,7 +97,7 @@ var features = []feature{
 	{
 		name: "inspect", own: []string{"", "{"}, keys: locks.keys[:len(locks.keys)-1], fixed: []string{"~redlatch_alive:*"},
 		plain:   "scan type exists hscan getrange",
-		scripts: "pttl get hget hgetall zcard zrange zrangebyscore lrange time",
+		scripts: "pttl get hget hgetall zcard zrange lrange time",
 	},
 }
 

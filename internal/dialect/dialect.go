@@ -29,7 +29,7 @@ import (
 // Script is what a script is found to do.
 type Script struct {
 	Wrong    []string // what the dialect forbids, each with its line
-	Commands []string // what it calls, in their order, in capitals: PUBSUB|NUMSUB with its subcommand
+	Commands []string // what it calls, sorted and in capitals: PUBSUB|NUMSUB with its subcommand
 
 	keys    *variable // KEYS
 	fields  map[string]*variable
@@ -71,23 +71,6 @@ func (s *scope) find(name string) *variable {
 }
 
 func (s *scope) inner() *scope { return &scope{up: s, names: map[string]*variable{}, in: s.in} }
-
-// keysOf are the numbers of a command's arguments that are keys, from 1; 0 all. A channel is no key.
-func keysOf(command string) []int {
-	switch command {
-	case "TIME", "INFO", "PUBLISH", "SPUBLISH", "PUBSUB":
-		return nil
-	case "EXISTS", "DEL", "UNLINK":
-		return []int{0}
-	}
-	return []int{1}
-}
-
-// globals are the names of Lua and of the server that a script may use.
-var globals = strings.Fields("KEYS ARGV tonumber tostring type ipairs pairs unpack error string table math")
-
-// containers are the commands whose first argument is a subcommand.
-var containers = []string{"PUBSUB"}
 
 // Read reads the text of a script. The error is that of a text which is no Lua.
 func Read(text string) (*Script, error) {
@@ -140,82 +123,6 @@ func (w *walk) declare(at any, s *scope, names ...string) []*variable {
 		s.names[name] = vars[i]
 	}
 	return vars
-}
-
-// value is what may be said of an expression. from are the variables whose table it may be.
-type value struct {
-	key, table bool
-	from       []*variable
-}
-
-var (
-	nothing = value{key: true, table: true} // nil, and what is never there
-	other   = value{}
-)
-
-func of(v *variable) value { return value{!v.noKey, !v.noTable, []*variable{v}} }
-
-func (w *walk) set(flag *bool) {
-	if !*flag {
-		*flag, w.changed = true, true
-	}
-}
-
-// assign notes that a variable may have a value, and that both are then one table.
-func (w *walk) assign(v *variable, to value) {
-	if !to.key {
-		w.set(&v.noKey)
-	}
-	if !to.table {
-		w.set(&v.noTable)
-	}
-	for _, from := range to.from {
-		w.join(v, from)
-		if from.computed {
-			w.set(&v.computed)
-		}
-		if v.computed {
-			w.set(&from.computed)
-		}
-		if v.noTable && to.table {
-			w.set(&from.noTable)
-		}
-	}
-}
-
-// join: the elements of two tables that are one are the same.
-func (w *walk) join(a, b *variable) {
-	switch {
-	case a.element == b.element:
-	case a.element == nil:
-		a.element, w.changed = b.element, true
-	case b.element == nil:
-		b.element, w.changed = a.element, true
-	default:
-		w.assign(a.element, of(b.element))
-		w.assign(b.element, of(a.element))
-	}
-}
-
-func (w *walk) elementOf(v *variable) *variable {
-	if v.element == nil {
-		v.element, w.changed = &variable{}, true
-	}
-	return v.element
-}
-
-// lose: nothing is known of a table any more.
-func (w *walk) lose(v value) {
-	for _, from := range v.from {
-		if from.computed && from.noTable {
-			continue
-		}
-		w.set(&from.noTable)
-		w.set(&from.computed)
-		if from.element != nil {
-			w.lose(of(from.element))
-		}
-	}
 }
 
 func (w *walk) block(stmts []ast.Stmt, s *scope) {
@@ -388,20 +295,25 @@ func (w *walk) assignTo(to ast.Expr, v value, s *scope) {
 			w.assign(w.field(name.Value), v)
 		} else {
 			w.value(x.Key, s)
-			if len(object.from) == 0 {
-				w.lose(v)
-			}
-			for _, from := range object.from {
-				w.assign(w.elementOf(from), v)
-				if !isNumber(x.Key) {
-					w.set(&from.computed)
-				}
-			}
+			w.assignElement(object, x.Key, v)
 		}
 		for _, from := range object.from {
 			if !v.key {
 				w.set(&from.noTable)
 			}
+		}
+	}
+}
+
+// assignElement notes what is assigned to an element of a table whose key is no word.
+func (w *walk) assignElement(object value, key ast.Expr, v value) {
+	if len(object.from) == 0 {
+		w.lose(v)
+	}
+	for _, from := range object.from {
+		w.assign(w.elementOf(from), v)
+		if !isNumber(key) {
+			w.set(&from.computed)
 		}
 	}
 }
@@ -618,9 +530,6 @@ func (w *walk) call(x *ast.FuncCallExpr, s *scope) value {
 	return other
 }
 
-// pure are the functions of Lua that change nothing in the tables that they are given.
-var pure = strings.Fields("ipairs pairs table.concat type tostring tonumber")
-
 func (w *walk) arguments(x *ast.FuncCallExpr, f *function, s *scope) {
 	values := w.values(x.Args, max(len(x.Args), len(f.params)), s)
 	for i, v := range values {
@@ -632,58 +541,5 @@ func (w *walk) arguments(x *ast.FuncCallExpr, f *function, s *scope) {
 	}
 	if n := len(x.Args); n > 0 && many(x.Args[n-1]) && n >= len(f.params) {
 		w.assign(&f.rest, w.several(x.Args[n-1], 1, s)[0])
-	}
-}
-
-// command looks at one call of redis.call or redis.pcall: the rules of the dialect.
-func (w *walk) command(x *ast.FuncCallExpr, callee string, s *scope) {
-	values := w.values(x.Args, 0, s)
-	switch callee {
-	case "redis.call", "redis.pcall":
-	case "redis.error_reply", "redis.status_reply":
-		return
-	default:
-		w.report(x.Line(), "calls %s", callee)
-		return
-	}
-	line := x.Line()
-	if len(x.Args) == 0 {
-		w.report(line, "calls no command")
-		return
-	}
-	literal, is := x.Args[0].(*ast.StringExpr)
-	if !is {
-		w.report(line, "calls a command whose name is not a literal")
-		return
-	}
-	command := literal.Value
-	if command != strings.ToUpper(command) {
-		w.report(line, "calls %s, not in capitals", command)
-	}
-	said := command
-	if slices.Contains(containers, command) {
-		sub, is := x.Args[min(1, len(x.Args)-1)].(*ast.StringExpr)
-		if !is || len(x.Args) < 2 {
-			w.report(line, "calls a subcommand of %s whose name is not a literal", command)
-			return
-		}
-		said += "|" + sub.Value
-	}
-	if !slices.Contains(w.Commands, said) {
-		w.Commands = append(w.Commands, said)
-	}
-	for _, n := range keysOf(command) {
-		keys := values[1:]
-		if n > 0 {
-			keys = values[min(n, len(values)):min(n+1, len(values))]
-		}
-		if len(keys) == 0 {
-			w.report(line, "calls %s without a key", command)
-		}
-		for i, v := range keys {
-			if !v.key {
-				w.report(line, "argument %d of %s is not shown to be of KEYS", max(n, i+1), command)
-			}
-		}
 	}
 }

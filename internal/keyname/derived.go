@@ -68,8 +68,8 @@ const grant = "redlatch_grant:"
 func Counted(channel string) bool { return strings.HasPrefix(channel, grant) || Mark(channel) != "" }
 
 // derived says by what key is one that another object has besides its own; "": it is none. The name of that object is
-// in braces, or has braces, but for heartbeats: "order:7:timeout" is no key of a semaphore's, and "{order:7}:timeout"
-// is one.
+// in braces, or has braces, but for heartbeats: "order:7:timeout" is not a key of a semaphore's, and
+// "{order:7}:timeout" is one.
 func derived(key string) string {
 	for _, p := range Derived {
 		rest, ok := strings.CutPrefix(key, p)

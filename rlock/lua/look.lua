@@ -24,7 +24,7 @@ if type(head) == 'string' then -- Redisson's list, of a fair lock: each listens 
   return notified
 end
 for _, range in ipairs({{'0', '(' .. WRITERS}, {WRITERS, '+inf'}}) do
-  local first = redis.pcall('ZRANGEBYSCORE', KEYS[1], range[1], range[2], 'LIMIT', 0, 1)[1]
+  local first = redis.pcall('ZRANGE', KEYS[1], range[1], range[2], 'BYSCORE', 'LIMIT', 0, 1)[1]
   tell(first and string.match(first, '^%S+'))
 end
 send(publish, channel, '0')

@@ -66,7 +66,7 @@ if there and there < 2 and (there == 1 or named) then
   -- Publish a release, and have our own waiters only wait for a few ms. Returns whether there are any; if not nothing is
   -- done.
   local function open_release(queue, channel, publish, grants, now)
-    local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'LIMIT', 0, 1)
+    local head = redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1)
     if not head[1] then -- or it is of another type
       return false
     end

@@ -63,7 +63,7 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a server that will not say how it is set", file: "internal/script/eviction.go", pkg: ".",
-		old: "case err != nil:\n\t\t\tfound =", new: "case false:\n\t\t\tfound =",
+		old: "\t\t\tfound = &Setting{\"INFO\",", new: "\t\t\treturn true\n\t\t\tfound = &Setting{\"INFO\",",
 		breaks: "Durable refuses a server that does not let it ask",
 		tests:  "TestSafetyRefusesAServerWhoseSettingsLoseWrites",
 	},

@@ -175,17 +175,17 @@ var ofLocks = []mutant{
 	{
 		name: "a string without an end that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old: "local owner = left >= 0 and", new: "local owner = left >= -1 and",
-		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+		breaks: "what is not a lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
 	},
 	{
 		name: "a hash without an end that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old: "local some = left >= 0 and", new: "local some = left >= -1 and",
-		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+		breaks: "what is not a lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
 	},
 	{
 		name: "any hash that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old: "        return nil\n      end\n      kind = 3\n", new: "      end\n      kind = 3\n",
-		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+		breaks: "what is not a lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
 	},
 	{
 		name: "a waiter of another kind that has no place", file: "rlock/lua/plain_acquire.lua", pkg: "rlock",

@@ -147,7 +147,7 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a reader that is forgotten when its last millisecond begins", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
-		old: "redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))", new: "redis.pcall('ZRANGEBYSCORE', ends, 0, now)",
+		old: "redis.pcall('ZRANGE', ends, 0, elapsed(now), 'BYSCORE')", new: "redis.pcall('ZRANGE', ends, 0, now, 'BYSCORE')",
 		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},

@@ -111,7 +111,7 @@ local function line_up(queue, timeouts, places, owner, patience, first, leaves, 
     end
   end
   redis.call('ZADD', timeouts, digits(till), owner)
-  local last = tonumber(redis.call('ZREVRANGE', timeouts, 0, 0, 'WITHSCORES')[2])
+  local last = tonumber(redis.call('ZRANGE', timeouts, 0, 0, 'REV', 'WITHSCORES')[2])
   local ttl = LINE_TTL + math.min(last - now, 24 * LINE_TTL) -- more than any that waits can ask for
   redis.call('PEXPIRE', queue, digits(ttl))
   redis.call('PEXPIRE', timeouts, digits(ttl))

@@ -69,7 +69,7 @@ end
 -- Enter the queue, or stamp the entry that is there. Returns the ticket.
 local function enter(queue, entry, now, us)
   local ticket = us
-  local last = tonumber(redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0)
+  local last = tonumber(redis.call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES')[2] or 0)
   if last >= ticket then -- the clock stepped back
     ticket = last + 1
   end
@@ -108,7 +108,7 @@ end
 local function hand_over(lock, queue, publish, grants, now, me, over)
   while true do
     -- A queue of another type does not prevent a release: the owner is out of the lock already.
-    local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local head = redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     if head.err then
       return nil
     end

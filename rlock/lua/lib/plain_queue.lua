@@ -69,7 +69,7 @@ end
 -- notified, now or before.
 local function tell(line, publish, grants, now)
   while true do
-    local first = redis.pcall('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local first = redis.pcall('ZRANGE', line, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     local entry, score = first[1], tonumber(first[2])
     if not entry then
       return false
@@ -95,10 +95,10 @@ end
 -- See to the waiters of a free lock: first the first of the line or of the queue of the locks that are a hash, whichever came first;
 -- if that is gone, the other's. A first in line that was notified before came before all.
 local function pass_on(lock, line, queue, publish, grants, now)
-  local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local head = redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
   local waiter = head[1] and type(redis.pcall('EXISTS', lock)) == 'number' and head[1] -- see emptied
   if waiter and not string.find(waiter, '^%S+ 0 ') then -- or it is one of the line
-    local first = redis.pcall('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local first = redis.pcall('ZRANGE', line, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     if not first[1] or tonumber(first[2]) > tonumber(head[2]) then
       return hand_over(lock, queue, publish, grants, now) or tell(line, publish, grants, now)
     end

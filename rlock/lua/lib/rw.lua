@@ -81,7 +81,7 @@ end
 -- Take out the holds whose own end has passed, which keep no one out any more though others keep the key. Returns what
 -- reconcile does.
 local function forget(lock, ends, now)
-  local dead = redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))
+  local dead = redis.pcall('ZRANGE', ends, 0, elapsed(now), 'BYSCORE')
   if dead.err or #dead == 0 then
     return false
   end
@@ -111,7 +111,7 @@ local MANY = 64
 
 local function trim(lock, ends, now, known)
   local left = redis.call('PTTL', lock)
-  local last = redis.pcall('ZREVRANGE', ends, 0, 0, 'WITHSCORES')
+  local last = redis.pcall('ZRANGE', ends, 0, 0, 'REV', 'WITHSCORES')
   if last.err then
     return false
   end

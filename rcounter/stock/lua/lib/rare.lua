@@ -75,7 +75,7 @@ end
 -- or the reply that says what is wrong.
 local function reap(most)
   if s.waiting == 0 then return end
-  local due = redis.call('ZRANGEBYSCORE', s.holds, '-inf', elapsed(s.now), 'LIMIT', 0, most)
+  local due = redis.call('ZRANGE', s.holds, '-inf', elapsed(s.now), 'BYSCORE', 'LIMIT', 0, most)
   if #due == 0 then return end
   local ended, lapsed, n = {}, {}, 0
   for i, id in ipairs(due) do
