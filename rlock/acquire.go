@@ -52,7 +52,6 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 	hold, seen, err := l.acquired(ctx, began, t, auto, part)
 	waited := time.Since(began)
 	if err != nil {
-		c.session.Leave()
 		err = ending(l.name, waited, seen.unsure).Explain(err)
 		var refused *NotAcquiredError
 		if errors.As(err, &refused) {
@@ -61,7 +60,11 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 			if seen.holder.other() {
 				refused.Kind = l.kind.otherwise()
 			}
+			if !refused.unheard {
+				refused.Holders = l.holders(ctx, waited)
+			}
 		}
+		c.session.Leave()
 		c.observe(ctx, Event{Kind: EventNotAcquired, Name: l.name, Waited: waited, Err: err})
 		return nil, err
 	}

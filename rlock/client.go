@@ -32,6 +32,7 @@ type Client struct {
 	monitor        *monitor      // nil: likewise
 	tenancies      tenancies
 	rechecks       session.Rechecks
+	named          session.Holders[Holder] // by the errors of calls that gave up
 	observer       Observer
 	voter
 }
