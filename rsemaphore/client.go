@@ -34,6 +34,7 @@ type Client struct {
 	live      liveness
 	delay     time.Duration // Options.LockDelay
 	rechecks  session.Rechecks
+	named     session.Holders[Holder] // by the errors of calls that gave up
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis string
 	grantChannel                string // the channel of grants of this process, where it is that of all keys

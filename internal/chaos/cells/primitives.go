@@ -86,7 +86,7 @@ var primitives = []primitive{
 	}, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
 		n := 1 + rnd.Int64N(weight*2/3)
 		c.use(ctx, "weighted", n, rnd, func(ctx context.Context, wait, lease time.Duration) (holding, error) {
-			return c.red[0].Semaphores().WeightedSemaphore("weighted", weight).TryAcquire(ctx, n, wait, lease)
+			return c.red[0].Semaphores().WeightedSemaphore("weighted", weight).TryAcquire(ctx, int(n), wait, lease)
 		})
 	}},
 	{name: "counting", pace: 12, turn: counting, final: countingFinal, works: took, judge: anonymous},
