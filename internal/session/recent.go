@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What a caller that gave up is told of those who hold what it waited for. It is for people, and is asked for only of a
-// wait that took so long that a call more is no matter.
+// The error of a call that gave up names those who hold what it waited for. That is for people, so it is asked for only
+// after a wait that took so long that a call more is no matter.
 const (
 	// NamedAfter is how long a call has waited at least whose error names the holders.
 	NamedAfter = 100 * time.Millisecond
