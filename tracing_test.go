@@ -100,14 +100,14 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	const patience = 10 * time.Second
 	locks, err := rlock.New(hub,
 		rlock.Options{CallTimeout: patience, Observer: func(ctx context.Context, e rlock.Event) context.Context {
-			see(ctx, e.Kind.String())
+			see(ctx, string(e.Kind))
 			return ctx
 		}})
 	require.NoError(t, err)
 	t.Cleanup(func() { locks.Close(t.Context()) }) // which has ended then
 	semaphores, err := rsemaphore.New(hub,
 		rsemaphore.Options{CallTimeout: patience, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
-			see(ctx, "permits "+e.Kind.String())
+			see(ctx, "permits "+string(e.Kind))
 			return ctx
 		}})
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { counters.Close(t.Context()) })
 	stocks, err := stock.New(hub, stock.Options{CallTimeout: patience, Observer: func(ctx context.Context, e stock.Event) {
-		see(ctx, e.Kind.String())
+		see(ctx, string(e.Kind))
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { stocks.Close(t.Context()) })

@@ -107,7 +107,7 @@ func TestAnObserverAndAnotherAreToldInTurn(t *testing.T) {
 	observer := func(who string, kinds ...rlock.EventKind) rlock.Observer {
 		return func(_ context.Context, e rlock.Event) context.Context {
 			if slices.Contains(kinds, e.Kind) {
-				told = append(told, who+" "+e.Kind.String())
+				told = append(told, who+" "+string(e.Kind))
 			}
 			return nil
 		}

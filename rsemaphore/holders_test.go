@@ -50,7 +50,7 @@ func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
 			}
 			require.Equal(t, 2, held, kind)
 			require.Regexp(t,
-				`^rsemaphore: 2 of "s" not acquired after [\dms.]+: held by (?:api-1|client [\da-f]+) \(2\) \(leases end in [\dms.]+\)$`, refused)
+				`^rsemaphore: 2 of "s" not acquired after [\dms.]+: held by (?:api-1|client [\da-f-]+) \(2\) \(leases end in [\dms.]+\)$`, refused)
 
 			_, err = of(waiter.c).TryAcquire(within(t), 2, 0, 0)
 			require.ErrorAs(t, err, &refused)

@@ -63,7 +63,7 @@ func (o *Observers) begin(kind, class string) {
 	}
 	if kind == Limiter {
 		for _, by := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open, ratelimit.Local} {
-			o.sink.Add(ctx, PolicyChanges, 0, class, by.String(), "true")
+			o.sink.Add(ctx, PolicyChanges, 0, class, string(by), "true")
 		}
 	}
 }
@@ -140,11 +140,9 @@ func (o *Observers) Semaphores() rsemaphore.Observer {
 // Counters returns the Observer for rcounter.Options.
 func (o *Observers) Counters() rcounter.Observer {
 	return func(ctx context.Context, e rcounter.Event) {
-		if e.Kind == rcounter.EventWritten {
-			class := o.Class(CounterOf, e.Name)
-			o.sink.Add(ctx, Writes, 1, class, Result(e.Err, "written"))
-			o.sink.Record(ctx, WriteTime, e.Took.Seconds(), class)
-		}
+		class := o.Class(CounterOf, e.Name)
+		o.sink.Add(ctx, Writes, 1, class, Result(e.Err, "written"))
+		o.sink.Record(ctx, WriteTime, e.Took.Seconds(), class)
 	}
 }
 
@@ -153,9 +151,9 @@ func (o *Observers) Stocks() stock.Observer {
 	return func(ctx context.Context, e stock.Event) {
 		switch e.Kind {
 		case stock.EventClaimed:
-			o.claimed(ctx, Stock, e.Name, e.Outcome.String(), e.N, e.Outcome == stock.Granted, e.Took, e.Err)
+			o.claimed(ctx, Stock, e.Name, string(e.Outcome), e.N, e.Outcome == stock.Granted, e.Took, e.Err)
 		case stock.EventAnsweredLocally:
-			o.sink.Add(ctx, LocalAnswers, 1, o.Class(Stock, e.Name), labelValue(e.Outcome.String()))
+			o.sink.Add(ctx, LocalAnswers, 1, o.Class(Stock, e.Name), labelValue(string(e.Outcome)))
 		case stock.EventBackgroundFailed:
 			o.gaveUp(ctx, Stock, e.Name)
 		}
@@ -165,9 +163,7 @@ func (o *Observers) Stocks() stock.Observer {
 // RedPackets returns the Observer for redpacket.Options.
 func (o *Observers) RedPackets() redpacket.Observer {
 	return func(ctx context.Context, e redpacket.Event) {
-		if e.Kind == redpacket.EventClaimed {
-			o.claimed(ctx, RedPacket, e.Name, e.Outcome.String(), e.Cents, e.Outcome == redpacket.Granted, e.Took, e.Err)
-		}
+		o.claimed(ctx, RedPacket, e.Name, string(e.Outcome), e.Cents, e.Outcome == redpacket.Granted, e.Took, e.Err)
 	}
 }
 
@@ -185,7 +181,7 @@ func (o *Observers) Limiters() ratelimit.Observer {
 			o.sink.Add(ctx, Admissions, 1, class, Result(e.Err, result))
 			o.sink.Record(ctx, AdmitTime, e.Took.Seconds(), class)
 		case ratelimit.EventDegraded:
-			o.sink.Add(ctx, PolicyChanges, 1, o.Class(Limiter, e.Name), e.Policy.String(), strconv.FormatBool(e.Err != nil))
+			o.sink.Add(ctx, PolicyChanges, 1, o.Class(Limiter, e.Name), string(e.Policy), strconv.FormatBool(e.Err != nil))
 		}
 	}
 }

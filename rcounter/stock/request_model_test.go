@@ -259,7 +259,7 @@ func (m *requestModel) look(id string) stock.Holding {
 		return stock.Holding{}
 	}
 	h := stock.Holding{Outcome: a.over(), Request: id, Claimant: a.claimant, Ordinal: a.ordinal, N: a.n, Asked: a.asked}
-	if h.Outcome == 0 {
+	if h.Outcome == "" {
 		h.Outcome = stock.Replayed
 	}
 	if a.kind == "forbidden" || a.vain {

@@ -92,7 +92,7 @@ func countsOf(st stockState) string {
 func answers(gs []stock.Grant) string {
 	var out []string
 	for _, g := range gs {
-		out = append(out, g.Outcome.String()+" "+strconv.FormatInt(g.Ordinal, 10))
+		out = append(out, string(g.Outcome)+" "+strconv.FormatInt(g.Ordinal, 10))
 	}
 	return strings.Join(out, ", ")
 }
