@@ -217,7 +217,6 @@ func (s *hostileRig) countingScenes(other *rsemaphore.Client) []hostileCase {
 			does("Release", func(ctx context.Context) error { return x.Release(ctx, 2) }),
 			does("AddPermits", func(ctx context.Context) error { return second(x.AddPermits(ctx, 2)) }),
 			does("TrySetPermits", func(ctx context.Context) error { return second(x.TrySetPermits(ctx, 2, 0)) }),
-			does("Drain", func(ctx context.Context) error { return second(x.Drain(ctx)) }),
 		}, func() {}
 	}, func(ctx context.Context, name string) error {
 		x := other.CountingSemaphore(name)

@@ -123,7 +123,6 @@ func ofParties(red *redlatch.Client, all verbs) {
 	all["CountingSemaphore.TrySetPermits"] = func(ctx context.Context) error { return err1(n.TrySetPermits(ctx, 3, 0)) }
 	all["CountingSemaphore.TryAcquire"] = func(ctx context.Context) error { return n.TryAcquire(ctx, 1, 0) }
 	all["CountingSemaphore.AddPermits"] = func(ctx context.Context) error { return err1(n.AddPermits(ctx, 1)) }
-	all["CountingSemaphore.Drain"] = func(ctx context.Context) error { return err1(n.Drain(ctx)) }
 	all["CountingSemaphore.Available"] = func(ctx context.Context) error { return err1(n.Available(ctx)) }
 	all["CountingSemaphore.Inspect"] = func(ctx context.Context) error { return err1(n.Inspect(ctx)) }
 	all["CountDownLatch.TrySetCount"] = func(ctx context.Context) error { return err1(l.TrySetCount(ctx, 2, 0)) }

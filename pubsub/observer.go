@@ -35,18 +35,6 @@ const (
 	EventDropped EventKind = "dropped"
 )
 
-// And returns an Observer that calls o and then next, for example one for metrics and one for an alarm. If o panics,
-// next is not called. Either may be nil.
-func (o Observer) And(next Observer) Observer {
-	switch {
-	case o == nil:
-		return next
-	case next == nil:
-		return o
-	}
-	return func(e Event) { o(e); next(e) }
-}
-
 // note is what is left to do when mu is let go of: the observer gets an event, or an answer is given.
 type note struct {
 	Event

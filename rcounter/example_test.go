@@ -252,14 +252,12 @@ func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
 	events := 0
-	var slow, all rcounter.Observer
-	slow = func(_ context.Context, e rcounter.Event) {
-		if events++; e.Took > 10*time.Second {
-			fmt.Println(e.Name, "took", e.Took)
-		}
+	var metrics rcounter.Observer
+	metrics = func(_ context.Context, e rcounter.Event) {
+		events++
+		fmt.Println(e.Name, e.Took > 0, e.Err)
 	}
-	all = func(_ context.Context, e rcounter.Event) { fmt.Println(e.Name, e.Took > 0, e.Err) }
-	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Observer: slow.And(all)})
+	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Observer: metrics})
 	if err != nil {
 		log.Fatal(err)
 	}

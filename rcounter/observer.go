@@ -25,10 +25,6 @@ type Event struct {
 	Err error
 }
 
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next
-// is not called. Either may be nil.
-func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
-
 // write makes a call that writes, and reports it. Without an observer no clock is read.
 func (k *Counter) write(ctx context.Context, call func() error) error {
 	if k.c.observer == nil {

@@ -285,7 +285,7 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 
 // joinable says why an owner of another process cannot be joined, if so.
 func (l *single) joinable(id Owner) error {
-	if !id.Ours() {
+	if !id.ours() {
 		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", errs.ErrInvalidOption, id)
 	}
 	if !l.kind.entry.joins() {

@@ -89,7 +89,7 @@ func listed(holders []Holder) string {
 	var each []string
 	for _, h := range holders[:min(len(holders), shown)] {
 		who := "owner " + string(h.Owner)
-		if !h.Owner.Ours() {
+		if !h.Owner.ours() {
 			who = fmt.Sprintf("owner %.64q", h.Owner)
 		}
 		if h.Process != "" {

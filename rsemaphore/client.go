@@ -116,9 +116,6 @@ func (c *Client) millis(lease time.Duration) string {
 	return script.Millis(lease + c.delay)
 }
 
-// ID is the connection id, which tells this client from others on the server.
-func (c *Client) ID() string { return c.session.ID }
-
 // Close refuses new calls, ends waiting ones (ErrClosed), and ends the contexts of all permits with cause ErrClosed. It
 // waits until the permits that are not lost have been released, and until no release is pending in the background. It
 // waits until ctx ends, or for 10 s if ctx has no end, as context.Background. It does not wait for a permit with a

@@ -79,10 +79,6 @@ const (
 	EventTakenOver EventKind = "taken over"
 )
 
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. next gets the
-// context that o returned. If o panics, next is not called. Either may be nil.
-func (o Observer) And(next Observer) Observer { return session.Chain(o, next) }
-
 // failures are what the debug page calls what went wrong.
 var failures = map[EventKind]string{EventNotAcquired: "acquire", EventAwaited: "await", EventReleased: "release",
 	EventRenewed: "renew",

@@ -41,7 +41,6 @@ var (
 	countingAcquireScript = script.Load("acquire", luaFiles, "counting_acquire")
 	countingAddScript     = script.Load("add permits", luaFiles, "counting_add")
 	countingSetScript     = script.Load("set permits", luaFiles, "counting_set")
-	countingDrainScript   = script.Load("drain", luaFiles, "counting_drain")
 	countingInspectScript = script.Load("inspect", luaFiles, "counting_inspect")
 	countingGetScript     = script.Plain("get permits")
 

@@ -354,7 +354,8 @@ type SemaphoreState struct {
 type Holder struct {
 	ID string
 	N  int // how many permits: 1, and of a WeightedSemaphore the weight
-	// Client is the beginning of the holder's Client.ID; "" if it is not one of this library.
+	// Client tells the holder's client from others: the beginning of its connection id; "" if it is not one of this
+	// library.
 	Client string
 	Label  string // see WithLabel
 	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -114,7 +115,7 @@ func (x *checkup) run(ctx context.Context) error {
 	}
 	defer x.red.Close(context.Background())
 	x.client = x.red.Hub().Client()
-	x.name = "redlatch_check:" + x.red.Semaphores().ID()
+	x.name = "redlatch_check:" + rand.Text()
 	u, _ := x.server.address()
 	x.ok("connection", "%s", redacted(u))
 	x.settings(ctx)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -70,15 +71,23 @@ func (o *Observers) begin(kind, class string) {
 
 // Instrument returns opts with the Observers in every package, after those that opts has already.
 func (o *Observers) Instrument(opts redlatch.Options) redlatch.Options {
-	opts.Hub = Then(opts.Hub, func(p *pubsub.Options) { p.Observer = p.Observer.And(o.Hub()) })
-	opts.Locks = Then(opts.Locks, func(p *rlock.Options) { p.Observer = p.Observer.And(o.Locks(Lock)) })
-	opts.Elections = Then(opts.Elections, func(p *election.Options) { p.Observer = p.Observer.And(o.Locks(Election)) })
-	opts.Semaphores = Then(opts.Semaphores, func(p *rsemaphore.Options) { p.Observer = p.Observer.And(o.Semaphores()) })
-	opts.Counters = Then(opts.Counters, func(p *rcounter.Options) { p.Observer = p.Observer.And(o.Counters()) })
-	opts.Stocks = Then(opts.Stocks, func(p *stock.Options) { p.Observer = p.Observer.And(o.Stocks()) })
-	opts.RedPackets = Then(opts.RedPackets, func(p *redpacket.Options) { p.Observer = p.Observer.And(o.RedPackets()) })
-	opts.Limiters = Then(opts.Limiters, func(p *ratelimit.Options) { p.Observer = p.Observer.And(o.Limiters()) })
+	opts.Hub = Then(opts.Hub, func(p *pubsub.Options) { p.Observer = bothHub(p.Observer, o.Hub()) })
+	opts.Locks = Then(opts.Locks, func(p *rlock.Options) { p.Observer = session.Chain(p.Observer, o.Locks(Lock)) })
+	opts.Elections = Then(opts.Elections, func(p *election.Options) { p.Observer = session.Chain(p.Observer, o.Locks(Election)) })
+	opts.Semaphores = Then(opts.Semaphores, func(p *rsemaphore.Options) { p.Observer = session.Chain(p.Observer, o.Semaphores()) })
+	opts.Counters = Then(opts.Counters, func(p *rcounter.Options) { p.Observer = session.Both(p.Observer, o.Counters()) })
+	opts.Stocks = Then(opts.Stocks, func(p *stock.Options) { p.Observer = session.Both(p.Observer, o.Stocks()) })
+	opts.RedPackets = Then(opts.RedPackets, func(p *redpacket.Options) { p.Observer = session.Both(p.Observer, o.RedPackets()) })
+	opts.Limiters = Then(opts.Limiters, func(p *ratelimit.Options) { p.Observer = session.Both(p.Observer, o.Limiters()) })
 	return opts
+}
+
+// bothHub is session.Both for what happens to a hub, which has no context.
+func bothHub(f, g pubsub.Observer) pubsub.Observer {
+	if f == nil {
+		return g
+	}
+	return func(e pubsub.Event) { f(e); g(e) }
 }
 
 // Then returns a function of redlatch.Options that calls first, which may be nil, and then then.

@@ -3,8 +3,6 @@ package ratelimit
 import (
 	"context"
 	"time"
-
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Observer is called with what happens to the limiters of a client, for metrics. It runs on the goroutine where that
@@ -45,7 +43,3 @@ const (
 	// again, and Err is nil (Policy, Err). There is one for the first request and one for the last, not for each.
 	EventDegraded EventKind = "degraded"
 )
-
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next
-// is not called. Either may be nil.
-func (o Observer) And(next Observer) Observer { return session.Both(o, next) }

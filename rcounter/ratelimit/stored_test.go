@@ -47,7 +47,8 @@ func TestALimitSetOnTheServerCountsInAllProcesses(t *testing.T) {
 		require.NoError(t, err)
 		require.Less(t, s.Age, time.Hour)
 		s.Age = 0
-		require.Equal(t, ratelimit.LimitState{Stored: true, Rate: 50, Per: time.Hour, Burst: 50, By: "ann; incident 7"}, s)
+		require.Equal(t, ratelimit.LimitState{Stored: true, Rate: 50, Per: time.Hour, Burst: 50, By: "ann; incident 7",
+			Algorithm: ratelimit.GCRA}, s)
 		a, err := users[1].Limiter("api", code).Allow(ctx, "ann", 40)
 		require.NoError(t, err)
 		require.True(t, a.Allowed)

@@ -201,12 +201,12 @@ func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
 	taken := int64(0)
-	var metrics, printer redpacket.Observer
-	metrics = func(_ context.Context, e redpacket.Event) { taken += e.Cents }
-	printer = func(_ context.Context, e redpacket.Event) {
+	var metrics redpacket.Observer
+	metrics = func(_ context.Context, e redpacket.Event) {
+		taken += e.Cents
 		fmt.Println(e.Name, e.Outcome, e.Cents, e.Err)
 	}
-	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(printer)})
+	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: metrics})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -28,10 +28,6 @@ type Event struct {
 	Err error
 }
 
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next
-// is not called. Either may be nil.
-func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
-
 // claim is a Grab by do, and reports it. Without an observer no clock is read.
 func (p *Packet) claim(ctx context.Context, do func() (Share, error)) (Share, error) {
 	if p.c.observer == nil {

@@ -45,10 +45,6 @@ const (
 	EventBackgroundFailed EventKind = "background failed"
 )
 
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next
-// is not reported. Either may be nil.
-func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
-
 // observe tells of e. Called without a mutex held.
 func (c *Client) observe(ctx context.Context, e Event) { session.Tell(ctx, c.calls, c.observer, e) }
 
