@@ -292,7 +292,7 @@ func TestAPanickingObserverIsLoggedAndChangesNothing(t *testing.T) {
 	}
 }
 
-// Where a mutex were held it would wait for ever.
+// Where a mutex were held it would wait forever.
 func TestAnObserverMayLookAtItsClient(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		var red *redlatch.Client

@@ -105,7 +105,12 @@ func ExampleNew() {
 		return
 	}
 	defer sub.Close()
-	fmt.Println(hub.Client() == client, hub.Stats().Confirmed)
+	stats := hub.Stats()
+	fmt.Println(hub.Client() == client, stats.Confirmed)
+	lacks := func(l pubsub.Lack) { fmt.Println("without", l.Command, l.Effect, l.Err) } // of a server that refuses some
+	for _, l := range stats.Lacks {
+		lacks(l)
+	}
 	// Output:
 	// subscribed to prices
 	// true 1

@@ -204,7 +204,7 @@ func ownerIn(ctx context.Context, l *single) (own *owner, turn int32, id Owner) 
 
 // holdContext is a context of a hold. It refers to the Hold, so the Hold is in use for as long as any of its contexts
 // is. The watchdog refers to the handle behind the Hold only. The other way round, a hold that is used only through its
-// context would be collected and renewed no more, or a forgotten one be renewed for ever
+// context would be collected and renewed no more, or a forgotten one be renewed forever
 // (TestAForgottenHoldIsNotRenewedAndWarnedOfOnce).
 type holdContext struct {
 	context.Context

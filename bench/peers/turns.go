@@ -144,7 +144,7 @@ func (c *crew) turn(ctx context.Context, m member, row results.Row, do order) (r
 	outcome(&row, a.Outcome)
 	if row.Unfinished > 0 {
 		row.Errors += row.Unfinished
-		row.Note = fmt.Sprintf("%s: %s, for %v and more, on locks that nobody else wants", stuckNote,
+		row.Note = fmt.Sprintf("%s: %s, for %v and more, on locks that no other worker wants", stuckNote,
 			plural(int(row.Unfinished), "worker"), stuck)
 	}
 	row.Seconds, row.OpsPerSec = a.Seconds, float64(a.Outcome.Ops)/a.Seconds

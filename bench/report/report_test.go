@@ -315,7 +315,7 @@ func TestTheRunWithRedissonIsASectionOfItsOwn(t *testing.T) {
 		}
 	})
 	f.Facts = append(f.Facts, results.Fact{Name: "peer " + redisson, Value: "push, Java"})
-	s.beside = summarise(f)
+	s.redisson = summarise(f)
 	require.Contains(t, row(t, document(s)["benchmarks.md"], "| hand-over to another client: p50 |"),
 		"| 200 us | 250 us | 1.25x |")
 	text = document(s)["benchmarks/redisson.md"]

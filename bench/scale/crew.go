@@ -14,7 +14,7 @@ import (
 // a line of JSON each, and answers each on standard output; the end of its input ends it.
 const roleEnv = "REDLATCH_SCALE_ROLE"
 
-// order is what a process is told to do.
+// order is what a process has to do.
 type order struct {
 	Do     string // open, wait, look, served, left
 	Server string `json:",omitempty"`

@@ -70,19 +70,7 @@ func (t *tool) elect() *cobra.Command {
 			if err := j.check(c.Flags().Changed); err != nil {
 				return err
 			}
-			o, err := t.server.option()
-			if err != nil {
-				return err
-			}
-			red, err := t.server.open(o, func(o *redlatch.Options) {
-				o.Elections = func(o *election.Options) { o.WatchdogTimeout = j.ttl }
-			})
-			if err != nil {
-				return err
-			}
-			err = j.campaign(c.Context(), red, once)
-			t.server.close(c.Context(), red, err)
-			return err
+			return j.lead(c.Context(), once)
 		},
 	}
 	f := c.Flags()
@@ -96,6 +84,23 @@ func (t *tool) elect() *cobra.Command {
 	f.DurationVar(&drain, "drain", 0, "ask the leader to hand over, and not to campaign for this `time` after that")
 	f.BoolVar(&observe, "observe", false, "write who leads whenever it changes, until ctrl-c")
 	return c
+}
+
+// lead campaigns with a client of its own.
+func (j *job) lead(ctx context.Context, once bool) error {
+	o, err := j.server.option()
+	if err != nil {
+		return err
+	}
+	red, err := j.server.open(o, func(o *redlatch.Options) {
+		o.Elections = func(o *election.Options) { o.WatchdogTimeout = j.ttl }
+	})
+	if err != nil {
+		return err
+	}
+	err = j.campaign(ctx, red, once)
+	j.server.close(ctx, red, err)
+	return err
 }
 
 // campaign leads, loses and campaigns again until the command ends by itself.

@@ -114,9 +114,9 @@ func (t *tool) run() *cobra.Command {
 	f.IntVarP(&j.capacity, "capacity", "c", 0, "the semaphore has this `number` of permits in all; the same in all runs")
 	f.IntVar(&j.permits, "permits", 1, "take this `number` of permits")
 	f.BoolVarP(&j.atOnce, "nonblock", "n", false, "do not wait: --wait 0")
-	f.DurationVarP(&j.wait, "wait", "w", 0, "wait for at most this `time`; 0: ask once (default: for ever)")
+	f.DurationVarP(&j.wait, "wait", "w", 0, "wait for at most this `time`; 0: ask once (default: forever)")
 	f.DurationVar(&j.lease, "lease", 0,
-		"hold for this `time` and do not renew: it stays taken for so long even if this machine dies")
+		"hold for this `time` and do not renew: it stays taken for that long even if this machine dies")
 	f.DurationVar(&j.maxHold, "max-hold", 0, "stop the command after this `time`")
 	f.DurationVar(&j.atLeast, "at-least", 0,
 		"keep the lock taken until this `time` after it was acquired, however early the command ends")
@@ -142,6 +142,28 @@ func defaultLabel() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
+// checkPermits refuses permits that a semaphore cannot have, and flags that are for locks or for semaphores only.
+func (j *job) checkPermits(given func(flag string) bool) error {
+	if j.semaphore == "" {
+		if given("capacity") || given("permits") {
+			return usage("-c and --permits are for --semaphore only")
+		}
+		return nil
+	}
+	for _, flag := range []string{"at-least", "fenced", "liveness"} {
+		if given(flag) {
+			return usage("--%s is for --lock only", flag)
+		}
+	}
+	if j.capacity < 1 || j.capacity > 1<<31-1 {
+		return usage("-c %d: a semaphore needs from 1 to 2147483647 permits in all", j.capacity)
+	}
+	if j.permits < 1 || j.permits > min(j.capacity, 1000) {
+		return usage("--permits %d: must be from 1 to -c %d, and at most 1000", j.permits, j.capacity)
+	}
+	return nil
+}
+
 // check refuses what cannot be used, before anything is sent.
 func (j *job) check(given func(flag string) bool) error {
 	switch {
@@ -157,20 +179,8 @@ func (j *job) check(given func(flag string) bool) error {
 	if err := keyname.Check(j.server.prefix + name); err != nil {
 		return usage("%s %q: %w", flag, name, err)
 	}
-	if j.semaphore != "" {
-		for _, flag := range []string{"at-least", "fenced", "liveness"} {
-			if given(flag) {
-				return usage("--%s is for --lock only", flag)
-			}
-		}
-		if j.capacity < 1 || j.capacity > 1<<31-1 {
-			return usage("-c %d: a semaphore needs from 1 to 2147483647 permits in all", j.capacity)
-		}
-		if j.permits < 1 || j.permits > min(j.capacity, 1000) {
-			return usage("--permits %d: must be from 1 to -c %d, and at most 1000", j.permits, j.capacity)
-		}
-	} else if given("capacity") || given("permits") {
-		return usage("-c and --permits are for --semaphore only")
+	if err := j.checkPermits(given); err != nil {
+		return err
 	}
 	if err := j.times(given); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -108,12 +109,8 @@ func (v *view) live(ctx context.Context, screen *os.File) error {
 		}
 		defer term.Restore(int(in.Fd()), before)
 		go func() {
-			for b := make([]byte, 1); ; {
-				if n, err := in.Read(b); err != nil || n == 1 && (b[0] == 'q' || b[0] == 'Q' || b[0] == 3) {
-					cancel()
-					return
-				}
-			}
+			awaitQuit(in)
+			cancel()
 		}()
 	}
 	fmt.Fprint(screen, "\x1b[?1049h\x1b[?25l")       // another screen, no cursor
@@ -133,6 +130,15 @@ func (v *view) live(ctx context.Context, screen *os.File) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		}
+	}
+}
+
+// awaitQuit reads keys until q or ctrl-c, or until there are no more.
+func awaitQuit(in io.Reader) {
+	for b := make([]byte, 1); ; {
+		if n, err := in.Read(b); err != nil || n == 1 && (b[0] == 'q' || b[0] == 'Q' || b[0] == 3) {
+			return
 		}
 	}
 }

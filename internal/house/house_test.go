@@ -60,6 +60,7 @@ var layers = map[string][]string{
 		"internal/keyname"},
 	"internal/redistest":             {"internal/keyname"},
 	"internal/redistest/rig":         {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
+	"internal/profiles":              {"internal/redistest"},
 	"internal/redistest/reach":       {},
 	"internal/redistest/larger":      {"internal/redistest/reach"},
 	"internal/redistest/mutants":     {"internal/redistest/reach"},

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// entry is one call of an object that keeps records, and what it was told.
+// entry is one call of an object that keeps records, and what it was answered.
 type entry struct {
 	step        int
 	what        what
@@ -106,8 +106,8 @@ func (w *world) during(s Step, longest time.Duration) (context.Context, context.
 	return context.WithTimeout(context.Background(), longest)
 }
 
-// told notes the answer of a call, and judges its error.
-func (w *world) told(o *object, c *client, s Step, e *entry, err error, fine ...error) {
+// answered notes the answer of a call, and judges its error.
+func (w *world) answered(o *object, c *client, s Step, e *entry, err error, fine ...error) {
 	o.book.end(e, err)
 	w.note("client %d: step %d: %s of %s: %v %v", s.Who, s.Number, e.what, e.key, e.grant, err)
 	w.count(func(f *Figures) { f.Answers++ })
@@ -147,12 +147,12 @@ func actOnStock(w *world, o *object, c *client, s Step) {
 	case claims:
 		e := o.book.begin(s, claims, user, 1)
 		e.grant, err = x.Claim(ctx, user)
-		w.told(o, c, s, e, err, fine...)
+		w.answered(o, c, s, e, err, fine...)
 	case orders:
 		request := fmt.Sprint("order", s.ID)
 		e := o.book.begin(s, orders, request, 2)
 		e.grant, err = x.Claim(ctx, "buyer"+request, stock.Request{ID: request, N: 2})
-		w.told(o, c, s, e, err, fine...)
+		w.answered(o, c, s, e, err, fine...)
 	case giving:
 		mine, ok := o.book.last(user)
 		if !ok {
@@ -160,7 +160,7 @@ func actOnStock(w *world, o *object, c *client, s Step) {
 		}
 		e := o.book.begin(s, giving, user, mine)
 		_, err = x.Return(ctx, stock.Units{Claimant: user, Ordinal: mine})
-		w.told(o, c, s, e, err, fine...)
+		w.answered(o, c, s, e, err, fine...)
 	case reserve:
 		reserveUnits(w, o, c, s, x, fine)
 	}
@@ -176,7 +176,7 @@ func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine [
 	e := o.book.begin(s, reserve, id, int64(s.N))
 	g, err := x.Reserve(brief, "payer"+id, stock.Request{ID: id, N: int64(s.N)}, s.Lease)
 	e.grant = g
-	if w.told(o, c, s, e, err, fine...); err != nil || !g.Won() || s.ID%3 == 2 {
+	if w.answered(o, c, s, e, err, fine...); err != nil || !g.Won() || s.ID%3 == 2 {
 		return
 	}
 	if !redistest.Pause(ctx, s.For) || c.dead() {
@@ -185,19 +185,19 @@ func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine [
 	if s.ID%3 == 1 {
 		e := o.book.begin(s, cancel, id, 0)
 		_, err := x.Cancel(ctx, id)
-		w.told(o, c, s, e, err, fine...)
+		w.answered(o, c, s, e, err, fine...)
 		return
 	}
 	e = o.book.begin(s, confirm, id, int64(s.N))
 	sold, err := x.Confirm(ctx, id)
 	e.grant = sold
-	w.told(o, c, s, e, err, fine...)
+	w.answered(o, c, s, e, err, fine...)
 	if err == nil && !sold.Won() && time.Now().Before(g.Until) && len(w.of(w.nodes[0])) == 0 {
 		w.violated("%s: step %d: %v before the reservation's time was over", o.name, s.Number, sold.Outcome)
 	}
 }
 
-// last is the ordinal that user was last told.
+// last is the ordinal that user was last answered.
 func (b *book) last(user string) (ordinal int64, ok bool) {
 	for _, e := range b.all() {
 		if e.key == user && e.what == claims && !e.done.IsZero() && e.grant.Won() {
@@ -284,11 +284,11 @@ func auditOrdinals(w *world, o *object, list []*entry) {
 		back := slices.ContainsFunc(list, func(x *entry) bool { return x.what == giving || x.what == reserve })
 		switch {
 		case was != nil && !returned && e.grant.Won() && e.grant.Ordinal != was.grant.Ordinal:
-			w.violated("%s: %s was told ordinal %d at step %d and %d at step %d", o.name, e.key, was.grant.Ordinal, was.step,
+			w.violated("%s: %s was answered ordinal %d at step %d and %d at step %d", o.name, e.key, was.grant.Ordinal, was.step,
 				e.grant.Ordinal, e.step)
 		case was != nil && !returned && !e.grant.Won() && was.done.Before(e.began) &&
 			!(back && e.grant.Outcome == stock.SoldOut):
-			w.violated("%s: %s won at step %d and was told %v at step %d", o.name, e.key, was.step, e.grant.Outcome, e.step)
+			w.violated("%s: %s won at step %d and was answered %v at step %d", o.name, e.key, was.step, e.grant.Outcome, e.step)
 		}
 		if e.grant.Won() {
 			answer[e.key] = e
@@ -296,8 +296,8 @@ func auditOrdinals(w *world, o *object, list []*entry) {
 	}
 }
 
-// auditSums counts what was surely out at each moment, and what may have been when somebody was told that nothing is
-// left.
+// auditSums counts what was surely out at each moment, and what may have been when a caller was answered that nothing
+// is left.
 func auditSums(w *world, o *object, list []*entry, stepped bool) {
 	type change struct {
 		at time.Time
@@ -360,12 +360,13 @@ func auditSums(w *world, o *object, list []*entry, stepped bool) {
 		}
 		gone := slices.ContainsFunc(list, func(x *entry) bool { return x.what == giving && x.began.Before(e.done) })
 		if most+e.n <= stockLimit && !gone {
-			w.violated("%s: step %d was told SoldOut when at most %d of %d units could be out", o.name, e.step, most, stockLimit)
+			w.violated("%s: step %d was answered SoldOut when at most %d of %d units could be out", o.name, e.step, most,
+				stockLimit)
 		}
 	}
 }
 
-// auditServer asks the server, now that nothing disturbs it, for what was told.
+// auditServer asks the server, now that nothing disturbs it, for what was answered.
 func auditServer(w *world, o *object, list []*entry) {
 	ctx, stop := context.WithTimeout(context.Background(), 20*calls)
 	defer stop()
@@ -381,7 +382,7 @@ func auditServer(w *world, o *object, list []*entry) {
 			continue
 		}
 		if h, err := x.Lookup(ctx, stock.Units{Claimant: user}); err != nil || h.Ordinal != ordinal {
-			w.violated("%s: %s was told ordinal %d, and at the end has %v, %v", o.name, user, ordinal, h, err)
+			w.violated("%s: %s was answered ordinal %d, and at the end has %v, %v", o.name, user, ordinal, h, err)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what,
 			o.book.end(e, err)
 		}
 	}
-	w.told(o, c, s, entries[0], err, w.fine(o)...)
+	w.answered(o, c, s, entries[0], err, w.fine(o)...)
 	if err == nil && g.Won() != (won == len(lines)) && verb != cancel {
 		w.violated("%s: step %d: %s of %s is answered %v, and %d of %d lines have units", o.name, s.Number, verb, id,
 			g.Outcome, won, len(lines))

@@ -49,12 +49,12 @@ func actOnLatch(w *world, o *object, c *client, s Step) {
 		e := o.book.begin(s, down, part, 1)
 		e.round = name
 		_, err := l.CountDownBy(ctx, part)
-		w.told(o, c, s, e, err, fine...)
+		w.answered(o, c, s, e, err, fine...)
 		return
 	}
 	e := o.book.begin(s, await, "all", 0)
 	e.round = name
-	w.told(o, c, s, e, l.Await(ctx), fine...)
+	w.answered(o, c, s, e, l.Await(ctx), fine...)
 }
 
 func auditLatches(w *world, o *object) {
@@ -70,7 +70,7 @@ func auditLatches(w *world, o *object) {
 	}
 }
 
-// auditLatch: nobody passes before all have begun to count, and everybody soon after all have.
+// auditLatch: no caller passes before all have begun to count, and every caller soon after all have.
 func auditLatch(w *world, o *object, list []*entry) {
 	begun, counted := map[string]time.Time{}, map[string]time.Time{}
 	for _, e := range list {
@@ -127,11 +127,11 @@ func actOnBarrier(w *world, o *object, c *client, s Step) {
 	e := o.book.begin(s, await, "all", 0)
 	a, err := c.red.Semaphores().CyclicBarrier(o.name, parties).Await(ctx)
 	e.generation = a.Generation
-	w.told(o, c, s, e, err, rsemaphore.ErrBrokenBarrier, errs.ErrNotAcquired)
+	w.answered(o, c, s, e, err, rsemaphore.ErrBrokenBarrier, errs.ErrNotAcquired)
 }
 
-// auditBarrier: of each generation that let somebody go, no more than all parties went, they had all come before the
-// first one went, and none of them was told that it broke.
+// auditBarrier: of each generation that let a caller go, no more than all parties went, they had all come before the
+// first one went, and none of them was answered that it broke.
 func auditBarrier(w *world, o *object) {
 	if w.forgot(o) {
 		return

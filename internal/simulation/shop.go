@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// The verbs of stocks beside those in books.go. Reservations and requests have ids that several clients use at the same
-// time.
+// The verbs of stocks besides those in books.go. Reservations and requests have ids that several clients use at the
+// same time.
 const (
 	buy    what = "buy" // reserves, waits, and then pays, gives up, or forgets about it
 	order  what = "claim-up-to"
@@ -73,7 +73,7 @@ func (w *world) ask(o *object, c *client, s Step, verb what, key string, n int64
 	e := o.book.begin(s, verb, key, n)
 	g, units, err := call(ctx)
 	e.grant, e.back = g, units
-	w.told(o, c, s, e, err, w.fine(o)...)
+	w.answered(o, c, s, e, err, w.fine(o)...)
 	return e
 }
 
@@ -260,8 +260,8 @@ func known(h stock.Holding, err error) (stock.Grant, int64, error) {
 	return stock.Grant{Outcome: h.Outcome, Ordinal: h.Ordinal, N: h.N, Until: h.Until, Missing: h.Asked - h.N}, 0, err
 }
 
-// auditStops: while the sale is paused, or over, nobody gets what it did not have, and nobody hears of a pause or an
-// end that was not.
+// auditStops: while the sale is paused, or over, no caller gets what it did not have, and no caller hears of a pause or
+// an end that was not.
 func (w *world) auditStops(o *object, list []*entry) {
 	during := func(e *entry, verb, other what, n int64) (surely, perhaps bool) {
 		for _, p := range list {

@@ -36,7 +36,7 @@ func hushed(t *testing.T, mode rueidis.ClientMode, fn func(t *testing.T, r *room
 	})
 }
 
-// asking waits for a key whose server is silent from now on for so long, and answers then.
+// asking waits for a key whose server is silent from now on for that long, and answers then.
 func asking(key string, silence time.Duration) wait.Request {
 	began := time.Now()
 	return wait.Request{Name: key, Mode: wait.Alone, Backoff: func(int) time.Duration {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -30,8 +31,7 @@ func kindOf(channel string) string {
 // again soon.
 func denies(err error) bool {
 	var re *rueidis.RedisError
-	return errors.As(err, &re) &&
-		(strings.HasPrefix(re.Error(), "NOPERM") || strings.HasPrefix(re.Error(), "ERR unknown command"))
+	return errors.As(err, &re) && (strings.HasPrefix(re.Error(), "NOPERM") || script.Unsupported(re))
 }
 
 func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {

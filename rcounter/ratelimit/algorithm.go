@@ -88,27 +88,35 @@ type terms struct {
 	table     atomic.Pointer[zoneTable]
 }
 
+// checkAlgorithm refuses a Rate that is out of bounds, and what does not go with the algorithm.
+func (o *LimiterOptions) checkAlgorithm() error {
+	switch {
+	case o.Algorithm != GCRA && o.Algorithm != SlidingWindow && o.Algorithm != FixedWindow:
+		return errs.InvalidWord("Algorithm", o.Algorithm, "GCRA, SlidingWindow or FixedWindow")
+	case o.Rate < 1 || o.Rate > 1_000_000_000:
+		return errs.InvalidOption("Rate", o.Rate, "between 1 and 1000000000")
+	case o.Algorithm != GCRA && o.Burst != 0:
+		return errs.InvalidOption("Burst", o.Burst,
+			fmt.Sprintf("0 with %v, where all of Rate may pass at once", o.Algorithm))
+	case o.Algorithm == FixedWindow && o.Unit.letter() == "":
+		return errs.InvalidWord("Unit", o.Unit, "Minute, Hour, Day, Week, Month or Year with FixedWindow")
+	case o.Algorithm == FixedWindow && o.Per != 0:
+		return errs.InvalidOption("Per", o.Per, "0 with FixedWindow, which has a Unit")
+	case o.Algorithm != FixedWindow && o.Unit != "":
+		return errs.InvalidWord("Unit", o.Unit, fmt.Sprintf("left out with %v, which has a Per", o.Algorithm))
+	case o.Algorithm != FixedWindow && o.Zone != nil:
+		return errs.InvalidOption("Zone", o.Zone, fmt.Sprintf("nil with %v", o.Algorithm))
+	}
+	return nil
+}
+
 // newTerms checks what o lets pass.
 func newTerms(o *LimiterOptions) (*terms, error) {
 	o.Algorithm = cmp.Or(o.Algorithm, GCRA)
-	t := &terms{algorithm: o.Algorithm, rate: o.Rate, unit: o.Unit, zone: o.Zone, burst: o.Burst}
-	switch {
-	case o.Algorithm != GCRA && o.Algorithm != SlidingWindow && o.Algorithm != FixedWindow:
-		return nil, errs.InvalidWord("Algorithm", o.Algorithm, "GCRA, SlidingWindow or FixedWindow")
-	case o.Rate < 1 || o.Rate > 1_000_000_000:
-		return nil, errs.InvalidOption("Rate", o.Rate, "between 1 and 1000000000")
-	case o.Algorithm != GCRA && o.Burst != 0:
-		return nil, errs.InvalidOption("Burst", o.Burst,
-			fmt.Sprintf("0 with %v, where all of Rate may pass at once", o.Algorithm))
-	case o.Algorithm == FixedWindow && o.Unit.letter() == "":
-		return nil, errs.InvalidWord("Unit", o.Unit, "Minute, Hour, Day, Week, Month or Year with FixedWindow")
-	case o.Algorithm == FixedWindow && o.Per != 0:
-		return nil, errs.InvalidOption("Per", o.Per, "0 with FixedWindow, which has a Unit")
-	case o.Algorithm != FixedWindow && o.Unit != "":
-		return nil, errs.InvalidWord("Unit", o.Unit, fmt.Sprintf("left out with %v, which has a Per", o.Algorithm))
-	case o.Algorithm != FixedWindow && o.Zone != nil:
-		return nil, errs.InvalidOption("Zone", o.Zone, fmt.Sprintf("nil with %v", o.Algorithm))
+	if err := o.checkAlgorithm(); err != nil {
+		return nil, err
 	}
+	t := &terms{algorithm: o.Algorithm, rate: o.Rate, unit: o.Unit, zone: o.Zone, burst: o.Burst}
 	if o.Algorithm == FixedWindow {
 		if t.burst = t.rate; t.zone == nil {
 			t.zone = time.UTC

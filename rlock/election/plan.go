@@ -36,16 +36,7 @@ func plan(n int, id string, members []member) (mine []bool) {
 	slices.SortFunc(order, func(a, b member) int {
 		return cmp.Or(-compare(a.id == id, b.id == id), cmp.Compare(a.id, b.id))
 	})
-	taken := make([]bool, n)
-	has := map[string][]int{}
-	for _, m := range order {
-		for i := range n {
-			if m.has[i] && !taken[i] {
-				taken[i] = true
-				has[m.id] = append(has[m.id], i)
-			}
-		}
-	}
+	has, free := assigned(n, order)
 	order = slices.DeleteFunc(order, func(m member) bool { return m.drained })
 	if len(order) == 0 {
 		return mine
@@ -59,12 +50,6 @@ func plan(n int, id string, members []member) (mine []bool) {
 		quota[m.id] = base
 		if i < more {
 			quota[m.id]++
-		}
-	}
-	var free []int
-	for i := range n {
-		if !taken[i] {
-			free = append(free, i)
 		}
 	}
 	for _, m := range members {
@@ -88,6 +73,26 @@ func plan(n int, id string, members []member) (mine []bool) {
 		free = free[lacks:]
 	}
 	return mine
+}
+
+// assigned says which shards each member has, and which no member has. A shard that several have is the first one's.
+func assigned(n int, order []member) (has map[string][]int, free []int) {
+	taken := make([]bool, n)
+	has = map[string][]int{}
+	for _, m := range order {
+		for i := range n {
+			if m.has[i] && !taken[i] {
+				taken[i] = true
+				has[m.id] = append(has[m.id], i)
+			}
+		}
+	}
+	for i := range n {
+		if !taken[i] {
+			free = append(free, i)
+		}
+	}
+	return has, free
 }
 
 func compare(a, b bool) int {

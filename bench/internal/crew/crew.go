@@ -1,4 +1,4 @@
-// Package crew is the processes of a benchmark, which are told what to do and answer, a line of JSON each.
+// Package crew is the processes of a benchmark, which get orders and answer, a line of JSON each.
 package crew
 
 import (

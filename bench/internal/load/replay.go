@@ -15,7 +15,7 @@ import (
 )
 
 // Recorder keeps what a client sends, so that it can be sent again by a client that does nothing else: the floor
-// under whoever composed it.
+// under the one that composed it.
 type Recorder struct {
 	mu    sync.Mutex
 	calls [][]string // in the order sent, on whatever connection

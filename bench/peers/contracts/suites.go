@@ -81,7 +81,7 @@ var suites = []suite{
 			"their servers and drivers, for which ours stand"}},
 		differ: []differ{
 			{"TestSetNXOnExtendAcquiresLockWhenKeyIsExpired", "mutex didn't extend",
-				"a hold that was lost stays lost: whoever had it in between would not be noticed"},
+				"a hold that was lost stays lost: an owner in between would not be noticed"},
 			{"TestMutexLockUnlockSplit", "this Mutex holds nothing",
 				"a hold is released by its handle; another process has to join it first, by WithOwner"},
 		},

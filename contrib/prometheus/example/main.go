@@ -94,17 +94,7 @@ func run(ctx context.Context, l net.Listener, server string) error {
 	defer all.Wait()
 	repeat := func(n int, pause time.Duration, f func(ctx context.Context, red *redlatch.Client) error) {
 		for range n {
-			all.Go(func() {
-				for ctx.Err() == nil {
-					if err := f(ctx, red); err != nil && ctx.Err() == nil {
-						log.Print(err)
-					}
-					select {
-					case <-ctx.Done():
-					case <-time.After(pause/2 + rand.N(pause)):
-					}
-				}
-			})
+			all.Go(func() { again(ctx, red, pause, f) })
 		}
 	}
 	repeat(8, 20*time.Millisecond, orders)
@@ -117,6 +107,20 @@ func run(ctx context.Context, l net.Listener, server string) error {
 	repeat(1, 2*time.Second, barrier)
 	<-ctx.Done()
 	return nil
+}
+
+// again calls f until ctx ends, with pauses of about that length.
+func again(ctx context.Context, red *redlatch.Client, pause time.Duration,
+	f func(ctx context.Context, red *redlatch.Client) error) {
+	for ctx.Err() == nil {
+		if err := f(ctx, red); err != nil && ctx.Err() == nil {
+			log.Print(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
 }
 
 // orders are four names that eight goroutines contend for, some with little patience.

@@ -57,7 +57,7 @@ func TestARealServerAndAPicture(t *testing.T) {
 	require.Contains(t, string(svg), "a&lt;b: 20000.00 in 5000 shares, line cutting, 5000 taken")
 	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
 		_, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)

@@ -173,7 +173,7 @@ type holding interface {
 	Until() time.Time
 }
 
-// acquire waits for so long, and asks for a lease that is not renewed, or for 0.
+// acquire waits for that long, and asks for a lease that is not renewed, or for 0.
 type acquire func(ctx context.Context, wait, lease time.Duration) (holding, error)
 
 // use acquires in some way, keeps it for some time, and gives it back.
@@ -253,7 +253,7 @@ func exclusive(name string, of func(c *client, rnd *rand.Rand) *rlock.Lock) prim
 
 func (c *client) lock(ctx context.Context, name string, n int64, rnd *rand.Rand, l *rlock.Lock) {
 	if c.Break == "steal" && rnd.IntN(3) == 0 { // releases what it does not own
-		l.ForceUnlock(ctx)
+		_, _ = l.ForceUnlock(ctx)
 	}
 	c.use(ctx, name, n, rnd, func(ctx context.Context, wait, lease time.Duration) (holding, error) {
 		return l.TryLock(ctx, wait, lease)

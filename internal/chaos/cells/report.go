@@ -82,15 +82,15 @@ func tables(cells []cell) (list []table) {
 		}
 	}
 	for _, f := range faults {
-		line, any := []string{f.name, f.what}, false
+		line, played := []string{f.name, f.what}, false
 		for _, d := range names {
 			mark := "–"
 			if i := slices.IndexFunc(cells, func(c cell) bool { return c.Deployment == d && c.Fault == f.name }); i >= 0 {
-				mark, any = cells[i].mark(), true
+				mark, played = cells[i].mark(), true
 			}
 			line = append(line, mark)
 		}
-		if any {
+		if played {
 			seen.rows = append(seen.rows, line)
 		}
 	}
@@ -306,14 +306,14 @@ const soaked = `
 ## Rivals
 
 Under the same faults the locks of redsync, redislock, rueidislock, Redisson and etcd contend, and ours.
-[rivals.md](chaos/rivals.md) has violations, stalls and losses by library and fault, what confirms or breaks claims of their
-documents, and where one of them did better. [late.md](chaos/late.md) has what is lost when holders write late.
+[rivals.md](chaos/rivals.md) has violations, stalls and losses by library and fault, what confirms or breaks claims of
+their documents, and where one of them did better. [late.md](chaos/late.md) has what is lost when holders write late.
 
 ## Soak
 
-` + "`go -C internal/chaos run . -soak 1h -chart ../../docs/chaos/soak.svg`" + ` runs the three clients on one node for an hour, with a
-fault that heals every few seconds. It fails if the memory, goroutines, connections or keys of the last third exceed those of the first by half. The
-chart's axis shows how long its run was.
+` + "`go -C internal/chaos run . -soak 1h -chart ../../docs/chaos/soak.svg`" + ` runs the three clients on one node
+for an hour, with a fault that heals every few seconds. It fails if the memory, goroutines, connections or keys of the
+last third exceed those of the first by half. The chart's axis shows how long its run was.
 
 ![What clients and server use, and what they do, over the time of a soak](chaos/soak.svg)
 `

@@ -28,7 +28,7 @@
 -- * Waiters of the caller's own process are named in the reply, not published. If that reply is lost the process asks for all of
 --   its waiters (wait.Waiters.AskAgain), and finds the permits out under their bases.
 -- * A waiter that wants more than there is in all, after a resize, is taken out and notified, which says so. It would block the
---   queue for ever otherwise.
+--   queue forever otherwise.
 -- * What ends for want of a renewal is pruned by every call. One process comes by in time: that of the first in line, which is
 --   notified in the reply or by "0 <ms>". If it dies any poll finds it.
 -- * One script serves up to 128 waiters, and 1,000 permits, and takes out some 500 that are gone, so that it holds up no other; then

@@ -49,5 +49,5 @@ var (
 	named atomic.Int64
 )
 
-// Name is a name that nobody has used: the zero value of a peer's type is a lock of its own.
+// Name is a name that has not been used: the zero value of a peer's type is a lock of its own.
 func Name() string { return fmt.Sprintf("%s:%d", run, named.Add(1)) }

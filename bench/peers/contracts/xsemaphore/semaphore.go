@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Weighted is a WeightedSemaphore. Permits are handles: it keeps them for whoever releases.
+// Weighted is a WeightedSemaphore. Permits are handles: it keeps them for the caller that releases.
 type Weighted struct {
 	in   *rsemaphore.Semaphore
 	size int64
