@@ -51,7 +51,8 @@ func TestWhoGivesUpIsToldWhoHolds(t *testing.T) {
 			require.Equal(t, h.Owner(), refused.Holders[0].Owner)
 			require.Equal(t, who, refused.Holders[0].Process)
 			require.Positive(t, refused.Holders[0].Lease)
-			require.Regexp(t, fmt.Sprintf(`^rlock: %q not acquired after [\dms.]+: held by %s \(owner %s\), lease ends in [\d.]+s`,
+			require.Regexp(t, fmt.Sprintf(
+				`^rlock: %q not acquired after [\dms.]+: held by %s \(owner %s\), lease ends in [\d.]+s`,
 				kind, who, h.Owner()), refused.Error())
 			require.NoError(t, h.Unlock(within(t)))
 		}
@@ -109,8 +110,8 @@ func TestHoldersAreNamedInACluster(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 }
 
-// In simulated time, where no machine is busy: the deadline of a context counts as a waitTime does, and the end of a call
-// is not put off.
+// In simulated time, where no machine is busy: the deadline of a context counts as a waitTime does, and the end of a
+// call is not put off.
 func TestWhoseContextEndsIsToldWhoHolds(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rlock.Options{Process: "worker"}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {

@@ -85,8 +85,8 @@ func (l *single) Inspect(ctx context.Context) (State, error) {
 	return s, err
 }
 
-// holders are those who hold the lock when a call gives up that has waited; see session.Holders. It asks for no waiters:
-// a queue may be long.
+// holders are those who hold the lock when a call gives up that has waited; see session.Holders. It asks for no
+// waiters: a queue may be long.
 func (l *single) holders(ctx context.Context, waited time.Duration) []Holder {
 	return slices.Clone(l.c.named.Of(ctx, l.key, waited, func(ctx context.Context) []Holder {
 		r, err := l.c.runInspect(ctx, l.key, false)

@@ -117,7 +117,8 @@ func TestAnObserverAndAnotherAreToldInTurn(t *testing.T) {
 	var none rlock.Observer
 	require.Nil(t, session.Chain(none, nil))
 	r := newRig(t, redistest.Embedded(t),
-		rlock.Options{CallTimeout: 20 * time.Second, Observer: session.Chain(session.Chain(session.Chain(none, first), second), none)})
+		rlock.Options{CallTimeout: 20 * time.Second,
+			Observer: session.Chain(session.Chain(session.Chain(none, first), second), none)})
 	hold, err := r.locks.Reentrant("l").Lock(within(t))
 	require.NoError(t, err)
 	require.NoError(t, hold.Unlock(within(t)))

@@ -82,8 +82,8 @@ func (s *Semaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...strin
 }
 
 // InspectIDs looks at permits by their ids, 1 to 1,000, none twice: a Holder for each, in their order. Its Lease and N
-// are 0 if the permit is not held: released, over, or never granted. It changes nothing, and what it returns may be out of
-// date when it is read. Unlike Inspect its cost does not grow with the permits that are out.
+// are 0 if the permit is not held: released, over, or never granted. It changes nothing, and what it returns may be out
+// of date when it is read. Unlike Inspect its cost does not grow with the permits that are out.
 func (s *Semaphore) InspectIDs(ctx context.Context, ids ...string) ([]Holder, error) {
 	list, err := parseIDs(ids)
 	if err != nil {

@@ -49,8 +49,8 @@ func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
 				held += h.N
 			}
 			require.Equal(t, 2, held, kind)
-			require.Regexp(t,
-				`^rsemaphore: 2 of "s" not acquired after [\dms.]+: held by (?:api-1|client [\da-f-]+) \(2\) \(leases end in [\dms.]+\)$`, refused)
+			require.Regexp(t, `^rsemaphore: 2 of "s" not acquired after [\dms.]+: `+
+				`held by (?:api-1|client [\da-f-]+) \(2\) \(leases end in [\dms.]+\)$`, refused)
 
 			_, err = of(waiter.c).TryAcquire(within(t), 2, 0, 0)
 			require.ErrorAs(t, err, &refused)

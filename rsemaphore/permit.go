@@ -249,8 +249,8 @@ func (x *Permit) Release(ctx context.Context) error {
 	return x.h.Release(ctx, x.acquired)
 }
 
-// ReleasePart gives n back and keeps the rest: n is 1 to less than [Permit.N]. It serves waiters, and may be called with
-// a ctx that has ended, and then has a second. To give back all, call Release. It is for permits of a
+// ReleasePart gives n back and keeps the rest: n is 1 to less than [Permit.N]. It serves waiters, and may be called
+// with a ctx that has ended, and then has a second. To give back all, call Release. It is for permits of a
 // WeightedSemaphore; ErrInvalidOption refuses others, and another n.
 //
 // Before anything is sent, N is less by n, and stays so whatever the error: act with no more. nil: the server has

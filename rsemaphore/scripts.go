@@ -348,7 +348,8 @@ func holder(id, label string, end, now int64) Holder {
 	return h
 }
 
-// weightHolder is what is known of an acquisition of weights, as the server has it: "<weight> <label>"; "" if it is not out.
+// weightHolder is what is known of an acquisition of weights, as the server has it: "<weight> <label>"; "" if it is not
+// out.
 func weightHolder(base, text string, end, now int64) (h Holder, err error) {
 	number, label, _ := strings.Cut(text, " ")
 	h = holder(idOf(base, 0), label, end, now)

@@ -86,7 +86,9 @@ func New(o Options) (*Telemetry, error) {
 // Instrument returns o with Observers in every package, after those that o has already.
 func (t *Telemetry) Instrument(o redlatch.Options) redlatch.Options {
 	o = t.observers.Instrument(o)
-	o.Locks = measure.Then(o.Locks, func(p *rlock.Options) { p.Observer = session.Chain(p.Observer, t.spans.locks(measure.Lock)) })
+	o.Locks = measure.Then(o.Locks, func(p *rlock.Options) {
+		p.Observer = session.Chain(p.Observer, t.spans.locks(measure.Lock))
+	})
 	o.Elections = measure.Then(o.Elections, func(p *election.Options) {
 		p.Observer = session.Chain(p.Observer, t.spans.locks(measure.Election))
 	})

@@ -357,7 +357,8 @@ func TestTelemetryAndAnotherObserverAreBothTold(t *testing.T) {
 		return ctx
 	}
 	locks, err := rlock.New(r.server.Hub(),
-		rlock.Options{CallTimeout: 20 * time.Second, Observer: session.Chain(session.Chain(r.telemetry.Locks(), other.Locks()), mine)})
+		rlock.Options{CallTimeout: 20 * time.Second,
+			Observer: session.Chain(session.Chain(r.telemetry.Locks(), other.Locks()), mine)})
 	require.NoError(t, err)
 	ctx, caller := r.under("work")
 	require.NoError(t, locks.Reentrant("l").Do(ctx, func(context.Context) error { return nil }))

@@ -73,11 +73,17 @@ func (o *Observers) begin(kind, class string) {
 func (o *Observers) Instrument(opts redlatch.Options) redlatch.Options {
 	opts.Hub = Then(opts.Hub, func(p *pubsub.Options) { p.Observer = bothHub(p.Observer, o.Hub()) })
 	opts.Locks = Then(opts.Locks, func(p *rlock.Options) { p.Observer = session.Chain(p.Observer, o.Locks(Lock)) })
-	opts.Elections = Then(opts.Elections, func(p *election.Options) { p.Observer = session.Chain(p.Observer, o.Locks(Election)) })
-	opts.Semaphores = Then(opts.Semaphores, func(p *rsemaphore.Options) { p.Observer = session.Chain(p.Observer, o.Semaphores()) })
+	opts.Elections = Then(opts.Elections, func(p *election.Options) {
+		p.Observer = session.Chain(p.Observer, o.Locks(Election))
+	})
+	opts.Semaphores = Then(opts.Semaphores, func(p *rsemaphore.Options) {
+		p.Observer = session.Chain(p.Observer, o.Semaphores())
+	})
 	opts.Counters = Then(opts.Counters, func(p *rcounter.Options) { p.Observer = session.Both(p.Observer, o.Counters()) })
 	opts.Stocks = Then(opts.Stocks, func(p *stock.Options) { p.Observer = session.Both(p.Observer, o.Stocks()) })
-	opts.RedPackets = Then(opts.RedPackets, func(p *redpacket.Options) { p.Observer = session.Both(p.Observer, o.RedPackets()) })
+	opts.RedPackets = Then(opts.RedPackets, func(p *redpacket.Options) {
+		p.Observer = session.Both(p.Observer, o.RedPackets())
+	})
 	opts.Limiters = Then(opts.Limiters, func(p *ratelimit.Options) { p.Observer = session.Both(p.Observer, o.Limiters()) })
 	return opts
 }

@@ -38,9 +38,9 @@ type State struct {
 	UntilEnd, UntilGone time.Duration
 }
 
-// Inspect reads the packet. The State is zero, but for PhaseAbsent, if there is none. One round trip, repeated until answered.
-// With ErrCorrupt for records, shares or entries of the ledger that are missing, the State is what the packet itself
-// says.
+// Inspect reads the packet. The State is zero, but for PhaseAbsent, if there is none. One round trip, repeated until
+// answered. With ErrCorrupt for records, shares or entries of the ledger that are missing, the State is what the packet
+// itself says.
 func (p *Packet) Inspect(ctx context.Context) (now State, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {

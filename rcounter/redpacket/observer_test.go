@@ -37,7 +37,7 @@ func TestAnObserverIsToldOfEveryGrabOnce(t *testing.T) {
 	grab("ann")
 	require.Equal(t, []string{"p: not open, 0, <nil>", "p: granted, 70, <nil>", "p: replayed, 70, <nil>",
 		"p: sold out, 0, <nil>",
-		`p: none, 0, redpacket: corrupt: "rc:{p}:p" counts 1 records or shares, and 0 are there`}, told)
+		`p: , 0, redpacket: corrupt: "rc:{p}:p" counts 1 records or shares, and 0 are there`}, told)
 }
 
 func TestAnObserverThatPanicsIsLoggedAndChangesNothing(t *testing.T) {

@@ -383,7 +383,7 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			} else {
 				require.NoError(t, err)
 			}
-			want := redpacket.State{}
+			want := redpacket.State{Phase: redpacket.PhaseAbsent}
 			if m.there {
 				want = redpacket.State{Phase: redpacket.PhaseOpen, Shares: m.n, Taken: int64(len(m.taken)), Total: m.total,
 					TakenCents: m.given,

@@ -10,7 +10,8 @@ import (
 type Outcome string
 
 // outcomes are in the order of their numbers in scripts.
-var outcomes = []Outcome{"", Granted, Replayed, SoldOut, NotOpen, NotStarted, Ended, UserLimit, Suspended, Returned, Expired, Cancelled, Paused}
+var outcomes = []Outcome{"", Granted, Replayed, SoldOut, NotOpen, NotStarted, Ended, UserLimit, Suspended, Returned,
+	Expired, Cancelled, Paused}
 
 // replayed is the number of Replayed.
 const replayed = 2

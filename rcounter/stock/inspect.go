@@ -40,9 +40,9 @@ type State struct {
 	UntilStart, UntilEnd, UntilGone time.Duration
 }
 
-// Inspect reads the stock. If there is none, the State is zero, but for PhaseAbsent. If records or entries of the ledger are
-// missing, the error is ErrCorrupt and the State is what the stock's own numbers say. One round trip, repeated until
-// answered.
+// Inspect reads the stock. If there is none, the State is zero, but for PhaseAbsent. If records or entries of the
+// ledger are missing, the error is ErrCorrupt and the State is what the stock's own numbers say. One round trip,
+// repeated until answered.
 func (s *Stock) Inspect(ctx context.Context) (now State, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -62,7 +62,8 @@ func (s *Stock) status(ctx context.Context) (State, error) {
 	if v[0] < 0 {
 		return State{}, corrupt(s.keys[0], -1, 0)
 	}
-	st := State{Phase: session.Numbered(v[0], phases), Limit: v[1], Sold: v[2], Held: v[10], Remaining: v[1] - v[2] - v[10], Seq: v[3],
+	st := State{Phase: session.Numbered(v[0], phases), Limit: v[1], Sold: v[2], Held: v[10],
+		Remaining: v[1] - v[2] - v[10], Seq: v[3],
 		Epoch: v[4], Reservations: v[11],
 		UntilStart: script.Duration(max(0, v[5])), UntilEnd: script.Duration(max(0, v[6])),
 		UntilGone: script.Duration(max(0, v[7]))}
