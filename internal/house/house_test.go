@@ -49,14 +49,14 @@ var layers = map[string][]string{
 	"internal/acl": {},
 
 	// the modules in contrib import it
-	"internal/measure": {"internal/errs", "", "pubsub", "rlock/election", "rcounter", "rcounter/stock",
+	"internal/measure": {"internal/errs", "internal/session", "", "pubsub", "rlock/election", "rcounter", "rcounter/stock",
 		"rcounter/redpacket",
 		"rcounter/ratelimit", "rlock",
 		"rsemaphore"},
 	"internal/periodic": {"internal/errs", "internal/script", "rlock/election"},
 
 	// only tests import these
-	"redlatchtest": {"", "internal/errs", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
+	"redlatchtest": {"", "internal/errs", "internal/session", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
 		"internal/keyname"},
 	"internal/redistest":             {"internal/keyname"},
 	"internal/redistest/rig":         {"internal/redistest", "internal/errs", "internal/session", "pubsub"},

@@ -76,7 +76,7 @@ func TestALimitSetOnTheServerCountsInAllProcesses(t *testing.T) {
 		require.NoError(t, operator.Limiter("api", code).Unset(ctx))
 		s, err = users[1].Limiter("api", code).Inspect(ctx)
 		require.NoError(t, err)
-		require.Equal(t, ratelimit.LimitState{Rate: 5, Per: time.Hour, Burst: 5}, s)
+		require.Equal(t, ratelimit.LimitState{Rate: 5, Per: time.Hour, Burst: 5, Algorithm: ratelimit.GCRA}, s)
 		all(5)
 	})
 }
