@@ -196,7 +196,7 @@ func TestWhatTheDocumentsNameExists(t *testing.T) {
 	for _, file := range documents(t) {
 		text := read(t, file)
 		for _, m := range testName.FindAllStringSubmatch(text, -1) {
-			require.True(t, tests[m[1]], "%s names %s, which is no test", file, m[1])
+			require.True(t, tests[m[1]], "%s names %s, which is not a test", file, m[1])
 		}
 		for _, m := range fileName.FindAllStringSubmatch(text, -1) {
 			require.True(t, files[m[1]], "%s names %s, which is no file", file, m[1])

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -29,6 +30,7 @@ type link struct {
 	keepUntil time.Time         // until when the connection is kept though nothing is wanted
 
 	answers bool // the server has answered a PING on the connection of serve; of run and serve alone
+	counted bool // a channel was confirmed whose listeners scripts count
 }
 
 func (l *link) wake() {
@@ -149,23 +151,16 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 	up := make(chan struct{}, 1)
 	lost := conn.SetPubSubHooks(l.hooks(up))
 	if ping {
-		ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
-		err := conn.Do(ctx, conn.B().Ping().Build()).NonRedisError()
-		cancel()
-		if err != nil {
+		if err := l.ping(conn); err != nil {
 			return false, err
 		}
-		l.answers = true
 	}
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
 	for {
 		again, done, err := l.reconcile(conn)
-		if errors.Is(err, errReplica) {
-			return false, err
-		}
 		if err != nil {
-			return confirmed || len(up) > 0, err
+			return !errors.Is(err, errReplica) && (confirmed || len(up) > 0), err
 		}
 		switch keepFor := l.keepFor(); {
 		case done && keepFor <= 0:
@@ -180,7 +175,7 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 		case <-retry.C:
 		case <-up:
 			confirmed = true
-			h.probe.Do(func() { h.wg.Go(h.countListeners) })
+			l.probe()
 		case err, ok := <-lost:
 			if !ok || err == nil {
 				err = errors.New("connection closed")
@@ -190,6 +185,17 @@ func (l *link) serve(ping bool) (confirmed bool, err error) {
 			return confirmed, h.ctx.Err()
 		}
 	}
+}
+
+// ping finds out whether the server answers on a new connection.
+func (l *link) ping(conn rueidis.DedicatedClient) error {
+	ctx, cancel := context.WithTimeout(l.hub.ctx, sendTimeout)
+	defer cancel()
+	if err := conn.Do(ctx, conn.B().Ping().Build()).NonRedisError(); err != nil {
+		return err
+	}
+	l.answers = true
+	return nil
 }
 
 // hooks take in what the server sends. A confirmed subscription puts a value into up.
@@ -257,10 +263,21 @@ func (h *Hub) checkPrimary(node rueidis.Client) error {
 	return h.replica(node.Do(ctx, node.B().Info().Section("replication").Build()))
 }
 
+// probe has countListeners ask, once in the hub's life, when the first channel is confirmed whose listeners scripts count.
+// Where nothing waits for a lock or a permit no script asks, and the user needs no right to it.
+func (l *link) probe() {
+	h := l.hub
+	h.mu.Lock()
+	counted := l.counted
+	h.unlock()
+	if counted {
+		h.probe.Do(func() { h.wg.Go(h.countListeners) })
+	}
+}
+
 // countListeners finds out whether the server says how many listen to a channel. Scripts that hand over ask that, and
-// hide from their callers where it is refused. It is asked once, after the first channel was confirmed, because where
-// nothing waits no script asks; on a connection of its own (see script.Forgetful). A proxy may refuse it to clients and
-// not to scripts: then more is said to be lacking than is.
+// hide from their callers where it is refused. It asks on a connection of its own (see script.Forgetful). A proxy may
+// refuse it to clients and not to scripts: then more is said to be lacking than is.
 func (h *Hub) countListeners() {
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
 	defer cancel()
@@ -489,10 +506,11 @@ func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
 	t := l.want[s.Channel]
 	switch s.Kind {
 	case "subscribe", "ssubscribe":
-		// This is no late confirmation of an earlier topic of that name: reconcile waits for the answers to all that it sends
-		// before it asks for the next topic, and leaves a connection that does not give them.
+		// This is not a late confirmation of an earlier topic of that name: reconcile waits for the answers to all that it
+		// sends before it asks for the next topic, and leaves a connection that does not give them.
 		if t != nil && l.have[s.Channel] == t {
 			t.up()
+			l.counted = l.counted || keyname.Counted(t.name)
 		}
 		return true
 	case "unsubscribe", "sunsubscribe":

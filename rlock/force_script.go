@@ -18,5 +18,9 @@ func (l *single) runForce(ctx context.Context, fields, timeouts []string) (remov
 	if err != nil {
 		return 0, err
 	}
-	return m.AsInt64()
+	removed, err = m.AsInt64()
+	if removed < 0 { // a read-write lock's
+		l.trim(ctx)
+	}
+	return max(removed, -removed), err
 }

@@ -77,7 +77,7 @@ func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
 	})
 }
 
-// A reader is no hold that could be joined: the joiner would be none of the read-write lock's holds, and stay in its
+// A reader is not a hold that could be joined: the joiner would be none of the read-write lock's holds, and stay in its
 // hash.
 func TestAReadWriteLockIsNotJoined(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,10 @@ func (l *single) runKeep(ctx context.Context, owner string, lease time.Duration)
 		return 0, err
 	}
 	v, err := m.AsInt64()
+	if releaseStatus(v) == releaseLook {
+		l.trim(ctx)
+		return releaseDone, err
+	}
 	return releaseStatus(v), err
 }
 
@@ -47,10 +51,15 @@ func (l *single) runBegin(ctx context.Context, owner string, least time.Duration
 	if err != nil {
 		return err
 	}
-	if v, err := m.AsInt64(); v != 1 {
+	switch v, err := m.AsInt64(); releaseStatus(v) {
+	case releaseLook:
+		l.trim(ctx)
+		return nil
+	case releaseDone:
+		return nil
+	default:
 		return errors.Join(err, errs.ErrLost)
 	}
-	return nil
 }
 
 // runLook has waiters look at a lock that is kept. Where that fails they look when they poll.

@@ -644,9 +644,11 @@ func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 			rwState{hash: h("mode", "read", alice, "1", foreign, "1"), ttl: 900_000, ends: map[string]int64{alice: 900_000},
 				timeouts: map[string]int64{alice: 900_000}}.write(t, g, "rw")
 			g.must(t, "SET", "{rw}:"+foreign+":rwlock_timeout:1", "1", "PX", "50000")
-			_, err = g.run(t, "rw_release", []string{"rw", "redlatch_rw:{rw}", "redlatch_rwq:{rw}", rwTimeout("rw", alice)},
+			got, err = g.run(t, "rw_release", []string{"rw", "redlatch_rw:{rw}", "redlatch_rwq:{rw}", rwTimeout("rw", alice)},
 				alice, "c", "0", "PUBLISH", "g:", "")
 			require.NoError(t, err)
+			require.Equal(t, []int64{2}, got, "its end has to be looked at")
+			g.trimmed(t, "rw_release", got[0], "rw")
 			left, err := g.do(t, "PTTL", "rw").AsInt64()
 			require.NoError(t, err)
 			require.LessOrEqual(t, left, int64(50_000), "the end of its timeout key")

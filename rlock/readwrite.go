@@ -20,6 +20,7 @@ var (
 	rwKeepScript    = load("keep read-write", "rw_keep")
 	rwLockedScript  = load("is read-write locked", "rw_locked")
 	rwForceScript   = load("force unlock read-write", "rw_force")
+	rwTrimScript    = load("trim read-write", "rw_trim")
 )
 
 // rwRead is the read half of Redisson's RReadWriteLock.
@@ -221,5 +222,6 @@ func (l *single) timeouts(field, count string) (keys []string) {
 	return keys
 }
 
-// maxTimeouts bounds how many timeout keys of one of Redisson's readers are deleted. Others expire.
+// maxTimeouts bounds how many timeout keys of one of Redisson's readers are deleted, and of all of them are looked at.
+// Others expire.
 const maxTimeouts = 1000

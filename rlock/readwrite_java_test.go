@@ -16,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	wire "github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -407,5 +408,28 @@ func TestAPhaseOfReadingBeginsWithItsFirstReader(t *testing.T) {
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, int64(-from), began, "Redisson's waiters are given a turn 200 ms after it")
 		require.NoError(t, h.Unlock(within(t)))
+	})
+}
+
+// The keys of Java's ends follow from the hash alone, so the release looks there, and has its end set by a second call.
+func TestALockOfGoAndJavaReadersEndsWithItsLastReader(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		dead := &javaRW{r.redis, "rw", "6bb2ee1f-0000-4000-8000-000000000000:1"}
+		for name, end := range map[string]func(h *rlock.Hold) error{
+			"unlock":       func(h *rlock.Hold) error { return h.Unlock(within(t)) },
+			"unlock after": func(h *rlock.Hold) error { return h.UnlockAfter(within(t), time.Second) },
+		} {
+			h, err := r.locks.ReadWrite("rw").Read().Lock(within(t))
+			require.NoError(t, err, name)
+			_, _, err = dead.eval(within(t), javaReadLock, []string{"rw", dead.timeouts()}, "2000", dead.self, dead.self+":write")
+			require.NoError(t, err, name)
+			require.NoError(t, end(h), name)
+			left, err := r.redis.Do(within(t), r.redis.B().Pttl().Key("rw").Build()).AsInt64()
+			require.NoError(t, err, name)
+			require.LessOrEqual(t, left, int64(2000), name)
+			wire.Must(t, r.redis, "FLUSHALL")
+		}
 	})
 }

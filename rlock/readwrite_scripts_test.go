@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	engine "github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -26,6 +27,38 @@ func newRWRig(t *testing.T, s *redistest.Server) *scriptRig {
 		}
 	}
 	return g
+}
+
+// trimmed is the reply of a script that ends or shortens a hold, without what it says of readers of Redisson's that are
+// to be looked at. It does what the client does then.
+func (g *scriptRig) trimmed(t *testing.T, script string, reply int64, key string) int64 {
+	t.Helper()
+	switch {
+	case script == "rw_force" && reply < 0:
+		reply = -reply
+	case (script == "rw_release" || script == "rw_keep") && reply == 2:
+		reply = 1
+	default:
+		return reply
+	}
+	keys := []string{key, "redlatch_rw:{" + key + "}", "redlatch_rwq:{" + key + "}"}
+	args := []string{"redisson_rwlock:{" + key + "}", "PUBLISH", "grants:"}
+	hash, err := g.do(t, "HGETALL", key).AsStrMap()
+	require.NoError(t, err)
+	for field, count := range hash {
+		if n, err := strconv.Atoi(count); err == nil && !engine.Ours(field) && !strings.HasSuffix(field, ":write") {
+			for k := range n {
+				keys = append(keys, "{"+key+"}:"+field+":rwlock_timeout:"+strconv.Itoa(k+1))
+			}
+			args = append(args, field, count, count)
+		}
+	}
+	for range 2 {
+		got, err := g.run(t, "rw_trim", keys, args...)
+		require.NoError(t, err)
+		require.Equal(t, []int64{1}, got)
+	}
+	return reply
 }
 
 // rwState is a read-write lock on the server. Ends are ms from now.
@@ -191,7 +224,11 @@ func runRWTable(t *testing.T, rows []rwRow) {
 					}
 					var got []int64
 					var err error
-					told := g.published(t, channel, func() { got, err = g.run(t, r.script, keys, args...) })
+					told := g.published(t, channel, func() {
+						if got, err = g.run(t, r.script, keys, args...); err == nil {
+							got[0] = g.trimmed(t, r.script, got[0], key)
+						}
+					})
 					require.NoError(t, err)
 					require.Equal(t, want, got[0], "run %d: %v", n+1, got)
 					requireRW(t, g, key, r.after)
@@ -510,6 +547,11 @@ func TestReadWriteForceScriptTable(t *testing.T) {
 				timeouts: e(alice, 900_000, bob, 100_000)},
 			args: []string{alice}, reply: 1, again: no, told: "1",
 			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
+		{name: "a reader of Java's that stays keeps its end",
+			before: rwState{hash: h("mode", "read", alice, "1", java, "1"), ttl: 900_000, ends: e(alice, 900_000),
+				timeouts: e(alice, 900_000, java+":1", 50_000)},
+			args: []string{alice}, reply: 1, again: no, told: "1",
+			after: rwState{hash: h("mode", "read", java, "1"), ttl: 50_000, timeouts: e(java+":1", 50_000)}},
 		{name: "without its writer a lock is its readers'",
 			before: rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000,
 				ends: e(aliceW, 900_000, bob, 100_000)},
@@ -522,6 +564,33 @@ func TestReadWriteForceScriptTable(t *testing.T) {
 		rows[i].script = "rw_force"
 	}
 	runRWTable(t, rows)
+}
+
+// Between the look at the hash and rw_trim a reader of Redisson's may have come, or may have read once more: nothing is
+// done then.
+func TestALockIsTrimmedOnlyIfAllItsReadersAreKnown(t *testing.T) {
+	t.Parallel()
+	const other = "0b7c2d3e-1111-4222-8333-444455556666:7"
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		for name, hash := range map[string]map[string]string{
+			"one has come":             h("mode", "read", java, "1", other, "1"),
+			"one has read again":       h("mode", "read", java, "2"),
+			"one of ours has no end":   h("mode", "read", java, "1", carol, "1"),
+			"no one is left":           h("mode", "read", other, "1"),
+			"another one in its place": h("mode", "read", other, "1", carol, "1"),
+		} {
+			g.must(t, "FLUSHALL")
+			before := rwState{hash: hash, ttl: 900_000, timeouts: e(java+":1", 50_000)}
+			before.write(t, g, "rw")
+			for range 2 {
+				_, err := g.run(t, "rw_trim", []string{"rw", "redlatch_rw:{rw}", "redlatch_rwq:{rw}", rwTimeout("rw", java)},
+					"redisson_rwlock:{rw}", "PUBLISH", "grants:", java, "1", "1")
+				require.NoError(t, err, name)
+				requireRW(t, g, "rw", before)
+			}
+		}
+	})
 }
 
 func TestReadWriteLockedScriptTable(t *testing.T) {

@@ -27,6 +27,7 @@ type releaseStatus int64
 const (
 	releaseGone releaseStatus = iota
 	releaseDone
+	releaseLook // done, and a read-write lock's end is to be looked at: see trim
 )
 
 type releaseReply struct {
@@ -64,7 +65,12 @@ func (l *single) sendRelease(ctx context.Context, r releaseRequest) (releaseRepl
 	if err != nil {
 		return releaseReply{}, err
 	}
-	return decodeRelease(m, r.next != nil)
+	reply, err := decodeRelease(m, r.next != nil)
+	if reply.status == releaseLook {
+		l.trim(ctx)
+		reply.status = releaseDone
+	}
+	return reply, err
 }
 
 // runRelease ends the hold; entry: of this owner, if it may still be in the queue.

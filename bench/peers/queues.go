@@ -127,7 +127,7 @@ func (b *bench) queued(ctx context.Context, p Peer, round int, workload string,
 	}
 	defer s.stop()
 	setup := b.setup(s.addr, b.cfg.Lease)
-	setup.Capacity, setup.CallTimeout = q.capacity, 5*time.Second // a stall of the machine is no error
+	setup.Capacity, setup.CallTimeout = q.capacity, 5*time.Second // a stall of the machine is not an error
 	if delay > 0 {
 		stop, err := setup.away(delay)
 		if err != nil {

@@ -83,7 +83,7 @@ func work(role string, in io.Reader, out io.Writer) error {
 			w.answer(a)
 		}
 	}
-	return fmt.Errorf("%s=%q is no role", roleEnv, role)
+	return fmt.Errorf("%s=%q is not a role", roleEnv, role)
 }
 
 type workerProcess struct {

@@ -74,7 +74,8 @@ func (c *canvas) text(x, y float64, class, anchor, s string) {
 // done wraps what was drawn: a title for those who see and for those who hear it, the style, the page.
 func (c *canvas) done(title, note string) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`+"\n", c.width, c.height, c.width, c.height)
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
+		`aria-labelledby="t d">`+"\n", c.width, c.height, c.width, c.height)
 	fmt.Fprintf(&out, "<title id=\"t\">%s</title>\n<desc id=\"d\">%s</desc>\n", html.EscapeString(title),
 		html.EscapeString(note))
 	var light, dark strings.Builder

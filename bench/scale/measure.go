@@ -79,7 +79,6 @@ func held(ctx context.Context, s *scene, row *results.Row) error {
 	if err := free(); err != nil {
 		return err
 	}
-	free = nil
 	if err := s.left(ctx, row, before); err != nil {
 		return err
 	}

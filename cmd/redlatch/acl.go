@@ -14,9 +14,9 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-const aclHelp = `acl writes the ACL SETUSER command that gives a user of the server the rights that programs need, and no others: for everything, or for
-the packages that --only names, and for all keys, or for those of --prefix. It asks no server. Put a password of your own in place of the word
-secret.
+const aclHelp = `acl writes the ACL SETUSER command that gives a user of the server the rights that programs need, and
+no others: for everything, or for the packages that --only names, and for all keys, or for those of --prefix. It asks
+no server. Put a password of your own in place of the word secret.
 
   locks       rlock, and redlatch run --lock and unlock
   elections   rlock/election, and redlatch elect

@@ -20,9 +20,10 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 )
 
-const benchHelp = `bench measures what this machine gets from your server: cycles of lock and unlock, and INCR by a Counter, with 1 and with 64 goroutines,
-each with its floor, what the same number of the smallest calls costs through the same client. Each goroutine has names of its own,
-so nothing waits. It is a quick look: four measurements with their floors, --for each. The server is busy meanwhile.
+const benchHelp = `bench measures what this machine gets from your server: cycles of lock and unlock, and INCR by a
+Counter, with 1 and with 64 goroutines, each with its floor, what the same number of the smallest calls costs through
+the same client. Each goroutine has names of its own, so nothing waits. It is a quick look: four measurements with
+their floors, --for each. The server is busy meanwhile.
 
 Its names begin with redlatch_bench: (after --prefix); what it leaves ends within a minute.`
 

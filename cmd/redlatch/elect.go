@@ -17,22 +17,25 @@ import (
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
-const electHelp = `elect runs a command on one of many machines: on the leader. All of them run redlatch elect with the same name. Who is elected starts
-the command, the others wait, for as long as it takes. If the leader dies or is cut off, its command is stopped, as run stops it, and
-another leads about four seconds later. It then campaigns again, unless --once is given. When the command ends by itself, the leader
-resigns, and elect exits with its exit code.
+const electHelp = `elect runs a command on one of many machines: on the leader. All of them run redlatch elect with
+the same name. Who is elected starts the command, the others wait, for as long as it takes. If the leader dies or is
+cut off, its command is stopped, as run stops it, and another leads about four seconds later. It then campaigns again,
+unless --once is given. When the command ends by itself, the leader resigns, and elect exits with its exit code.
 
-The election is one of package rlock/election, so programs and commands campaign in the same one, and follow it. The command finds its
-fencing token in REDLATCH_TOKEN, and the name in REDLATCH_ELECTION. redlatch inspect shows who waits.
+The election is one of package rlock/election, so programs and commands campaign in the same one, and follow it. The
+command finds its fencing token in REDLATCH_TOKEN, and the name in REDLATCH_ELECTION. redlatch inspect shows who
+waits.
 
-Without a command elect writes who leads to stdout, by its --value, and exits with 1 if there is no leader. With --observe it goes on, and
-writes a line whenever that changes, an empty one if there is no leader. It hears of changes by messages, and looks once a second in any case.
+Without a command elect writes who leads to stdout, by its --value, and exits with 1 if there is no leader. With
+--observe it goes on, and writes a line whenever that changes, an empty one if there is no leader. It hears of changes
+by messages, and looks once a second in any case.
 
-With --drain, and without a command, elect asks the leader to hand over, and waits until it leads no more. That leader's command is
-stopped, and it does not campaign for the time given. Programs do the same if they use Election.Run.
+With --drain, and without a command, elect asks the leader to hand over, and waits until it leads no more. That
+leader's command is stopped, and it does not campaign for the time given. Programs do the same if they use
+Election.Run.
 
-With --priority, a candidate is preferred to those with a lower one (default 0): while it waits no other is elected, and after about
-three seconds a leader with a lower priority hands over to it.`
+With --priority, a candidate is preferred to those with a lower one (default 0): while it waits no other is elected,
+and after about three seconds a leader with a lower priority hands over to it.`
 
 func (t *tool) elect() *cobra.Command {
 	j := &job{tool: t, election: true}

@@ -17,10 +17,11 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-const topHelp = `top shows what inspect shows, again and again, until q or ctrl-c. With names it asks for these every --interval. Without, it looks for
-what is held every --search, as inspect does, and asks for what it found every --interval.
+const topHelp = `top shows what inspect shows, again and again, until q or ctrl-c. With names it asks for these every
+--interval. Without, it looks for what is held every --search, as inspect does, and asks for what it found every
+--interval.
 
-If stdout is no terminal it writes once and ends.`
+If stdout is not a terminal it writes once and ends.`
 
 func (t *tool) top() *cobra.Command {
 	s := search{tool: t}
@@ -107,7 +108,7 @@ func (v *view) live(ctx context.Context, screen *os.File) error {
 		if err != nil {
 			return coded{exitOS, err}
 		}
-		defer term.Restore(int(in.Fd()), before)
+		defer func() { _ = term.Restore(int(in.Fd()), before) }()
 		go func() {
 			awaitQuit(in)
 			cancel()

@@ -19,9 +19,9 @@ import (
 
 const unlockHelp = `unlock --force takes a lock from its holder, and hands it to those who wait.
 
-The holder is not asked. It learns of the loss within milliseconds where the server tracks its key, otherwise at its next renewal, within
-a third of its lease; until then it may work at the same time as the next holder. The lock of a process that died is free by itself at the end of
-its lease, which inspect shows.
+The holder is not asked. It learns of the loss within milliseconds where the server tracks its key, otherwise at its
+next renewal, within a third of its lease; until then it may work at the same time as the next holder. The lock of a
+process that died is free by itself at the end of its lease, which inspect shows.
 
 It asks before it does so. Without a terminal it refuses, unless --yes says that the answer is known.
 

@@ -9,7 +9,8 @@ import (
 )
 
 // fromLibrary are the names of packages before the errors of the library.
-var fromLibrary = regexp.MustCompile(`(^|: |\n)(pubsub|redlatch|rlock|election|rsemaphore|rcounter|stock|redpacket|ratelimit): `)
+var fromLibrary = regexp.MustCompile(
+	`(^|: |\n)(pubsub|redlatch|rlock|election|rsemaphore|rcounter|stock|redpacket|ratelimit): `)
 
 // inTerms says with flags and variables what the library says with fields of its options.
 var inTerms = strings.NewReplacer(

@@ -345,7 +345,8 @@ func TestSpansOfPermitsAndLatches(t *testing.T) {
 func TestTelemetryAndAnotherObserverAreBothTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlatchotel.Options{})
-	other, err := redlatchotel.New(redlatchotel.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.recorder)), Names: true})
+	other, err := redlatchotel.New(redlatchotel.Options{
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.recorder)), Names: true})
 	require.NoError(t, err)
 	told := 0
 	var seen trace.SpanContext

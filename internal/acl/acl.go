@@ -25,6 +25,9 @@ const every = "evalsha eval ping info time client|tracking client|caching cluste
 // pubsubCommands is what is needed to hear messages and to send them.
 const pubsubCommands = "subscribe unsubscribe ssubscribe sunsubscribe publish spublish"
 
+// published is how a script sends them.
+const published = "publish spublish "
+
 // cached is what rueidis asks for what it keeps while the server tracks it.
 const cached = "multi exec pttl"
 
@@ -43,28 +46,31 @@ var locks = feature{
 	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},
 	fixed:    []string{"~redlatch_alive:*", "&redlatch_grant:*"},
 	plain:    pubsubCommands + " exists",
-	scripts: counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
+	scripts: published + counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
 		"zcard " +
-		"zscore zcount zrange zrangebyscore " +
-		"zremrangebyscore zrevrange rpush lpop lrange llen lindex lrem info time",
+		"zscore zcount zrange " +
+		"zremrangebyscore rpush lpop lrange llen lindex lrem info time",
 }
 
 // features are all of them, in the order of the README.
 var features = []feature{
 	locks,
 	{
-		name: "elections", own: locks.own, keys: append(slices.Clone(locks.keys), "redlatch_leader", "redlatch_requests",
-			"redlatch_workers"),
-		channels: append(slices.Clone(locks.channels), "redlatch_leader"), fixed: locks.fixed,
-		plain: locks.plain + " get hexists hdel", scripts: locks.scripts,
+		name: "elections", own: locks.own, keys: []string{"redlatch_queue", "redisson_lock_token", "redlatch_kept",
+			"redlatch_leader", "redlatch_requests", "redlatch_workers"},
+		channels: []string{"redisson_lock__channel", "redlatch_leader"}, fixed: locks.fixed,
+		plain: pubsubCommands + " exists get hexists hdel",
+		scripts: published + counted + " exists pttl pexpire get set del hget hgetall hset hdel hmget zadd zrem zscore " +
+			"zrangebyscore " +
+			"zrevrange lindex time",
 	},
 	{
 		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"},
 		channels: []string{"redisson_sc", "redlatch_barrier", latchChannel},
 		fixed:    locks.fixed, plain: pubsubCommands + " get set",
-		scripts: counted + " exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan " +
+		scripts: published + counted + " exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan " +
 			"zadd zrem zcard zscore zmscore " +
-			"zcount zrange zrangebyscore zrevrangebyscore zremrangebyscore zrevrange time",
+			"zcount zrange zremrangebyscore time",
 	},
 	{
 		name: "counters", own: []string{""}, keys: []string{"rc"}, plain: cached + " incr decr incrby get getrange",
@@ -72,13 +78,13 @@ var features = []feature{
 	},
 	{
 		name: "limits", keys: []string{"rc"}, plain: cached + " get",
-		scripts: "pexpire get set del type zadd zrem zcount zrange zrangebyscore zremrangebyscore zrevrange time",
+		scripts: "pexpire get set del type zadd zrem zcount zrange zremrangebyscore time",
 	},
 	{
 		name: "stocks", keys: []string{"rc"}, channels: []string{"redlatch_stock"},
 		plain: pubsubCommands + " " + cached + " get hscan xrange",
 		scripts: "exists pttl pexpire set del unlink hget hset hdel hlen hmget hincrby zadd zrem zcard zcount zrange " +
-			"zrangebyscore rpush lpop lrange lindex " +
+			"rpush lpop lrange lindex " +
 			"xadd xlen xrange xtrim time",
 	},
 	{
@@ -89,7 +95,7 @@ var features = []feature{
 	{
 		name: "inspect", own: []string{"", "{"}, keys: locks.keys[:len(locks.keys)-1], fixed: []string{"~redlatch_alive:*"},
 		plain:   "scan type exists hscan getrange",
-		scripts: "pttl get hget hgetall zcard zrange zrangebyscore lrange time",
+		scripts: "pttl get hget hgetall zcard zrange lrange time",
 	},
 }
 

@@ -31,6 +31,9 @@ var suffers = [allLacks]struct{ command, effect string }{
 	LackInfo:      {"INFO", "version and eviction policy are not checked, and after a failover waiters may poll"},
 }
 
+// About returns the command, and what does not hold without it.
+func (k Lack) About() (command, effect string) { return suffers[k].command, suffers[k].effect }
+
 // Lacks are what one server is known to lack: of a hub, for all clients on it. Each is logged once, when it is added. It is
 // safe for concurrent use.
 type Lacks struct {

@@ -56,6 +56,7 @@ var layers = map[string][]string{
 	"internal/periodic": {"internal/errs", "internal/script", "rlock/election"},
 
 	// only tests import these
+	"internal/dialect": {},
 	"redlatchtest": {"", "internal/errs", "internal/session", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
 		"internal/keyname"},
 	"internal/redistest":             {"internal/keyname"},
@@ -428,7 +429,7 @@ func TestEveryTypeAndVerbIsMetInAnExample(t *testing.T) {
 }
 
 // TestOnlyTestsImportTheTestKit also holds for the programs of the examples and benchmarks: what a user copies of them
-// is no test.
+// is not a test.
 func TestOnlyTestsImportTheTestKit(t *testing.T) {
 	_, all := house(t)
 	for _, s := range all {
@@ -437,7 +438,7 @@ func TestOnlyTestsImportTheTestKit(t *testing.T) {
 		}
 		for _, i := range s.file.Imports {
 			if strings.Trim(i.Path.Value, `"`) == module+"/redlatchtest" {
-				t.Errorf("%s imports redlatchtest and is no test", s.path)
+				t.Errorf("%s imports redlatchtest and is not a test", s.path)
 			}
 		}
 	}

@@ -46,7 +46,7 @@ var core = []feature{
 		})
 	}},
 	{"contended", polls, func(ctx context.Context, s scene) error {
-		return handed(ctx, s.red.Locks().Reentrant("contended"), s.other.Locks().Reentrant("contended"))
+		return handed(ctx, s.other.Locks().Reentrant("contended"), s.red.Locks().Reentrant("contended"))
 	}},
 	{"fair", polls, func(ctx context.Context, s scene) error {
 		return handed(ctx, s.red.Locks().Fair("fair"), s.other.Locks().Fair("fair"))

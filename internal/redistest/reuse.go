@@ -81,10 +81,11 @@ func (c crew) renewed() bool {
 		if s.run.disturbed.Load() {
 			return false
 		}
+		untraced()
 		// who is still connected is gone before there is something to keep out of an empty server
 		set, err := s.tell("CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub", "CLIENT UNPAUSE", "FLUSHALL",
 			"SCRIPT FLUSH", "CONFIG RESETSTAT")
-		if err != nil || set != c.set[i] {
+		if err != nil || set != c.set[i] || trace(s.Addr()) != nil {
 			return false
 		}
 	}

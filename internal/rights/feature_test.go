@@ -47,6 +47,7 @@ func one(o rueidis.ClientOption, prefix, feature string) (err error) {
 		liveness(ctx, hub, prefix, must)
 	case "elections":
 		elections(ctx, hub, prefix, must)
+		contested(ctx, hub, prefix, must)
 	case "semaphores":
 		semaphores(ctx, hub, prefix, must)
 		livePermits(ctx, hub, prefix, must)

@@ -250,8 +250,7 @@ var seldom = map[string]string{
 	"+cluster|shards": "and later ones this way",
 	"+pubsub|numsub":  "one hand-over in eight asks who else listens",
 
-	"+zrevrangebyscore": "a queue of processes that are gone is served from its other end",
-	"+del":              "a stock is opened over one whose time is over and whose expiry somebody took off",
+	"+del": "a stock is opened over one whose time is over and whose expiry somebody took off",
 }
 
 // Every other right in the line is used: taken away, something is refused, alone or in a Cluster.

@@ -35,12 +35,9 @@ func Unsupported(err error) bool {
 		!strings.Contains(text, "script") && !strings.HasPrefix(text, "section ") // of INFO, as miniredis says
 }
 
-// noEvalsha reports whether err refuses EVALSHA, and so proves that nothing ran. A refusal that names another command is
-// of one inside the script.
-func noEvalsha(err error) bool {
-	text := strings.ToLower(err.Error())
-	return Unsupported(err) && (strings.Contains(text, "evalsha") || !strings.HasPrefix(text, "noperm "))
-}
+// noEvalsha reports whether err refuses EVALSHA, and so proves that nothing ran. A user who lacks the right to it is
+// denied: that can be granted, and the error names it.
+func noEvalsha(err error) bool { return Unsupported(err) && !strings.HasPrefix(err.Error(), "NOPERM ") }
 
 // CanWait returns why MinReplicas cannot be so many on a server: ErrInvalidOption if it refuses WAIT, ErrUnavailable if
 // it does not answer that within limit. A refusal that passes, as of a server that is loading, is none.

@@ -342,7 +342,7 @@ var byThemselves = map[string]int{
 
 var (
 	comparison = regexp.MustCompile(`(- )?\b(?:q\.)?(?:now|at) (?:<=?|>=?) |(?:<=?|>=?) -?(?:q\.)?now\b( [-+] )?`)
-	endless    = regexp.MustCompile(`'-inf', (?:digits\()?(?:q\.)?now\b|'(?:ZRANGEBYSCORE|ZREMRANGEBYSCORE|ZCOUNT)', \w+, 0, now\b`)
+	endless    = regexp.MustCompile(`'-inf', (?:digits\()?(?:q\.)?now\b|'(?:ZRANGE|ZREMRANGEBYSCORE|ZCOUNT)', \w+, 0, now\b`)
 )
 
 // compared returns the lines of a script that compare the server's time with an instant in their own way. A new end
@@ -383,7 +383,7 @@ func TestNoScriptComparesAnInstantInItsOwnWay(t *testing.T) {
 		"if tonumber(till) > q.now then":                      true,
 		"if now >= deadline then":                             true,
 		"x = redis.call('ZRANGE', k, '-inf', now, 'BYSCORE')": true,
-		"x = redis.call('ZRANGEBYSCORE', ends, 0, now)":       true,
+		"x = redis.call('ZRANGE', ends, 0, now, 'BYSCORE')":   true,
 		"redis.call('ZCOUNT', k, '-inf', digits(now))":        true,
 		"if till < now + lease then":                          false,
 		"if expired(till, now) then -- not till <= now":       false,

@@ -441,10 +441,10 @@ func TestHoldsAndPermitsAreReleasedAlike(t *testing.T) {
 			close:   briefly,
 			want:    outcome{"unknown", "released", "released unknown", "taken", "unconfirmed", "taken"}},
 		{name: "denied", before: func(s *outcomeRig) {
-			s.rights("-evalsha", "-eval")
-		}, after: func(s *outcomeRig) { s.rights("+evalsha", "+eval") },
+			s.rights("-evalsha")
+		}, after: func(s *outcomeRig) { s.rights("+evalsha") },
 			want: outcome{"denied", "released", "released denied", "taken", "ok", "free"}},
-		{name: "denied, and nobody waits", before: func(s *outcomeRig) { s.rights("-evalsha", "-eval") }, close: briefly,
+		{name: "denied, and nobody waits", before: func(s *outcomeRig) { s.rights("-evalsha") }, close: briefly,
 			want: outcome{"denied", "released", "released denied", "taken", "unconfirmed", "taken"}},
 		{name: "past MaxHold", settings: settings{maxHold: short}, before: (*outcomeRig).ended,
 			want: outcome{"ok", "max hold", "ended max hold, released ok", "free", "ok", "free"}},
@@ -627,8 +627,8 @@ func TestTheReleaseOfAReentryLeavesTheOuterHold(t *testing.T) {
 				s.proxy.Heal()
 			}, "ok", "ok", "ok", "released ok, released ok"},
 			{"denied", func(s *outcomeRig) {
-				s.rights("-evalsha", "-eval")
-			}, func(s *outcomeRig) { s.rights("+evalsha", "+eval") }, "ok", "ok", "ok", "released ok, released ok"},
+				s.rights("-evalsha")
+			}, func(s *outcomeRig) { s.rights("+evalsha") }, "ok", "ok", "ok", "released ok, released ok"},
 		} {
 			t.Run(p.name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()

@@ -241,7 +241,7 @@ func auditStock(w *world, o *object) {
 	}
 	if !emptied.IsZero() {
 		for _, e := range list {
-			// one that runs behind a ghost's back is no answer to this
+			// one that runs behind a ghost's back is not an answer to this
 			if e.err == nil && e.grant.Won() && e.began.After(emptied) && !w.copiedBack() {
 				w.violated("%s: step %d: %s won %v of a stock that was gone", o.name, e.step, e.key, e.grant)
 			}

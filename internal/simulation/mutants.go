@@ -35,7 +35,7 @@ var Mutants = []Mutant{
 		`redis.call('RPUSH', queue, owner)`, `redis.call('LPUSH', queue, owner)`, false},
 	{"readers are forgotten a second too early", []string{"readwrite", "readwrite", "reentrant"},
 		"local function forget(lock, ends, now)",
-		`redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))`, `redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now + 1500))`,
+		`redis.pcall('ZRANGE', ends, 0, elapsed(now), 'BYSCORE')`, `redis.pcall('ZRANGE', ends, 0, elapsed(now + 1500), 'BYSCORE')`,
 		false},
 	{"a server that has forgotten its votes votes", []string{"quorum"}, "-- One server's vote for an owner",
 		"if young > 0 then", "if false then", false},

@@ -15,7 +15,7 @@ type Wire struct {
 	At      time.Time
 	Server  time.Time // the same, by the server's clock
 	Sent    time.Time // when the request left the client
-	Script  string    // its first line; "": it is no script
+	Script  string    // its first line; "": it is not a script
 	Args    []string  // keys, and what follows them
 	Keys    int
 	Reply   []int64  // the integers of a reply

@@ -46,7 +46,7 @@ type object struct {
 	kind  *kind
 	name  string
 	parts []*resource
-	book  book             // of a kind that is no lock
+	book  book             // of a kind that is not a lock
 	bases map[string]*base // of stocks that keep a ledger, by their names
 }
 

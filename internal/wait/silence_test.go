@@ -78,7 +78,7 @@ func TestASilenceOfThreeCallTimeoutsIsLoggedAndItsEnd(t *testing.T) {
 		local.Try = func(context.Context) (wait.Answer, error) { return wait.Answer{Granted: true, Unasked: true}, nil }
 		require.NoError(t, r.within(time.Second, local))
 		require.Equal(t, []int{3, 2}, []int{log.Count(silent), log.Count(again)},
-			"what the process knows by itself is no answer")
+			"what the process knows by itself is not an answer")
 	})
 }
 

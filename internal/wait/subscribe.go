@@ -58,7 +58,7 @@ func (w *waiter) subscribe() bool {
 
 // subscription subscribes, for as long as the waiter would sleep otherwise. A server that does not confirm must not
 // keep the waiter from polling, nor from asking after a wake-up or at the end of the holder's lease. over: one of these
-// has come, so the next thing is a try. Without a subscription the waiter polls; that is no error.
+// has come, so the next thing is a try. Without a subscription the waiter polls; that is not an error.
 func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bool) {
 	_, over = w.subscribing(channel, func(ctx context.Context) (err error) {
 		sub, err = w.q.hub.Subscribe(ctx, channel)

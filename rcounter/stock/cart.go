@@ -17,7 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Cart is the answer to a cart. The zero Cart is no answer.
+// Cart is the answer to a cart. The zero Cart is not an answer.
 type Cart struct {
 	// Outcome is Granted if all lines were granted, some by this call; Replayed if all were before; or else that of the
 	// first line that was refused.
@@ -376,7 +376,7 @@ func (t *cartStocks) grants(ctx context.Context, v verb, args ...string) (Cart, 
 		l.Grant, l.Err = s.won(doneIn(reply, i, sent), t.id)
 	}
 	failed := c.finish()
-	for _, l := range c.Lines { // what one line has is no decision while another may get its units later
+	for _, l := range c.Lines { // what one line has is not a decision while another may get its units later
 		if o := l.Grant.Outcome; v == actConfirm && failed == nil && o != "" && !o.Final() {
 			c.Outcome = o
 			break

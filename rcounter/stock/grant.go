@@ -6,7 +6,7 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Outcome is how a claim was answered. The zero Outcome is no answer.
+// Outcome is how a claim was answered. The zero Outcome is not an answer.
 type Outcome string
 
 // outcomes are in the order of their numbers in scripts.
@@ -58,7 +58,7 @@ func (o Outcome) Final() bool {
 	return false
 }
 
-// Grant is the answer to a claim or a reservation. The zero Grant is no answer.
+// Grant is the answer to a claim or a reservation. The zero Grant is not an answer.
 type Grant struct {
 	Outcome Outcome
 	// Ordinal is the number of the first unit, from 1 in the order of granting, if Won. An opening gives out an ordinal

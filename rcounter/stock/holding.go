@@ -42,9 +42,9 @@ func (h Holding) Won() bool { return h.Outcome == Replayed }
 // each row of units of ClaimAny that was not returned. With claimants it yields only what those have. It reads all
 // records in any case, 1000 in a round trip, so it is for reports and repairs and not for every page view.
 //
-// It is no snapshot. What has units from its beginning to its end is yielded at least once, and in rare cases twice;
+// It is not a snapshot. What has units from its beginning to its end is yielded at least once, and in rare cases twice;
 // what gets or returns units meanwhile may be yielded or not. An error ends it: ErrCorrupt and those of Claim. If there
-// is no stock, it yields nothing.
+// is not a stock, it yields nothing.
 func (s *Stock) Holders(ctx context.Context, claimants ...string) iter.Seq2[Holding, error] {
 	return func(yield func(Holding, error) bool) {
 		err := s.usable()

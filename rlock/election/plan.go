@@ -17,7 +17,7 @@ type member struct {
 //
 //  1. Of m members that are not drained each is to have n/m shards, and n%m of them one more: first those that have
 //     more already, then by id.
-//  2. Who has more than that gives up those of the highest numbers.
+//  2. A member that has more than that gives up those of the highest numbers.
 //  3. Those, and the shards that no member has, go in their order to the members that have too few, in the order of
 //     their ids.
 //

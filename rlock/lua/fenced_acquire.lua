@@ -11,7 +11,7 @@ local no, now, us = refuse(owner, lease, ARGV[3])
 if no then
   return no
 end
--- Read before the lock is taken: what is no token has to refuse the script while nothing has changed.
+-- Read before the lock is taken: what is not a token has to refuse the script while nothing has changed.
 local before = last and whole(redis.call('GET', last), 'last token') or 0
 if before > 9007199254740990 then
   return redis.error_reply('WRONGTYPE no token can follow the last one')

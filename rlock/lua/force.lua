@@ -1,5 +1,5 @@
 -- Take a lock from the owners named, this client's or not; if none is left hand it over, or wake the waiters.
--- uses: owners, handover, clock
+-- uses: owners, handover, clock, send
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
 -- Reply: how many were removed
@@ -7,10 +7,10 @@
 local removed = remove(KEYS[1], ARGV, 4, #ARGV)
 local there = which(KEYS[1], KEYS[2], true)
 if not there then
-  redis.pcall(ARGV[2], ARGV[1], '0')
+  send(ARGV[2], ARGV[1], '0')
 elseif there < 2 then
   if not (KEYS[2] and hand_over(KEYS[1], KEYS[2], ARGV[2], ARGV[3], (clock()))) then
-    redis.pcall(ARGV[2], ARGV[1], '0')
+    send(ARGV[2], ARGV[1], '0')
   end
 end
 return removed

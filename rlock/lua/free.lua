@@ -8,8 +8,7 @@
 -- Reply {server ms, and for each 1 done, 0 ask alone}
 -- Twice: an owner that holds its lock, or holds it no more, has to ask alone, and learns that from a script that may run
 --   twice.
--- uses: clock
-local pcall = redis.pcall
+-- uses: clock, send
 local publish, now = ARGV[1], clock()
 local out, a, i = {now}, 2, 1
 while KEYS[i] do
@@ -24,25 +23,25 @@ while KEYS[i] do
     local ms = tonumber(lease)
     if owner ~= '' and ms and ms >= 1 and ms <= 4503599627370496 and ms % 1 == 0 and not late(last, now) then -- see fit
       if plain then
-        local set = pcall('EXISTS', queue) == 0 and pcall('SET', key, owner, 'NX', 'PX', lease)
+        local set = redis.pcall('EXISTS', queue) == 0 and redis.pcall('SET', key, owner, 'NX', 'PX', lease)
         if set and not set.err then
           done = 1
         end
-      elseif pcall('EXISTS', key, queue) == 0 and pcall('HSET', key, owner, '1') == 1 then
-        if pcall('PEXPIRE', key, lease) == 1 then
+      elseif redis.pcall('EXISTS', key, queue) == 0 and redis.pcall('HSET', key, owner, '1') == 1 then
+        if redis.pcall('PEXPIRE', key, lease) == 1 then
           done = 1
         else -- no right to it: a lock without an end must not stay
-          pcall('HDEL', key, owner)
+          redis.pcall('HDEL', key, owner)
         end
       end
     end
   elseif plain then
-    if owner ~= '' and pcall('EXISTS', queue, hashes) == 0 and pcall('GET', key) == owner and pcall('DEL', key) == 1 then
+    if owner ~= '' and redis.pcall('EXISTS', queue, hashes) == 0 and redis.pcall('GET', key) == owner and redis.pcall('DEL', key) == 1 then
       done = 1
     end
   -- Looked at before it is removed: a lone call afterwards would find nothing, and report a loss.
-  elseif pcall('EXISTS', queue) == 0 and pcall('HLEN', key) == 1 and pcall('HDEL', key, owner) == 1 then
-    pcall(publish, last, '0')
+  elseif redis.pcall('EXISTS', queue) == 0 and redis.pcall('HLEN', key) == 1 and redis.pcall('HDEL', key, owner) == 1 then
+    send(publish, last, '0')
     done = 1
   end
   out[#out + 1] = done

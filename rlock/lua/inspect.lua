@@ -15,11 +15,11 @@ elseif all.err then -- a plain mutex is a string, its owner
 end
 reply[3] = all
 if KEYS[2] then
-  reply[4] = redis.call('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'WITHSCORES')
+  reply[4] = redis.call('ZRANGE', KEYS[2], 0, '+inf', 'BYSCORE', 'WITHSCORES')
   reply[5] = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
   reply[6] = redis.call('LRANGE', KEYS[4], 0, -1)
   reply[7] = redis.call('GET', KEYS[5]) or ''
-  reply[8] = redis.call('ZRANGEBYSCORE', KEYS[6], '(0', '+inf', 'WITHSCORES')
-  reply[9] = redis.call('ZRANGEBYSCORE', KEYS[7], 0, '+inf', 'WITHSCORES')
+  reply[8] = redis.call('ZRANGE', KEYS[6], '(0', '+inf', 'BYSCORE', 'WITHSCORES')
+  reply[9] = redis.call('ZRANGE', KEYS[7], 0, '+inf', 'BYSCORE', 'WITHSCORES')
 end
 return reply

@@ -1,4 +1,5 @@
 -- Have waiters look at a lock that its owner has left to the end of its lease (see keep): that is sooner than they expect.
+-- uses: send
 -- KEYS[1] the lock's queue, of any kind
 -- ARGV[1] PUBLISH or SPUBLISH  ARGV[2] channel of releases  ARGV[3] grant channels, without the connection id
 -- Reply: how many were notified by name
@@ -12,19 +13,19 @@ local notified = 0
 local function tell(owner)
   if owner then
     notified = notified + 1
-    redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
+    send(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
   end
 end
 
 local head = redis.pcall('LINDEX', KEYS[1], 0)
 if type(head) == 'string' then -- Redisson's list, of a fair lock: each listens for itself
   tell(head)
-  redis.pcall(publish, channel .. ':' .. head, '0')
+  send(publish, channel .. ':' .. head, '0')
   return notified
 end
 for _, range in ipairs({{'0', '(' .. WRITERS}, {WRITERS, '+inf'}}) do
-  local first = redis.pcall('ZRANGEBYSCORE', KEYS[1], range[1], range[2], 'LIMIT', 0, 1)[1]
+  local first = redis.pcall('ZRANGE', KEYS[1], range[1], range[2], 'BYSCORE', 'LIMIT', 0, 1)[1]
   tell(first and string.match(first, '^%S+'))
 end
-redis.pcall(publish, channel, '0')
+send(publish, channel, '0')
 return notified

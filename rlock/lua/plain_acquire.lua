@@ -22,7 +22,7 @@ end
 local entry = line and ARGV[6] ~= '' and ARGV[6]
 local first, score -- in line
 if line then
-  local head = redis.call('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local head = redis.call('ZRANGE', line, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
   first, score = head[1], tonumber(head[2])
 end
 if (not first or first == entry) and redis.call('SET', key, owner, 'NX', 'PX', ARGV[2]) then

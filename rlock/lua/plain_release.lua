@@ -26,7 +26,11 @@ if not refused then
     return status
   end
   if not line then
-    redis.pcall(publish, ARGV[2], '0')
+    if publish == 'SPUBLISH' then
+      redis.pcall('SPUBLISH', ARGV[2], '0')
+    else
+      redis.pcall('PUBLISH', ARGV[2], '0')
+    end
     return status
   end
   local waited = redis.pcall('EXISTS', line, queue)

@@ -1,5 +1,5 @@
 -- Take an owner out of a lock, which goes with the last one; then hand it over, or wake the waiters.
--- uses: owners, handover, clock, listeners
+-- uses: owners, handover, clock, listeners, send
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
 -- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH
 -- ARGV[4] grant channels, without the connection id  ARGV[5] entry of this owner that may be in the queue, or '' or none
@@ -25,7 +25,11 @@ if gone == 1 and leave == '' then
     there = redis.pcall('EXISTS', key, key)
   end
   if there == 0 then
-    redis.pcall(publish, channel, '0')
+    if publish == 'SPUBLISH' then
+      redis.pcall('SPUBLISH', channel, '0')
+    else
+      redis.pcall('PUBLISH', channel, '0')
+    end
     return 1
   end
 end
@@ -62,14 +66,14 @@ if there and there < 2 and (there == 1 or named) then
   -- Publish a release, and have our own waiters only wait for a few ms. Returns whether there are any; if not nothing is
   -- done.
   local function open_release(queue, channel, publish, grants, now)
-    local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'LIMIT', 0, 1)
+    local head = redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1)
     if not head[1] then -- or it is of another type
       return false
     end
     redis.call('ZADD', queue, -(now + OPEN), '!open')
-    redis.pcall(publish, channel, '0')
+    send(publish, channel, '0')
     local owner = string.match(head[1], '^%S+') or ''
-    redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner) -- to look when that is over
+    send(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner) -- to look when that is over
     return true
   end
 
@@ -108,6 +112,6 @@ end
 -- no one else notified them (TestUnlockAfterTheKeyWentReportsLostAndWakesWaiters). A user without rights on the channel can still
 -- release, and waiters poll (TestAUserWithoutRightsOnTheChannelCanStillRelease).
 if not there or there < 2 then
-  redis.pcall(publish, channel, '0')
+  send(publish, channel, '0')
 end
 return named and {released, 0, 0} or released

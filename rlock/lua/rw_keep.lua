@@ -2,7 +2,7 @@
 -- uses: owners, rw, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its timeout key; of a writer the lock again  KEYS[4] if there is one: see keep
 -- ARGV[1] field  ARGV[2] lease, ms  ARGV[3] if there is one: see keep
--- Reply: 1 done; 0 the owner holds nothing
+-- Reply: 1 done; 2 done, and readers of Redisson's are left whose ends are to be looked at: see trim; 0 the owner holds nothing
 -- Twice: the end is set, not added to.
 local lock, ends, timeout, field, lease = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
 local bad = unfit(field, lease)
@@ -34,5 +34,5 @@ for _, key in ipairs({lock, ends}) do
     redis.call('PEXPIRE', key, lease)
   end
 end
-trim(lock, ends, now)
-return 1
+local _, look = trim(lock, ends, now)
+return look and 2 or 1

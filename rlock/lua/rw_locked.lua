@@ -10,7 +10,7 @@ if not mode then
 end
 local writer = mode == 'write' and 1 or 0
 local holders = of_writer and writer or redis.call('HLEN', lock) - 1 - writer
-for _, dead in ipairs(redis.call('ZRANGEBYSCORE', ends, 0, elapsed(now))) do
+for _, dead in ipairs(redis.call('ZRANGE', ends, 0, elapsed(now), 'BYSCORE')) do
   if writes(dead) == of_writer and redis.call('HEXISTS', lock, dead) == 1 then
     holders = holders - 1
   end

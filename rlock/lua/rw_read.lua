@@ -1,5 +1,5 @@
 -- Become a reader, or stand in line: see rwqueue.
--- uses: owners, raise, rw, rwqueue, handover, clock
+-- uses: owners, raise, rw, rwqueue, handover, clock, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] this owner's timeout key
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] channel  ARGV[5] the owner of a write hold under which it reads, or ''
@@ -51,7 +51,7 @@ end
 -- The reply to one that cannot read now; or nil, it can or does, and the mode.
 local function kept_out(mode)
   if mode and forget(lock, ends, now) then
-    redis.pcall(publish, channel, '1')
+    send(publish, channel, '1')
     mode = redis.call('HGET', lock, 'mode')
   end
   if not mode and redis.call('EXISTS', lock) == 1 then -- it is another kind's

@@ -1,11 +1,11 @@
 -- End the hold of a reader or of the writer; then serve the line, or wake the waiters that can acquire the lock now.
--- uses: owners, rw, rwqueue, clock
+-- uses: owners, rw, rwqueue, clock, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] a reader's timeout key; the lock alone (a slot is being
 --   migrated) does: the others are left to their expiry, and no one is served
 -- ARGV[1] field  ARGV[2] channel  ARGV[3] 1: it is the writer's, 0: a reader's, which is Redisson's message too
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may be in line,
 --   or '' or none. The last three may not be sent: see acquire
--- Reply: 1 released; 0 the owner held nothing
+-- Reply: 1 released; 2 released, and readers of Redisson's are left whose ends are to be looked at: see trim; 0 the owner held nothing
 -- Twice: a second removal finds nothing and says 0. An owner is never used again, so a late second run cannot find a newer
 --   hold.
 local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -20,7 +20,11 @@ end
 -- The common case: no hold but this one was there, and the queue is empty.
 if released == 1 and ends and redis.pcall('HLEN', lock) == 1 and redis.pcall('EXISTS', ends, queue) == 0 then
   redis.call('DEL', lock, timeout or lock)
-  redis.pcall(publish, channel, side)
+  if publish == 'SPUBLISH' then
+    redis.pcall('SPUBLISH', channel, side)
+  else
+    redis.pcall('PUBLISH', channel, side)
+  end
   return 1
 end
 -- libraries
@@ -33,7 +37,7 @@ local grants, entry = ARGV[5] or 'redlatch_grant:', ARGV[6] or ''
 if ends and entry ~= '' then
   redis.pcall('ZREM', queue, entry, '!' .. string.match(entry, '^%S+'))
 end
-local writer, tell, downgraded = side == '1', false, false
+local writer, tell, downgraded, look = side == '1', false, false, false
 local now, us = clock()
 if released == 1 then
   tell = reconcile(lock, ends, writer)
@@ -41,7 +45,11 @@ if released == 1 then
   if ends and not emptied(lock) then
     local forgot = forget(lock, ends, now)
     tell = forgot or tell
-    tell = not (forgot and emptied(lock)) and trim(lock, ends, now) or tell
+    if not (forgot and emptied(lock)) then
+      local free
+      free, look = trim(lock, ends, now)
+      tell = free or tell
+    end
   end
 elseif emptied(lock) then
   tell = true -- it ended otherwise (expiry, DEL, failover), and no message was sent
@@ -51,6 +59,6 @@ if ends and not pass_on(lock, ends, queue, publish, channel, grants, now, us, re
 end
 -- A user without rights on the channel can still release: waiters then poll.
 if tell then
-  redis.pcall(publish, channel, side)
+  send(publish, channel, side)
 end
-return released
+return look and 2 or released

@@ -1,5 +1,5 @@
 -- Become the writer, or stand in line: see rwqueue.
--- uses: owners, raise, rw, rwqueue, handover
+-- uses: owners, raise, rw, rwqueue, handover, send
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue; the lock alone (a slot is being migrated) does: then the dead are
 --   not distinguished from the living, and no one queues
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
@@ -60,7 +60,7 @@ if held[2] then
   return hold_on()
 end
 if mode and ends and forget(lock, ends, now) then
-  redis.pcall(publish, channel, '1')
+  send(publish, channel, '1')
   mode = redis.call('HGET', lock, 'mode')
 end
 local free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another kind's

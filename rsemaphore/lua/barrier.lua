@@ -21,7 +21,7 @@
 --     arrive, no reply; arrive again, as the last; trip      B, C of three parties arrive in the next generation
 --     the first arrive comes: without its r: it would be the third there, and B and C would go
 --     (TestAnArrivalAfterItsPartyIsGoneDoesNotCount)
--- uses: clock
+-- uses: clock, send
 local key, verb, party, id, gen = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local parties, lease, notafter, idle = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 local channel, publish, pending = ARGV[9], ARGV[10], ARGV[11] == '1'
@@ -60,7 +60,7 @@ local function end_generation(broke)
   end
   redis.call('HSET', key, 'gen', digits(hgen + 1))
   redis.call('PEXPIRE', key, idle + longest)
-  redis.pcall(publish, channel, hid .. ' ' .. digits(hgen) .. (broke and ' broken' or ' tripped'))
+  send(publish, channel, hid .. ' ' .. digits(hgen) .. (broke and ' broken' or ' tripped'))
   hgen, n, act, longest, soon = hgen + 1, 0, nil, 0, 0
 end
 

@@ -7,8 +7,8 @@
 --   before it if that of the server counts (shared with Redisson)
 -- Reply {server ms, and for each 1 done, 0 ask alone}
 -- Twice: a permit that is out, or is out no more, has to ask alone, and learns that from a script that may run twice.
--- uses: clock, integer
-local pcall, now = redis.pcall, clock()
+-- uses: clock, integer, send
+local now = clock()
 local out, known, texts, described = {now}, {}, {}, {}
 local function written(n) -- most permits of a call have the same lease
   local key = n + 0.5 -- no index of an array: the Lua of a test's server would make one with so many places
@@ -44,29 +44,29 @@ for a = 2, #ARGV, 5 do
     s = {}
     known[at] = s
     if lease ~= '' then
-      local there = pcall('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
+      local there = redis.pcall('EXISTS', permits, permits, permits, permits, permits, permits, notes, notes, notes, latch, queue)
       s.plain = type(there) == 'number' and there % 3 == 0
       if s.plain then
         s.noted = there % 2 == 1
         s.out = there < 6 and 0 or nil
       end
     else
-      local there = pcall('EXISTS', count, count, count, count, count, count, notes, notes, notes, latch, queue)
+      local there = redis.pcall('EXISTS', count, count, count, count, count, count, notes, notes, notes, latch, queue)
       s.plain = there == 6 or there == 9
       s.counted, s.noted = s.plain, there == 9
     end
     if s.plain and s.out ~= 0 then
-      local over = pcall('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1)
+      local over = redis.pcall('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1)
       s.plain = not over.err and not over[1]
     end
   end
   if s.plain and lease ~= '' and not s.left then
-    local number = pcall('GET', count)
-    s.left, s.available, s.out = pcall('PTTL', count), type(number) == 'string' and integer(number) and tonumber(number), s.out or pcall('ZCARD', permits)
-    s.ours = s.out == 0 and -2 or pcall('PTTL', permits)
+    local number = redis.pcall('GET', count)
+    s.left, s.available, s.out = redis.pcall('PTTL', count), type(number) == 'string' and integer(number) and tonumber(number), s.out or redis.pcall('ZCARD', permits)
+    s.ours = s.out == 0 and -2 or redis.pcall('PTTL', permits)
     s.plain = s.available and type(s.left) == 'number' and type(s.out) == 'number' and type(s.ours) == 'number'
     if s.plain and s.noted then
-      local noted, last, least = pcall('HMGET', notes, 'keep', 'capacity', 'revised'), pcall('PTTL', notes), nil
+      local noted, last, least = redis.pcall('HMGET', notes, 'keep', 'capacity', 'revised'), redis.pcall('PTTL', notes), nil
       if not noted.err and type(last) == 'number' and integer(noted[1] or '0') and integer(noted[2] or '0') and #(noted[2] or '') < 11 then
         least = tonumber(noted[1] or '0') - 60000
         s.last = last
@@ -83,51 +83,51 @@ for a = 2, #ARGV, 5 do
     -- Either both keys have an end, or none has: see prolong.
     if not late(last, now) and s.available > 0 and fits(s, d) and
         (s.left == -1 and s.ours < 0 or not d.shared and s.left >= 0 and s.ours ~= -1) and
-        pcall('ZADD', permits, 'NX', written(now + ms), id) == 1 then
+        redis.pcall('ZADD', permits, 'NX', written(now + ms), id) == 1 then
       local need, fine = math.max(s.left, ms + 1), nil
       if s.left >= 0 and s.left < need then
-        fine = not pcall('SET', count, written(s.available - 1), 'PX', written(need)).err
+        fine = not redis.pcall('SET', count, written(s.available - 1), 'PX', written(need)).err
         s.left = fine and need or s.left
       else
-        fine = pcall('INCRBY', count, '-1') == s.available - 1
+        fine = redis.pcall('INCRBY', count, '-1') == s.available - 1
       end
       if fine and s.left >= 0 and s.ours < need then
-        fine, s.ours = pcall('PEXPIRE', permits, written(need)) == 1, need
+        fine, s.ours = redis.pcall('PEXPIRE', permits, written(need)) == 1, need
         if not fine then
-          pcall('INCRBY', count, '1')
+          redis.pcall('INCRBY', count, '1')
         end
       end
       if fine then
         done, s.available, s.out = 1, s.available - 1, s.out + 1
         if label ~= '' then
-          pcall('HSET', notes, id, label)
+          redis.pcall('HSET', notes, id, label)
           s.noted, s.revised, s.last = true, s.revised or false, s.last or -1
         end
         if (s.last or math.huge) <= ms then
-          pcall('PEXPIRE', notes, written(ms + 1))
+          redis.pcall('PEXPIRE', notes, written(ms + 1))
           s.last = ms + 1
         end
       else -- no right to it, or no number
-        pcall('ZREM', permits, id)
+        redis.pcall('ZREM', permits, id)
         s.plain = false
       end
     end
   elseif s.plain and s.counted then
     -- The count comes first: of a release that is refused there, nothing has been done.
-    local available = pcall('INCRBY', count, '1')
+    local available = redis.pcall('INCRBY', count, '1')
     if type(available) ~= 'number' then
       s.plain = false
-    elseif pcall('ZREM', permits, id) == 1 then
+    elseif redis.pcall('ZREM', permits, id) == 1 then
       done, s.channel, s.available = 1, last, available
       if s.noted then
-        pcall('HDEL', notes, id)
+        redis.pcall('HDEL', notes, id)
       end
       s.out = s.out and s.out - 1
       if s.out == 0 then
         s.ours = -2
       end
     else
-      pcall('INCRBY', count, '-1')
+      redis.pcall('INCRBY', count, '-1')
     end
   end
   out[#out + 1] = done
@@ -135,7 +135,7 @@ end
 if ARGV[1] ~= '' then
   for _, s in pairs(known) do
     if s.channel and s.available > 0 then
-      pcall(ARGV[1], s.channel, written(s.available))
+      send(ARGV[1], s.channel, written(s.available))
     end
   end
 end

@@ -31,7 +31,11 @@ if #ARGV[1] == 14 and ARGV[2] ~= '1' and ARGV[7] == '' and #ARGV == 7 and string
     return available
   end
   if available > 0 and ARGV[4] ~= '' then
-    redis.pcall(ARGV[4], ARGV[3], string.format('%.0f', available))
+    if ARGV[4] == 'SPUBLISH' then
+      redis.pcall('SPUBLISH', ARGV[3], string.format('%.0f', available))
+    else
+      redis.pcall('PUBLISH', ARGV[3], string.format('%.0f', available))
+    end
   end
   return 1
 end

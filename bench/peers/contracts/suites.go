@@ -4,7 +4,7 @@ package main
 type suite struct {
 	name    string
 	module  string            // of which the tests are; "" is the Go tree
-	fetched string            // a module that is no dependency: it has module's version
+	fetched string            // a module that is not a dependency: it has module's version
 	dir     string            // the tests' folder in it
 	files   []string          // there
 	adapter string            // our folder, in which they are compiled

@@ -74,7 +74,7 @@ func run(ctx context.Context, out io.Writer) error {
 	moving, stop := context.WithCancel(ctx)
 	var movers sync.WaitGroup
 	for range 2 {
-		movers.Go(func() { mover.Keep(moving, sale, 10*time.Millisecond) })
+		movers.Go(func() { _ = mover.Keep(moving, sale, 10*time.Millisecond) })
 	}
 	defer movers.Wait()
 	defer stop()

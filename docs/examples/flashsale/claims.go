@@ -31,7 +31,7 @@ type claim struct {
 // the next call goes on behind it.
 type source interface{ next() (claim, error) }
 
-// malformed says why a line is no claim.
+// malformed says why a line is not a claim.
 type malformed struct {
 	line int64
 	why  string

@@ -219,7 +219,7 @@ func (s *slot) read(r *bufio.Reader, open chan<- struct{}, pid int) error {
 	for {
 		text, err := r.ReadString('\n')
 		if err != nil {
-			return nil // the end; half a line is no answer
+			return nil // the end; half a line is not an answer
 		}
 		reply, err := parseReply(strings.TrimSuffix(text, "\n"))
 		if err != nil {

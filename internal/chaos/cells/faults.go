@@ -152,8 +152,9 @@ var faults = []fault{
 		}},
 	{name: "slot migration", what: "slots that are in use are migrated to another primary, key by key",
 		on: []string{cluster}, spent: true, inflict: func(s *scene, rnd *rand.Rand) { s.migrate(rnd) }},
-	{name: "atomic slot migration", what: "slots that are in use are migrated to another primary, hundreds at once, by the " +
-		"servers themselves (CLUSTER MIGRATION IMPORT of Redis 8.4, CLUSTER MIGRATESLOTS of Valkey 9.0)",
+	{name: "atomic slot migration",
+		what: "slots that are in use are migrated to another primary, hundreds at once, by the " +
+			"servers themselves (CLUSTER MIGRATION IMPORT of Redis 8.4, CLUSTER MIGRATESLOTS of Valkey 9.0)",
 		on: []string{cluster}, spent: true, atomic: true,
 		inflict: func(s *scene, rnd *rand.Rand) { s.migrateAtOnce(rnd) }},
 	{name: "eviction", what: "a primary (two of the five) has less memory than it uses, and evicts keys", keys: lost,

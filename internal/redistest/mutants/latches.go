@@ -15,7 +15,7 @@ var ofLatches = []mutant{
 	{
 		name: "an expired latch that is open", file: "rsemaphore/lua/latch_down.lua", pkg: "rsemaphore",
 		old: "  if ran_out(till) then\n    return {4, 0}\n  end\n", new: "",
-		breaks: "a latch that expired is no success", tests: "TestLatchDownScriptTable",
+		breaks: "a latch that expired is not a success", tests: "TestLatchDownScriptTable",
 	},
 	{
 		name: "an opening that wakes no waiter", file: "rsemaphore/lua/latch_down.lua", pkg: "rsemaphore",

@@ -71,7 +71,7 @@ var ofLease = []mutant{
 	{
 		name: "a lease that was over is registered", file: "internal/lease/register.go", pkg: "internal/lease",
 		old: "\tif e.over(l, now) {\n\t\treturn false\n\t}\n", new: "",
-		breaks: "a grant that comes too late is no hold", tests: "TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered",
+		breaks: "a grant that comes too late is not a hold", tests: "TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered",
 	},
 	{
 		name: "a renewal that counts from its answer", file: "internal/lease/renew.go", pkg: "internal/lease",

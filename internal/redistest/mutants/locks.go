@@ -86,7 +86,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "an end that outlives its owner", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
-		old: "'HDEL', key, list[i], list[i] .. '!')", new: "'HDEL', key, list[i])",
+		old: "local gone = redis.pcall('HDEL', key, list[i], list[i] .. '!')", new: "local gone = redis.pcall('HDEL', key, list[i])",
 		breaks: "nothing of an owner keeps a lock that no owner holds",
 		tests:  "TestAHoldOfAnyKindThatWasJoinedLeavesNothing TestForceUnlockFreesWhatUnlockAfterLeft",
 	},
@@ -103,8 +103,9 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a release that wakes no waiter", file: "rlock/lua/release.lua", pkg: "rlock",
-		old:    "  if there == 0 then\n    redis.pcall(publish, channel, '0')\n    return 1\n",
-		new:    "  if there == 0 then\n    return 1\n",
+		old: "    if publish == 'SPUBLISH' then\n      redis.pcall('SPUBLISH', channel, '0')\n    else\n" +
+			"      redis.pcall('PUBLISH', channel, '0')\n    end\n    return 1\n",
+		new:    "    return 1\n",
 		breaks: "a release wakes Redisson's waiters", tests: "TestReleasePublishesRedissonsMessage",
 	},
 	{
@@ -174,17 +175,17 @@ var ofLocks = []mutant{
 	{
 		name: "a string without an end that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old: "local owner = left >= 0 and", new: "local owner = left >= -1 and",
-		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+		breaks: "what is not a lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
 	},
 	{
 		name: "a hash without an end that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old: "local some = left >= 0 and", new: "local some = left >= -1 and",
-		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+		breaks: "what is not a lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
 	},
 	{
 		name: "any hash that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old: "        return nil\n      end\n      kind = 3\n", new: "      end\n      kind = 3\n",
-		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+		breaks: "what is not a lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
 	},
 	{
 		name: "a waiter of another kind that has no place", file: "rlock/lua/plain_acquire.lua", pkg: "rlock",
@@ -263,7 +264,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a shared call that takes what is left to another", file: "rlock/lua/free.lua", pkg: "rlock",
-		old: "local set = pcall('EXISTS', queue) == 0 and", new: "local set =",
+		old: "local set = redis.pcall('EXISTS', queue) == 0 and", new: "local set =",
 		breaks: "a process that is farther from the server does not starve", tests: "TestSharedScriptTable",
 	},
 	{
@@ -304,7 +305,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a shared call that takes what is held", file: "rlock/lua/free.lua", pkg: "rlock",
-		old: "pcall('EXISTS', key, queue) == 0 and pcall('HSET'", new: "pcall('EXISTS', queue) == 0 and pcall('HSET'",
+		old: "redis.pcall('EXISTS', key, queue) == 0 and redis.pcall('HSET'", new: "redis.pcall('EXISTS', queue) == 0 and redis.pcall('HSET'",
 		breaks: "a lock has one owner", tests: "TestSharedScriptTable",
 	},
 	{

@@ -308,7 +308,7 @@ var ofPermits = []mutant{
 	{
 		name: "a count that is a number to Lua alone", file: "internal/script/lua/integer.lua", pkg: "rsemaphore",
 		old: "integer(text) and tonumber(text)\n", new: "tonumber(text)\n",
-		breaks: "what is no integer to the server is refused before anything is written",
+		breaks: "what is not an integer to the server is refused before anything is written",
 		tests:  "TestANumberThatIsNoneIsWrongTypeAndChangesNothing",
 	},
 	{

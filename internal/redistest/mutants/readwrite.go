@@ -32,10 +32,19 @@ var ofReadWrite = []mutant{
 		breaks: "a key of another type leaves no lock taken", tests: "TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken",
 	},
 	{
-		name: "as many looks as a reader's count says", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
-		old:    "tonumber(string.match(all[i + 1], '^[1-9]%d?%d?$'))\n      looked = looked + (count or MANY_KEYS + 1)\n",
-		new:    "tonumber(all[i + 1])\n      looked = 0\n",
-		breaks: "no value keeps the server busy", tests: "TestACountThatCannotBeOfAReaderDoesNotKeepTheServerBusy",
+		name: "a reader of Redisson's that died keeps the lock", file: "rlock/release_script.go", pkg: "rlock",
+		old: "		l.trim(ctx)\n", new: "",
+		breaks: "a lock ends with the last of its holds", tests: "TestALockOfGoAndJavaReadersEndsWithItsLastReader",
+	},
+	{
+		name: "an end of a reader that has read once more", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
+		old: "if not reader or reader.count ~= all[i + 1] then", new: "if not reader then",
+		breaks: "no hold ends before its end", tests: "TestALockIsTrimmedOnlyIfAllItsReadersAreKnown",
+	},
+	{
+		name: "an end of a reader that was not looked at", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
+		old: "  if look then\n    return false, true\n  end\n", new: "",
+		breaks: "no hold ends before its end", tests: "TestALockIsTrimmedOnlyIfAllItsReadersAreKnown",
 	},
 	{
 		name: "an entry with a lease that cannot be", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
@@ -138,7 +147,7 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a reader that is forgotten when its last millisecond begins", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
-		old: "redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))", new: "redis.pcall('ZRANGEBYSCORE', ends, 0, now)",
+		old: "redis.pcall('ZRANGE', ends, 0, elapsed(now), 'BYSCORE')", new: "redis.pcall('ZRANGE', ends, 0, now, 'BYSCORE')",
 		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},

@@ -34,12 +34,12 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a quick act together with holds that are over", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
-		old: "(waiting == 0 or call('ZCOUNT', KEYS[4], '-inf', text('(%.0f', now)) == 0)", new: "true",
+		old: "(waiting == 0 or redis.call('ZCOUNT', KEYS[4], '-inf', text('(%.0f', now)) == 0)", new: "true",
 		breaks: "a reservation ends at its deadline", tests: "TestTheStraightLineDoesWhatTheRestDoes",
 	},
 	{
 		name: "a quick act of a stock that lost records", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
-		old: " and call('HLEN', KEYS[3]) == requests", new: "",
+		old: " and redis.call('HLEN', KEYS[3]) == requests", new: "",
 		breaks: "a stock that lost records sells nothing",
 		tests:  "TestNothingIsGrantedOnceRecordsAreMissing TestLosingAnyKeyStopsTheSale",
 	},
@@ -56,12 +56,12 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a quick confirmation that leaves its hold", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
-		old: "  if unholds > 0 then call('ZREM', KEYS[4], unpack(unhold)) end\n", new: "",
+		old: "  if unholds > 0 then redis.call('ZREM', KEYS[4], unpack(unhold)) end\n", new: "",
 		breaks: "what was confirmed does not end", tests: "TestTheStraightLineDoesWhatTheRestDoes",
 	},
 	{
 		name: "a quick cancellation on a stock that is sold out", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
-		old: "  if back > 0 then call('DEL', KEYS[5]) end", new: "",
+		old: "  if back > 0 then redis.call('DEL', KEYS[5]) end", new: "",
 		breaks: "the flag of a stock that is sold out goes when units come back",
 		tests:  "TestTheStraightLineDoesWhatTheRestDoes",
 	},
@@ -84,7 +84,7 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a hold that is reaped one millisecond late", file: "rcounter/stock/lua/lib/rare.lua", pkg: "rcounter/stock",
-		old: "'-inf', elapsed(s.now), 'LIMIT', 0, most)", new: "'-inf', elapsed(s.now - 1), 'LIMIT', 0, most)",
+		old: "'-inf', elapsed(s.now), 'BYSCORE', 'LIMIT', 0, most)", new: "'-inf', elapsed(s.now - 1), 'BYSCORE', 'LIMIT', 0, most)",
 		breaks: "a reservation ends at its deadline",
 		tests:  "TestAReservationIsSoldOrGoesBackOnce TestWhatHasEndedIsForgotten",
 	},
@@ -98,7 +98,7 @@ var ofStocks = []mutant{
 	{
 		name: "a unit that goes to another in its holder's last millisecond", file: "rcounter/stock/lua/lib/rare.lua",
 		pkg: "rcounter/stock",
-		old: "'-inf', elapsed(s.now), 'LIMIT', 0, most)", new: "'-inf', digits(s.now), 'LIMIT', 0, most)",
+		old: "'-inf', elapsed(s.now), 'BYSCORE', 'LIMIT', 0, most)", new: "'-inf', digits(s.now), 'BYSCORE', 'LIMIT', 0, most)",
 		breaks: "a holder has its units until the instant that it was promised",
 		tests:  "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold TestTheRestOfAReservationIsNoLongerThanItIs",
 	},

@@ -16,7 +16,12 @@ local MARK = 'redlatch_grant:'
 
 -- How many connections are subscribed to one or two channels of this server; nil: no right to ask.
 local function listeners(publish, ...)
-  local count = redis.pcall('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ...)
+  local count
+  if publish == 'SPUBLISH' then
+    count = redis.pcall('PUBSUB', 'SHARDNUMSUB', ...)
+  else
+    count = redis.pcall('PUBSUB', 'NUMSUB', ...)
+  end
   if not count.err then
     return count[2], count[4]
   end

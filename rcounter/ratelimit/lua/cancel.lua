@@ -22,7 +22,7 @@ local back = 0
 if l.line and at ~= '0' then
   local from, to = at, at
   if at == '' then from, to = '(' .. digits(l.age), '+inf' end
-  local all = redis.call('ZRANGEBYSCORE', l.key, from, to, 'WITHSCORES')
+  local all = redis.call('ZRANGE', l.key, from, to, 'BYSCORE', 'WITHSCORES')
   for i = 1, #all, 2 do
     if all[i]:find(';' .. id .. ';', 1, true) and tonumber(all[i + 1]) > l.age then
       local here, amount = position_of(l, all[i], all[i + 1])
@@ -32,7 +32,7 @@ if l.line and at ~= '0' then
     end
   end
   if back == 1 then
-    local last = redis.call('ZREVRANGE', l.key, 0, 0, 'WITHSCORES')
+    local last = redis.call('ZRANGE', l.key, 0, 0, 'REV', 'WITHSCORES')
     if tonumber(last[2]) <= l.age then -- the state, or a turn that has passed: the line is empty
       l.level, l.line = math.max(0, l.full - l.credit), false
     else

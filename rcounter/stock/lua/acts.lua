@@ -12,12 +12,12 @@
 -- one act it costs the server three quarters of what the rest does, and for each of several two thirds. The rest makes some 40 functions
 -- in a run, keeps its numbers in a table and decides by a function for each kind of act.
 repeat
-  local call, ask, text, f = redis.call, ARGV, string.format, '%.0f'
-  local m, number = call('HMGET', KEYS[1], 'state', 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'gone', 'epoch', 'ledger', 'start',
+  local ask, text, f = ARGV, string.format, '%.0f'
+  local m, number = redis.call('HMGET', KEYS[1], 'state', 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'gone', 'epoch', 'ledger', 'start',
     'end', 'remember'), tonumber
   if m[1] ~= '1' then break end
   for i = 2, 14 do m[i] = number(m[i]) or 0 / 0 end -- what compares with nothing
-  local sold, held, seq, requests, waiting, time = m[3], m[4], m[5], m[7], m[8], call('TIME')
+  local sold, held, seq, requests, waiting, time = m[3], m[4], m[5], m[7], m[8], redis.call('TIME')
   local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 
   local places, fields, whose, seen, many, new, at, wants = {}, {}, {}, {}, 0, 0, 4, 0
@@ -41,19 +41,19 @@ repeat
   local before = m[2] - sold - held
   if not (now <= ask[3] + 0 and now <= m[10] and m[11] > 0 and sold >= 0 and held >= 0 and sold <= seq and m[9] >= 1 and requests > 0
       and (wants > 0 and before > wants and now >= m[13] and now < m[14] or wants == 0 and before >= 0)
-      and (m[6] == 0 or call('HLEN', KEYS[2]) == m[6]) and call('HLEN', KEYS[3]) == requests and call('ZCARD', KEYS[4]) == waiting
-      and (waiting == 0 or call('ZCOUNT', KEYS[4], '-inf', text('(%.0f', now)) == 0)) then break end
+      and (m[6] == 0 or redis.call('HLEN', KEYS[2]) == m[6]) and redis.call('HLEN', KEYS[3]) == requests and redis.call('ZCARD', KEYS[4]) == waiting
+      and (waiting == 0 or redis.call('ZCOUNT', KEYS[4], '-inf', text('(%.0f', now)) == 0)) then break end
   local serial, there = 0, 0
   if m[12] ~= 0 then
-    local l = call('HMGET', KEYS[1], 'serial', 'moved')
-    serial, there = number(l[1]) or 0 / 0, call('XLEN', KEYS[6])
+    local l = redis.call('HMGET', KEYS[1], 'serial', 'moved')
+    serial, there = number(l[1]) or 0 / 0, redis.call('XLEN', KEYS[6])
     if m[12] ~= 1 or serial - (number(l[2]) or 0 / 0) ~= there then break end
   end
-  local due = m[15] and call('LINDEX', KEYS[7], 0)
+  local due = m[15] and redis.call('LINDEX', KEYS[7], 0)
   if due and due:match('^%d*') + 0 < now then break end
 
   for i = 1, new do fields[many + i] = 'u:' .. whose[i] end
-  local found, single, totals = call('HMGET', KEYS[3], unpack(fields)), m[6] > 0 and new > 0 and call('HMGET', KEYS[2], unpack(whose)), {}
+  local found, single, totals = redis.call('HMGET', KEYS[3], unpack(fields)), m[6] > 0 and new > 0 and redis.call('HMGET', KEYS[2], unpack(whose)), {}
   local out, k, j, set, hold, unhold, over, lines = {0, m[11], 0, now}, 4, 0, {}, {}, {}, {}, {}
   local back, sets, holds, unholds, keeps, sells, ms, deadline = 0, 0, 0, 0, m[12] == 1
   for i = 1, many do
@@ -73,7 +73,7 @@ repeat
         r = 'G;' .. ordinal .. ';' .. n .. ';' .. asked .. ';' .. made .. ask[1] .. ';' .. term .. ';' .. claimant
         if keeps then lines[i] = {'grant', ordinal, n, claimant} end
       else
-        local is = (totals[claimant] or call('HGET', KEYS[3], 'u:' .. claimant) or 0) - n
+        local is = (totals[claimant] or redis.call('HGET', KEYS[3], 'u:' .. claimant) or 0) - n
         if is < 0 then break end
         a, b, c, d, e = 0, n + 0, 0, 0, 0
         totals[claimant], back = text(f, is), back + n
@@ -131,36 +131,36 @@ repeat
   end
   requests = text(f, requests - #none)
   if sells then also = {'sold', text(f, sold), 'seq', text(f, seq)} end
-  if back > 0 then call('DEL', KEYS[5]) end -- the flag, and before all else: see free in stock.lua
+  if back > 0 then redis.call('DEL', KEYS[5]) end -- the flag, and before all else: see free in stock.lua
   if keeps then -- see append_ledger in state.lua
     local epoch, micros = text(f, m[11]), text(f, time[1] * 1000000 + time[2])
     for i = 1, many do
       local l = lines[i]
       if l then
         serial = serial + 1
-        call('XADD', KEYS[6], text(f, serial) .. '-0', 'k', l[1], 'e', epoch, 'o', l[2], 'n', l[3], 'c', l[4], 'r', ask[places[i] + 1], 'at', micros)
+        redis.call('XADD', KEYS[6], text(f, serial) .. '-0', 'k', l[1], 'e', epoch, 'o', l[2], 'n', l[3], 'c', l[4], 'r', ask[places[i] + 1], 'at', micros)
       end
     end
-    if there == 0 then call('PEXPIRE', KEYS[6], text(f, m[10] - now + 3600000)) end -- LATER, see ends.lua
+    if there == 0 then redis.call('PEXPIRE', KEYS[6], text(f, m[10] - now + 3600000)) end -- LATER, see ends.lua
     also[#also + 1], also[#also + 2] = 'serial', text(f, serial)
   end
   if m[15] and #over > 0 then -- see note_endings in state.lua
     local last = text(f, now + m[15]) .. ';C;'
     for i = 1, #over do over[i] = last .. over[i] end
-    if call('RPUSH', KEYS[7], unpack(over)) == #over then call('PEXPIRE', KEYS[7], text(f, m[10] - now + 3600000)) end
+    if redis.call('RPUSH', KEYS[7], unpack(over)) == #over then redis.call('PEXPIRE', KEYS[7], text(f, m[10] - now + 3600000)) end
   end
   local goes = sells or holds > 0
   if goes then
-    call('HSET', KEYS[1], 'held', text(f, held + back), 'requests', requests, 'holds', text(f, waiting), unpack(also))
+    redis.call('HSET', KEYS[1], 'held', text(f, held + back), 'requests', requests, 'holds', text(f, waiting), unpack(also))
   end
-  call('HSET', KEYS[3], unpack(set))
-  if #none > 0 then call('HDEL', KEYS[3], unpack(none)) end
+  redis.call('HSET', KEYS[3], unpack(set))
+  if #none > 0 then redis.call('HDEL', KEYS[3], unpack(none)) end
   if holds > 0 then
-    call('ZADD', KEYS[4], unpack(hold)) -- before ZREM: see save
-    if m[8] == 0 then call('PEXPIRE', KEYS[4], text(f, m[10] - now + 3600000)) end
+    redis.call('ZADD', KEYS[4], unpack(hold)) -- before ZREM: see save
+    if m[8] == 0 then redis.call('PEXPIRE', KEYS[4], text(f, m[10] - now + 3600000)) end
   end
-  if unholds > 0 then call('ZREM', KEYS[4], unpack(unhold)) end
-  if back > 0 then call('HSET', KEYS[1], 'held', text(f, held), 'requests', requests, 'holds', text(f, waiting), unpack(also)) end
+  if unholds > 0 then redis.call('ZREM', KEYS[4], unpack(unhold)) end
+  if back > 0 then redis.call('HSET', KEYS[1], 'held', text(f, held), 'requests', requests, 'holds', text(f, waiting), unpack(also)) end
   return out
 until true
 -- libraries

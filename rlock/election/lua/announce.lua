@@ -1,4 +1,5 @@
 -- Say who leads, for those who look, and tell those who listen.
+-- uses: send
 -- KEYS[1] the announcement
 -- ARGV[1] the leader's fencing token  ARGV[2] its owner  ARGV[3] for how long the announcement stands, ms
 -- ARGV[4] channel of the observers  ARGV[5] PUBLISH or SPUBLISH
@@ -27,6 +28,6 @@ if now then
 end
 redis.call('SET', key, mine, 'PX', ARGV[3])
 if now ~= mine then
-  redis.pcall(publish, channel, token) -- without the right to it observers look now and then
+  send(publish, channel, token) -- without the right to it observers look now and then
 end
 return 1

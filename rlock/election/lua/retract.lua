@@ -1,4 +1,5 @@
 -- Take back what a leader has announced, after it has resigned, and tell those who listen.
+-- uses: send
 -- KEYS[1] the announcement
 -- ARGV[1] the leader's fencing token  ARGV[2] its owner  ARGV[3] channel of the observers  ARGV[4] PUBLISH or SPUBLISH
 -- Reply 1 no leader is announced now; 0 the next leader is, nothing done
@@ -13,5 +14,5 @@ end
 if now then
   redis.call('DEL', key)
 end
-redis.pcall(publish, channel, '0')
+send(publish, channel, '0')
 return 1

@@ -22,7 +22,7 @@
 --   later. Callers that have less patience than the line is long all leave when they are the first, or nearly, so none would be
 --   served, and the lock would pass from one that has left to the next (TestFairScriptsPassOverThoseThatAreAboutToLeave). One whose caller
 --   cancels is not known of before, and costs that round trip.
--- uses: owners, clock, listeners
+-- uses: owners, clock, listeners, send
 
 local LINE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
 local MOST = 30000 -- the longest patience: see Client.patience
@@ -111,7 +111,7 @@ local function line_up(queue, timeouts, places, owner, patience, first, leaves, 
     end
   end
   redis.call('ZADD', timeouts, digits(till), owner)
-  local last = tonumber(redis.call('ZREVRANGE', timeouts, 0, 0, 'WITHSCORES')[2])
+  local last = tonumber(redis.call('ZRANGE', timeouts, 0, 0, 'REV', 'WITHSCORES')[2])
   local ttl = LINE_TTL + math.min(last - now, 24 * LINE_TTL) -- more than any that waits can ask for
   redis.call('PEXPIRE', queue, digits(ttl))
   redis.call('PEXPIRE', timeouts, digits(ttl))
@@ -177,12 +177,12 @@ local function pass(key, queue, timeouts, places, publish, channel, grants, now,
       drops = drops - 1
       drop(queue, timeouts, places, head)
     elseif not ticket or expired(till, now) then
-      redis.pcall(publish, channel .. ':' .. head, '0')
+      send(publish, channel .. ':' .. head, '0')
       return nil, head, till
     elseif listeners(publish, to) ~= 0 then
       redis.call('HSET', key, head, 1)
       redis.call('PEXPIRE', key, lease)
-      if type(redis.pcall(publish, to, ticket .. ' ' .. lease .. ' ' .. head)) ~= 'table' then
+      if type(send(publish, to, ticket .. ' ' .. lease .. ' ' .. head)) ~= 'table' then
         drop(queue, timeouts, places, head)
         return head
       end

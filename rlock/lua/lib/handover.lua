@@ -27,7 +27,7 @@
 --   queues, and otherwise puts into the queue before it serves the first there. The deadline counts from when the release was sent.
 -- * Redisson's waiters race for what is published: see theirs in release.lua.
 -- * While the slot is being migrated, a script with two keys is refused. It is sent again without the queue, and waiters poll.
--- uses: clock, listeners
+-- uses: clock, listeners, send
 
 local OPEN = 5 -- for so many ms
 local MOST_OPEN = 200 -- as RESERVED in plain_queue.lua
@@ -40,12 +40,14 @@ local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "st
 local function which(lock, queue, removed)
   local there
   if queue then
-    there = (removed and redis.pcall or redis.call)('EXISTS', lock, lock, queue)
+    there = redis.pcall('EXISTS', lock, lock, queue)
   else
-    there = (removed and redis.pcall or redis.call)('EXISTS', lock, lock)
+    there = redis.pcall('EXISTS', lock, lock)
   end
   if type(there) ~= 'table' then
     return there
+  elseif not removed then -- the refusal is the caller's to have
+    return redis.call('EXISTS', lock, lock, queue or lock)
   end
 end
 
@@ -67,7 +69,7 @@ end
 -- Enter the queue, or stamp the entry that is there. Returns the ticket.
 local function enter(queue, entry, now, us)
   local ticket = us
-  local last = tonumber(redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0)
+  local last = tonumber(redis.call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES')[2] or 0)
   if last >= ticket then -- the clock stepped back
     ticket = last + 1
   end
@@ -106,7 +108,7 @@ end
 local function hand_over(lock, queue, publish, grants, now, me, over)
   while true do
     -- A queue of another type does not prevent a release: the owner is out of the lock already.
-    local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local head = redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     if head.err then
       return nil
     end
@@ -127,7 +129,7 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     local channel = grants .. string.sub(owner or '', 1, 36)
     if owner and owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then
       if reservation then
-        if type(redis.pcall(publish, channel, '0 0 ' .. owner)) == 'table' then
+        if type(send(publish, channel, '0 0 ' .. owner)) == 'table' then
           return nil
         end
         local alone = redis.call('EXISTS', queue) == 0
@@ -139,7 +141,7 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
       end
       redis.call('HSET', lock, owner, 1)
       redis.call('PEXPIRE', lock, lease)
-      local sent = redis.pcall(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))
+      local sent = send(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))
       if type(sent) ~= 'table' then
         return entry
       end

@@ -17,7 +17,7 @@ end
 -- redsync's, bsm/redislock's, rueidislock's), or by a hash (all other kinds, and Redisson). That is asked for only when a command has
 -- refused the key because of its type. A lock of another kind keeps out, as one of the same kind does; anything else stays an error. A lock has an
 -- end: what has none is taken for other data. left is what is left of the key, ms. They return 2 if the holder is of this library, 3
--- if it is not; nil: it is no lock.
+-- if it is not; nil: it is not a lock.
 local function string_holder(key, left)
   local owner = left >= 0 and redis.pcall('GET', key)
   if type(owner) == 'string' then
@@ -94,8 +94,10 @@ end
 local function remove(key, list, first, last, others)
   local removed = 0
   for i = first, last do
-    local gone = (removed > 0 and redis.pcall or redis.call)('HDEL', key, list[i], list[i] .. '!')
-    if type(gone) == 'number' and gone > 0 then
+    local gone = redis.pcall('HDEL', key, list[i], list[i] .. '!')
+    if removed == 0 and type(gone) ~= 'number' then
+      return redis.call('HDEL', key, list[i], list[i] .. '!')
+    elseif type(gone) == 'number' and gone > 0 then
       removed = removed + 1
       others = others or gone == 2
     end

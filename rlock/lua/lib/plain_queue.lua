@@ -42,7 +42,7 @@
 --
 --   Other programs release without a word: waiters of both kinds poll. A Fair or ReadWrite lock's waiters stand in queues of their own,
 --   which a Plain lock's release does not serve: they poll, too.
--- uses: handover, clock
+-- uses: handover, clock, send
 
 local RESERVED = 200 -- at most
 local LINE_TTL = 60000 -- more than twice the longest time between two requests of a waiter
@@ -69,7 +69,7 @@ end
 -- notified, now or before.
 local function tell(line, publish, grants, now)
   while true do
-    local first = redis.pcall('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local first = redis.pcall('ZRANGE', line, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     local entry, score = first[1], tonumber(first[2])
     if not entry then
       return false
@@ -79,7 +79,7 @@ local function tell(line, publish, grants, now)
     local owner, reservation = string.match(entry, '^(%S+) (%d+)$')
     local heard = 0
     if owner and (score <= 1 or score >= COME) then
-      heard = redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
+      heard = send(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
     end
     if type(heard) ~= 'number' then
       return false -- no right to publish there: waiters poll
@@ -95,10 +95,10 @@ end
 -- See to the waiters of a free lock: first the first of the line or of the queue of the locks that are a hash, whichever came first;
 -- if that is gone, the other's. A first in line that was notified before came before all.
 local function pass_on(lock, line, queue, publish, grants, now)
-  local head = redis.pcall('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local head = redis.pcall('ZRANGE', queue, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
   local waiter = head[1] and type(redis.pcall('EXISTS', lock)) == 'number' and head[1] -- see emptied
   if waiter and not string.find(waiter, '^%S+ 0 ') then -- or it is one of the line
-    local first = redis.pcall('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local first = redis.pcall('ZRANGE', line, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     if not first[1] or tonumber(first[2]) > tonumber(head[2]) then
       return hand_over(lock, queue, publish, grants, now) or tell(line, publish, grants, now)
     end

@@ -81,7 +81,7 @@ end
 -- Take out the holds whose own end has passed, which keep no one out any more though others keep the key. Returns what
 -- reconcile does.
 local function forget(lock, ends, now)
-  local dead = redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))
+  local dead = redis.pcall('ZRANGE', ends, 0, elapsed(now), 'BYSCORE')
   if dead.err or #dead == 0 then
     return false
   end
@@ -94,14 +94,24 @@ local function forget(lock, ends, now)
 end
 
 -- Give the lock the end of the last of its holds. It never ends before a hold whose end is not known. Redisson's readers have
--- their ends in keys that only the hash names, so all readers must be looked at, as Redisson's own scripts do. If there are many,
--- this is not done. The lock's end is late then: dead readers of Redisson's keep the lock until that end, and ours only until their
--- own ends. Returns what reconcile does.
-local MANY, MANY_KEYS = 64, 1000
+-- their ends in keys that only the hash names, and a script may look at no key but those that it is given:
+--
+--   client                                          server
+--   rw_release ---------------------------------->  a reader of Redisson's is left, and its end is not known: the lock keeps its end
+--   <-------------------- 2: released, look at them
+--   inspect ------------------------------------->
+--   <---------- their fields and counts in the hash
+--   rw_trim, with the keys that follow from these ->  known: all readers have the counts of then, or nothing is done
+--
+-- One that comes in between, or reads once more, has set the lock's end itself; one that leaves gives it that of the others. If the client is
+-- cut off before rw_trim, or they are too many, the lock's end is late: dead readers of Redisson's keep the lock until then, and ours only
+-- until their own ends. known: of a reader of Redisson's the count, and the numbers of the first and the last of its KEYS.
+-- Returns what reconcile does, and whether Redisson's readers are to be looked at.
+local MANY = 64
 
-local function trim(lock, ends, now)
+local function trim(lock, ends, now, known)
   local left = redis.call('PTTL', lock)
-  local last = redis.pcall('ZREVRANGE', ends, 0, 0, 'WITHSCORES')
+  local last = redis.pcall('ZRANGE', ends, 0, 0, 'REV', 'WITHSCORES')
   if last.err then
     return false
   end
@@ -109,35 +119,35 @@ local function trim(lock, ends, now)
   if left <= till + 5 or redis.call('HLEN', lock) > MANY then -- both count whole ms, not from the same instant
     return false
   end
-  local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
-  local all, dead, looked = redis.call('HGETALL', lock), false, 0
+  local all, dead, look = redis.call('HGETALL', lock), {}, false
   for i = 1, #all, 2 do
     local field = all[i]
     if field ~= 'mode' and not redis.call('ZSCORE', ends, field) then
       if ours(field) or writes(field) then
         return false
       end
-      local most, count = 0, tonumber(string.match(all[i + 1], '^[1-9]%d?%d?$'))
-      looked = looked + (count or MANY_KEYS + 1)
-      if looked > MANY_KEYS then -- or no count
-        return false
-      end
-      for k = 1, count do
-        local own = redis.pcall('PTTL', prefix .. ':' .. field .. ':rwlock_timeout:' .. k)
-        if type(own) ~= 'number' then
-          return false
+      local reader, most = known and known[field], 0
+      if not reader or reader.count ~= all[i + 1] then
+        look = true
+      else
+        for k = reader.first, reader.last do
+          most = math.max(most, redis.call('PTTL', KEYS[k]))
         end
-        most = math.max(most, own)
+        if most == 0 then
+          dead[#dead + 1] = field
+        end
+        till = math.max(till, most)
       end
-      if most == 0 then
-        redis.call('HDEL', lock, field)
-        dead = true
-      end
-      till = math.max(till, most)
     end
   end
-  if dead and reconcile(lock, ends, false) then
-    return true
+  if look then
+    return false, true
+  end
+  if #dead > 0 then
+    redis.call('HDEL', lock, unpack(dead))
+    if reconcile(lock, ends, false) then
+      return true
+    end
   end
   if till < left then
     redis.call('PEXPIRE', lock, digits(till))

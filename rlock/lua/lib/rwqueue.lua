@@ -27,14 +27,14 @@
 --                                                   then publishes T, lease and owner
 --   <---------------------------------------------- on B's channel of grants
 --
--- * The timeout key is Redisson's end of a reader. The script that grants may not write it: it is no key of that script. A reader that is
+-- * The timeout key is Redisson's end of a reader. The script that grants may not write it: it is not a key of that script. A reader that is
 --   granted without one is deleted with the hash by the next unlock of a Java reader, and a writer acquires although it reads. So the
 --   waiter makes it before it is in line, and each poll has it outlast the entry by the lease (TestAGrantedReaderHasItsTimeoutKey).
 -- * All fields, ends and leases are written before anything is published: see handover.lua, also for why it is asked before who
 --   listens, and nothing is taken back that was published. A grant whose PUBLISH is refused was not heard of, and is undone.
 -- * A process that was stopped or cut off and still has its subscription is passed over when it has not asked for "stale
 --   after". Until then its waiting writer keeps readers out.
--- uses: owners, raise, rw, handover, clock, listeners
+-- uses: owners, raise, rw, handover, clock, listeners, send
 
 local BAND = 3000000000000000 -- more than a ticket, µs, until the year 2065; two of them are less than 2^53
 local MOST_WRITES = 16
@@ -61,7 +61,7 @@ local function line_up(queue, entry, band, mode, now, us)
     redis.call('ZADD', queue, -now, '!' .. string.match(entry, '^%S+'))
   else
     score = band + us
-    local ahead = redis.call('ZRANGEBYSCORE', queue, digits(score), '(' .. digits(band + BAND), 'WITHSCORES')
+    local ahead = redis.call('ZRANGE', queue, digits(score), '(' .. digits(band + BAND), 'BYSCORE', 'WITHSCORES')
     if #ahead > 0 then -- the clock stepped back
       score = tonumber(ahead[#ahead]) + 1
     end
@@ -106,7 +106,7 @@ end
 -- The first writer in line that is there, and its score. Those that are not are dropped. "me" asks, so it is there.
 local function first_writer(queue, now, publish, grants, heard, me)
   while true do
-    local head = redis.call('ZRANGEBYSCORE', queue, digits(BAND), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local head = redis.call('ZRANGE', queue, digits(BAND), '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     local entry, score = head[1], tonumber(head[2])
     if not entry or entry == me or alive(queue, entry, score, now, publish, grants, heard) then
       return entry, score
@@ -118,7 +118,7 @@ end
 -- The readers in line that are there, {entry, score, ...}, and whether there may be more. Those that are not are dropped.
 local function readers(queue, now, publish, grants, heard, me)
   while true do
-    local all = redis.call('ZRANGEBYSCORE', queue, '(0', '(' .. digits(BAND), 'WITHSCORES', 'LIMIT', 0, MOST_READERS)
+    local all = redis.call('ZRANGE', queue, '(0', '(' .. digits(BAND), 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, MOST_READERS)
     local there = {}
     for i = 1, #all, 2 do
       if all[i] == me or alive(queue, all[i], tonumber(all[i + 1]), now, publish, grants, heard) then
@@ -169,7 +169,7 @@ end
 local function notify(entry, score, publish, grants)
   local owner, lease = string.match(entry, '^(%S+) (%d+)')
   local channel = grants .. string.sub(owner, 1, 36)
-  return type(redis.pcall(publish, channel, string.format('%.0f %s %s', score, lease, owner))) ~= 'table'
+  return type(send(publish, channel, string.format('%.0f %s %s', score, lease, owner))) ~= 'table'
 end
 
 -- Let readers in. Returns whether one could not be notified, and so is in line still.
@@ -279,7 +279,7 @@ local function serve(lock, ends, queue, publish, channel, grants, now, me, turne
     set_field(queue, 'readfrom', now)
     local unnotified = serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
     if (listeners(publish, channel) or 0) > 0 then -- Redisson's readers, who can come in now
-      redis.pcall(publish, channel, '1')
+      send(publish, channel, '1')
     end
     return unnotified
   elseif writer then
@@ -291,7 +291,7 @@ end
 
 -- Whether anybody but "me" stands in line.
 local function others_wait(queue, me)
-  for _, entry in ipairs(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 2)) do
+  for _, entry in ipairs(redis.call('ZRANGE', queue, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 2)) do
     if entry ~= me then
       return true
     end
@@ -317,14 +317,14 @@ end
 -- line is notified when that is over.
 local function open_to_others(queue, channel, publish, grants, now)
   set_field(queue, 'open', now + OPEN)
-  redis.pcall(publish, channel, '1')
-  local head = redis.call('ZRANGEBYSCORE', queue, digits(BAND), '+inf', 'LIMIT', 0, 1)
+  send(publish, channel, '1')
+  local head = redis.call('ZRANGE', queue, digits(BAND), '+inf', 'BYSCORE', 'LIMIT', 0, 1)
   if not head[1] then
-    head = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)
+    head = redis.call('ZRANGE', queue, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1)
   end
   local owner = string.match(head[1] or '', '^%S+')
   if owner then
-    redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
+    send(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
   end
 end
 

@@ -37,7 +37,7 @@
 --     B asks for its own, as in a poll: the next 512 are gone; B hears of it in the reply; and so on until one can be served
 --   Any poll goes on likewise, so a lost message costs a poll.
 -- * What is no entry at all is taken out as one that is gone: no one can be notified of it.
--- uses: clock, listeners
+-- uses: clock, listeners, send
 
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 local LOOK, PASS, MOST, MOST_PERMITS, MOST_GONE = 16, 4, 128, 1000, 512
@@ -46,7 +46,7 @@ local JAVA_MS, JAVA_SHARE = 5, 8
 -- The queue q = {key, publish, grants, conn, now, us}: of process conn, which makes the call; grants is a channel without the process.
 -- q.most: permits that serve may hand out; MOST_PERMITS if it is nil.
 
--- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves. The number is nil if the text is no entry.
+-- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves. The number is nil if the text is not an entry.
 local function read_entry(entry)
   local n, lease, stale, leaves, who, label = string.match(string.sub(entry, 14), '^ (%d+) (%d+) (%d+):?(%d*) (%S+) ?(.*)$')
   return string.sub(entry, 1, 13), tonumber(n), tonumber(lease), tonumber(stale), who, label, leaves
@@ -60,12 +60,12 @@ end
 
 -- Reports whether anybody is in the queue.
 local function lined_up(q)
-  return redis.call('ZRANGEBYSCORE', q.key, '(0', '+inf', 'LIMIT', 0, 1)[1] ~= nil
+  return redis.call('ZRANGE', q.key, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1] ~= nil
 end
 
 -- Enters the queue, or finds the entry that is there. Returns the ticket.
 local function enter(q, entry)
-  local last = tonumber(redis.call('ZREVRANGE', q.key, 0, 0, 'WITHSCORES')[2] or 0)
+  local last = tonumber(redis.call('ZRANGE', q.key, 0, 0, 'REV', 'WITHSCORES')[2] or 0)
   local ticket = math.max(q.us, last + 1) -- the clock may have stepped back
   if redis.call('ZADD', q.key, 'NX', digits(ticket), entry) == 0 then
     ticket = tonumber(redis.call('ZSCORE', q.key, entry))
@@ -80,10 +80,11 @@ end
 -- Reports whether a process listens to its channel of grants on this server, or no right is there to ask. It is asked once in a
 -- script.
 local function hears(q, channel)
-  if q[channel] == nil then
-    q[channel] = listeners(q.publish, channel) ~= 0
+  q.heard = q.heard or {}
+  if q.heard[channel] == nil then
+    q.heard[channel] = listeners(q.publish, channel) ~= 0
   end
-  return q[channel]
+  return q.heard[channel]
 end
 
 -- Returns how many permits are left to Redisson's waiters now. A marker that is further ahead than one can be is of before the
@@ -117,7 +118,7 @@ end
 
 -- Returns one of those that came last whose process is there; nil: none is.
 local function late_comer(q, stamp)
-  local list = redis.call('ZREVRANGEBYSCORE', q.key, '+inf', '(0', 'WITHSCORES', 'LIMIT', 0, LOOK)
+  local list = redis.call('ZRANGE', q.key, '+inf', '(0', 'BYSCORE', 'REV', 'WITHSCORES', 'LIMIT', 0, LOOK)
   for i = 1, #list, 2 do
     local base, n, _, stale, who = read_entry(list[i])
     if n and not silent(q, who, tonumber(list[i + 1]), stale, stamp) then
@@ -145,7 +146,7 @@ local function serve(q, free, total, give, take, ends)
   local dropped = 0
   repeat
     -- No more at first than may be served, and the next in line: to read 17 costs more than all the rest.
-    local list = redis.call('ZRANGEBYSCORE', q.key, '(0', '+inf', 'WITHSCORES', 'LIMIT', looked, head and LOOK + 1 - looked or math.max(dropped > 0 and MOST or 1, math.min(spare, LOOK)) + 1)
+    local list = redis.call('ZRANGE', q.key, '(0', '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', looked, head and LOOK + 1 - looked or math.max(dropped > 0 and MOST or 1, math.min(spare, LOOK)) + 1)
     local drop = {}
     for i = 1, #list, 2 do
       local entry, ticket = list[i], tonumber(list[i + 1])
@@ -220,7 +221,7 @@ local function serve(q, free, total, give, take, ends)
     end
   end
   for channel, text in pairs(words) do
-    if type(redis.pcall(q.publish, channel, text)) == 'table' then -- no right: no one was notified
+    if type(send(q.publish, channel, text)) == 'table' then -- no right: no one was notified
       for _, g in ipairs(granted[channel] or {}) do
         free = free + take(g[1], g[2])
         redis.call('ZADD', q.key, digits(g[4]), g[3])

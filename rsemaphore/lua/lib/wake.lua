@@ -1,10 +1,10 @@
 -- Messages that wake waiters. A user without rights on the channel can still release: waiters then poll.
--- uses: clock
+-- uses: clock, send
 
 -- Wakes the waiters on a channel with a message; publish is PUBLISH or SPUBLISH, '' to send nothing.
 local function wake(publish, channel, payload)
   if publish ~= '' then
-    redis.pcall(publish, channel, payload)
+    send(publish, channel, payload)
   end
 end
 

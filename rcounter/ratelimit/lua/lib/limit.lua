@@ -65,7 +65,7 @@ end
 
 -- Returns the part of a line that is reserved: sum, less what has passed of the stretch of the next turn; and that part.
 local function reserved_of(l)
-  local first = redis.call('ZRANGEBYSCORE', l.key, '(' .. digits(l.age), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local first = redis.call('ZRANGE', l.key, '(' .. digits(l.age), '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
   if #first == 0 then return 0, 0 end
   local at, amount = position_of(l, first[1], first[2])
   local gone = math.max(0, amount - at)
@@ -87,7 +87,7 @@ local function line(l, now)
     l.level, l.line, l.changed = math.min(most, math.ceil(level / tonumber(per) * l.per)), false, true
     return
   end
-  local passed = redis.call('ZRANGEBYSCORE', l.key, 0, digits(l.age))
+  local passed = redis.call('ZRANGE', l.key, 0, digits(l.age), 'BYSCORE')
   for _, one in ipairs(passed) do l.sum = l.sum - one:match('%d+$') end
   l.changed = #passed > 0
   l.level = math.max(0, level - past * l.rate)
@@ -262,7 +262,7 @@ end
 local function next_turn(l, n)
   local need, credit = n * l.per, l.credit
   if l.freed >= need - credit then
-    local all = redis.call('ZRANGEBYSCORE', l.key, '(' .. digits(l.age), '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
+    local all = redis.call('ZRANGE', l.key, '(' .. digits(l.age), '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 64)
     local before = 0
     for i = 1, #all, 2 do
       local at, amount = position_of(l, all[i], all[i + 1])

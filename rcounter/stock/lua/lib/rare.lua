@@ -75,7 +75,7 @@ end
 -- or the reply that says what is wrong.
 local function reap(most)
   if s.waiting == 0 then return end
-  local due = redis.call('ZRANGEBYSCORE', s.holds, '-inf', elapsed(s.now), 'LIMIT', 0, most)
+  local due = redis.call('ZRANGE', s.holds, '-inf', elapsed(s.now), 'BYSCORE', 'LIMIT', 0, most)
   if #due == 0 then return end
   local ended, lapsed, n = {}, {}, 0
   for i, id in ipairs(due) do
@@ -109,7 +109,8 @@ end
 -- are none, or the reply that says what is wrong.
 local function reap_more()
   if s.stored.waiting == 0 or redis.call('ZCOUNT', s.holds, '-inf', elapsed(s.now)) == 0 then return end
-  for name, n in pairs(s.stored) do s[name] = n end
+  local is = s.stored
+  s.sold, s.held, s.seq, s.recorded, s.requests, s.waiting, s.serial = is.sold, is.held, is.seq, is.recorded, is.requests, is.waiting, is.serial
   s.lines = {}
   return reap(1024) or {-12, 0, 0}
 end
