@@ -54,8 +54,8 @@ func trace(addr string) error {
 				n, _ := strconv.Atoi(words[2])
 				declared = words[3:min(3+n, len(words))]
 			case len(words) == 2 && words[0] == "ECHO":
-				if told, is := marks.Load(words[1]); is {
-					close(told.(chan struct{}))
+				if mark, is := marks.Load(words[1]); is {
+					close(mark.(chan struct{}))
 				}
 			case len(words) > 0 && strings.HasSuffix(source, " lua"):
 				traced(file, addr, sha, declared, words)
