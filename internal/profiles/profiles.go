@@ -1,6 +1,6 @@
 // Package profiles says what the servers and proxies of providers refuse, by their documents, and makes a proxy of the
-// tests refuse the same. It stands in for what cannot be had here: what is behind it is a redis-server, so it shows what
-// the library does about a refusal, and nothing else of a provider.
+// tests refuse the same. It stands in for what cannot be had here: what is behind it is a redis-server, so it shows
+// what the library does about a refusal, and nothing else of a provider.
 //
 // What users reported, and a provider's documents do not say, names the report. What neither says is Assumed.
 package profiles
@@ -97,8 +97,9 @@ var All = []Profile{
 		Source: "nothing is refused",
 	},
 	{
-		Name:   "ElastiCache, node-based, Redis OSS 7.1",
-		Source: `"Restricted commands - Amazon ElastiCache", read 2026-11-28; CLIENT TRACKING: redis/rueidis#612, 2024-08-20`,
+		Name: "ElastiCache, node-based, Redis OSS 7.1",
+		Source: `"Restricted commands - Amazon ElastiCache", read 2026-11-28; CLIENT TRACKING: redis/rueidis#612, ` +
+			`2024-08-20`,
 		Refuses: join(
 			refuse("ERR unknown subcommand 'tracking'. Try CLIENT HELP.", "CLIENT TRACKING"),
 			refuse(unknown, "CONFIG"), // the text: gamenet/redis-memory-analyzer#3, 2016-02-11
@@ -107,8 +108,8 @@ var All = []Profile{
 	},
 	{
 		Name: "ElastiCache Serverless",
-		Source: `"Supported and restricted Valkey, Memcached, and Redis OSS commands - Amazon ElastiCache", read 2026-11-28, which ` +
-			`lists what is supported; WAIT: redisson/redisson#5586, 2024-01-24 and 2025-07-17`,
+		Source: `"Supported and restricted Valkey, Memcached, and Redis OSS commands - Amazon ElastiCache", read ` +
+			`2026-11-28, which lists what is supported; WAIT: redisson/redisson#5586, 2024-01-24 and 2025-07-17`,
 		Refuses: join(
 			refuse(unknown, "WAIT", "CONFIG"),
 			assume("ERR unknown subcommand 'tracking'. Try CLIENT HELP.", "CLIENT TRACKING"), // as node-based
@@ -119,37 +120,37 @@ var All = []Profile{
 	},
 	{
 		Name: "MemoryDB",
-		Source: `"Restricted commands - Amazon MemoryDB", read 2026-11-28: none of what redlatch sends but CONFIG, which the ` +
-			`command redlatch asks`,
+		Source: `"Restricted commands - Amazon MemoryDB", read 2026-11-28: none of what redlatch sends but CONFIG, which ` +
+			`the command redlatch asks`,
 		Refuses: refuse(unknown, "CONFIG"),
 		Limits:  "it is a Cluster, with TLS; the tests here are of a single server",
 	},
 	{
 		Name: "Memorystore for Redis",
-		Source: `"Product constraints", docs of Memorystore for Redis, read 2026-11-28: CLIENT, CLUSTER, CONFIG and others are ` +
-			`blocked; "Supported commands" there has parts of CLIENT since Redis 6.x. The text: OptimalBits/bull#1210, ` +
-			`2019-02-08, Krukov/cashews#180, 2024-01-02`,
+		Source: `"Product constraints", docs of Memorystore for Redis, read 2026-11-28: CLIENT, CLUSTER, CONFIG and ` +
+			`others are blocked; "Supported commands" there has parts of CLIENT since Redis 6.x. The text: ` +
+			`OptimalBits/bull#1210, 2019-02-08, Krukov/cashews#180, 2024-01-02`,
 		Refuses: refuse("ERR unknown command `%s`, with args beginning with: ", "CLIENT", "CLUSTER", "CONFIG"),
 		Lacks:   []string{tracking},
 	},
 	{
 		Name: "Memorystore for Valkey",
-		Source: `"Supported and blocked commands", docs of Memorystore for Valkey, read 2026-11-28: CLIENT TRACKING and CACHING ` +
-			`are supported, CLIENT SETINFO is not in the list, and NOPERM is the answer to what is not`,
+		Source: `"Supported and blocked commands", docs of Memorystore for Valkey, read 2026-11-28: CLIENT TRACKING and ` +
+			`CACHING are supported, CLIENT SETINFO is not in the list, and NOPERM is the answer to what is not`,
 		Refuses: refuse(noPermission, "CLIENT SETINFO", "CONFIG GET"),
 	},
 	{
 		Name: "Azure Cache for Redis",
-		Source: `"How to configure Azure Cache for Redis", MicrosoftDocs/azure-docs, read 2026-11-28: "(error) ERR unknown ` +
-			`command"`,
+		Source: `"How to configure Azure Cache for Redis", MicrosoftDocs/azure-docs, read 2026-11-28: "(error) ERR ` +
+			`unknown command"`,
 		Refuses: refuse(unknown, "CONFIG"),
 		Limits:  "maxmemory-policy is volatile-lru there unless it is changed: Strict refuses it",
 	},
 	{
 		Name: "Azure Managed Redis, Redis Cloud and Software, databases before 7.4",
-		Source: `"Client-side caching compatibility with Redis Software and Redis Cloud", redis.io, read 2026-11-28: from 7.4 ` +
-			`on; the text: bezzad/HybridRedisCache#16, 2025-06-27. CLUSTER under the Enterprise policy: "Client libraries", ` +
-			`Azure Managed Redis, read 2026-11-28; its text is the one that rueidis knows of`,
+		Source: `"Client-side caching compatibility with Redis Software and Redis Cloud", redis.io, read 2026-11-28: from ` +
+			`7.4 on; the text: bezzad/HybridRedisCache#16, 2025-06-27. CLUSTER under the Enterprise policy: "Client ` +
+			`libraries", Azure Managed Redis, read 2026-11-28; its text is the one that rueidis knows of`,
 		Refuses: join(
 			refuse("ERR command 'client|tracking' is not allowed", "CLIENT TRACKING"),
 			assume("ERR command 'client|caching' is not allowed", "CLIENT CACHING"),
@@ -202,8 +203,8 @@ var All = []Profile{
 	},
 	{
 		Name: "Tencent Cloud, Redis 7.0",
-		Source: `"Connection Group", tencentcloud.com 239/50393, 2026-03-17: no CLIENT TRACKING, HELLO for RESP2 only; "Command ` +
-			`Reference Overview", 239/48367, 2026-03-17: unknown command is the text`,
+		Source: `"Connection Group", tencentcloud.com 239/50393, 2026-03-17: no CLIENT TRACKING, HELLO for RESP2 only; ` +
+			`"Command Reference Overview", 239/48367, 2026-03-17: unknown command is the text`,
 		Refuses: join(
 			refuse(unknown, "CLIENT TRACKING", "CLIENT CACHING"),
 			refuse("NOPROTO unsupported protocol version", "HELLO 3"), // Redis' own text
@@ -212,24 +213,25 @@ var All = []Profile{
 	},
 	{
 		Name: "Dragonfly",
-		Source: `"Dragonfly API Compatibility", dragonflydb.io, read 2026-11-28: CLIENT TRACKING without BCAST and REDIRECT, which ` +
-			`redlatch does not use; no WAIT`,
+		Source: `"Dragonfly API Compatibility", dragonflydb.io, read 2026-11-28: CLIENT TRACKING without BCAST and ` +
+			`REDIRECT, which redlatch does not use; no WAIT`,
 		Refuses:     refuse(unknown, "WAIT"),
 		Limits:      `undeclared keys are refused ("Scripting with Lua"), unless the server's default_lua_flags allow them`,
 		MinReplicas: "the server refuses WAIT",
 	},
 	{
-		Name:    "OCI Cache, sharded",
-		Source:  `"Unsupported Valkey and Redis Commands", docs.oracle.com, read 2026-11-28: no scripts where there are shards`,
+		Name: "OCI Cache, sharded",
+		Source: `"Unsupported Valkey and Redis Commands", docs.oracle.com, read 2026-11-28: no scripts where there are ` +
+			`shards`,
 		Refuses: assume(unknown, "EVAL", "EVALSHA", "SCRIPT", "CONFIG", "CLUSTER"),
 		Fails:   map[string]string{"all": "unknown command"},
 		Lacks:   []string{},
 	},
 	{
 		Name: "Envoy, since it answers HELLO",
-		Source: `"Redis", envoyproxy.io docs, read 2026-11-28: it has EVAL, EVALSHA, PUBLISH, MULTI, and no SUBSCRIBE, CLIENT, ` +
-			`WAIT or PUBSUB. HELLO for RESP2 since envoyproxy/envoy#42744, 2025-12-22. The text: envoyproxy/envoy#17571, ` +
-			`2021-08-03, and #35727, 2024-08-16`,
+		Source: `"Redis", envoyproxy.io docs, read 2026-11-28: it has EVAL, EVALSHA, PUBLISH, MULTI, and no SUBSCRIBE, ` +
+			`CLIENT, WAIT or PUBSUB. HELLO for RESP2 since envoyproxy/envoy#42744, 2025-12-22. The text: ` +
+			`envoyproxy/envoy#17571, 2021-08-03, and #35727, 2024-08-16`,
 		Refuses: join(
 			refuse("NOPROTO unsupported protocol version", "HELLO 3"),
 			refuse("unsupported command '%s'", "CLIENT", "SUBSCRIBE", "SSUBSCRIBE", "WAIT", "PUBSUB", "CLUSTER", "CONFIG"),
@@ -248,8 +250,9 @@ var All = []Profile{
 	},
 	{
 		Name: "twemproxy",
-		Source: `"notes/redis.md", twitter/twemproxy, read 2026-11-28: EVAL and EVALSHA, and nothing of Pub/Sub, transactions, ` +
-			`connections or servers; that it closes the connection is known of SELECT (its issues), and assumed of the rest`,
+		Source: `"notes/redis.md", twitter/twemproxy, read 2026-11-28: EVAL and EVALSHA, and nothing of Pub/Sub, ` +
+			`transactions, connections or servers; that it closes the connection is known of SELECT (its issues), and ` +
+			`assumed of the rest`,
 		Refuses: lost(redistest.LoseRequest, "HELLO", "CLIENT", "SUBSCRIBE", "WAIT", "PUBSUB", "CLUSTER", "CONFIG", "INFO",
 			"MULTI", "PUBLISH"),
 		Open: "HELLO",
@@ -329,8 +332,8 @@ func (r *Refusal) text(words []string) string {
 }
 
 // notLiteral is the text of Alibaba Cloud.
-const notLiteral = "ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the " +
-	"KEYS array"
+const notLiteral = "ERR bad lua script for redis cluster, all the keys that the script uses should be passed using " +
+	"the KEYS array"
 
 var (
 	call    = regexp.MustCompile(`redis\.p?call\s*(\()?\s*([^,)]*)(?:,\s*([^,)]*))?`)
