@@ -54,6 +54,19 @@ func body(t *testing.T, src, name string) string {
 	return ""
 }
 
+// A user reads the README and the pages beneath docs before he trusts the library. Tables of results, which are in
+// folders of their own, are looked up.
+func TestPagesAreFewWords(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	require.Greater(t, len(pages), 15)
+	words := 0
+	for _, page := range append(pages, "../README.md") {
+		words += len(strings.Fields(read(t, page)))
+	}
+	require.LessOrEqual(t, words, 36_000, "words in docs/*.md and the README")
+}
+
 func TestTheCodeOfTheREADMEIsTheExample(t *testing.T) {
 	_, block, ok := strings.Cut(read(t, "../README.md"), "```go\n")
 	require.True(t, ok, "the README has no Go code")

@@ -47,7 +47,7 @@ type answer struct {
 	First  string         `json:",omitempty"` // of the errors
 }
 
-// Failed implements crew.Answer.
+// Failed implements processes.Answer.
 func (a answer) Failed() string { return a.Error }
 
 type process struct {

@@ -62,8 +62,7 @@ var features = []feature{
 		channels: []string{"redisson_lock__channel", "redlatch_leader"}, fixed: locks.fixed,
 		plain: pubsubCommands + " exists get hexists hdel",
 		scripts: published + counted + " exists pttl pexpire get set del hget hgetall hset hdel hmget zadd zrem zscore " +
-			"zrangebyscore " +
-			"zrevrange lindex time",
+			"zrange lindex time",
 	},
 	{
 		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"},

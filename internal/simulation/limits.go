@@ -39,7 +39,7 @@ func actOnLimit(w *world, o *object, c *client, s Step) {
 	ctx, stop := w.during(s, s.Wait)
 	defer stop()
 	l := c.red.Limiters().Limiter(o.name, limited)
-	e := o.book.begin(s, s.What, "k", int64(s.N))
+	e := o.calls.begin(s, s.What, "k", int64(s.N))
 	var a ratelimit.Admission
 	var err error
 	switch s.What {
@@ -88,8 +88,8 @@ func useTurn(ctx context.Context, w *world, l *ratelimit.Limiter, s Step, n int6
 func auditLimit(w *world, o *object) {
 	setback := len(w.of(w.nodes[0])) > 0 // the server lost what it had counted, or its clock was stepped
 	if !setback {
-		auditPassed(w, o, limited, o.book.all())
-		auditPassed(w, o, second, slices.DeleteFunc(o.book.all(), func(e *entry) bool { return e.what != allowAll }))
+		auditPassed(w, o, limited, o.calls.all())
+		auditPassed(w, o, second, slices.DeleteFunc(o.calls.all(), func(e *entry) bool { return e.what != allowAll }))
 	}
 	// Turns whose callers could not give them back, because something was wrong, are over after MaxWait.
 	full := time.Duration(limited.Burst) * time.Second / time.Duration(limited.Rate)

@@ -34,7 +34,7 @@ type resource struct {
 	free     time.Time // since when all who wait would find room
 	kept     time.Time // until then the server may keep it for UnlockAfter
 	firm     time.Time // and until then it must
-	well     wellness
+	progress progress
 	over     time.Time // since when more is held, and renewed, than there is
 }
 
@@ -111,7 +111,7 @@ func (f Figures) String() string {
 
 func (o *oracle) resource(name string, capacity int, nodes []*node) *resource {
 	r := &resource{name: name, capacity: capacity, nodes: nodes, waiting: map[*claim]bool{}, active: map[*claim]bool{},
-		well: wellness{reported: map[string]bool{}, left: map[string]time.Time{}}}
+		progress: progress{reported: map[string]bool{}, left: map[string]time.Time{}}}
 	o.resources = append(o.resources, r)
 	return r
 }
@@ -164,7 +164,7 @@ func (o *oracle) enter(c *claim, got bool) {
 		delete(r.waiting, c)
 		if len(c.units) > 1 && !got {
 			for _, id := range c.mine() {
-				r.well.left[id] = time.Now()
+				r.progress.left[id] = time.Now()
 			}
 		}
 		if got {
@@ -189,7 +189,7 @@ func (o *oracle) leave(c *claim, lost bool) {
 	for r := range c.units {
 		delete(r.active, c)
 		for _, id := range c.mine() {
-			r.well.left[id] = c.to
+			r.progress.left[id] = c.to
 		}
 	}
 	if lost {

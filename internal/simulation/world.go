@@ -46,7 +46,7 @@ type object struct {
 	kind  *kind
 	name  string
 	parts []*resource
-	book  book             // of a kind that is not a lock
+	calls callLog          // of a kind that is not a lock
 	bases map[string]*base // of stocks that keep a ledger, by their names
 }
 
@@ -300,7 +300,7 @@ func (w *world) run() {
 		time.Sleep(next - time.Since(began))
 		synctest.Wait() // no client runs in this moment
 		if w.plan.Crowd {
-			w.lookWell(began)
+			w.lookAtProgress(began)
 		} else {
 			w.look(calm)
 		}

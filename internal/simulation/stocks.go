@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// The verbs of stocks besides those in books.go. Reservations and requests have ids that several clients use at the
+// The verbs of stocks besides those in records.go. Reservations and requests have ids that several clients use at the
 // same time.
 const (
 	buy    what = "buy" // reserves, waits, and then pays, gives up, or forgets about it
@@ -65,12 +65,12 @@ func (w *world) openStock(x *stock.Stock, name string) {
 	}
 }
 
-// ask makes one call of a stock, and notes its answer as entry of the book. back is how many units came back by it.
+// ask makes one call of a stock, and notes its answer in the calls of o. back is how many units came back by it.
 func (w *world) ask(o *object, c *client, s Step, verb what, key string, n int64,
 	call func(ctx context.Context) (g stock.Grant, back int64, err error)) *entry {
 	ctx, stop := context.WithTimeout(context.Background(), 8*calls)
 	defer stop()
-	e := o.book.begin(s, verb, key, n)
+	e := o.calls.begin(s, verb, key, n)
 	g, units, err := call(ctx)
 	e.grant, e.back = g, units
 	w.answered(o, c, s, e, err, w.fine(o)...)
@@ -203,12 +203,12 @@ func auditSale(w *world, o *object) {
 	}
 	w.settle()
 	x := w.clients[0].red.Stocks().Stock(o.name)
-	for _, key := range keysOf(o.book.all()) {
+	for _, key := range keysOf(o.calls.all()) {
 		if key != "sale" {
 			w.find(o, x, key, key)
 		}
 	}
-	list := o.book.all()
+	list := o.calls.all()
 	w.auditAnswers(o, list)
 	w.auditStops(o, list)
 	w.auditLedger(o, x, o.name, list)
@@ -230,7 +230,7 @@ func (w *world) auditGone(o *object) bool {
 		if s.what != empty && s.what != flushAll || w.copiedBack() {
 			continue
 		}
-		for _, e := range o.book.all() {
+		for _, e := range o.calls.all() {
 			if e.err == nil && e.grant.Won() && e.began.After(s.at) {
 				w.violated("%s: step %d: %s of %s won %v of a stock that was gone", o.name, e.step, e.what, e.key, e.grant)
 			}

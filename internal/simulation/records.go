@@ -29,13 +29,13 @@ type entry struct {
 	round       string // of several latches
 }
 
-// book is what was asked of an object, and answered.
-type book struct {
+// callLog is what was asked of an object, and answered.
+type callLog struct {
 	mu      sync.Mutex
 	entries []*entry
 }
 
-func (b *book) begin(s Step, w what, key string, n int64) *entry {
+func (b *callLog) begin(s Step, w what, key string, n int64) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := &entry{step: s.Number, what: w, key: key, n: n, began: time.Now()}
@@ -43,14 +43,14 @@ func (b *book) begin(s Step, w what, key string, n int64) *entry {
 	return e
 }
 
-func (b *book) end(e *entry, err error) {
+func (b *callLog) end(e *entry, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.done, e.err = time.Now(), err
 }
 
 // all are the entries in the order of their answers; those that were never answered are last.
-func (b *book) all() []*entry {
+func (b *callLog) all() []*entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list := slices.Clone(b.entries)
@@ -108,7 +108,7 @@ func (w *world) during(s Step, longest time.Duration) (context.Context, context.
 
 // answered notes the answer of a call, and judges its error.
 func (w *world) answered(o *object, c *client, s Step, e *entry, err error, fine ...error) {
-	o.book.end(e, err)
+	o.calls.end(e, err)
 	w.note("client %d: step %d: %s of %s: %v %v", s.Who, s.Number, e.what, e.key, e.grant, err)
 	w.count(func(f *Figures) { f.Answers++ })
 	w.outcome(s.Number, fmt.Sprint(e.what, redlatch.Reason(err), e.grant.Outcome, e.grant.Ordinal, e.generation))
@@ -145,20 +145,20 @@ func actOnStock(w *world, o *object, c *client, s Step) {
 	}
 	switch s.What {
 	case claims:
-		e := o.book.begin(s, claims, user, 1)
+		e := o.calls.begin(s, claims, user, 1)
 		e.grant, err = x.Claim(ctx, user)
 		w.answered(o, c, s, e, err, fine...)
 	case orders:
 		request := fmt.Sprint("order", s.ID)
-		e := o.book.begin(s, orders, request, 2)
+		e := o.calls.begin(s, orders, request, 2)
 		e.grant, err = x.Claim(ctx, "buyer"+request, stock.Request{ID: request, N: 2})
 		w.answered(o, c, s, e, err, fine...)
 	case giving:
-		mine, ok := o.book.last(user)
+		mine, ok := o.calls.last(user)
 		if !ok {
 			return
 		}
-		e := o.book.begin(s, giving, user, mine)
+		e := o.calls.begin(s, giving, user, mine)
 		_, err = x.Return(ctx, stock.Units{Claimant: user, Ordinal: mine})
 		w.answered(o, c, s, e, err, fine...)
 	case reserve:
@@ -173,7 +173,7 @@ func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine [
 	brief, leave := w.during(s, 20*calls)
 	defer leave()
 	id := fmt.Sprint("reservation", s.Number)
-	e := o.book.begin(s, reserve, id, int64(s.N))
+	e := o.calls.begin(s, reserve, id, int64(s.N))
 	g, err := x.Reserve(brief, "payer"+id, stock.Request{ID: id, N: int64(s.N)}, s.Lease)
 	e.grant = g
 	if w.answered(o, c, s, e, err, fine...); err != nil || !g.Won() || s.ID%3 == 2 {
@@ -183,12 +183,12 @@ func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine [
 		return
 	}
 	if s.ID%3 == 1 {
-		e := o.book.begin(s, cancel, id, 0)
+		e := o.calls.begin(s, cancel, id, 0)
 		_, err := x.Cancel(ctx, id)
 		w.answered(o, c, s, e, err, fine...)
 		return
 	}
-	e = o.book.begin(s, confirm, id, int64(s.N))
+	e = o.calls.begin(s, confirm, id, int64(s.N))
 	sold, err := x.Confirm(ctx, id)
 	e.grant = sold
 	w.answered(o, c, s, e, err, fine...)
@@ -198,7 +198,7 @@ func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine [
 }
 
 // last is the ordinal that user was last answered.
-func (b *book) last(user string) (ordinal int64, ok bool) {
+func (b *callLog) last(user string) (ordinal int64, ok bool) {
 	for _, e := range b.all() {
 		if e.key == user && e.what == claims && !e.done.IsZero() && e.grant.Won() {
 			ordinal, ok = e.grant.Ordinal, true
@@ -230,7 +230,7 @@ func (o *oracle) of(n *node) (list []setback) {
 // auditStock: after a setback a stock may sell a unit again (failover), or nothing at all (empty). Otherwise every
 // ordinal has one owner, the same question has one answer, and no more is out than there is.
 func auditStock(w *world, o *object) {
-	list := o.book.all()
+	list := o.calls.all()
 	setbacks := w.of(w.nodes[0])
 	emptied := time.Time{}
 	for _, s := range setbacks {
@@ -377,7 +377,7 @@ func auditServer(w *world, o *object, list []*entry) {
 	}
 	for i := range 10 {
 		user := fmt.Sprint("user", i)
-		ordinal, ok := o.book.last(user)
+		ordinal, ok := o.calls.last(user)
 		if !ok || slices.ContainsFunc(list, func(e *entry) bool { return e.what == giving && e.key == user }) {
 			continue
 		}

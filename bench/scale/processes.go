@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/redlatch/redlatch/bench/internal/crew"
+	"github.com/redlatch/redlatch/bench/internal/processes"
 )
 
 // roleEnv makes this program, or its test binary, one of the processes that wait. It reads orders from standard input,
@@ -30,7 +30,7 @@ type answer struct {
 	Bytes      int64
 }
 
-// Failed implements crew.Answer.
+// Failed implements processes.Answer.
 func (a answer) Failed() string { return a.Error }
 
 // serve is the main function of a process that waits.
@@ -79,13 +79,13 @@ func serve(in io.Reader, out io.Writer) error {
 }
 
 // gather starts n processes, and has them connect.
-func gather(n int, server string) (*crew.Crew[order, answer], error) {
-	c, err := crew.Gather[order, answer](n, 10*time.Minute, roleEnv+"=waiter", "GOMAXPROCS=1")
+func gather(n int, server string) (*processes.Group[order, answer], error) {
+	c, err := processes.Start[order, answer](n, 10*time.Minute, roleEnv+"=waiter", "GOMAXPROCS=1")
 	if err != nil {
 		return nil, err
 	}
 	if _, err = c.Ask(func(int) order { return order{Do: "open", Server: server} }); err != nil {
-		c.Scatter()
+		c.Stop()
 		return nil, err
 	}
 	return c, nil

@@ -30,8 +30,8 @@ const warming = 200 * time.Millisecond
 // settling is for how long a crowd is looked at after its last call has ended.
 const settling = 100 * time.Millisecond
 
-// wellness is what the oracle knows of one resource in a crowd.
-type wellness struct {
+// progress is what the oracle knows of one resource in a crowd.
+type progress struct {
 	owners   map[string]time.Time // as the server has them: since when no caller has them here
 	reported map[string]bool      // those that were reported
 	left     map[string]time.Time // when a process, or an id, had it last
@@ -68,13 +68,13 @@ func (w *world) granted(key string) {
 	defer w.mu.Unlock()
 	for _, r := range w.resources {
 		if key == r.name || strings.HasPrefix(key, "{"+r.name+"}:") {
-			r.well.grants++
+			r.progress.grants++
 		}
 	}
 }
 
-// lookWell is called each millisecond of a crowd, while no client runs.
-func (w *world) lookWell(began time.Time) {
+// lookAtProgress is called each millisecond of a crowd, while no client runs.
+func (w *world) lookAtProgress(began time.Time) {
 	now := time.Now()
 	warm := now.After(began.Add(warming))
 	for _, n := range w.nodes {
@@ -119,11 +119,11 @@ func (w *world) lookAtOwners(r *resource, there []string, now time.Time, warm bo
 	}
 	since := map[string]time.Time{}
 	for _, owner := range there {
-		at, seen := r.well.owners[owner]
+		at, seen := r.progress.owners[owner]
 		if !seen {
 			at = now
 		}
-		for id, t := range r.well.left {
+		for id, t := range r.progress.left {
 			if of(owner, id) {
 				at = later(at, t)
 			}
@@ -139,13 +139,13 @@ func (w *world) lookAtOwners(r *resource, there []string, now time.Time, warm bo
 		if d > 0 && warm {
 			w.figures.LongestOrphan = max(w.figures.LongestOrphan, d)
 		}
-		if d > w.plan.soon()+w.plan.deaf() && warm && !r.well.reported[owner] {
-			r.well.reported[owner] = true
+		if d > w.plan.soon()+w.plan.deaf() && warm && !r.progress.reported[owner] {
+			r.progress.reported[owner] = true
 			w.violation("%s: no caller has had it for %v, and it is taken for %s; %d wait", r.name, d.Round(time.Microsecond),
 				printed(owner), len(r.waiting))
 		}
 	}
-	r.well.owners = since
+	r.progress.owners = since
 }
 
 // lookAtFree: what is free is acquired soon. late is how much longer a kind may take. Called with mu held.
@@ -168,17 +168,17 @@ func (w *world) lookAtFree(r *resource, late time.Duration, now time.Time, warm 
 		return
 	}
 	if r.free.IsZero() {
-		r.free, r.well.before = now, r.well.grants
+		r.free, r.progress.before = now, r.progress.grants
 	}
 	d := now.Sub(later(r.free, first))
 	if !warm || d <= 0 {
 		return
 	}
 	w.figures.LongestFree = max(w.figures.LongestFree, d)
-	bound := w.plan.soon() + late + time.Duration(r.well.grants-r.well.before)*2*w.plan.Longest
+	bound := w.plan.soon() + late + time.Duration(r.progress.grants-r.progress.before)*2*w.plan.Longest
 	if d > bound {
 		w.violation("%s: there is room for each of the %d who wait, and none gets it for %v, with %d grants to callers "+
-			"who had left", r.name, len(r.waiting), d, r.well.grants-r.well.before)
+			"who had left", r.name, len(r.waiting), d, r.progress.grants-r.progress.before)
 		r.free = now
 	}
 }
