@@ -48,18 +48,8 @@ func (t *tool) acl() *cobra.Command {
 			if server != "" && !slices.Contains(acl.Servers, server) {
 				return usage("--server %q: must be one of %s", server, strings.Join(acl.Servers, ","))
 			}
-			for flag, text := range map[string]string{"--user": user, "--prefix": t.server.prefix} {
-				if strings.ContainsFunc(text, func(r rune) bool {
-					return unicode.IsSpace(r) || unicode.IsControl(r) || r == '"' || r == '\''
-				}) {
-					return usage("%s %q: has a space, a quote or a control character, which such a line cannot have", flag, text)
-				}
-			}
-			if user == "" {
-				return usage(`--user "": must be a name`)
-			}
-			if err := keyname.Check(t.server.prefix + "x"); err != nil {
-				return usage("--prefix %q: %w", t.server.prefix, err)
+			if err := inLine(user, t.server.prefix); err != nil {
+				return err
 			}
 			fmt.Fprintln(t.out, acl.LineOn(server, user, t.server.prefix, only...))
 			return nil
@@ -70,6 +60,24 @@ func (t *tool) acl() *cobra.Command {
 		"what the line is for: a `kind` of "+strings.Join(acl.Servers, ", ")+" (default: single and cluster)")
 	c.Flags().StringVar(&user, "user", "redlatch", "the `name` of the user")
 	return c
+}
+
+// inLine refuses a name and a prefix that such a line cannot have.
+func inLine(user, prefix string) error {
+	for flag, text := range map[string]string{"--user": user, "--prefix": prefix} {
+		if strings.ContainsFunc(text, func(r rune) bool {
+			return unicode.IsSpace(r) || unicode.IsControl(r) || r == '"' || r == '\''
+		}) {
+			return usage("%s %q: has a space, a quote or a control character, which such a line cannot have", flag, text)
+		}
+	}
+	if user == "" {
+		return usage(`--user "": must be a name`)
+	}
+	if err := keyname.Check(prefix + "x"); err != nil {
+		return usage("--prefix %q: %w", prefix, err)
+	}
+	return nil
 }
 
 // features completes --only, of which the last of several is typed.

@@ -130,7 +130,7 @@ func (x *checkup) replicas() {
 				"add a replica"}, at)
 		}
 	} else {
-		x.ok("replicas", "each primary has one; a failover may forget what they have not received: see the safe profile below")
+		x.ok("replicas", "each primary has one; a failover may forget what they have not received: see the safe profile")
 	}
 	// INFO counts good replicas only where a number of them is demanded
 	needs := func(n *node) bool { return n.info["min_slaves_good_slaves"] != "" }
