@@ -112,7 +112,8 @@ func monitored(line string) (source string, words []string) {
 var (
 	traceMu sync.Mutex
 	seen    = map[string]bool{}
-	// of a command's keys among its words: the first, the last, the step. The channel of SPUBLISH has a slot, and is no key.
+	// of a command's keys among its words: the first, the last, the step. The channel of SPUBLISH has a slot, and is no
+	// key.
 	places = map[string][3]int{"SPUBLISH": {}}
 )
 
