@@ -4,11 +4,7 @@ import "github.com/redlatch/redlatch/internal/errs"
 
 // These errors are of more than one package. Each is one value, which stands for one state wherever it comes from:
 // compare with errors.Is. What only one package returns is exported there, such as rsemaphore.ErrBrokenBarrier. What a
-// call returns, and what is special about it, is in its comment.
-//
-// Errors fall into three families, which need different answers. Contended (ErrNotAcquired): others hold what was asked
-// for. Lost (ErrLost, ErrMaxHold): the caller held it and holds it no longer. Unknown (ErrUnknownOutcome): a request
-// was sent and its reply was not seen.
+// call returns, and what is special about it, is in its comment; the package comment has their families.
 var (
 	// ErrNotAcquired: another owner held the lock, the permits or the leadership for as long as the caller was willing to
 	// wait. Nothing is held; try later. If ctx ended, the error is joined with ctx's error and cause, even if nothing was
@@ -60,7 +56,7 @@ var (
 	// ErrWrongType: the key, or one that belongs to it, does not hold an object of this kind: another type, or a value
 	// that no program of this library or of Redisson writes, such as "010" for a counter; the text says which. Another
 	// program uses the same name. Nothing was changed. A hold whose key was overwritten is lost: its error is ErrLost,
-	// too. A lock of another kind or of redsync under a lock's name is no such error: callers wait for it.
+	// too. A lock of another kind or of redsync under a lock's name is not such an error: callers wait for it.
 	// (TestHostileValuesOfLocksAreErrWrongType)
 	ErrWrongType = errs.ErrWrongType
 )

@@ -28,6 +28,6 @@ func Reason(err error) string { return errs.Reason(err) }
 // way: whether it may be done again is for the caller to know.
 //
 // It does not say when. ratelimit.Admission has a RetryAfter. For a lock there is none: the lease in a NotAcquiredError
-// says when a dead holder would be over, 20 to 30 s however soon a living one is done; wait as long as the work usually
-// takes.
+// is how long a crashed holder would still block you, 20 to 30 s however soon a living one is done; wait as long as the
+// work usually takes.
 func Retryable(err error) bool { return errs.Retryable(err) }

@@ -162,9 +162,9 @@ var statuses = map[string]int{
 }
 
 // locked is a middleware: work on one object runs under the lock of its path. usually is how long that takes, which is
-// what a client should wait. The lease of the holder is no Retry-After: it has 20 to 30 s left however soon the holder
-// is done. Only a request of which nothing was begun has one. What work has written when its lock turns out to be lost
-// cannot be taken back: work that must not say 200 then writes its answer after Do.
+// what a client should wait. The lease of the holder is not a Retry-After: it has 20 to 30 s left however soon the
+// holder is done. Only a request of which nothing was begun has one. What work has written when its lock turns out to
+// be lost cannot be taken back: work that must not say 200 then writes its answer after Do.
 func locked(locks *rlock.Client, usually time.Duration,
 	work func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
@@ -43,7 +45,8 @@ type Options struct {
 	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
 	// Defaults to CallTimeout.
 	RetryTimeout time.Duration
-	// MinReplicas has grants and renewals confirmed by that many replicas within ReplicaTimeout. Defaults to 0: off.
+	// MinReplicas has grants and renewals confirmed by that many replicas within ReplicaTimeout. Open fails with it on a
+	// server that refuses WAIT. Defaults to 0: off.
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
@@ -84,7 +87,7 @@ type Client struct {
 // Open connects by [pubsub.Dial] and makes the client of every package on that hub. ctx bounds connecting, and nothing
 // later. A client that is not used costs a few hundred bytes, and neither a goroutine nor a request. The errors are
 // those of pubsub.Dial and of the packages' New: ErrInvalidOption names every package, field and value that cannot be
-// used. After an error nothing is left open.
+// used. MinReplicas is one on a server that refuses WAIT. After an error nothing is left open.
 func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, error) {
 	if err := opts.apply(); err != nil {
 		return nil, fmt.Errorf("redlatch: %w", err)
@@ -94,43 +97,52 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts Options) (*Client, e
 		return nil, err
 	}
 	c := &Client{hub: hub}
+	locks := with(opts.Locks, rlock.Options{
+		KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
+		MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Process: opts.Process, Logger: opts.Logger,
+	})
+	elections := with(opts.Elections, election.Options{
+		KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
+		MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Process: opts.Process, Logger: opts.Logger,
+	})
+	semaphores := with(opts.Semaphores, rsemaphore.Options{
+		KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
+		MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Process: opts.Process, Logger: opts.Logger,
+	})
+	stocks := with(opts.Stocks, stock.Options{
+		KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
+		MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Logger: opts.Logger,
+	})
+	packets := with(opts.RedPackets, redpacket.Options{
+		KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
+		MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Logger: opts.Logger,
+	})
 	err = errors.Join(
-		add(c, &c.locks, rlock.New, with(opts.Locks, rlock.Options{
-			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
-			MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout,
-			Process: opts.Process, Logger: opts.Logger,
-		})),
-		add(c, &c.elections, election.New, with(opts.Elections, election.Options{
-			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
-			MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout,
-			Process: opts.Process, Logger: opts.Logger,
-		})),
-		add(c, &c.semaphores, rsemaphore.New, with(opts.Semaphores, rsemaphore.Options{
-			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
-			MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout,
-			Process: opts.Process, Logger: opts.Logger,
-		})),
+		add(c, &c.locks, rlock.New, locks),
+		add(c, &c.elections, election.New, elections),
+		add(c, &c.semaphores, rsemaphore.New, semaphores),
 		add(c, &c.counters, rcounter.New, with(opts.Counters, rcounter.Options{
 			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout, Logger: opts.Logger,
 		})),
-		add(c, &c.stocks, stock.New, with(opts.Stocks, stock.Options{
-			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
-			MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Logger: opts.Logger,
-		})),
-		add(c, &c.packets, redpacket.New, with(opts.RedPackets, redpacket.Options{
-			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout,
-			MinReplicas: opts.MinReplicas, ReplicaTimeout: opts.ReplicaTimeout, Logger: opts.Logger,
-		})),
+		add(c, &c.stocks, stock.New, stocks),
+		add(c, &c.packets, redpacket.New, packets),
 		add(c, &c.limiters, ratelimit.New, with(opts.Limiters, ratelimit.Options{
 			KeyPrefix: opts.KeyPrefix, CallTimeout: opts.CallTimeout, RetryTimeout: opts.RetryTimeout, Logger: opts.Logger,
 		})),
 	)
+	if err == nil {
+		err = script.CanWait(ctx, hub.Client(), cmp.Or(opts.CallTimeout, waitsFor), max(locks.MinReplicas,
+			elections.MinReplicas, semaphores.MinReplicas, stocks.MinReplicas, packets.MinReplicas))
+	}
 	if err != nil {
 		_ = c.Close(context.WithoutCancel(ctx)) // nothing is held yet
 		return nil, fmt.Errorf("redlatch: %w", err)
 	}
 	return c, nil
 }
+
+// waitsFor is how long Open awaits the answer to WAIT, if MinReplicas is set and CallTimeout is not.
+const waitsFor = 5 * time.Second
 
 // with is o after set, the function that Options have for one package.
 func with[O any](set func(*O), o O) O {

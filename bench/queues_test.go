@@ -46,7 +46,7 @@ func held(l *rlock.Lock, ctx context.Context) (load.Release, error) {
 
 const (
 	permits = 8
-	stall   = 10 * time.Second // of the machine, which is no error of what is measured
+	stall   = 10 * time.Second // of the machine, which is not an error of what is measured
 )
 
 var lines = []line{

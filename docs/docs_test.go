@@ -54,6 +54,19 @@ func body(t *testing.T, src, name string) string {
 	return ""
 }
 
+// A user reads the README and the pages beneath docs before he trusts the library. Tables of results, which are in
+// folders of their own, are looked up.
+func TestPagesAreFewWords(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	require.Greater(t, len(pages), 15)
+	words := 0
+	for _, page := range append(pages, "../README.md") {
+		words += len(strings.Fields(read(t, page)))
+	}
+	require.LessOrEqual(t, words, 36_000, "words in docs/*.md and the README")
+}
+
 func TestTheCodeOfTheREADMEIsTheExample(t *testing.T) {
 	_, block, ok := strings.Cut(read(t, "../README.md"), "```go\n")
 	require.True(t, ok, "the README has no Go code")
@@ -196,7 +209,7 @@ func TestWhatTheDocumentsNameExists(t *testing.T) {
 	for _, file := range documents(t) {
 		text := read(t, file)
 		for _, m := range testName.FindAllStringSubmatch(text, -1) {
-			require.True(t, tests[m[1]], "%s names %s, which is no test", file, m[1])
+			require.True(t, tests[m[1]], "%s names %s, which is not a test", file, m[1])
 		}
 		for _, m := range fileName.FindAllStringSubmatch(text, -1) {
 			require.True(t, files[m[1]], "%s names %s, which is no file", file, m[1])

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -32,9 +33,10 @@ const topologyRefresh = 5 * time.Second
 //     Trying again is safe and may help. After every other error the same attempt will fail again.
 //   - ErrDenied: the server does not know the user, or the user lacks a right that connecting needs.
 //   - ErrInvalidOption: o cannot be used, and nothing was sent; or the server cannot do what o says (SelectDB, or
-//     client-side caching without DisableCache); or the server is older than Redis 7.0, or a sentinel though
-//     Sentinel.MasterSet is empty (InitAddress); or only one side speaks TLS (TLSConfig); or it may evict keys
-//     (Options.Strict), or forget what it has confirmed (Options.Durable). The text names the field.
+//     client-side caching with the options that are for it); or the server is older than Redis 7.0, or a sentinel though
+//     Sentinel.MasterSet is empty, or a proxy that does not know HELLO (InitAddress); or only one side speaks TLS
+//     (TLSConfig); or it may evict keys (Options.Strict), or forget what it has confirmed (Options.Durable). The text
+//     names the field.
 //   - Any other error is the server's refusal of what o says, and its text says which.
 //
 // o.ConnLifetime is refused. When a connection's lifetime ends while a reply is awaited, rueidis sends the script again
@@ -44,6 +46,10 @@ const topologyRefresh = 5 * time.Second
 // Behind Sentinel the client asks every five seconds which server is the primary, unless
 // o.Sentinel.TopologyRefreshInterval says otherwise. The sentinels announce a new primary once. A client that missed
 // the message would stay with a primary that has become a replica.
+//
+// What the server refuses and can be done without is logged, and is in Stats.Lacks. Where it has no client-side caching,
+// or speaks RESP2 only, Dial connects as with DisableCache and AlwaysRESP2, unless o says what caching is to be like
+// (ClientTrackingOptions, OnInvalidations, NewCacheStoreFn).
 //
 // Invalidations are observed in a Cluster. Elsewhere rlock has a connection of its
 // own for them: a client that observes invalidations pipelines on every connection, which makes each single call
@@ -100,11 +106,16 @@ func dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, erro
 	opts.dials = new(atomic.Int64)
 	strict, durable := opts.Strict, opts.Durable
 	opts.Strict, opts.Durable = false, false // New cannot ask
+	opts.lacks = errs.NewLacks(cmp.Or(opts.Logger, slog.Default()))
 	a := attempt{ctx: ctx}
 	defer a.end()
 	counted := counting(o, opts.dials, &a)
 	c, err := newClient(counted)
-	if err == nil && c.Mode() == rueidis.ClientModeCluster {
+	for err != nil && ctx.Err() == nil && without(&counted, err) {
+		opts.lacks.Add(errs.LackTracking, words(err))
+		c, err = newClient(counted)
+	}
+	if err == nil && c.Mode() == rueidis.ClientModeCluster && !counted.DisableCache {
 		// only now is it known to be one, and the callback is an option of the client
 		c.Close()
 		opts.inv = &invalidations{}
@@ -118,13 +129,42 @@ func dial(ctx context.Context, o rueidis.ClientOption, opts Options) (*Hub, erro
 		c.Close()
 		return nil, err
 	}
-	if err := unfit(ctx, c, cmp.Or(opts.CallTimeout, defaultCallTimeout), strict, durable); err != nil {
+	if err := hub.unfit(ctx, cmp.Or(opts.CallTimeout, defaultCallTimeout), strict, durable); err != nil {
 		_ = hub.Close(context.WithoutCancel(ctx)) // it has no subscription yet
 		c.Close()
 		return nil, fmt.Errorf("pubsub: %w", err)
 	}
 	hub.owned, hub.plain = true, opts.NewClient == nil
 	return hub, nil
+}
+
+// without takes from o what the server refused by err, and reports whether there was such: client-side caching, or
+// RESP3, without which there is no caching either. A server that is busy or loading has refused nothing for good.
+func without(o *rueidis.ClientOption, err error) bool {
+	if o.ClientTrackingOptions != nil || o.OnInvalidations != nil || o.NewCacheStoreFn != nil { // it is wanted
+		return false
+	}
+	var re *rueidis.RedisError
+	switch {
+	case errors.Is(err, rueidis.ErrNoCache) && !o.DisableCache && !script.NotAnswered(script.Explain("connect", err)):
+		o.DisableCache = true
+	case errors.As(err, &re) && !o.AlwaysRESP2 && strings.HasPrefix(re.Error(), "NOPROTO"):
+		o.AlwaysRESP2, o.DisableCache = true, true
+	default:
+		return false
+	}
+	return true
+}
+
+// words are what the server said, without what rueidis advises.
+func words(err error) error {
+	if text, _, more := strings.Cut(err.Error(), "\n"); more {
+		return errors.New(text)
+	}
+	if errors.Is(err, rueidis.ErrNoCache) {
+		return errors.New("the connection has no RESP3")
+	}
+	return err
 }
 
 // attempt ends the connections that a Dial makes when its ctx ends: rueidis heeds no context while it makes a client.
@@ -195,30 +235,44 @@ func counting(o rueidis.ClientOption, dials *atomic.Int64, a *attempt) rueidis.C
 var errSentinel = errs.InvalidOption("InitAddress", "a sentinel",
 	"a server, or Sentinel.MasterSet the name of the sentinel's primary")
 
+var errHello = errs.InvalidOption("InitAddress", "a proxy, or a server, that does not know HELLO", "one that does")
+
 // unfit refuses a sentinel, which knows no scripts, and a server that is older than Redis 7.0. Its scripts hide why a
 // command of theirs was refused, so that a lock would fail for good where it is to try again, and it has no sharded
-// channels. What does not say its version, because the user has no right to INFO or nothing answers in time, is not
-// refused. Valkey says redis_version:7.2.4, whatever its own. If strict, it refuses servers that may evict keys, too;
+// channels. What does not say its version, because it refuses INFO or does not answer in time, is not refused. Valkey says redis_version:7.2.4, whatever its own. If strict, it refuses servers that may evict keys, too;
 // if durable, those that may forget what they have confirmed.
-func unfit(ctx context.Context, c rueidis.Client, limit time.Duration, strict, durable bool) error {
+func (h *Hub) unfit(ctx context.Context, limit time.Duration, strict, durable bool) error {
+	c := h.client
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if strict {
-		if policy := script.EvictionPolicy(ctx, c); policy != "" {
+		policy, err := script.EvictionPolicy(ctx, c)
+		if policy != "" {
 			return errs.InvalidOption("the server's maxmemory-policy", policy, "noeviction (Options.Strict)")
+		}
+		if err != nil {
+			return unseen("Strict", err)
 		}
 	}
 	if durable {
-		if s := script.Forgetful(ctx, c); s != nil {
+		s, err := script.Forgetful(ctx, c)
+		if s != nil {
 			return errs.InvalidOption("the server's "+s.Name, s.Value, s.Must+" (Options.Durable)")
+		}
+		if err != nil {
+			return unseen("Durable", err)
 		}
 	}
 	text, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
+	if script.Unsupported(err) {
+		h.lacks.Add(errs.LackInfo, err)
+	}
 	if err != nil {
 		return nil
 	}
 	for line := range strings.Lines(text) {
-		if strings.TrimSpace(line) == "redis_mode:sentinel" {
+		switch strings.TrimSpace(line) {
+		case "redis_mode:sentinel", "server_mode:sentinel": // the second is Valkey's word
 			return errSentinel
 		}
 		version, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:")
@@ -228,6 +282,14 @@ func unfit(ctx context.Context, c rueidis.Client, limit time.Duration, strict, d
 		}
 	}
 	return nil
+}
+
+// unseen is the error of an option for which the server's settings have to be seen, and cannot be by err.
+func unseen(option string, err error) error {
+	if _, refused := rueidis.IsRedisErr(err); refused {
+		return errs.InvalidOption("the server's INFO", err, "allowed, to see the server's settings (Options."+option+")")
+	}
+	return fmt.Errorf("%w: INFO, for Options.%s: %w", errs.ErrUnavailable, option, err)
 }
 
 // checkOption refuses what cannot be used, whether rueidis would refuse it later or not.
@@ -282,9 +344,14 @@ func refusal(o rueidis.ClientOption, err error) error {
 		if why := crossed(o, err); why != "" {
 			return fmt.Errorf("%w: %s: %w", errs.ErrInvalidOption, why, err)
 		}
+		if hangsUp(o) {
+			return fmt.Errorf("%w: %w", errHello, err)
+		}
 		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	}
 	switch text := re.Error(); {
+	case strings.Contains(strings.ToUpper(text), "HELLO") && script.Unsupported(re):
+		return fmt.Errorf("%w: %w", errHello, err)
 	case o.Sentinel.MasterSet == "" && strings.Contains(text, "unknown command 'CLUSTER'"):
 		// which rueidis asks where it has several addresses
 		return fmt.Errorf("%w: %w", errSentinel, err)
@@ -336,4 +403,32 @@ func crossed(o rueidis.ClientOption, err error) (why string) {
 		return why
 	}
 	return ""
+}
+
+// hangsUp reports whether the server answers PING, and ends the connection at HELLO, as a proxy does that knows no such
+// command: trying again is in vain. It is asked only where rueidis could not connect.
+func hangsUp(o rueidis.ClientOption) bool {
+	if o.DialFn != nil || o.DialCtxFn != nil || o.Sentinel.MasterSet != "" {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", o.InitAddress[0], probeTimeout)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()                                 //nolint:errcheck // it is over, whatever it says
+	_ = conn.SetDeadline(time.Now().Add(probeTimeout)) // a TCP connection that is open takes one
+	if o.TLSConfig != nil {
+		conn = tls.Client(conn, o.TLSConfig)
+	}
+	reply := make([]byte, 512)
+	if _, err := conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
+		return false
+	}
+	if n, _ := conn.Read(reply); n == 0 {
+		return false
+	}
+	_, _ = conn.Write([]byte("*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n")) // if it fails, nothing can be read
+	n, err := conn.Read(reply)
+	var slow net.Error
+	return n == 0 && !(errors.As(err, &slow) && slow.Timeout())
 }

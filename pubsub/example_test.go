@@ -84,18 +84,16 @@ func ExampleNew() {
 	ctx := context.Background()
 	var hub *pubsub.Hub
 	events := map[pubsub.EventKind]int{}
-	var news, alarm pubsub.Observer
+	var news pubsub.Observer
 	news = func(e pubsub.Event) {
 		if events[e.Kind]++; e.Kind == pubsub.EventSubscribed {
 			fmt.Println("subscribed to", e.Channel)
 		}
-	}
-	alarm = func(e pubsub.Event) {
 		if e.Kind == pubsub.EventLost {
 			fmt.Println("cut off:", e.Err)
 		}
 	}
-	hub, err = pubsub.New(client, pubsub.Options{Observer: news.And(alarm)})
+	hub, err = pubsub.New(client, pubsub.Options{Observer: news})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -107,7 +105,12 @@ func ExampleNew() {
 		return
 	}
 	defer sub.Close()
-	fmt.Println(hub.Client() == client, hub.Stats().Confirmed)
+	stats := hub.Stats()
+	fmt.Println(hub.Client() == client, stats.Confirmed)
+	lacks := func(l pubsub.Lack) { fmt.Println("without", l.Command, l.Effect, l.Err) } // of a server that refuses some
+	for _, l := range stats.Lacks {
+		lacks(l)
+	}
 	// Output:
 	// subscribed to prices
 	// true 1

@@ -32,9 +32,8 @@ type Options struct {
 	// takes context.WithoutCancel of it. Defaults to rueidis.NewClient.
 	NewClient func(rueidis.ClientOption) (rueidis.Client, error)
 	// Strict makes Dial fail (ErrInvalidOption) if a server may evict keys when its memory is full, that is, if its
-	// maxmemory-policy is not noeviction. Eviction can take a lock from its holder, and ends a sale. Without Strict each
-	// package logs a warning when it is first used. If the server does not let us ask, neither happens. New refuses
-	// Strict, because it asks nothing.
+	// maxmemory-policy is not noeviction, or if it refuses INFO. Eviction can take a lock from its holder, and ends a sale.
+	// Without Strict each package logs a warning when it is first used. New refuses Strict, because it asks nothing.
 	Strict bool
 	// Durable makes Dial fail (ErrInvalidOption) if a server may forget what it has confirmed: if it keeps no append-only
 	// file (appendonly), so that a restart brings back what the last snapshot has; or if it is a primary that needs no
@@ -50,13 +49,15 @@ type Options struct {
 	// the oldest are dropped, and a Gap stands in their place. Make it as large as the largest burst. Defaults to 128.
 	Buffer int
 	// Logger gets one line when subscriptions are lost, and one when all of them are back; one line when a channel is
-	// refused, and one when it is subscribed after all. Defaults to slog.Default().
+	// refused, and one when it is subscribed after all; and one for each command that the server refuses and that can be
+	// done without (Stats.Lacks). Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer is called with what happens, for metrics. Defaults to none.
 	Observer Observer
 
 	inv   *invalidations // of a client that Dial has made
 	dials *atomic.Int64  // likewise
+	lacks *errs.Lacks    // likewise
 }
 
 // Hub receives push messages for the whole process. A process needs one for each server. It is safe for concurrent use.
@@ -76,6 +77,7 @@ type Hub struct {
 	dials    *atomic.Int64 // nil: not known
 
 	recent errs.RecentErrors
+	lacks  *errs.Lacks
 
 	cluster   bool // sharded channels: one link per node
 	failsOver bool // a node that is connected to may be, or become, a replica
@@ -85,6 +87,7 @@ type Hub struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
+	probe  sync.Once    // for countListeners
 	live   atomic.Int32 // confirmed topics: lets TrySubscribe say no without the mutex
 
 	// mu guards everything below and the fields of topics and links. It is let go of by unlock only. It is taken on
@@ -147,6 +150,10 @@ func New(c rueidis.Client, o Options) (*Hub, error) {
 	if h.dials = o.dials; h.dials != nil {
 		h.runner.HeedDials(h.dials)
 	}
+	if h.lacks = o.lacks; h.lacks == nil {
+		h.lacks = errs.NewLacks(o.Logger)
+	}
+	h.runner.Lacks = h.lacks
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.failsOver = c.Mode() != rueidis.ClientModeStandalone
 	if c.Mode() == rueidis.ClientModeCluster {

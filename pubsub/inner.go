@@ -23,6 +23,7 @@ func (h *inner) Context() context.Context         { return h.ctx }
 func (h *inner) PublishCommand() string           { return h.publish }
 func (h *inner) Dials() *atomic.Int64             { return h.dials }
 func (h *inner) RecentErrors() *errs.RecentErrors { return &h.recent }
+func (h *inner) Lacks() *errs.Lacks               { return h.lacks }
 
 func (h *inner) Watch(fn func(keys []string)) (stop func(), observed bool) {
 	if h.inv == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -27,6 +28,9 @@ type link struct {
 	have      map[string]*topic // for which SUBSCRIBE was sent on the current connection
 	leaving   map[string]int    // how many UNSUBSCRIBEs were sent and not confirmed
 	keepUntil time.Time         // until when the connection is kept though nothing is wanted
+
+	answers bool // the server has answered a PING on the connection of serve; of run and serve alone
+	counted bool // a channel was confirmed whose listeners scripts count
 }
 
 func (l *link) wake() {
@@ -39,23 +43,23 @@ func (l *link) wake() {
 // sendTimeout bounds each exchange on a link's connection.
 const sendTimeout = 5 * time.Second
 
+// deafTries is after how many times in a row a server refuses to subscribe that answers, but not this: a proxy may close
+// the connection, or stay silent, at a command that it does not know. An outage does that too, at any command; so after a
+// failure a PING is sent before, and only what follows its answer counts. The next confirmation says otherwise.
+const deafTries = 3
+
 func (l *link) run() {
 	h := l.hub
 	defer h.wg.Done()
+	deaf := 0
 	for failures := 0; ; failures++ {
-		confirmed, err := l.serve()
-		h.mu.Lock()
-		clear(l.have)
-		clear(l.leaving)
-		for _, t := range l.want {
-			t.down()
+		confirmed, err := l.serve(failures > 0)
+		if deaf++; confirmed || err == nil || !l.answers || h.ctx.Err() != nil {
+			deaf = 0
+		} else if deaf == deafTries {
+			h.lacks.Add(errs.LackSubscribe, err)
 		}
-		lost := err != nil && len(l.want) > 0 && !h.closed // without an error nothing was wanted when it ended
-		h.lost = h.lost || lost
-		if lost {
-			h.observe(Event{Kind: EventLost, Node: l.addr, Err: err})
-		}
-		h.unlock()
+		lost := l.disconnected(err)
 		if confirmed || err == nil {
 			failures = 0
 		}
@@ -71,18 +75,44 @@ func (l *link) run() {
 			}
 			script.Pause(h.ctx, pause)
 		}
-		h.mu.Lock()
-		if h.cluster && !h.closed {
-			l.rehome()
-		}
-		// decided under mu together with leaving the map: a topic that is routed to this node afterwards finds a new link
-		if len(l.want) == 0 || h.closed {
-			delete(h.links, l.addr)
-			h.unlock()
+		if l.removed() {
 			return
 		}
-		h.unlock()
 	}
+}
+
+// disconnected marks all topics as down once the connection has ended with err. lost: subscriptions were lost with it.
+func (l *link) disconnected(err error) (lost bool) {
+	h := l.hub
+	h.mu.Lock()
+	defer h.unlock()
+	clear(l.have)
+	clear(l.leaving)
+	for _, t := range l.want {
+		t.down()
+	}
+	lost = err != nil && len(l.want) > 0 && !h.closed // without an error nothing was wanted when it ended
+	h.lost = h.lost || lost
+	if lost {
+		h.observe(Event{Kind: EventLost, Node: l.addr, Err: err})
+	}
+	return lost
+}
+
+// removed takes the link out of the hub, and reports so, if it serves no topic any more or the hub is closed. It
+// decides under mu together with leaving the map: a topic that is routed to this node afterwards finds a new link.
+func (l *link) removed() bool {
+	h := l.hub
+	h.mu.Lock()
+	defer h.unlock()
+	if h.cluster && !h.closed {
+		l.rehome()
+	}
+	if len(l.want) > 0 && !h.closed {
+		return false
+	}
+	delete(h.links, l.addr)
+	return true
 }
 
 // rehome lets go of the topics that this link's node may no longer serve: the answer to the next SUBSCRIBE leads to the
@@ -105,9 +135,10 @@ func (l *link) rehome() {
 }
 
 // serve opens one connection and works on it until it is lost, the hub closes or nothing is wanted any more. It reports
-// whether the server confirmed anything on it.
-func (l *link) serve() (confirmed bool, err error) {
+// whether the server confirmed anything on it. ping: it sends a PING first.
+func (l *link) serve(ping bool) (confirmed bool, err error) {
 	h := l.hub
+	l.answers = false
 	client, err := l.node()
 	if err != nil {
 		return false, err
@@ -118,26 +149,18 @@ func (l *link) serve() (confirmed bool, err error) {
 		release()
 	}()
 	up := make(chan struct{}, 1)
-	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{
-		OnMessage: l.onMessage,
-		OnSubscription: func(s rueidis.PubSubSubscription) {
-			if l.onSubscription(s) {
-				select {
-				case up <- struct{}{}:
-				default:
-				}
-			}
-		},
-	})
+	lost := conn.SetPubSubHooks(l.hooks(up))
+	if ping {
+		if err := l.ping(conn); err != nil {
+			return false, err
+		}
+	}
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
 	for {
 		again, done, err := l.reconcile(conn)
-		if errors.Is(err, errReplica) {
-			return false, err
-		}
 		if err != nil {
-			return confirmed || len(up) > 0, err
+			return !errors.Is(err, errReplica) && (confirmed || len(up) > 0), err
 		}
 		switch keepFor := l.keepFor(); {
 		case done && keepFor <= 0:
@@ -152,6 +175,7 @@ func (l *link) serve() (confirmed bool, err error) {
 		case <-retry.C:
 		case <-up:
 			confirmed = true
+			l.probe()
 		case err, ok := <-lost:
 			if !ok || err == nil {
 				err = errors.New("connection closed")
@@ -160,6 +184,33 @@ func (l *link) serve() (confirmed bool, err error) {
 		case <-h.ctx.Done():
 			return confirmed, h.ctx.Err()
 		}
+	}
+}
+
+// ping finds out whether the server answers on a new connection.
+func (l *link) ping(conn rueidis.DedicatedClient) error {
+	ctx, cancel := context.WithTimeout(l.hub.ctx, sendTimeout)
+	defer cancel()
+	if err := conn.Do(ctx, conn.B().Ping().Build()).NonRedisError(); err != nil {
+		return err
+	}
+	l.answers = true
+	return nil
+}
+
+// hooks take in what the server sends. A confirmed subscription puts a value into up.
+func (l *link) hooks(up chan<- struct{}) rueidis.PubSubHooks {
+	return rueidis.PubSubHooks{
+		OnMessage: l.onMessage,
+		OnSubscription: func(s rueidis.PubSubSubscription) {
+			if !l.onSubscription(s) {
+				return
+			}
+			select {
+			case up <- struct{}{}:
+			default:
+			}
+		},
 	}
 }
 
@@ -191,9 +242,12 @@ func (l *link) node() (rueidis.Client, error) {
 var errReplica = errors.New("the node is a replica")
 
 // replica returns errReplica if the answer to INFO replication says so, and nil if the user may not ask.
-func replica(info rueidis.RedisResult) error {
+func (h *Hub) replica(info rueidis.RedisResult) error {
 	text, err := info.ToString()
 	if _, answered := rueidis.IsRedisErr(err); answered {
+		if script.Unsupported(err) {
+			h.lacks.Add(errs.LackInfo, err)
+		}
 		return nil
 	}
 	if err == nil && strings.Contains(text, "role:slave") {
@@ -206,7 +260,41 @@ func replica(info rueidis.RedisResult) error {
 func (h *Hub) checkPrimary(node rueidis.Client) error {
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout/5) // there are others to ask
 	defer cancel()
-	return replica(node.Do(ctx, node.B().Info().Section("replication").Build()))
+	return h.replica(node.Do(ctx, node.B().Info().Section("replication").Build()))
+}
+
+// probe has countListeners ask, once in the hub's life, when the first channel is confirmed whose listeners scripts count.
+// Where nothing waits for a lock or a permit no script asks, and the user needs no right to it.
+func (l *link) probe() {
+	h := l.hub
+	h.mu.Lock()
+	counted := l.counted
+	h.unlock()
+	if counted {
+		h.probe.Do(func() { h.wg.Go(h.countListeners) })
+	}
+}
+
+// countListeners finds out whether the server says how many listen to a channel. Scripts that hand over ask that, and
+// hide from their callers where it is refused. It asks on a connection of its own (see script.Forgetful). A proxy may
+// refuse it to clients and not to scripts: then more is said to be lacking than is.
+func (h *Hub) countListeners() {
+	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
+	defer cancel()
+	sub := "NUMSUB"
+	if h.cluster {
+		sub = "SHARDNUMSUB"
+	}
+	for _, node := range h.client.Nodes() { // the first will do
+		conn, release := node.Dedicate()
+		err := conn.Do(ctx, conn.B().Arbitrary("PUBSUB", sub).Build()).Error()
+		conn.Close()
+		release()
+		if script.Unsupported(err) {
+			h.lacks.Add(errs.LackNumsub, err)
+		}
+		return
+	}
 }
 
 // keepFor is how long the connection is still kept without anything to do.
@@ -239,7 +327,7 @@ func (l *link) subscribe(conn rueidis.DedicatedClient) (again bool, err error) {
 	var in [][]string // the channels of a topic
 	for name, t := range l.want {
 		// Compared by topic, not by name. A channel that was dropped and wanted again since the last look is another topic,
-		// which waits for a confirmation of its own: taken for subscribed, it would wait for ever. The server confirms a
+		// which waits for a confirmation of its own: taken for subscribed, it would wait forever. The server confirms a
 		// second SUBSCRIBE like the first (TestAChannelThatIsWantedAgainAtOnceIsConfirmedAnew).
 		if l.have[name] != t {
 			in = append(in, t.channels())
@@ -266,7 +354,7 @@ func (l *link) subscribe(conn rueidis.DedicatedClient) (again bool, err error) {
 	if h.failsOver {
 		// Asked after the subscriptions stand: a primary that becomes a replica later takes them away, or ends the
 		// connection. Not asked in the same call, which rueidis refuses in RESP2.
-		if err := replica(conn.Do(ctx, conn.B().Info().Section("replication").Build())); err != nil {
+		if err := h.replica(conn.Do(ctx, conn.B().Info().Section("replication").Build())); err != nil {
 			return false, err
 		}
 	}
@@ -385,6 +473,9 @@ func (l *link) refused(name string, err error) bool {
 		return false
 	}
 	h.observe(Event{Kind: EventRefused, Channel: name, Err: err})
+	if script.Unsupported(err) {
+		h.lacks.Note(errs.LackSubscribe, err) // the line below is its own
+	}
 	if !h.refused { // logged once, not at every attempt of a program whose user may not subscribe
 		h.refused, h.shunned = true, name
 		h.log.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
@@ -415,10 +506,11 @@ func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
 	t := l.want[s.Channel]
 	switch s.Kind {
 	case "subscribe", "ssubscribe":
-		// This is no late confirmation of an earlier topic of that name: reconcile waits for the answers to all that it sends
-		// before it asks for the next topic, and leaves a connection that does not give them.
+		// This is not a late confirmation of an earlier topic of that name: reconcile waits for the answers to all that it
+		// sends before it asks for the next topic, and leaves a connection that does not give them.
 		if t != nil && l.have[s.Channel] == t {
 			t.up()
+			l.counted = l.counted || keyname.Counted(t.name)
 		}
 		return true
 	case "unsubscribe", "sunsubscribe":

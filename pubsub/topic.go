@@ -109,6 +109,7 @@ func (t *topic) up() {
 	h, again := t.hub, t.everUp
 	t.live, t.everUp, h.refused = true, true, false
 	h.live.Add(1)
+	h.lacks.Drop(errs.LackSubscribe)
 	t.found()
 	if again {
 		t.gap()

@@ -91,7 +91,7 @@ func (c *Client) Counter(name string, o CounterOptions) *Counter {
 }
 
 func (k *Counter) check(name string, ttl time.Duration) error {
-	if name == "" { // a prefix alone is no name
+	if name == "" { // a prefix alone is not a name
 		return keyname.Check(name)
 	}
 	if err := keyname.Check(k.key); err != nil {

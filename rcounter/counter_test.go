@@ -458,7 +458,7 @@ func TestTTLIsSetOnceAndRepaired(t *testing.T) {
 			require.NoError(t, verb(), name)
 			require.Greater(t, ttl(), int64(30*60*1000), "%s repairs", name)
 		}
-		// A counter at its bound and without an end would refuse everybody for ever.
+		// A counter at its bound and without an end would refuse everybody forever.
 		must(t, raw, "SET", "k", "3")
 		require.ErrorIs(t, verbs["Incr"](), errs.ErrOutOfRange)
 		require.Positive(t, ttl(), "a refusal repairs too")

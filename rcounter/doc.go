@@ -22,10 +22,8 @@
 //
 // # Errors
 //
-// Compare with errors.Is. Errors that are not exported here are exported by package redlatch.
-// There are three families. The request did not run: ErrInvalidName, ErrInvalidOption and ErrClosed before anything was
-// sent, ErrUnavailable. The server refused: ErrOutOfRange, ErrOverflow, ErrWrongType, ErrMismatch, ErrDenied. The
-// outcome is unknown: ErrUnknownOutcome.
+// Compare with errors.Is. Errors that are not exported here are exported by package redlatch, which says what each
+// means.
 //
 // A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless
 // it is set. Within that time a request that surely did not run is sent again, and so are Get and AddOnce, which may

@@ -6,7 +6,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// notInteger is the ErrWrongType of a string that is no integer.
+// notInteger is the ErrWrongType of a string that is not an integer.
 func notInteger(key, value string) error {
 	return fmt.Errorf("%w: %q is %.64q, not a 64-bit integer", errs.ErrWrongType, key, value)
 }

@@ -52,6 +52,7 @@ import (
 //	                                             heartbeat_ms, beaten_ms, missed, slept_ms, clock, options
 //	  clock:   ahead_ms, within_ms, age_ms, servers
 //	subscriptions                                channels, confirmed, connections
+//	lacks                                        command, effect, error
 //	errors                                       client, at, what, name, reason, error, count
 //
 // safe_ms is how long the holder may still act, as Hold.Until has it: what is left of the lease, or of the trust in

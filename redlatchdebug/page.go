@@ -37,6 +37,7 @@ type page struct {
 	Server        *answer       `json:"server"`
 	Clients       []clientState `json:"clients"`
 	Subscriptions subscriptions `json:"subscriptions"`
+	Lacks         []lack        `json:"lacks"`
 	Errors        []recentError `json:"errors"`
 	Failing       int           `json:"-"` // renewals, of all clients
 	asked         []*object
@@ -161,6 +162,13 @@ type subscriptions struct {
 	Connections int `json:"connections"`
 }
 
+// lack is a command that the server refuses.
+type lack struct {
+	Command string `json:"command"`
+	Effect  string `json:"effect"`
+	Error   string `json:"error"`
+}
+
 type recentError struct {
 	Client string    `json:"client"`
 	At     time.Time `json:"at"`
@@ -229,6 +237,9 @@ func (h *handler) page(ctx context.Context, q query) *page {
 	slices.SortStableFunc(p.Errors, func(a, b recentError) int { return b.At.Compare(a.At) })
 	s := hub.Stats()
 	p.Subscriptions = subscriptions{s.Channels, s.Confirmed, s.Connections}
+	for _, l := range s.Lacks {
+		p.Lacks = append(p.Lacks, lack{l.Command, l.Effect, l.Err.Error()})
+	}
 	p.ask(ctx, h.clients)
 	return p
 }

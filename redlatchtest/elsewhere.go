@@ -110,8 +110,8 @@ func (s *Server) TakeElsewhere(name string, permits, capacity int) (release func
 	return s.holding("release", name, permit.Release, redlatch.ErrLost)
 }
 
-// holding returns the release of what is held elsewhere, and has it called at the end of the test. lost is no failure:
-// the test took it away.
+// holding returns the release of what is held elsewhere, and has it called at the end of the test. lost is not a
+// failure: the test took it away.
 func (s *Server) holding(what, name string, release func(context.Context) error, lost error) func() {
 	var once sync.Once
 	do := func() {

@@ -15,7 +15,7 @@ import (
 )
 
 // bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: the watchdog refers
-// to the handles, and they to the bundle, so a forgotten composite would be renewed for ever
+// to the handles, and they to the bundle, so a forgotten composite would be renewed forever
 // (TestAForgottenMultiIsNotRenewedAndEndsWithItsLease, TestAForgottenQuorumIsNotRenewedNorMended).
 type bundle struct {
 	life session.Life

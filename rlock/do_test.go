@@ -105,7 +105,7 @@ func init() { roles["once"] = beRunning }
 // beRunning begins a job of an hour under each kind of lock, and says so.
 func beRunning() error {
 	o := living()
-	o.CallTimeout = 20 * time.Second // a busy machine is no reason not to run
+	o.CallTimeout = 20 * time.Second // a busy machine is not a reason not to run
 	_, locks, err := connectRole(o)
 	if err != nil {
 		return err

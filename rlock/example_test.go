@@ -55,7 +55,7 @@ func Example() {
 		return nil
 	})
 	if err != nil {
-		log.Fatal(err) // errors.Is(err, redlatch.ErrNotAcquired): another process had it all the time
+		log.Fatal(err) // errors.Is(err, redlatch.ErrNotAcquired): another process held it the whole time
 	}
 	fmt.Println("released")
 	// Output:
@@ -116,7 +116,14 @@ func ExampleLock_TryLock() {
 	_, err = lock.TryLock(ctx, 0, 0) // waitTime 0: ask once; leaseTime 0: renewed until Unlock
 	var busy *rlock.NotAcquiredError
 	if errors.As(err, &busy) {
-		fmt.Println(busy.Name, "is taken; a dead holder would be over within a minute:", busy.Lease <= time.Minute)
+		fmt.Println(busy.Name, "is taken; a crashed holder blocks it for a minute at most:", busy.Lease <= time.Minute)
+	}
+
+	_, err = lock.TryLock(ctx, 150*time.Millisecond, 0)
+	if errors.As(err, &busy) {
+		for _, h := range busy.Holders {
+			log.Println("held by", h.Process, h.Owner, h.Lease) // web-3:4121 5f1c36d2-9d4e-8a10-9c3f-0b7d24e6a1f8:12 29.8s
+		}
 	}
 
 	hold.Unlock(ctx)
@@ -124,7 +131,7 @@ func ExampleLock_TryLock() {
 	fmt.Println(err, time.Until(hold.Until()) <= 5*time.Second)
 	hold.Unlock(ctx)
 	// Output:
-	// order:1 is taken; a dead holder would be over within a minute: true
+	// order:1 is taken; a crashed holder blocks it for a minute at most: true
 	// <nil> true
 }
 

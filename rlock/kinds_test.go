@@ -165,7 +165,7 @@ func TestEveryKindIsRenewedAndLost(t *testing.T) {
 }
 
 // A lock that is free goes to those who queue on the server, whoever comes by: a program that tries again and again
-// would keep it from them for ever.
+// would keep it from them forever.
 func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -294,7 +294,7 @@ func TestTokensGrowWhateverBecomesOfTheKeys(t *testing.T) {
 		}
 		h := lock(t, l, ctx)
 		require.Greater(t, token(t, h), last)
-		require.EqualValues(t, -1, r.pttl(t, key)/time.Millisecond, "what Redisson keeps for ever is left to it")
+		require.EqualValues(t, -1, r.pttl(t, key)/time.Millisecond, "what Redisson keeps forever is left to it")
 		require.NoError(t, h.Unlock(ctx))
 		do("DEL", key)
 		h = lock(t, l, ctx)

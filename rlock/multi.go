@@ -181,19 +181,27 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 		}
 	}
 	p.giveBack(ctx, t.until)
+	if why == nil && err != nil {
+		return nil, false, err
+	}
+	lost, err = t.ended(ctx, name, why)
+	return nil, lost, err
+}
+
+// ended is the error of a hold that ended before all of it was acquired, with its member of that name. lost: acquiring
+// it again may help.
+func (t *together) ended(ctx context.Context, name string, why error) (lost bool, err error) {
 	switch {
 	case errors.Is(why, errs.ErrClosed):
-		return nil, false, fmt.Errorf("rlock: %q: %w", name, errs.ErrClosed)
+		return false, fmt.Errorf("rlock: %q: %w", name, errs.ErrClosed)
 	case errors.Is(why, errs.ErrMaxHold):
-		return nil, false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, errs.ErrMaxHold, t.q.name)
-	case why == nil && err != nil:
-		return nil, false, err
+		return false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, errs.ErrMaxHold, t.q.name)
 	}
 	e := &NotAcquiredError{Name: name, Lease: -1, Waited: time.Since(t.began), cause: errLostMeanwhile}
 	if ctx.Err() != nil {
 		e.cause = fmt.Errorf("%w: %w", e.cause, context.Cause(ctx))
 	}
-	return nil, true, e
+	return true, e
 }
 
 var errLostMeanwhile = errors.New("lost while others were acquired")

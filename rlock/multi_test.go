@@ -90,7 +90,7 @@ func TestWhatCannotBeAMultiIsRefusedByName(t *testing.T) {
 	_, err = m.WithLabel(strings.Repeat("x", 1000)).IsLocked(within(t))
 	require.ErrorIs(t, err, errs.ErrInvalidOption)
 	_, err = m.TryLock(within(t), -1, 0)
-	require.ErrorIs(t, err, errs.ErrInvalidOption, "a waitTime of -1 is not for ever")
+	require.ErrorIs(t, err, errs.ErrInvalidOption, "a waitTime of -1 is not forever")
 }
 
 func TestAMultiOfOneSlotIsOneCallToAcquireAndOneForEachToRelease(t *testing.T) {

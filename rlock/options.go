@@ -37,9 +37,9 @@ type Options struct {
 	// process blocks the others for WatchdogTimeout+LockDelay, and with Liveness for about three Heartbeats and the
 	// LockDelay. It counts from the holder's deadline. An Unlock in time, ForceUnlock and the end of UnlockAfter have
 	// none; an Unlock that returns ErrLost does not end it. It cannot be kept where the server itself has lost the lock
-	// (DEL, eviction, a failover that forgets, its clock), and MaxHold alone is no loss. Each holder's own option counts,
-	// and not that of those that wait, so Redisson's waiters are kept out, too; its holders have none. 10 ms to 1 min, and
-	// with Liveness at most 40.95 s less three Heartbeats. Defaults to 0: off.
+	// (DEL, eviction, a failover that forgets, its clock), and MaxHold alone is not a loss. Each holder's own option
+	// counts, and not that of those that wait, so Redisson's waiters are kept out, too; its holders have none. 10 ms to 1
+	// min, and with Liveness at most 40.95 s less three Heartbeats. Defaults to 0: off.
 	LockDelay time.Duration
 	// Fenced has Reentrant return the Fenced lock of the name, so that its holds have tokens. It is then not joined from
 	// another process (WithOwner), and does not linger. The other kinds are as they were. Defaults to off.

@@ -20,7 +20,7 @@ import (
 )
 
 // While a service moves from redsync or Plain to a lock that is a hash, or back, both kinds are under one name at
-// once. A lock of the other kind is contention; what is no lock is ErrWrongType.
+// once. A lock of the other kind is contention; what is not a lock is ErrWrongType.
 
 const (
 	javaOwner = "285475da-9152-4c83-822a-67ee2f116a79:52"

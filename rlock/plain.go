@@ -76,7 +76,7 @@ func plainLine(key string) string {
 // A service can so move from one kind to another while it works: see docs/migration.md. Processes that wait for the
 // lock as a Reentrant, NonReentrant or Fenced one and those that wait for it as a Plain one are served in the order in
 // which they came. Those that wait for a Fair or ReadWrite lock of the name, or for a Plain one while such a lock is
-// held, poll. A hash that has no expiry, or fields that are no owners, is ErrWrongType.
+// held, poll. A hash that has no expiry, or fields that are not owners, is ErrWrongType.
 //
 // It cannot be re-entered (ErrReentry). Waiters of one process stand in line, and so do the processes of this library
 // that wait, on the server next to the lock. A release deletes the key and notifies the first process in line, which

@@ -103,21 +103,8 @@ type roundResult struct {
 
 // try is one round.
 func (a *quorumAcquisition) try(ctx context.Context) (wait.Answer, error) {
-	if time.Since(a.ended) > splitOver {
-		a.split = 0
-	}
-	if a.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(a.split, 6))) {
-		return wait.Answer{}, fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, a.q.name, errs.Cut(errs.Ended(ctx)))
-	}
-	if a.made++; a.made == 1 {
-		a.joinSubscriptions(ctx)
-	} else if a.made == 2 {
-		a.subscribe(ctx)
-	}
-	for _, m := range a.members {
-		if m.c.session.Closed() {
-			return wait.Answer{}, fmt.Errorf("%q: %w", a.q.name, errs.ErrClosed)
-		}
+	if err := a.prepare(ctx); err != nil {
+		return wait.Answer{}, err
 	}
 	p, sent := newParts(a.q), time.Now()
 	t := a.ask(ctx, p)
@@ -155,6 +142,28 @@ func (a *quorumAcquisition) try(ctx context.Context) (wait.Answer, error) {
 	answer, err := a.count(t)
 	answer.Sent, answer.Contenders = sent, t.listeners()
 	return answer, err
+}
+
+// prepare waits as long as split votes ask for, subscribes as the number of rounds asks for, and checks that no member
+// is closed.
+func (a *quorumAcquisition) prepare(ctx context.Context) error {
+	if time.Since(a.ended) > splitOver {
+		a.split = 0
+	}
+	if a.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(a.split, 6))) {
+		return fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, a.q.name, errs.Cut(errs.Ended(ctx)))
+	}
+	if a.made++; a.made == 1 {
+		a.joinSubscriptions(ctx)
+	} else if a.made == 2 {
+		a.subscribe(ctx)
+	}
+	for _, m := range a.members {
+		if m.c.session.Closed() {
+			return fmt.Errorf("%q: %w", a.q.name, errs.ErrClosed)
+		}
+	}
+	return nil
 }
 
 // listeners is how many processes hear of releases, at the member where most do; 0: not known.

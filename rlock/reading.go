@@ -15,7 +15,7 @@ import "time"
 //	unlocks: one is left
 //	                           (the last) unlocks ---->  X is released, W is served, then Y
 //
-// Who joins X without a call:
+// The callers that join X without a call:
 //
 //   - who was in line when X was granted, or confirmed: it waited for that very answer, and joins before any of the
 //     others runs. The first may be through before the second is there, and X released

@@ -106,7 +106,7 @@ func TestAReentryIsNotBehindALocalWaiter(t *testing.T) {
 	redistest.Eventually(t, 10*time.Second, "the other waits", func() bool {
 		return r.locks.Waiting("l") == 1
 	})
-	b := lock(t, l, a.Context(within(t))) // would wait for ever behind the waiter
+	b := lock(t, l, a.Context(within(t))) // would wait forever behind the waiter
 	require.NoError(t, b.Unlock(within(t)))
 	require.NoError(t, a.Unlock(within(t)))
 	require.NoError(t, <-waiting)

@@ -149,46 +149,10 @@ type handedOn struct {
 // acquire waits for a turn, and makes its hold. room is for the request of the first caller, to be one piece of memory
 // with it.
 func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err error) {
-	at := tenancyKey{x.l.key, x.l.kind}
 	s.mu.Lock()
 	for front := false; ; front = true {
-		y := s.of[at]
-		if y == nil {
-			y = s.attach(x.l)
-		}
-		if y == nil {
-			y = s.open(x.l)
-		}
-		if y.idle != 0 && x.personal() {
-			s.surrender(y)
-			y = s.open(x.l)
-		}
-		switch {
-		case y.idle != 0:
-			s.wakeUp(y, x)
-			s.mu.Unlock()
-		case y.asks == nil && x.l.kind.together && s.joins(y):
-			x.own, x.known, x.by, x.err = y.own, y.known, 0, nil
-			s.mu.Unlock()
-		case y.asks == nil && (y.own == nil || x.l.kind.together):
-			q := y.begin(x, room)
-			y.join(x, false)
-			s.mu.Unlock()
-			s.askHere(x, q)
-		case x.terms.wait == 0:
-			s.mu.Unlock()
-			return nil, seen{}, errAsked
-		default:
-			y.join(x, front)
-			var by time.Time
-			if y.own != nil && !x.l.kind.together {
-				by = x.l.c.engine.Until(&y.own.Lease)
-			}
-			s.mu.Unlock()
-			x.l.c.waiters.List(&x.call, &x.known.group, by)
-			if !x.l.c.clustered { // in a Cluster a channel serves one key
-				x.l.c.waiters.Listen(x.l.grantsHere())
-			}
+		if err = s.takeTurn(x, room, front); err != nil {
+			return nil, seen{}, err
 		}
 		if err = s.await(x); err == nil {
 			if h, err = s.take(x); h != nil {
@@ -205,6 +169,50 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 		}
 		room = nil
 	}
+}
+
+// takeTurn gives x its turn, or has it join those that wait for one: first of them if front. The error is errAsked.
+// Called with mu held, which it unlocks.
+func (s *tenancies) takeTurn(x *caller, room *asking, front bool) error {
+	y := s.of[tenancyKey{x.l.key, x.l.kind}]
+	if y == nil {
+		y = s.attach(x.l)
+	}
+	if y == nil {
+		y = s.open(x.l)
+	}
+	if y.idle != 0 && x.personal() {
+		s.surrender(y)
+		y = s.open(x.l)
+	}
+	switch {
+	case y.idle != 0:
+		s.wakeUp(y, x)
+		s.mu.Unlock()
+	case y.asks == nil && x.l.kind.together && s.joins(y):
+		x.own, x.known, x.by, x.err = y.own, y.known, 0, nil
+		s.mu.Unlock()
+	case y.asks == nil && (y.own == nil || x.l.kind.together):
+		q := y.begin(x, room)
+		y.join(x, false)
+		s.mu.Unlock()
+		s.askHere(x, q)
+	case x.terms.wait == 0:
+		s.mu.Unlock()
+		return errAsked
+	default:
+		y.join(x, front)
+		var by time.Time
+		if y.own != nil && !x.l.kind.together {
+			by = x.l.c.engine.Until(&y.own.Lease)
+		}
+		s.mu.Unlock()
+		x.l.c.waiters.List(&x.call, &x.known.group, by)
+		if !x.l.c.clustered { // in a Cluster a channel serves one key
+			x.l.c.waiters.Listen(x.l.grantsHere())
+		}
+	}
+	return nil
 }
 
 // errAsked: another caller asks at this moment, so one that does not wait asks for itself.

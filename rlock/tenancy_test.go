@@ -268,7 +268,7 @@ func TestAnOwnerThatIsKnownElsewhereHasOneTurn(t *testing.T) {
 	}
 }
 
-// A process whose callers come for ever lets another one have the lock.
+// A process whose callers come forever lets another one have the lock.
 func TestATenureEndsThoughCallersWait(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {

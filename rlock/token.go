@@ -95,7 +95,8 @@ func (a *quorumAcquisition) nextToken(ctx context.Context, p *parts) (int64, err
 		token = max(token, last)
 	}
 	if err := errors.Join(failed...); err != nil {
-		return 0, fmt.Errorf("%w: %q: no token: %d of %d servers are sure of the last one, which is no majority (they were "+
+		return 0, fmt.Errorf("%w: %q: no token: %d of %d servers are sure of the last one, which is not a majority "+
+			"(they were "+
 			"restarted, or the name is new), so all must answer: %w", errs.ErrUnavailable, a.q.name, counts, len(a.members), err)
 	}
 	return token + 1, nil

@@ -86,20 +86,9 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 		}
 		return nil, err
 	}
-	var added bool
-	if a.handed {
-		added = c.engine.AddHanded(&a.p.Lease, a.sent, a.written, a.lease, a.auto, c.opts.MaxHold)
-	} else {
-		added = c.engine.Add(&a.p.Lease, a.since, a.sent, a.lease, a.auto, c.opts.MaxHold)
-	}
+	added := a.register()
 	if added && s.fenced {
-		if err := a.mint(ctx); err != nil {
-			_ = c.engine.Remove(&a.p.Lease) // whether it was lost by now or not, it is given back
-			until := time.Now()
-			if a.unanswered.After(until) {
-				until = a.unanswered
-			}
-			a.p.Abandon(until, a.entry)
+		if err := a.mintOrAbandon(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -118,6 +107,30 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 		}
 	}
 	return newPermitHandle(h), nil
+}
+
+// register has the lease of a permit that was granted watched. It reports whether it still runs.
+func (a *acquisition) register() (added bool) {
+	c := a.s.c
+	if a.handed {
+		return c.engine.AddHanded(&a.p.Lease, a.sent, a.written, a.lease, a.auto, c.opts.MaxHold)
+	}
+	return c.engine.Add(&a.p.Lease, a.since, a.sent, a.lease, a.auto, c.opts.MaxHold)
+}
+
+// mintOrAbandon draws the permit's fencing token, and gives the permit back if that fails.
+func (a *acquisition) mintOrAbandon(ctx context.Context) error {
+	err := a.mint(ctx)
+	if err == nil {
+		return nil
+	}
+	_ = a.s.c.engine.Remove(&a.p.Lease) // whether it was lost by now or not, it is given back
+	until := time.Now()
+	if a.unanswered.After(until) {
+		until = a.unanswered
+	}
+	a.p.Abandon(until, a.entry)
+	return err
 }
 
 // queueEntry is how the server knows the waiter.

@@ -39,7 +39,7 @@ func ExampleCyclicBarrier() {
 	// next generation: 3
 }
 
-// A party that will not come, or whose process dies, does not keep the others waiting for ever: the generation is
+// A party that will not come, or whose process dies, does not keep the others waiting forever: the generation is
 // broken for all, and they begin the next together.
 func ExampleCyclicBarrier_Await_broken() {
 	c, end := onEmbedded()

@@ -463,7 +463,7 @@ func TestAPartyCutOffFromTheServerGivesUpByItsOwnClock(t *testing.T) {
 		done := arriveAt(ctx, rigs[0].c.CyclicBarrier("b", 2), 1)
 		synctest.Wait()
 		began := time.Now()
-		s.Embedded.SetError("LOADING for ever")
+		s.Embedded.SetError("LOADING forever")
 		a := <-done
 		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
 		require.ErrorIs(t, a.err, errs.ErrLost)
@@ -493,7 +493,7 @@ func TestAFlushedBarrierIsBrokenForThoseWhoWaited(t *testing.T) {
 	}
 }
 
-// Every request of a barrier may get lost, before or after it ran: nobody is counted twice, nobody waits for ever.
+// Every request of a barrier may get lost, before or after it ran: nobody is counted twice, nobody waits forever.
 func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{
@@ -536,7 +536,7 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		srv := servers[0]
 		p := redistest.NewProxy(t, srv)
-		// for so long the party stays known
+		// for that long the party stays known
 		r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 3 * time.Second}), newRig(t, srv, patient)
 		direct.load(t, "barrier*")
 		b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)

@@ -50,7 +50,7 @@ func ExampleCountingSemaphore() {
 	ctx := context.Background()
 
 	s := c.CountingSemaphore("printer")
-	// the first process sets them; with an end, or a leak lasts for ever
+	// the first process sets them; with an end, or a leak lasts forever
 	if _, err := s.TrySetPermits(ctx, 2, time.Hour); err != nil {
 		log.Fatal(err)
 	}

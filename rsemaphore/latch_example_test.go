@@ -53,7 +53,7 @@ func ExampleCountDownLatch_CountDownBy() {
 	// job-2 0 <nil>
 }
 
-// A process that was to count down has died. Without a TTL the waiters would wait for ever.
+// A process that was to count down has died. Without a TTL the waiters would wait forever.
 func ExampleCountDownLatch_Await_expired() {
 	c, end := onEmbedded()
 	defer end()

@@ -17,7 +17,7 @@ import (
 // a line of JSON each, and answers each on standard output; the end of its input ends it.
 const roleEnv = "REDLATCH_HERD_ROLE"
 
-// order is what a process is told to do.
+// order is what a process has to do.
 type order struct {
 	Do string // open, run (until the next order), await
 
@@ -47,7 +47,7 @@ type answer struct {
 	First  string         `json:",omitempty"` // of the errors
 }
 
-// Failed implements crew.Answer.
+// Failed implements processes.Answer.
 func (a answer) Failed() string { return a.Error }
 
 type process struct {
@@ -110,40 +110,43 @@ func (p *process) run(o order) (answer, error) {
 		return answer{}, err
 	}
 	done := make(chan answer)
-	go func() {
-		a := answer{Windows: make([]int64, o.Windows)}
-		to := o.From + int64(o.Window)*int64(o.Windows)
-		for ctx.Err() == nil {
-			began := time.Now()
-			release, err := part.acquire(ctx)
-			waited := time.Since(began)
-			if now := time.Now().UnixNano(); now >= o.From && (now < to || err != nil) {
-				a.Waits.Add(waited)
-			}
-			if ctx.Err() != nil && err != nil {
-				break
-			}
-			if err == nil {
-				time.Sleep(part.hold)
-				if now := time.Now().UnixNano(); now >= o.From && now < to {
-					a.Windows[(now-o.From)/int64(o.Window)]++
-				}
-				err = release(context.WithoutCancel(ctx))
-			}
-			if err != nil {
-				a.Errors++
-				a.First = err.Error()
-			}
-			if part.think > 0 && ctx.Err() == nil {
-				time.Sleep(part.think)
-			}
-		}
-		done <- a
-	}()
+	go func() { done <- part.work(ctx, o) }()
 	var next order
 	err = p.orders.Decode(&next)
 	cancel()
 	return <-done, err
+}
+
+// work acquires and releases until ctx ends, and counts what falls into the windows of o.
+func (p part) work(ctx context.Context, o order) answer {
+	a := answer{Windows: make([]int64, o.Windows)}
+	to := o.From + int64(o.Window)*int64(o.Windows)
+	for ctx.Err() == nil {
+		began := time.Now()
+		release, err := p.acquire(ctx)
+		waited := time.Since(began)
+		if now := time.Now().UnixNano(); now >= o.From && (now < to || err != nil) {
+			a.Waits.Add(waited)
+		}
+		if ctx.Err() != nil && err != nil {
+			break
+		}
+		if err == nil {
+			time.Sleep(p.hold)
+			if now := time.Now().UnixNano(); now >= o.From && now < to {
+				a.Windows[(now-o.From)/int64(o.Window)]++
+			}
+			err = release(context.WithoutCancel(ctx))
+		}
+		if err != nil {
+			a.Errors++
+			a.First = err.Error()
+		}
+		if p.think > 0 && ctx.Err() == nil {
+			time.Sleep(p.think)
+		}
+	}
+	return a
 }
 
 // await has all waiters of this process wait once.

@@ -20,7 +20,7 @@ type client struct {
 	more       []*client // on the other servers of a Quorum
 }
 
-// votingLease is that of the locks of a Quorum: its servers vote when they have been up for so long.
+// votingLease is that of the locks of a Quorum: its servers vote when they have been up for that long.
 const votingLease = 5 * time.Second
 
 // open connects to a server; of several, to each.

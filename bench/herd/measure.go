@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/bench/internal/crew"
 	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/bench/internal/processes"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -20,7 +20,7 @@ const patience = 90 * time.Second
 // scene is a server, or those of a Quorum, and a herd that is connected to it.
 type scene struct {
 	cfg    config
-	herd   *crew.Crew[order, answer]
+	herd   *processes.Group[order, answer]
 	server string // as the herd reaches it; of several, with commas
 	redis  []rueidis.Client
 	close  []func()
@@ -98,14 +98,14 @@ func (cfg config) set(k kind, n int) (s *scene, err error) {
 	if k.servers > 1 {
 		time.Sleep(votingLease + 2*time.Second) // a server counts whole seconds
 	}
-	if s.herd, err = crew.Gather[order, answer](n, patience, roleEnv+"=waiter", "GOMAXPROCS=1", "GOGC=400"); err != nil {
+	if s.herd, err = processes.Start[order, answer](n, patience, roleEnv+"=waiter", "GOMAXPROCS=1", "GOGC=400"); err != nil {
 		return s, err
 	}
-	s.close = append(s.close, s.herd.Scatter)
-	if err := s.herd.Tell(func(i int) order { return s.order(k, n, i) }); err != nil {
+	s.close = append(s.close, s.herd.Stop)
+	if err := s.herd.Send(func(i int) order { return s.order(k, n, i) }); err != nil {
 		return s, err
 	}
-	_, err = s.herd.Hear()
+	_, err = s.herd.Receive()
 	return s, err
 }
 
@@ -120,7 +120,7 @@ func (s *scene) contend(r *row) error {
 	windows := int(cfg.duration / cfg.window)
 	from := time.Now().Add(cfg.warm + time.Duration(r.processes)*10*time.Millisecond)
 	to := from.Add(time.Duration(windows) * cfg.window)
-	if err := s.herd.Tell(func(int) order {
+	if err := s.herd.Send(func(int) order {
 		return order{Do: "run", From: from.UnixNano(), Window: cfg.window, Windows: windows}
 	}); err != nil {
 		return err
@@ -135,10 +135,10 @@ func (s *scene) contend(r *row) error {
 	if err != nil {
 		return err
 	}
-	if err := s.herd.Tell(func(int) order { return order{Do: "stop"} }); err != nil {
+	if err := s.herd.Send(func(int) order { return order{Do: "stop"} }); err != nil {
 		return err
 	}
-	answers, err := s.herd.Hear()
+	answers, err := s.herd.Receive()
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (s *scene) wake(k kind, r *row) error {
 		if err := k.setUp(ctx, own, o); err != nil {
 			return err
 		}
-		if err := s.herd.Tell(func(int) order { return order{Do: "await"} }); err != nil {
+		if err := s.herd.Send(func(int) order { return order{Do: "await"} }); err != nil {
 			return err
 		}
 		time.Sleep(s.cfg.settle + time.Duration(r.processes)*10*time.Millisecond)
@@ -195,7 +195,7 @@ func (s *scene) wake(k kind, r *row) error {
 		if err := k.end(ctx, own, o); err != nil {
 			return err
 		}
-		answers, err := s.herd.Hear()
+		answers, err := s.herd.Receive()
 		if err != nil {
 			return err
 		}

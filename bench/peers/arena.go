@@ -18,8 +18,8 @@ type arena struct {
 
 const (
 	phaseWord    = iota // see below
-	insideWord          // who is in the critical section, 0 for nobody
-	overlapsWord        // entries while somebody else was inside
+	insideWord          // who is in the critical section, 0: none is
+	overlapsWord        // entries while another was inside
 	countWord           // guarded by the lock under test and by nothing else: read at entry, written one higher at leaving
 	enteredWord         // what countWord should be
 	writtenWord         // of queues: entries of the writer

@@ -279,6 +279,22 @@ func (c *claimer) locked(ctx context.Context, p Peer) (func(context.Context, int
 	}, nil
 }
 
+// work claims until run ends. It returns how long each claim took, how many failed, and how the first did.
+func (c *claimer) work(ctx, run context.Context) (h load.Histogram, errs int64, first error) {
+	for run.Err() == nil {
+		start := time.Now()
+		if err := c.op(ctx, c.next.Add(1)); err != nil {
+			errs++
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		h.Add(time.Since(start))
+	}
+	return h, errs, first
+}
+
 // run claims with o.Workers goroutines for o.Duration.
 func (c *claimer) run(ctx context.Context, o order) (answer, error) {
 	var mu sync.Mutex
@@ -289,20 +305,7 @@ func (c *claimer) run(ctx context.Context, o order) (answer, error) {
 		var wg sync.WaitGroup
 		for i := range o.Workers {
 			wg.Go(func() {
-				var h load.Histogram
-				var errs int64
-				var first error
-				for run.Err() == nil {
-					start := time.Now()
-					if err := c.op(ctx, c.next.Add(1)); err != nil {
-						errs++
-						if first == nil {
-							first = err
-						}
-						continue
-					}
-					h.Add(time.Since(start))
-				}
+				h, errs, first := c.work(ctx, run)
 				mu.Lock()
 				defer mu.Unlock()
 				out.Waits.Merge(h)

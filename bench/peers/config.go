@@ -23,7 +23,7 @@ const (
 )
 
 var workloads = []struct{ Name, What string }{
-	{uncontended, "lock and unlock, nobody else wants it; 1 goroutine, and many on a lock each; so with permits"},
+	{uncontended, "lock and unlock, no other worker wants it; 1 goroutine, and many on a lock each; so with permits"},
 	{contended, "everybody wants one lock; under it one INCR; after it the worker stays away for 1 ms; in 1 and in 8 " +
 		"processes"},
 	{handingOver, "from unlock in one client to the lock held in another, the waiter having waited 15 to 115 ms, and " +
@@ -32,9 +32,9 @@ var workloads = []struct{ Name, What string }{
 	{renewing, "what locks cost that are only held"},
 	{claiming, "the first N win: rcounter, what it is made of, and a lock around GET and SET; the fewest and the most " +
 		"goroutines; INCR and Incr with all"},
-	{permits, "32 workers in 4 processes want one of 8 permits for 5 ms each; beside it, and 1 ms away"},
-	{sharing, "32 readers in 4 processes and a writer, all for 1 ms; beside it, and 1 ms away"},
-	{inOrder, "16 workers in 4 processes want a lock that keeps their order; beside it, and 1 ms away"},
+	{permits, "32 workers in 4 processes want one of 8 permits for 5 ms each; near the server, and 1 ms away"},
+	{sharing, "32 readers in 4 processes and a writer, all for 1 ms; near the server, and 1 ms away"},
+	{inOrder, "16 workers in 4 processes want a lock that keeps their order; near the server, and 1 ms away"},
 	{impatient, "64 callers in 4 processes want one lock for 100 us, give up when their patience ends, and ask again; " +
 		"only if asked for by name"},
 }
@@ -57,7 +57,7 @@ type Config struct {
 	Duration  time.Duration // contended: what counts
 	Think     time.Duration
 	Queued    time.Duration   // queues: what counts
-	Window    time.Duration   // of that, the slowest of which is told; contended: half of it, to have many
+	Window    time.Duration   // of that, the slowest of which is reported; contended: half of it, to have many
 	Away      []time.Duration // queues: added to each way
 	Crowd     int             // queues, impatient: processes
 	Impatient time.Duration   // impatient: what counts

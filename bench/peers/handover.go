@@ -54,7 +54,7 @@ func handoverPair(ctx context.Context, holder, waiter Locker, name string,
 	release, err := holder.Lock(ctx, name)
 	if err != nil {
 		fail(err)
-		return
+		return waits, errs, first
 	}
 	type got struct {
 		at      time.Time
@@ -75,7 +75,7 @@ func handoverPair(ctx context.Context, holder, waiter Locker, name string,
 		g := <-acquired
 		if g.err != nil {
 			fail(g.err)
-			return
+			return waits, errs, first
 		}
 		if n > 0 {
 			waits.Add(g.at.Sub(start))
@@ -86,5 +86,5 @@ func handoverPair(ctx context.Context, holder, waiter Locker, name string,
 	if err := release(ctx); err != nil {
 		fail(err)
 	}
-	return
+	return waits, errs, first
 }

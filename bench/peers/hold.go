@@ -42,7 +42,7 @@ func forAll(n int, f func(i int) error) error {
 
 // hold acquires locks and keeps them. The answer has what they cost in goroutines and bytes of heap and stack.
 func (w *workerProcess) hold(ctx context.Context, o order) (answer, error) {
-	// Nobody else wants them, so they come soon or never. When they are there their context must not end: with one
+	// No other worker wants them, so they come soon or never. When they are there their context must not end: with one
 	// peer the holds would, too.
 	ctx, giveUp := context.WithCancel(ctx)
 	late := time.AfterFunc(patience/2, giveUp)

@@ -45,7 +45,7 @@ var givesUp = map[string][]string{
 	redsyncGoRedis.Name:    {byDeadline, byCancel},
 }
 
-// waiter is a Locker that can be told how long to wait.
+// waiter is a Locker that can be given how long to wait.
 type waiter interface {
 	LockWithin(ctx context.Context, name string, wait time.Duration) (load.Release, error)
 }
@@ -64,7 +64,7 @@ func patient(ctx context.Context, l Locker, way, name string, wait time.Duration
 	case byWaitTime:
 		w, ok := l.(waiter)
 		if !ok {
-			return nil, fmt.Errorf("%T cannot be told how long to wait", l)
+			return nil, fmt.Errorf("%T cannot be given how long to wait", l)
 		}
 		return w.LockWithin(ctx, name, wait)
 	case byCancel:
@@ -88,8 +88,7 @@ func lockUntil(ctx context.Context, l Locker, name string) (load.Release, error)
 	stop := context.AfterFunc(ctx, cancel)
 	release, err := l.Lock(own, name)
 	if err == nil && !stop() { // it was acquired, and is being released
-		release(own)
-		err = ctx.Err()
+		err = errors.Join(ctx.Err(), release(own))
 	}
 	if err != nil {
 		stop()
@@ -102,7 +101,7 @@ func lockUntil(ctx context.Context, l Locker, name string) (load.Release, error)
 	}, nil
 }
 
-// idling is the load.Section that also measures how long nobody held the lock: from one Leave to the next Enter,
+// idling is the load.Section that also measures how long no worker held the lock: from one Leave to the next Enter,
 // whichever processes they are in. A holder that the machine delays is not idleness.
 type idling struct {
 	*section
@@ -175,7 +174,7 @@ func (w *workerProcess) giveUp(ctx context.Context, o order) (answer, error) {
 			Name:    func(int) string { return toWrite },
 			Acquire: acquire,
 			Inside: func(context.Context) error { // to sleep would last a millisecond
-				for start := time.Now(); time.Since(start) < impatientHold; {
+				for start := time.Now(); time.Since(start) < impatientHold; { //nolint:revive // it keeps the processor
 				}
 				return nil
 			},
@@ -313,36 +312,47 @@ type giverUp struct {
 	failed            int
 }
 
-// impatience prints the table of the workload, and returns where one of ours was idle for longer than it may.
-func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
-	type key struct{ workload, peer string }
-	var settings []string
-	of := map[key][]results.Row{}
-	peersOf := map[string][]string{}
+// impatientSetting is what was measured in one setting, by peer, in the order of the rows.
+type impatientSetting struct {
+	workload string
+	peers    []string
+	rows     map[string][]results.Row
+}
+
+func impatientSettings(rows []results.Row) (all []*impatientSetting) {
 	for _, r := range rows {
 		if !strings.HasPrefix(r.Workload, impatient+", ") {
 			continue
 		}
-		k := key{r.Workload, r.Peer}
-		if peersOf[r.Workload] == nil {
-			settings = append(settings, r.Workload)
+		i := slices.IndexFunc(all, func(s *impatientSetting) bool { return s.workload == r.Workload })
+		if i < 0 {
+			i = len(all)
+			all = append(all, &impatientSetting{workload: r.Workload, rows: map[string][]results.Row{}})
 		}
-		if of[k] == nil {
-			peersOf[r.Workload] = append(peersOf[r.Workload], r.Peer)
+		s := all[i]
+		if s.rows[r.Peer] == nil {
+			s.peers = append(s.peers, r.Peer)
 		}
-		of[k] = append(of[k], r)
+		s.rows[r.Peer] = append(s.rows[r.Peer], r)
 	}
+	return all
+}
+
+// impatience prints the table of the workload, and returns where one of ours was idle for longer than it may.
+func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
+	settings := impatientSettings(rows)
 	if len(settings) == 0 {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "setting\tpeer\tacquired/s\tof the best peer\tidle, median\tidle, longest\tgave up/s\tp99 until "+
 		"held\ta sleeper late\tfailed rounds")
-	best := map[string]float64{} // the best rate of a peer; nobody else has a waitTime, so there it is that of a deadline
-	for _, setting := range settings {
+	best := map[string]float64{} // the best rate of a peer; no other has a waitTime, so there it is that of a deadline
+	for _, s := range settings {
 		var all []giverUp
-		for _, peer := range peersOf[setting] {
-			g := summarise(peer, of[key{setting, peer}])
+		setting := s.workload
+		for _, peer := range s.peers {
+			g := summarise(peer, s.rows[peer])
 			all = append(all, g)
 			if !isOurs(peer) {
 				best[setting] = max(best[setting], g.rate)
@@ -354,14 +364,14 @@ func impatience(w io.Writer, rows []results.Row) (tooLong []string) {
 			}
 		}
 		slices.SortFunc(all, func(a, b giverUp) int { return cmp.Compare(b.rate, a.rate) })
-		beside := best[setting]
-		if stem, ok := strings.CutSuffix(setting, byWaitTime); ok && beside == 0 {
-			beside = best[stem+byDeadline]
+		base := best[setting]
+		if stem, ok := strings.CutSuffix(setting, byWaitTime); ok && base == 0 {
+			base = best[stem+byDeadline]
 		}
 		for _, g := range all {
 			ratio := ""
-			if isOurs(g.peer) && beside > 0 {
-				ratio = fmt.Sprintf("%.2f", g.rate/beside)
+			if isOurs(g.peer) && base > 0 {
+				ratio = fmt.Sprintf("%.2f", g.rate/base)
 			}
 			fmt.Fprintf(t, "%s\t%s\t%.0f\t%s\t%.1f ms\t%.1f ms\t%.0f\t%s\t%.1f ms\t%d\n",
 				strings.TrimPrefix(setting, impatient+", "), g.peer, g.rate, ratio,

@@ -1,4 +1,4 @@
-// Command peers measures redlatch beside other Go locks on Redis, and etcd, on one machine, round by round, and writes
+// Command peers measures redlatch and other Go locks on Redis, and etcd, on one machine, round by round, and writes
 // a CSV for bench/report.
 //
 //	go -C bench/peers run .                          # everything, three rounds, ten minutes; out/results.csv
@@ -17,7 +17,7 @@
 // The workload impatient is measured only if it is named. Its 64 callers, in 4 processes, want one lock; each gives up
 // when its patience ends, by a deadline, by a cancelled context or by the waitTime that it gave, and asks again at
 // once. The table on standard output has the median rate of each peer, its ratio to the best one of another library,
-// and the longest time in which nobody held the lock. If that is more than 100 ms for one of ours, the program says
+// and the longest time in which no worker held the lock. If that is more than 100 ms for one of ours, the program says
 // where, and exits with 1. "A sleeper late" is how late, in the same round, a goroutine of this program woke that slept
 // for 1 ms: on a machine that is not idle, compare it with the idle time.
 package main
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// described is the command as somebody else would give it: where its results went is of no interest to them.
+// described is the command as others would give it: where its results went is of no interest to them.
 func described(flags *flag.FlagSet) string {
 	s := "go -C bench/peers run ."
 	flags.Visit(func(f *flag.Flag) {
@@ -94,7 +94,9 @@ func command(args []string) error {
 			cfg.quick()
 		}
 	}
-	flags.Parse(args)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	if *list {
 		for _, p := range peers {
 			fmt.Printf("%-24s %s; %s\n", p.Name, p.Module, p.How)
@@ -151,7 +153,7 @@ func stalls(rows []results.Row) error {
 		return fmt.Errorf("idle for more than %v while callers waited: %s", longestIdle, strings.Join(idle, "; "))
 	}
 	if empty > 0 {
-		return fmt.Errorf("in %d windows redlatch served nobody", empty)
+		return fmt.Errorf("in %d windows redlatch served no worker", empty)
 	}
 	return nil
 }

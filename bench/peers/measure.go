@@ -33,8 +33,16 @@ func oneLine(s string) string {
 // inWindows are the workloads of which a measurement, or a turn, is one window.
 var inWindows = []string{uncontended, claiming, contended}
 
-// worst says of each setting what its slowest window served, beside the median, and the longest wait: medians hide
-// stalls. empty is in how many windows redlatch served nobody.
+// emptyWindows is in how many windows of a turn redlatch served nothing.
+func emptyWindows(r results.Row, ours bool) int {
+	if n, _ := r.Value("empty_windows"); ours {
+		return int(n)
+	}
+	return 0
+}
+
+// worst says of each setting what its slowest window served, next to the median, and the longest wait: medians hide
+// stalls. empty is in how many windows redlatch served no worker.
 func worst(rows []results.Row) (lines []string, empty int) {
 	var order []string
 	windows, stalls, longest := map[string][]float64{}, map[string][]float64{}, map[string]float64{}
@@ -42,13 +50,13 @@ func worst(rows []results.Row) (lines []string, empty int) {
 		p, err := peerNamed(r.Peer)
 		ours := err == nil && p.Module == redlatchPeer.Module
 		share, parts := r.Value("worst_window")
-		if parts && r.Workload != contended {
-			lines = append(lines,
-				fmt.Sprintf("%s, %s: slowest window %.2f of the median, longest wait %s", r.Workload, r.Peer, share, micros(r.Max)))
-		}
-		// whose windows are shorter than a stall of the machine
-		if n, _ := r.Value("empty_windows"); ours && r.Workload != contended {
-			empty += int(n)
+		if r.Workload != contended { // whose windows are shorter than a stall of the machine
+			if parts {
+				lines = append(lines,
+					fmt.Sprintf("%s, %s: slowest window %.2f of the median, longest wait %s", r.Workload, r.Peer, share,
+						micros(r.Max)))
+			}
+			empty += emptyWindows(r, ours)
 		}
 		if !slices.Contains(inWindows, r.Workload) || r.OpsPerSec < 0 {
 			continue
@@ -214,7 +222,7 @@ func (b *bench) handover(ctx context.Context, p Peer, round, clients int) (row r
 const crashAfter = 150 * time.Millisecond
 
 // crash kills the holder of some locks that another process waits for, and measures from the kill.
-func (b *bench) crash(ctx context.Context, p Peer, round int) (row results.Row, err error) {
+func (b *bench) crash(_ context.Context, p Peer, round int) (row results.Row, err error) {
 	row = results.Blank(crashed, 2, b.cfg.Victims, p.Name, round)
 	s, err := startRedis()
 	if err != nil {

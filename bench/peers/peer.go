@@ -43,7 +43,7 @@ type Peer struct {
 	Renews bool // renews its leases by itself
 	// Optional: takes part only if it is asked for by name.
 	Optional bool
-	// AloneOnly: takes part only where nobody waits.
+	// AloneOnly: takes part only where no worker waits.
 	AloneOnly bool
 	// Queue is the one workload of queues in which the peer takes part; "": it takes part in the others.
 	Queue string

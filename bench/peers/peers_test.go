@@ -254,7 +254,8 @@ func TestTheCommandWritesWhatTheReportReads(t *testing.T) {
 	require.Len(t, f.Rows, 2)
 	require.Contains(t, f.Fact("peer rueidislock"), "github.com/redis/rueidis v1.")
 	require.NotEmpty(t, f.Fact("machine"))
-	require.Equal(t, `go -C bench/peers run . -duration "20ms" -peers "redlatch,redislock, 1 ms" -processes "2" -quick -rounds "1" -waiters "2" -workloads "contended"`, f.Fact("command"))
+	require.Equal(t, `go -C bench/peers run . -duration "20ms" -peers "redlatch,redislock, 1 ms" -processes "2" `+
+		`-quick -rounds "1" -waiters "2" -workloads "contended"`, f.Fact("command"))
 }
 
 func TestACommandThatCannotBeIsRefused(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// free is how many permits each semaphore has that nobody else wants.
+// free is how many permits each semaphore has that no other worker wants.
 const free = 8
 
-// permitPeer acquires and releases one permit. It stands beside the locks, because it is their mechanism with another
+// permitPeer acquires and releases one permit. It stands with the locks, because it is their mechanism with another
 // script.
 var permitPeer = Peer{
 	Name: "rsemaphore.Permit", Module: redlatchPeer.Module, Wakes: "push", AloneOnly: true,

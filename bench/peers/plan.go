@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/results"
 )
 
-// step is one measurement: one peer, once. Several workloads keep their processes from one step to the next (see crew).
+// step is one measurement: one peer, once. Several workloads keep their processes from one step to the next (see processSet).
 type step struct {
 	round    int
 	workload string
@@ -76,13 +76,13 @@ func (b *bench) chosen() []Peer {
 const setupTakes = 240 * time.Millisecond
 
 func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
+	if workload == renewing {
+		peers = slices.DeleteFunc(slices.Clone(peers), func(p Peer) bool { return !p.Renews })
+	}
 	var steps []step
 	add := func(what string, takes time.Duration,
 		measure func(ctx context.Context, p Peer, round int) (results.Row, error)) {
 		for _, p := range peers {
-			if workload == renewing && !p.Renews {
-				continue
-			}
 			steps = append(steps, step{
 				round: round, workload: workload, what: what, peer: p.Name, takes: takes,
 				run: func(ctx context.Context) (results.Row, error) { return measure(ctx, p, round) },

@@ -127,7 +127,7 @@ func (b *bench) queued(ctx context.Context, p Peer, round int, workload string,
 	}
 	defer s.stop()
 	setup := b.setup(s.addr, b.cfg.Lease)
-	setup.Capacity, setup.CallTimeout = q.capacity, 5*time.Second // a stall of the machine is no error
+	setup.Capacity, setup.CallTimeout = q.capacity, 5*time.Second // a stall of the machine is not an error
 	if delay > 0 {
 		stop, err := setup.away(delay)
 		if err != nil {
@@ -277,7 +277,7 @@ func empty(all []window) (n int) {
 }
 
 // The peers of the queues. go-redisson has no semaphore, and none for readers and writers; we found no other Go library
-// with either on Redis that is still kept up. So what stands beside them is Redisson, and what is written by hand.
+// with either on Redis that is still kept up. So the peers are Redisson, and what is written by hand.
 
 var queuePeers = []Peer{
 	ourQueue("rsemaphore.Semaphore", permits, "leased permits, defaults",
@@ -338,13 +338,13 @@ func ofLock(l *rlock.Lock) load.Acquire {
 type queueLocker struct {
 	of     func(want string) load.Acquire
 	close  func()
-	within func(ctx context.Context, wait time.Duration) (load.Release, error) // nil: it cannot be told how long to wait
+	within func(ctx context.Context, wait time.Duration) (load.Release, error) // nil: it cannot be given how long to wait
 }
 
 // LockWithin implements waiter, whatever is wanted.
 func (l *queueLocker) LockWithin(ctx context.Context, _ string, wait time.Duration) (load.Release, error) {
 	if l.within == nil {
-		return nil, errors.New("this peer cannot be told how long to wait")
+		return nil, errors.New("this peer cannot be given how long to wait")
 	}
 	return l.within(ctx, wait)
 }

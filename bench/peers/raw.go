@@ -72,22 +72,31 @@ func openRecorded(ctx context.Context, s Setup, of func(o rueidis.ClientOption) 
 	}
 	l := &rawScriptsLocker{client: c, calls: calls}
 	for range 2 { // the recording must work again, and on another name
-		for i, want := range []bool{true, false} {
-			err := l.replay("bench-other-name")(ctx, i)
-			is := false
-			if err == nil {
-				is, err = taken(ctx, c, "bench-other-name")
-			}
-			if err == nil && is != want {
-				err = fmt.Errorf("sent again, %q left the name taken: %t, want %t", calls[i], is, want)
-			}
-			if err != nil {
-				c.Close()
-				return nil, err
-			}
+		if err := l.try(ctx, taken); err != nil {
+			c.Close()
+			return nil, err
 		}
 	}
 	return l, nil
+}
+
+// try replays on another name, and looks whether that was taken, and free then.
+func (l *rawScriptsLocker) try(ctx context.Context,
+	taken func(ctx context.Context, c rueidis.Client, name string) (bool, error)) error {
+	const name = "bench-other-name"
+	for i, want := range []bool{true, false} {
+		if err := l.replay(name)(ctx, i); err != nil {
+			return err
+		}
+		is, err := taken(ctx, l.client, name)
+		if err != nil {
+			return err
+		}
+		if is != want {
+			return fmt.Errorf("sent again, %q left the name taken: %t, want %t", l.calls[i], is, want)
+		}
+	}
+	return nil
 }
 
 func (l *rawScriptsLocker) replay(name string) func(context.Context, int) error {

@@ -101,7 +101,7 @@ func (l *redissonLocker) Lock(ctx context.Context, name string) (load.Release, e
 	return l.call(ctx, "lock", []any{"lock", name, -1}, "unlock", func(string) []any { return []any{"lock", name} })
 }
 
-// call has a thread of its own take something; the release has the same thread give it back, as given is told what the
+// call has a thread of its own take something; the release has the same thread give it back, as given learns what the
 // first call said.
 func (l *redissonLocker) call(ctx context.Context, take string, taken []any, give string,
 	given func(said string) []any) (load.Release, error) {

@@ -11,9 +11,9 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/results"
 )
 
-// crew is the processes of all peers at one time, idle but for one, which change every tenth of a second: differences
+// processSet is the processes of all peers at one time, idle but for one, which change every tenth of a second: differences
 // between peers that are smaller than what the machine's mood changes within seconds can be seen only so.
-type crew struct {
+type processSet struct {
 	servers map[string]*redisServer
 	members map[string]*child
 	failed  map[string]error // those who cannot take part
@@ -50,7 +50,7 @@ type member struct {
 // turns are those of all, who are opened together. With numbers of goroutines between the lowest and the highest only
 // those of between have any.
 func (b *bench) turns(round int, workload string, do order, r *rand.Rand, all, between []member) []step {
-	c := &crew{}
+	c := &processSet{}
 	lowest, highest := slices.Min(b.cfg.Goroutines), slices.Max(b.cfg.Goroutines)
 	warm := do
 	warm.Workers, warm.Duration = highest, min(b.cfg.Slice, 50*time.Millisecond)
@@ -93,7 +93,7 @@ func (b *bench) turns(round int, workload string, do order, r *rand.Rand, all, b
 const opening = 100 * time.Millisecond
 
 // open starts everybody and has each warm up.
-func (c *crew) open(ctx context.Context, b *bench, all []member, warm order) {
+func (c *processSet) open(ctx context.Context, b *bench, all []member, warm order) {
 	if c.failed != nil {
 		return
 	}
@@ -105,7 +105,7 @@ func (c *crew) open(ctx context.Context, b *bench, all []member, warm order) {
 	}
 }
 
-func (c *crew) openOne(ctx context.Context, b *bench, m member, warm order) error {
+func (c *processSet) openOne(ctx context.Context, b *bench, m member, warm order) error {
 	s, err := startRedis()
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (c *crew) openOne(ctx context.Context, b *bench, m member, warm order) erro
 	return ctx.Err()
 }
 
-func (c *crew) turn(ctx context.Context, m member, row results.Row, do order) (results.Row, error) {
+func (c *processSet) turn(ctx context.Context, m member, row results.Row, do order) (results.Row, error) {
 	s := c.servers[m.name]
 	before, err := s.usage(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *crew) turn(ctx context.Context, m member, row results.Row, do order) (r
 	outcome(&row, a.Outcome)
 	if row.Unfinished > 0 {
 		row.Errors += row.Unfinished
-		row.Note = fmt.Sprintf("%s: %s, for %v and more, on locks that nobody else wants", stuckNote,
+		row.Note = fmt.Sprintf("%s: %s, for %v and more, on locks that no other worker wants", stuckNote,
 			plural(int(row.Unfinished), "worker"), stuck)
 	}
 	row.Seconds, row.OpsPerSec = a.Seconds, float64(a.Outcome.Ops)/a.Seconds
@@ -158,7 +158,7 @@ func (c *crew) turn(ctx context.Context, m member, row results.Row, do order) (r
 }
 
 // done ends the processes after the last step.
-func (c *crew) done() {
+func (c *processSet) done() {
 	if c.left--; c.left > 0 {
 		return
 	}

@@ -25,7 +25,7 @@ const (
 	etcdRole   = "etcd"
 )
 
-// order is what a worker process is told to do.
+// order is what a worker process has to do.
 type order struct {
 	Do    string
 	Peer  string `json:",omitempty"`
@@ -83,7 +83,7 @@ func work(role string, in io.Reader, out io.Writer) error {
 			w.answer(a)
 		}
 	}
-	return fmt.Errorf("%s=%q is no role", roleEnv, role)
+	return fmt.Errorf("%s=%q is not a role", roleEnv, role)
 }
 
 type workerProcess struct {
@@ -108,7 +108,7 @@ func (w *workerProcess) answer(a answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.answers.Encode(a); err != nil {
-		os.Exit(1) // nobody listens any more
+		os.Exit(1) // no process listens any more
 	}
 }
 

@@ -1,6 +1,6 @@
 // Command places measures what a cycle of lock and unlock costs where users are: through TLS, as a user with rights of
-// its own, in a Cluster, behind Sentinel, with a replica that has to confirm, and a millisecond away; beside plain
-// loopback. It prints a table, and writes a CSV for bench/report.
+// its own, in a Cluster, behind Sentinel, with a replica that has to confirm, and a millisecond away; compared with
+// plain loopback. It prints a table, and writes a CSV for bench/report.
 //
 //	go -C bench run ./places                                          # a minute
 //	go -C bench run ./places -rounds 7 -out ../docs/benchmarks/places.csv && go -C bench run ./report
@@ -41,12 +41,40 @@ func main() {
 	}
 }
 
+// choose returns loopback and the places of those names; all if none is given.
+func choose(only string) ([]place, error) {
+	if only == "" {
+		return places, nil
+	}
+	chosen := places[:1:1]
+	for _, name := range strings.Split(only, ",") {
+		i := slices.IndexFunc(places, func(p place) bool { return p.name == name })
+		if i < 1 {
+			return nil, fmt.Errorf("no place %q", name)
+		}
+		chosen = append(chosen, places[i])
+	}
+	return chosen, nil
+}
+
+func settleAll(ctx context.Context, s *stage.Stage, chosen []place, progress io.Writer) (set []*settled, err error) {
+	for _, p := range chosen {
+		fmt.Fprintf(progress, "setting up: %s\n", p.name)
+		x, err := settle(ctx, s, p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		set = append(set, x)
+	}
+	return set, nil
+}
+
 func command(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("places", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	rounds := flags.Int("rounds", 7, "how often everybody has a turn")
 	turn := flags.Duration("turn", 300*time.Millisecond, "how long a turn is")
-	only := flags.String("only", "", "some of the places, beside loopback")
+	only := flags.String("only", "", "some of the places, besides loopback")
 	file := flags.String("out", "", "the CSV to write")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -57,27 +85,15 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	if *rounds < 1 || *turn <= 0 {
 		return errors.New("rounds and turn must be positive")
 	}
-	chosen := places
-	if *only != "" {
-		chosen = places[:1:1]
-		for _, name := range strings.Split(*only, ",") {
-			i := slices.IndexFunc(places, func(p place) bool { return p.name == name })
-			if i < 1 {
-				return fmt.Errorf("no place %q", name)
-			}
-			chosen = append(chosen, places[i])
-		}
+	chosen, err := choose(*only)
+	if err != nil {
+		return err
 	}
 	s := &stage.Stage{}
 	defer s.Clear()
-	var set []*settled
-	for _, p := range chosen {
-		fmt.Fprintf(progress, "setting up: %s\n", p.name)
-		x, err := settle(ctx, s, p)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
-		set = append(set, x)
+	set, err := settleAll(ctx, s, chosen, progress)
+	if err != nil {
+		return err
 	}
 	began := time.Now()
 	f := &results.File{Facts: []results.Fact{
@@ -150,39 +166,46 @@ var others = []string{"ping", "replconf", "hello", "cluster|slots", "cluster|sha
 func write(out io.Writer, f *results.File, chosen []place) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tgoroutines\tp50 us\tover loopback\trate\tover loopback\tscripts\t")
+	p50 := func(r results.Row) float64 { return r.P50 }
+	rate := func(r results.Row) float64 { return r.OpsPerSec }
+	scripts := func(r results.Row) float64 { return r.Scripts }
 	for _, goroutines := range []int{1, 64} {
-		of := func(name string, m func(results.Row) float64) (values []float64) {
-			for _, r := range f.Rows {
-				if r.Peer == name && r.Workers == goroutines {
-					values = append(values, m(r))
-				}
-			}
-			slices.Sort(values)
-			return values
-		}
-		ratio := func(name string, m func(results.Row) float64) float64 {
-			base := map[int]float64{}
-			for _, r := range f.Rows {
-				if r.Peer == places[0].name && r.Workers == goroutines {
-					base[r.Round] = m(r)
-				}
-			}
-			var values []float64
-			for _, r := range f.Rows {
-				if r.Peer == name && r.Workers == goroutines {
-					values = append(values, m(r)/base[r.Round])
-				}
-			}
-			slices.Sort(values)
-			return values[len(values)/2]
-		}
-		p50 := func(r results.Row) float64 { return r.P50 }
-		rate := func(r results.Row) float64 { return r.OpsPerSec }
+		base := rowsOf(f, places[0].name, goroutines)
 		for _, p := range chosen {
-			mid := func(m func(results.Row) float64) float64 { v := of(p.name, m); return v[len(v)/2] }
-			fmt.Fprintf(w, "%s\t%d\t%.1f\t%.2fx\t%.0f\t%.2fx\t%.2f\t\n", p.name, goroutines, mid(p50), ratio(p.name, p50),
-				mid(rate), ratio(p.name, rate), mid(func(r results.Row) float64 { return r.Scripts }))
+			of := rowsOf(f, p.name, goroutines)
+			fmt.Fprintf(w, "%s\t%d\t%.1f\t%.2fx\t%.0f\t%.2fx\t%.2f\t\n", p.name, goroutines, of.median(p50),
+				of.over(base, p50), of.median(rate), of.over(base, rate), of.median(scripts))
 		}
 	}
 	return w.Flush()
+}
+
+// turns are the rows of one place with one number of goroutines.
+type turns []results.Row
+
+func rowsOf(f *results.File, place string, goroutines int) (of turns) {
+	for _, r := range f.Rows {
+		if r.Peer == place && r.Workers == goroutines {
+			of = append(of, r)
+		}
+	}
+	return of
+}
+
+func (t turns) median(m func(results.Row) float64) float64 {
+	var values []float64
+	for _, r := range t {
+		values = append(values, m(r))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// over is the median of what m is as a multiple of that of base in the same round.
+func (t turns) over(base turns, m func(results.Row) float64) float64 {
+	of := map[int]float64{}
+	for _, r := range base {
+		of[r.Round] = m(r)
+	}
+	return t.median(func(r results.Row) float64 { return m(r) / of[r.Round] })
 }

@@ -185,7 +185,7 @@ func settle(ctx context.Context, s *stage.Stage, p place) (x *settled, err error
 		return nil, err
 	}
 	s.Cleanup(func() { hub.Close(context.Background()) })
-	o.CallTimeout = 10 * time.Second // a stall of the machine is no error
+	o.CallTimeout = 10 * time.Second // a stall of the machine is not an error
 	if x.locks, err = rlock.New(hub, o); err != nil {
 		return nil, err
 	}

@@ -20,8 +20,8 @@ type page struct {
 // folder is where everything but the page itself is.
 const folder = "benchmarks/"
 
-// document writes what the figures say, by path from docs: the page, and beside it the charts and a file of tables for
-// each subject.
+// document writes what the figures say, by path from docs: the page, and in the same folder the charts and a file of
+// tables for each subject.
 func document(s *summary) (files map[string]string) {
 	files, alt := map[string]string{}, map[string]string{}
 	write := func(name, title string, sections ...func(*page)) {
@@ -271,6 +271,30 @@ func (p *page) slowestTurn(k setting, peer string) string {
 	return "-"
 }
 
+// byWorkers draws a metric of each peer over the numbers of workers.
+func (p *page) byWorkers(name, title, note string, of []setting, m metric, format func(float64) string) {
+	var xs []string
+	values := map[string][]float64{}
+	var order []string
+	for i, k := range of {
+		xs = append(xs, fmt.Sprintf("%d workers", k.workers))
+		for _, peer := range p.s.in(k) {
+			if v, ok := p.s.median(k, peer, m); ok {
+				if values[peer] == nil {
+					values[peer] = slices.Repeat([]float64{math.NaN()}, len(of))
+					order = append(order, peer)
+				}
+				values[peer][i] = v
+			}
+		}
+	}
+	var all []line
+	for _, peer := range order {
+		all = append(all, line{peer, values[peer]})
+	}
+	p.chart(name, title, lines(title, note, xs, all, format))
+}
+
 func (p *page) contended() {
 	settings := p.s.settings("contended")
 	if len(settings) == 0 {
@@ -292,28 +316,6 @@ func (p *page) contended() {
 		}
 		byProcs[at] = append(byProcs[at], k)
 	}
-	draw := func(name, title, note string, of []setting, m metric, format func(float64) string) {
-		var xs []string
-		values := map[string][]float64{}
-		var order []string
-		for i, k := range of {
-			xs = append(xs, fmt.Sprintf("%d workers", k.workers))
-			for _, peer := range p.s.in(k) {
-				if v, ok := p.s.median(k, peer, m); ok {
-					if values[peer] == nil {
-						values[peer] = slices.Repeat([]float64{math.NaN()}, len(of))
-						order = append(order, peer)
-					}
-					values[peer][i] = v
-				}
-			}
-		}
-		var all []line
-		for _, peer := range order {
-			all = append(all, line{peer, values[peer]})
-		}
-		p.chart(name, title, lines(title, note, xs, all, format))
-	}
 	for _, n := range []int{procs, 1} {
 		of := byProcs[n]
 		if len(of) == 0 {
@@ -325,11 +327,11 @@ func (p *page) contended() {
 			where = "1 process"
 		}
 		p.say("### %s", where)
-		draw(fmt.Sprintf("contended-%d-rate.svg", n), "Acquisitions a second, "+where,
+		p.byWorkers(fmt.Sprintf("contended-%d-rate.svg", n), "Acquisitions a second, "+where,
 			"higher is better; read it together with p99: some peers are quick because one worker takes all", of, rate, figure)
-		draw(fmt.Sprintf("contended-%d-p99.svg", n), "p99 of the wait, "+where,
+		p.byWorkers(fmt.Sprintf("contended-%d-p99.svg", n), "p99 of the wait, "+where,
 			"lower is better; waits that never ended count with all they lasted", of, p99, duration)
-		draw(fmt.Sprintf("contended-%d-commands.svg", n), "Server commands for one acquisition, "+where,
+		p.byWorkers(fmt.Sprintf("contended-%d-commands.svg", n), "Server commands for one acquisition, "+where,
 			"lower is better; those inside scripts included", of, commands, figure)
 		for _, k := range of {
 			p.say("%d workers in %d %s:", k.workers, k.processes, plural(k.processes, "process", "processes"))

@@ -90,7 +90,8 @@ func (p *page) goals() {
 	p.table([]string{"goal", "wanted", "measured", "the floor's", "reached"}, rows)
 	p.say("Where the floor's own ratio is below what is wanted, the scripts themselves are the limit: they do more than " +
 		"a peer's, for order among waiters, for leases that Java reads, and to refuse late requests. " +
-		"From 14 concurrent calls on, redlatch sends calls for free locks and permits together, and so can exceed its floor. " +
+		"From 14 concurrent calls on, redlatch sends calls for free locks and permits together, and so can exceed " +
+		"its floor. " +
 		"With many workers the end of the measurement cuts off the waits of the slowest peers, so their p99 looks better " +
 		"than it is.")
 	if p.s.onOne == nil {
@@ -133,7 +134,7 @@ func (s *summary) plainGoals(k setting, where string) (all []goal) {
 	return all
 }
 
-// goalsAlone are those of locks that nobody else wants.
+// goalsAlone are those of locks that no other worker wants.
 func (p *page) goalsAlone() (all []goal) {
 	s := p.s
 	for i, want := range rateGoals {

@@ -32,7 +32,7 @@ func report(in, out string) error {
 		return err
 	}
 	s := summarise(f)
-	for name, to := range map[string]**summary{besideFile: &s.beside, scaleFile: &s.scale, placesFile: &s.places,
+	for name, to := range map[string]**summary{redissonFile: &s.redisson, scaleFile: &s.scale, placesFile: &s.places,
 		processorFile: &s.onOne} {
 		other, err := load(filepath.Join(filepath.Dir(in), name))
 		switch {
@@ -54,12 +54,12 @@ func report(in, out string) error {
 	return nil
 }
 
-// Beside the main run there may be others: the one in which Redisson takes part, bench/scale's and bench/places', and
+// Besides the main run there may be others: the one in which Redisson takes part, bench/scale's and bench/places', and
 // the one on one processor.
 const (
-	besideFile = "redisson.csv"
-	scaleFile  = "scale.csv"
-	placesFile = "places.csv"
+	redissonFile = "redisson.csv"
+	scaleFile    = "scale.csv"
+	placesFile   = "places.csv"
 
 	processorFile = "processor.csv"
 )

@@ -33,7 +33,7 @@ var (
 	writes       = extra("writes_per_s")
 )
 
-// queues has the tables of the workloads in which processes wait in line, beside the server and 1 ms away from it.
+// queues has the tables of the workloads in which processes wait in line, near the server and 1 ms away from it.
 func (p *page) queues() {
 	said := false
 	for _, kind := range queueKinds {

@@ -13,7 +13,7 @@ const redisson = "redisson"
 
 // redisson is what the run of its own says in which Redisson takes part.
 func (p *page) redisson() {
-	s := p.s.beside
+	s := p.s.redisson
 	if s == nil {
 		return
 	}
@@ -21,27 +21,14 @@ func (p *page) redisson() {
 		"the Java driver of the tests, one JVM per client, warmed up for six seconds on shared processors; it may still " +
 		"compile code. " +
 		"There are two processes because eight JVMs on two processors measure the machine and not Redisson. " +
-		"*redisson's driver* asks a JVM to do nothing, twice: the part of Redisson's times that a Java program does not pay. " +
+		"*redisson's driver* asks a JVM to do nothing, twice: the part of Redisson's times that a Java program does not " +
+		"pay. " +
 		"Contended, it is part of each hold. Commands per operation do not depend on the client's speed and are the most " +
 		"reliable figures here.")
 	p.say("The commands of Redisson's hand-overs include renewals: after a warm-up of thousands of locks a second, " +
 		"version 4.7.0 renews the few held locks hundreds of times a second for some seconds (MONITOR). After a short " +
 		"warm-up a hand-over took 29 commands.")
-	var facts [][]string
-	for _, name := range []string{"date", "command", "rounds", "contended", "load before", "load after", "took"} {
-		if v := s.file.Fact(name); v != "" {
-			if name == "command" {
-				v = "`" + v + "`"
-			}
-			facts = append(facts, []string{name, v})
-		}
-	}
-	for _, name := range s.peers {
-		if v := s.file.Fact("peer " + name); v != "" && s.measured(name) {
-			facts = append(facts, []string{name, strings.ReplaceAll(v, "|", "/")})
-		}
-	}
-	p.table([]string{"", ""}, facts)
+	p.table([]string{"", ""}, s.facts())
 	q := &page{s: s} // its cells are of the other run
 	for _, k := range s.settings("uncontended") {
 		var rows [][]string
@@ -104,4 +91,22 @@ func (p *page) redisson() {
 // measured reports whether there is a row of a peer.
 func (s *summary) measured(peer string) bool {
 	return slices.ContainsFunc(s.file.Rows, func(r results.Row) bool { return r.Peer == peer })
+}
+
+// facts are what the file says of its run, and of the peers in it.
+func (s *summary) facts() (rows [][]string) {
+	for _, name := range []string{"date", "command", "rounds", "contended", "load before", "load after", "took"} {
+		if v := s.file.Fact(name); v != "" {
+			if name == "command" {
+				v = "`" + v + "`"
+			}
+			rows = append(rows, []string{name, v})
+		}
+	}
+	for _, name := range s.peers {
+		if v := s.file.Fact("peer " + name); v != "" && s.measured(name) {
+			rows = append(rows, []string{name, strings.ReplaceAll(v, "|", "/")})
+		}
+	}
+	return rows
 }

@@ -254,11 +254,11 @@ func TestEveryChartIsWellFormedAndShown(t *testing.T) {
 		require.NotContains(t, svg, "Inf", name)
 		d := xml.NewDecoder(strings.NewReader(svg))
 		for {
-			if _, err := d.Token(); errors.Is(err, io.EOF) {
+			_, err := d.Token()
+			if errors.Is(err, io.EOF) {
 				break
-			} else {
-				require.NoError(t, err, name)
 			}
+			require.NoError(t, err, name)
 		}
 	}
 	for _, m := range regexp.MustCompile(`\((?:benchmarks/)?([a-z0-9-]+\.svg)\)`).FindAllStringSubmatch(text, -1) {
@@ -315,7 +315,7 @@ func TestTheRunWithRedissonIsASectionOfItsOwn(t *testing.T) {
 		}
 	})
 	f.Facts = append(f.Facts, results.Fact{Name: "peer " + redisson, Value: "push, Java"})
-	s.beside = summarise(f)
+	s.redisson = summarise(f)
 	require.Contains(t, row(t, document(s)["benchmarks.md"], "| hand-over to another client: p50 |"),
 		"| 200 us | 250 us | 1.25x |")
 	text = document(s)["benchmarks/redisson.md"]

@@ -112,7 +112,7 @@ func (p *page) winners() {
 
 // java compares with Redisson.
 func (p *page) java() {
-	s := p.s.beside
+	s := p.s.redisson
 	if s == nil {
 		return
 	}

@@ -6,34 +6,44 @@ import (
 	"strings"
 )
 
+// behindIn is the row of a figure in which peers are better than base; nil: none is.
+func (p *page) behindIn(base string, k setting, what string, m metric, high bool,
+	format func(float64) string) []string {
+	v, ok := p.s.median(k, base, m)
+	if !ok {
+		return nil
+	}
+	var better []string
+	for _, peer := range p.s.sorted(k, m, high) {
+		w, _ := p.s.median(k, peer, m)
+		if !rival(peer) || math.Abs(w-v) < 0.02*v || (w > v) != high {
+			continue
+		}
+		better = append(better, peer+" "+format(w))
+	}
+	if len(better) == 0 {
+		return nil
+	}
+	where := k.workload
+	switch k.workload {
+	case "contended":
+		where += fmt.Sprintf(", %d %s, %d workers", k.processes, plural(k.processes, "process", "processes"), k.workers)
+	case "handover", "uncontended":
+		where += fmt.Sprintf(", %d", k.workers)
+	}
+	said := format(v)
+	if base != ours {
+		said = base + " " + said
+	}
+	return []string{where, what, said, strings.Join(better, "; ")}
+}
+
 // behind lists every figure in which a peer is better.
 func (p *page) behind() {
 	var rows [][]string
 	var lookAs look = func(base string, k setting, what string, m metric, high bool, format func(float64) string) {
-		v, ok := p.s.median(k, base, m)
-		if !ok {
-			return
-		}
-		var better []string
-		for _, peer := range p.s.sorted(k, m, high) {
-			w, _ := p.s.median(k, peer, m)
-			if !rival(peer) || math.Abs(w-v) < 0.02*v || (w > v) != high {
-				continue
-			}
-			better = append(better, peer+" "+format(w))
-		}
-		if len(better) > 0 {
-			where := k.workload
-			if k.workload == "contended" {
-				where += fmt.Sprintf(", %d %s, %d workers", k.processes, plural(k.processes, "process", "processes"), k.workers)
-			} else if k.workload == "handover" || k.workload == "uncontended" {
-				where += fmt.Sprintf(", %d", k.workers)
-			}
-			said := format(v)
-			if base != ours {
-				said = base + " " + said
-			}
-			rows = append(rows, []string{where, what, said, strings.Join(better, "; ")})
+		if row := p.behindIn(base, k, what, m, high, format); row != nil {
+			rows = append(rows, row)
 		}
 	}
 	look := func(k setting, what string, m metric, high bool, format func(float64) string) {

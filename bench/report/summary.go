@@ -21,7 +21,7 @@ const (
 	permitFloor = "raw permit scripts"
 )
 
-// setting is what is measured beside each other.
+// setting is what is measured in turns.
 type setting struct {
 	workload           string
 	processes, workers int
@@ -34,7 +34,7 @@ type summary struct {
 	peers []string                             // in the order of the facts, locks before claims
 
 	// the run with Redisson, of large numbers, elsewhere, and on one processor; nil if there is none
-	beside, scale, places, onOne *summary
+	redisson, scale, places, onOne *summary
 }
 
 func summarise(f *results.File) *summary {
@@ -202,7 +202,7 @@ func (s *summary) sorted(k setting, m metric, high bool) []string {
 	return out
 }
 
-// rival reports whether a peer is a lock that somebody could use in redlatch's place.
+// rival reports whether a peer is a lock that a user could take in redlatch's place.
 func rival(peer string) bool { return !isOurs(peer) && !strings.HasPrefix(peer, "raw ") }
 
 // best is the first peer of sorted that keep wants.

@@ -74,7 +74,8 @@ func (c *canvas) text(x, y float64, class, anchor, s string) {
 // done wraps what was drawn: a title for those who see and for those who hear it, the style, the page.
 func (c *canvas) done(title, note string) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`+"\n", c.width, c.height, c.width, c.height)
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
+		`aria-labelledby="t d">`+"\n", c.width, c.height, c.width, c.height)
 	fmt.Fprintf(&out, "<title id=\"t\">%s</title>\n<desc id=\"d\">%s</desc>\n", html.EscapeString(title),
 		html.EscapeString(note))
 	var light, dark strings.Builder
@@ -165,11 +166,9 @@ type line struct {
 	values []float64
 }
 
-// lines draws values over xs, which are spaced evenly, on a logarithmic scale; format writes a value of it.
-func lines(title, note string, xs []string, all []line, format func(float64) string) string {
-	const left, right, top, bottom = 64.0, 190.0, 64.0, 40.0
-	c := &canvas{width: 760, height: 420, classes: map[string]string{}}
-	low, high := math.Inf(1), 0.0
+// positives are the lowest and the highest value above 0; high is 0 if there is none.
+func positives(all []line) (low, high float64) {
+	low = math.Inf(1)
 	for _, l := range all {
 		for _, v := range l.values {
 			if v > 0 {
@@ -177,6 +176,14 @@ func lines(title, note string, xs []string, all []line, format func(float64) str
 			}
 		}
 	}
+	return low, high
+}
+
+// lines draws values over xs, which are spaced evenly, on a logarithmic scale; format writes a value of it.
+func lines(title, note string, xs []string, all []line, format func(float64) string) string {
+	const left, right, top, bottom = 64.0, 190.0, 64.0, 40.0
+	c := &canvas{width: 760, height: 420, classes: map[string]string{}}
+	low, high := positives(all)
 	if high == 0 || len(xs) == 0 {
 		return c.done(title, note)
 	}
@@ -204,15 +211,7 @@ func lines(title, note string, xs []string, all []line, format func(float64) str
 	}
 	names := ends{}
 	// redlatch last, so that it lies above the others
-	slices.SortStableFunc(all, func(a, b line) int {
-		is := func(p string) int {
-			if p == ours {
-				return 1
-			}
-			return 0
-		}
-		return cmp.Compare(is(a.peer), is(b.peer))
-	})
+	slices.SortStableFunc(all, func(a, b line) int { return cmp.Compare(oursLast(a.peer), oursLast(b.peer)) })
 	for _, l := range all {
 		if at, ok := c.line(l, x, y); ok {
 			names = append(names, end{l.peer, at})
@@ -284,4 +283,12 @@ func (all ends) spread(bottom float64) {
 			all[i].y = min(all[i].y, all[i+1].y-apart)
 		}
 	}
+}
+
+// oursLast sorts redlatch behind all others.
+func oursLast(peer string) int {
+	if peer == ours {
+		return 1
+	}
+	return 0
 }

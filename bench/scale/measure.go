@@ -79,7 +79,6 @@ func held(ctx context.Context, s *scene, row *results.Row) error {
 	if err := free(); err != nil {
 		return err
 	}
-	free = nil
 	if err := s.left(ctx, row, before); err != nil {
 		return err
 	}
@@ -174,14 +173,14 @@ func inProcesses(ctx context.Context, s *scene, row *results.Row) error {
 	if err != nil {
 		return err
 	}
-	crew, err := gather(row.Processes, s.addr)
+	group, err := gather(row.Processes, s.addr)
 	if err != nil {
 		return err
 	}
-	defer crew.Scatter()
+	defer group.Stop()
 	groups := max(row.Processes/4, 1) // the processes of one wait for the same names
 	waits := 0
-	if _, err := crew.Ask(func(i int) order {
+	if _, err := group.Ask(func(i int) order {
 		mine := (row.Workers - i%groups + groups - 1) / groups
 		waits += mine
 		return order{Do: "wait", Names: mine, First: i % groups, Step: groups}
@@ -196,7 +195,7 @@ func inProcesses(ctx context.Context, s *scene, row *results.Row) error {
 	if err != nil {
 		return err
 	}
-	answers, err := crew.Ask(every("look"))
+	answers, err := group.Ask(every("look"))
 	if err != nil {
 		return err
 	}
@@ -215,7 +214,7 @@ func inProcesses(ctx context.Context, s *scene, row *results.Row) error {
 	if err := free(); err != nil {
 		return err
 	}
-	if _, err := crew.Ask(every("served")); err != nil {
+	if _, err := group.Ask(every("served")); err != nil {
 		return err
 	}
 	after, err := s.look(ctx)
@@ -223,10 +222,10 @@ func inProcesses(ctx context.Context, s *scene, row *results.Row) error {
 		return err
 	}
 	done(row, during, after, waits)
-	if answers, err = crew.Ask(every("left")); err != nil {
+	if answers, err = group.Ask(every("left")); err != nil {
 		return err
 	}
-	crew.Scatter()
+	group.Stop()
 	before.keys = 0 // those that the holder held then
 	x := row.Extra
 	if err := s.left(ctx, row, before); err != nil {

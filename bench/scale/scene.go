@@ -60,7 +60,7 @@ type member struct {
 	locks *rlock.Client
 }
 
-// grace is for how long a channel stays subscribed when nobody waits any more.
+// grace is for how long a channel stays subscribed when no process waits any more.
 const grace = 200 * time.Millisecond
 
 func open(addr string) (*member, error) {
@@ -174,7 +174,7 @@ func done(row *results.Row, from, to snapshot, ops int) {
 // own are the commands of our looking.
 var own = []string{"dbsize", "keys"}
 
-// objects is how many keys a server has. What processes say of themselves is left out where that can be told from few.
+// objects is how many keys a server has. What processes say of themselves is left out where few show that.
 func objects(ctx context.Context, c rueidis.Client) (int64, error) {
 	n, err := c.Do(ctx, c.B().Dbsize().Build()).AsInt64()
 	if err != nil || n > 1000 {

@@ -186,8 +186,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// worst is the longest that another client has waited for PONG, asking without a pause, for so long or until over says
-// so, and some time after that.
+// worst is the longest that another client has waited for PONG, asking without a pause, for that long or until over
+// says so, and some time after that.
 func (s *scene) worst(ctx context.Context, most time.Duration,
 	over func() (bool, error)) (worst time.Duration, err error) {
 	stop, said := make(chan struct{}), make(chan error, 1)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -19,9 +20,10 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 )
 
-const benchHelp = `bench measures what this machine gets from your server: cycles of lock and unlock, and INCR by a Counter, with 1 and with 64 goroutines,
-each with its floor, what the same number of the smallest calls costs through the same client. Each goroutine has names of its own,
-so nothing waits. It is a quick look: four measurements with their floors, --for each. The server is busy meanwhile.
+const benchHelp = `bench measures what this machine gets from your server: cycles of lock and unlock, and INCR by a
+Counter, with 1 and with 64 goroutines, each with its floor, what the same number of the smallest calls costs through
+the same client. Each goroutine has names of its own, so nothing waits. It is a quick look: four measurements with
+their floors, --for each. The server is busy meanwhile.
 
 Its names begin with redlatch_bench: (after --prefix); what it leaves ends within a minute.`
 
@@ -68,7 +70,7 @@ func (t *tool) bench() *cobra.Command {
 
 func measure(ctx context.Context, red *redlatch.Client, length time.Duration) (all []measurement, err error) {
 	client := red.Hub().Client()
-	name := "redlatch_bench:" + red.Semaphores().ID()
+	name := "redlatch_bench:" + rand.Text()
 	// a script as small as one can be, with a key, so that it goes where the lock is
 	smallest := rueidis.NewLuaScript("return redis.call('EXISTS', KEYS[1])")
 	for _, n := range []int{1, 64} {

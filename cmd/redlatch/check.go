@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -14,19 +15,37 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-const checkHelp = `check looks at a server as redlatch needs it, and tries what programs do there, with the user and the prefix that they have. Each line
-is ok, a warning or a problem, with what to do about it. It takes a few seconds.
+const checkHelp = `check says what a server is, what redlatch does without there, and what to set. It reads what the
+server says of itself, and tries what programs do, with the user and the prefix that they have. It takes a few
+seconds.
 
-It writes objects under names that begin with redlatch_check: (after --prefix) and removes them; what is left after a crash ends by
-itself. If the user's keys are restricted, give it --prefix.
+Each line has a level, what was looked at and what was found; under it, what that means for the promises (!) and what
+to do (->):
 
-It exits with 1 if there is a problem; with --strict also if there is a warning.`
+  ok       as it should be
+  note     a feature that is off by default does not work here, or something could not be seen
+  warning  something degrades: waiting is slower, or a failure costs more than it must
+  problem  a promise does not hold, or calls fail
+
+A command that the server or the user's rights refuse is a finding, and not a failure of check. INFO and CONFIG GET
+are asked for settings; programs need neither. The library uses no SCRIPT, FUNCTION or WAITAOF, so they are not tried.
+
+With --survive-failover, what Options{Safety: SurviveFailover} needs is a problem where it is missing; without, it is
+a note.
+
+check writes objects under names that begin with redlatch_check: (after --prefix) and removes them; what is left after
+a crash, and the mark of the process (redlatch_alive:), end by themselves. If the user's keys are restricted, give it
+--prefix.
+
+It exits with 1 if there is a problem, also where there is no connection; with --strict also if there is a warning.
+Notes do not count.`
 
 // finding is a line of check.
 type finding struct {
-	Level string `json:"level"` // ok, warning or problem
+	Level string `json:"level"` // ok, note, warning or problem
 	What  string `json:"what"`
 	Says  string `json:"says"`
+	Means string `json:"means,omitempty"` // for the promises of the library
 	Do    string `json:"do,omitempty"`
 }
 
@@ -34,41 +53,50 @@ type finding struct {
 type checkup struct {
 	*tool
 	red    *redlatch.Client
+	option rueidis.ClientOption
 	client rueidis.Client
+	safe   bool   // what the safe profile needs is a problem where it is missing
 	name   string // of what it tries with, before a suffix
-	info   map[string]string
+	nodes  []*node
+	apart  bool     // connections end at different servers
+	tracks bool     // the server tracks keys
+	unmet  []string // what would have to be set for the safe profile
 	all    []finding
 }
 
-func (x *checkup) ok(what, says string, args ...any) { x.add("ok", what, "", says, args) }
+func (x *checkup) ok(what, says string, args ...any) {
+	x.add(finding{"ok", what, says, "", ""}, args...)
+}
 
-func (x *checkup) warn(what, do, says string, args ...any) { x.add("warning", what, do, says, args) }
-
-func (x *checkup) problem(what, do, says string, args ...any) { x.add("problem", what, do, says, args) }
-
-func (x *checkup) add(level, what, do, says string, args []any) {
+// add formats what f says.
+func (x *checkup) add(f finding, args ...any) {
 	for i, a := range args {
 		if err, ok := a.(error); ok {
 			args[i] = words(err)
 		}
 	}
-	x.all = append(x.all, finding{level, what, short(fmt.Sprintf(says, args...)), do})
+	if len(args) > 0 {
+		f.Says = fmt.Sprintf(f.Says, args...)
+	}
+	f.Says = short(f.Says)
+	x.all = append(x.all, f)
 }
 
 func (t *tool) check() *cobra.Command {
-	var asJSON, strict bool
+	var asJSON, strict, safe bool
 	c := &cobra.Command{
-		Use:     "check",
-		Short:   "check a server: version, settings, rights, Pub/Sub, tracking, replicas, clock, latency",
-		Long:    checkHelp + "\n\n" + exitHelp,
-		Example: "  redlatch check\n  redlatch check --redis redis://redlatch@redis:6379 --prefix shop: --strict",
-		Args:    cobra.NoArgs,
+		Use:   "check",
+		Short: "say what a server is, what redlatch does without there, and what to set",
+		Long:  checkHelp + "\n\n" + exitHelp,
+		Example: "  redlatch check\n  redlatch check --redis redis://redlatch@redis:6379 --prefix shop: --strict\n" +
+			"  redlatch check --survive-failover --json | jq '.[] | select(.level == \"problem\")'",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(c)
 			defer stop()
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 			defer cancel()
-			x := &checkup{tool: t}
+			x := &checkup{tool: t, safe: safe}
 			if err := x.run(ctx); err != nil {
 				return err
 			}
@@ -87,8 +115,11 @@ func (t *tool) check() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON: an array with an object for each line")
+	c.Flags().BoolVar(&asJSON, "json", false,
+		"write JSON: an array with an object for each line, with level, what, says, means and do")
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 for a warning, too")
+	c.Flags().BoolVar(&safe, "survive-failover", false,
+		"what Safety: SurviveFailover needs is a problem where it is missing")
 	return c
 }
 
@@ -97,31 +128,45 @@ func (x *checkup) table() {
 	defer w.Flush()
 	for _, f := range x.all {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.What, printable(f.Says))
+		if f.Means != "" {
+			fmt.Fprintf(w, "\t\t!  %s\n", printable(f.Means))
+		}
 		if f.Do != "" {
-			fmt.Fprintf(w, "\t\t-> %s\n", f.Do)
+			fmt.Fprintf(w, "\t\t-> %s\n", printable(f.Do))
 		}
 	}
 }
 
-func (x *checkup) run(ctx context.Context) error {
-	o, err := x.server.option()
-	if err != nil {
+func (x *checkup) run(ctx context.Context) (err error) {
+	if x.option, err = x.server.option(); err != nil {
 		return err
 	}
-	if x.red, err = x.server.open(o, nil); err != nil {
-		x.problem("connection", "see redlatch help connection; docs/operations.md has the rights of a user", "%v", err)
+	if err := x.connect(); err != nil {
+		x.add(finding{"problem", "connection", "%v", "",
+			"see redlatch help connection; docs/operations.md has the rights of a user"},
+			err)
 		return nil
 	}
 	defer x.red.Close(context.Background())
-	x.client = x.red.Hub().Client()
-	x.name = "redlatch_check:" + x.red.Semaphores().ID()
+	x.name = "redlatch_check:" + rand.Text()
 	u, _ := x.server.address()
 	x.ok("connection", "%s", redacted(u))
-	x.settings(ctx)
-	x.rights(ctx)
-	x.messages(ctx)
-	x.tracking(ctx)
-	x.clock(ctx)
-	x.latency(ctx)
+	for _, look := range []func(context.Context){
+		x.describe, x.identity, x.topology, x.oneServer, x.commands, x.settings, x.rights, x.messages, x.tracking, x.profile,
+		x.clock, x.latency,
+	} {
+		if look(ctx); x.apart {
+			break // nothing that is tried would say anything
+		}
+	}
 	return ctx.Err()
+}
+
+// connect opens the client as programs do. What does not work is to be seen soon.
+func (x *checkup) connect() (err error) {
+	x.red, err = x.server.open(x.option, func(o *redlatch.Options) { o.RetryTimeout = x.server.timeout })
+	if err == nil {
+		x.client = x.red.Hub().Client()
+	}
+	return err
 }

@@ -5,18 +5,24 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// rights are tried, not read: what a user may do is what it can do.
+// rights are tried, not read: what a user may do is what it can do. All at once, since where one is not answered the
+// others are not, either.
 func (x *checkup) rights(ctx context.Context) {
-	for _, try := range []struct {
+	ctx, cancel := context.WithTimeout(ctx, 5*x.server.timeout)
+	defer cancel()
+	tries := []struct {
 		what string
 		do   func(context.Context) error
 	}{
@@ -26,15 +32,24 @@ func (x *checkup) rights(ctx context.Context) {
 		{"counters", x.tryCounter},
 		{"rate limits", x.tryLimiter},
 		{"stocks", x.tryStock},
-	} {
-		err := try.do(ctx)
-		switch {
+		{"red packets", x.tryPacket},
+		{"elections", x.tryElection},
+	}
+	failed := make([]error, len(tries))
+	var all sync.WaitGroup
+	for i, try := range tries {
+		all.Go(func() { failed[i] = try.do(ctx) })
+	}
+	all.Wait()
+	for i, try := range tries {
+		switch err := failed[i]; {
 		case err == nil:
 			x.ok(try.what, "work")
 		case errors.Is(err, redlatch.ErrDenied):
-			x.problem(try.what, "give the user this right; nothing, if programs do not use them (docs/operations.md)", "%v", err)
+			x.add(finding{"problem", try.what, "%v", "",
+				"give the user this right; nothing, if programs do not use them (redlatch acl)"}, err)
 		default:
-			x.problem(try.what, "see docs/operations.md for what the error means", "%v", err)
+			x.add(finding{"problem", try.what, "%v", "", "see docs/operations.md for what the error means"}, err)
 		}
 	}
 }
@@ -50,7 +65,7 @@ func (x *checkup) tryLock(ctx context.Context) error {
 	}
 	_, asked := l.Inspect(ctx)
 	err = errors.Join(err, asked, h.Extend(ctx, time.Minute), h.Unlock(ctx))
-	x.remove(ctx, keyname.Prefix("redisson_lock_token", x.server.prefix+x.name+":lock"))
+	x.removeToken(ctx, x.name+":lock")
 	return err
 }
 
@@ -98,38 +113,61 @@ func (x *checkup) tryStock(ctx context.Context) error {
 	}
 	_, err := s.Claim(ctx, "one")
 	err = errors.Join(err, s.EndSale(ctx))
-	if base, bad := keyname.Braced(x.server.prefix, x.name+":stock", "a stock"); bad == nil {
-		for _, part := range []string{"", ":u", ":r", ":h", ":o", ":l", ":f"} {
+	return errors.Join(err, x.removeParts(ctx, x.name+":stock", "a stock"))
+}
+
+func (x *checkup) tryPacket(ctx context.Context) error {
+	p := x.red.RedPackets().Packet(x.name + ":packet")
+	_, err := p.Send(ctx, redpacket.Spec{Total: 2, Shares: 2, OpenFor: time.Minute, Retain: time.Second})
+	if err != nil {
+		return err
+	}
+	_, err = p.Grab(ctx, "one")
+	return errors.Join(err, x.removeParts(ctx, x.name+":packet", "a red packet"))
+}
+
+func (x *checkup) tryElection(ctx context.Context) error {
+	name := x.name + ":election"
+	l, err := x.red.Elections().Election(name).Campaign(ctx, "check")
+	if err != nil {
+		return err
+	}
+	defer x.removeToken(ctx, name)
+	return l.Resign(ctx)
+}
+
+// removeParts takes away the keys of a stock or red packet.
+func (x *checkup) removeParts(ctx context.Context, name, what string) error {
+	base, err := keyname.Braced(x.server.prefix, name, what)
+	if err == nil {
+		for _, part := range []string{"", ":u", ":r", ":h", ":o", ":l", ":f", ":p", ":a", ":g", ":e"} {
 			x.remove(ctx, base+part)
 		}
 	}
 	return err
 }
 
-// remove takes away what would last; without the right to it, what is left ends by itself.
-func (x *checkup) remove(ctx context.Context, key string) {
-	x.client.Do(ctx, x.client.B().Del().Key(key).Build())
-}
-
 // messages tries a channel of a lock, whose name has the form of all of them.
 func (x *checkup) messages(ctx context.Context) {
-	const do = "allow the user the channels of docs/operations.md: without them waiters poll every second"
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	_, polls := errs.LackSubscribe.About()
+	const do = "allow the user the channels of redlatch acl"
+	ctx, cancel := context.WithTimeout(ctx, 5*x.server.timeout)
 	defer cancel()
 	channel := keyname.Prefix("redisson_lock__channel", x.server.prefix+x.name)
 	sub, err := x.red.Hub().Subscribe(ctx, channel)
 	if err != nil {
-		x.warn("Pub/Sub", do, "%v", err)
+		x.add(finding{"warning", "Pub/Sub", "%v", polls, do}, err)
 		return
 	}
 	defer sub.Close()
 	began := time.Now()
 	if _, err := x.red.Hub().Publish(ctx, channel, "0"); err != nil {
-		x.warn("Pub/Sub", do, "%v", err)
+		x.add(finding{"warning", "Pub/Sub", "%v", polls, do}, err)
 		return
 	}
 	if _, err := sub.Next(ctx); err != nil {
-		x.warn("Pub/Sub", "look for a proxy that drops messages", "a message did not arrive: %v", err)
+		x.add(finding{"warning", "Pub/Sub", "a message did not arrive: %v", polls, "look for a proxy that drops messages"},
+			err)
 		return
 	}
 	x.ok("Pub/Sub", "a message takes %v", time.Since(began).Round(10*time.Microsecond))
@@ -139,12 +177,15 @@ func (x *checkup) messages(ctx context.Context) {
 // server tracks keys, at the next renewal, 10 s later, where it does not. A key is tracked from 50 ms after it was
 // acquired.
 func (x *checkup) tracking(ctx context.Context) {
-	const do = "allow +client|caching and +client|tracking, without client_cache=0 in the URL: a lost lock is noticed " +
-		"at its next renewal only"
+	if !x.tracks {
+		return // commands has said why, or --redis does
+	}
+	late := finding{"warning", "tracking", "%v", "a lock whose key was deleted is lost at its next renewal only",
+		"allow +client|caching and +client|tracking, without client_cache=0 in the URL"}
 	name := x.name + ":tracked"
 	h, err := x.red.Locks().Reentrant(name).TryLock(ctx, 0, 0)
 	if err != nil {
-		x.warn("tracking", do, "%v", err)
+		x.add(late, err)
 		return
 	}
 	defer h.Unlock(context.WithoutCancel(ctx))
@@ -164,7 +205,7 @@ func (x *checkup) tracking(ctx context.Context) {
 	case <-h.Done():
 		x.ok("tracking", "a lock whose key is deleted is lost after %v", time.Since(began).Round(10*time.Microsecond))
 	case <-time.After(3 * time.Second):
-		x.warn("tracking", do, "the loss of a key was not noticed within 3 s")
+		x.add(late, errors.New("the loss of a key was not noticed within 3 s"))
 	case <-ctx.Done():
 	}
 }

@@ -131,7 +131,7 @@ func (j *job) await(ctx context.Context, red *redlatch.Client, signals <-chan os
 		case r := <-done:
 			if by != nil {
 				if r.err == nil {
-					j.release(r.claim)
+					_ = j.release(r.claim)
 				}
 				return nil, signalled(by)
 			}

@@ -25,7 +25,7 @@ func (t *tool) completions(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.InitDefaultCompletionCmd()
 	for _, file := range []string{"tls-ca", "tls-cert", "tls-key"} {
-		root.MarkPersistentFlagFilename(file)
+		_ = root.MarkPersistentFlagFilename(file)
 	}
 	held := t.offer(func(ctx context.Context, c rueidis.Client, typed string) ([]string, error) {
 		quiet := &tool{streams: streams{err: io.Discard}, server: t.server}
@@ -37,11 +37,11 @@ func (t *tool) completions(root *cobra.Command) {
 		for flag, offered := range map[string]cobra.CompletionFunc{"lock": once(held, false), "semaphore": once(held, false),
 			"only": features} {
 			if c.Flags().Lookup(flag) != nil {
-				c.RegisterFlagCompletionFunc(flag, offered)
+				_ = c.RegisterFlagCompletionFunc(flag, offered)
 			}
 		}
 		if c.Flags().Lookup("from") != nil {
-			c.MarkFlagFilename("from")
+			_ = c.MarkFlagFilename("from")
 		}
 		switch path := strings.TrimPrefix(c.CommandPath(), "redlatch "); {
 		case path == "run", path == "man":

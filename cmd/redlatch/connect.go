@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
@@ -113,9 +115,7 @@ func (s *server) option() (rueidis.ClientOption, error) {
 			*v.to = os.Getenv(v.from)
 		}
 	}
-	if o.ClientName == "" {
-		o.ClientName = "redlatch"
-	}
+	o.ClientName = cmp.Or(o.ClientName, clientName)
 	return o, nil
 }
 
@@ -158,6 +158,9 @@ func (s *server) place(o rueidis.ClientOption) string {
 	return fmt.Sprintf("%s/%d %s %s", strings.Join(slices.Compact(addrs), ","), o.SelectDB, o.Sentinel.MasterSet, s.prefix)
 }
 
+// clientName is that of this command's connections in CLIENT LIST.
+const clientName = "redlatch"
+
 // retries is for how many call timeouts a call of a command is repeated that does not wait: no one waits for it as for
 // a web page.
 const retries = 5
@@ -178,6 +181,9 @@ func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*
 		change(&opts)
 	}
 	red, err := redlatch.Open(context.Background(), o, opts)
+	if s.unnamed(&o, err) {
+		red, err = redlatch.Open(context.Background(), o, opts)
+	}
 	if err != nil {
 		u, _ := s.address()
 		// what trying again does not help: a certificate that is not trusted, or a URL for another kind of server
@@ -187,6 +193,18 @@ func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*
 		return nil, fmt.Errorf("%s: %w", redacted(u), err)
 	}
 	return red, nil
+}
+
+// unnamed takes the name of this command from o, and reports so, if err says that a proxy refuses to take one. A name
+// that the URL has stays.
+func (s *server) unnamed(o *rueidis.ClientOption, err error) bool {
+	var re *rueidis.RedisError
+	if o.ClientName != clientName || !errors.As(err, &re) || !script.Unsupported(re) ||
+		!strings.Contains(strings.ToUpper(re.Error()), "CLIENT") {
+		return false
+	}
+	o.ClientName = ""
+	return true
 }
 
 // with opens, runs fn and closes.

@@ -17,22 +17,25 @@ import (
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
-const electHelp = `elect runs a command on one of many machines: on the leader. All of them run redlatch elect with the same name. Who is elected starts
-the command, the others wait, for as long as it takes. If the leader dies or is cut off, its command is stopped, as run stops it, and
-another leads about four seconds later. It then campaigns again, unless --once is given. When the command ends by itself, the leader
-resigns, and elect exits with its exit code.
+const electHelp = `elect runs a command on one of many machines: on the leader. All of them run redlatch elect with
+the same name. Who is elected starts the command, the others wait, for as long as it takes. If the leader dies or is
+cut off, its command is stopped, as run stops it, and another leads about four seconds later. It then campaigns again,
+unless --once is given. When the command ends by itself, the leader resigns, and elect exits with its exit code.
 
-The election is one of package rlock/election, so programs and commands campaign in the same one, and follow it. The command finds its
-fencing token in REDLATCH_TOKEN, and the name in REDLATCH_ELECTION. redlatch inspect shows who waits.
+The election is one of package rlock/election, so programs and commands campaign in the same one, and follow it. The
+command finds its fencing token in REDLATCH_TOKEN, and the name in REDLATCH_ELECTION. redlatch inspect shows who
+waits.
 
-Without a command elect writes who leads to stdout, by its --value, and exits with 1 if there is no leader. With --observe it goes on, and
-writes a line whenever that changes, an empty one if there is no leader. It hears of changes by messages, and looks once a second in any case.
+Without a command elect writes who leads to stdout, by its --value, and exits with 1 if there is no leader. With
+--observe it goes on, and writes a line whenever that changes, an empty one if there is no leader. It hears of changes
+by messages, and looks once a second in any case.
 
-With --drain, and without a command, elect asks the leader to hand over, and waits until it leads no more. That leader's command is
-stopped, and it does not campaign for the time given. Programs do the same if they use Election.Run.
+With --drain, and without a command, elect asks the leader to hand over, and waits until it leads no more. That
+leader's command is stopped, and it does not campaign for the time given. Programs do the same if they use
+Election.Run.
 
-With --priority, a candidate is preferred to those with a lower one (default 0): while it waits no other is elected, and after about
-three seconds a leader with a lower priority hands over to it.`
+With --priority, a candidate is preferred to those with a lower one (default 0): while it waits no other is elected,
+and after about three seconds a leader with a lower priority hands over to it.`
 
 func (t *tool) elect() *cobra.Command {
 	j := &job{tool: t, election: true}
@@ -70,19 +73,7 @@ func (t *tool) elect() *cobra.Command {
 			if err := j.check(c.Flags().Changed); err != nil {
 				return err
 			}
-			o, err := t.server.option()
-			if err != nil {
-				return err
-			}
-			red, err := t.server.open(o, func(o *redlatch.Options) {
-				o.Elections = func(o *election.Options) { o.WatchdogTimeout = j.ttl }
-			})
-			if err != nil {
-				return err
-			}
-			err = j.campaign(c.Context(), red, once)
-			t.server.close(c.Context(), red, err)
-			return err
+			return j.lead(c.Context(), once)
 		},
 	}
 	f := c.Flags()
@@ -96,6 +87,23 @@ func (t *tool) elect() *cobra.Command {
 	f.DurationVar(&drain, "drain", 0, "ask the leader to hand over, and not to campaign for this `time` after that")
 	f.BoolVar(&observe, "observe", false, "write who leads whenever it changes, until ctrl-c")
 	return c
+}
+
+// lead campaigns with a client of its own.
+func (j *job) lead(ctx context.Context, once bool) error {
+	o, err := j.server.option()
+	if err != nil {
+		return err
+	}
+	red, err := j.server.open(o, func(o *redlatch.Options) {
+		o.Elections = func(o *election.Options) { o.WatchdogTimeout = j.ttl }
+	})
+	if err != nil {
+		return err
+	}
+	err = j.campaign(ctx, red, once)
+	j.server.close(ctx, red, err)
+	return err
 }
 
 // campaign leads, loses and campaigns again until the command ends by itself.

@@ -15,15 +15,17 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-const inspectHelp = `inspect shows who holds locks and semaphores, with what label and for how long yet, and who waits. It changes nothing.
+const inspectHelp = `inspect shows who holds locks and semaphores, with what label and for how long yet, and who
+waits. It changes nothing.
 
-With names it asks for these: one or two calls each, with the rights that programs have. Without names it looks for what is held, by
-SCAN over all keys: in pages of --count keys, at most --rate keys a second, and at most --max names. That needs the right +scan, which
-programs do not need (redlatch acl --only inspect). --match bounds it by a glob pattern of names; the server still goes over all its keys.
+With names it asks for these: one or two calls each, with the rights that programs have. Without names it looks for
+what is held, by SCAN over all keys: in pages of --count keys, at most --rate keys a second, and at most --max names.
+That needs the right +scan, which programs do not need (redlatch acl --only inspect). --match bounds it by a glob
+pattern of names; the server still goes over all its keys.
 
-A hold without a label is shown by its process (host and pid, unless the program says otherwise; known from a second after the program
-first held something), or by its owner on the server. Only waiters that queue on the server are known: one for each
-process of a Reentrant lock. Waiters of a semaphore are not shown.`
+A hold without a label is shown by its process (host and pid, unless the program says otherwise; known from a second
+after the program first held something), or by its owner on the server. Only waiters that queue on the server are
+known: one for each process of a Reentrant lock. Waiters of a semaphore are not shown.`
 
 const inspectExamples = `  redlatch inspect nightly-report
   redlatch inspect --match 'order:*' --json

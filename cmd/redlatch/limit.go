@@ -15,11 +15,12 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
-const limitHelp = `limit takes units from a rate limit that all machines share, and says by its exit code whether they may pass: 0 if they may, 1 if not.
-If not, nothing was taken, and the time until they could pass is written to stdout, in seconds.
+const limitHelp = `limit takes units from a rate limit that all machines share, and says by its exit code whether they
+may pass: 0 if they may, 1 if not. If not, nothing was taken, and the time until they could pass is written to stdout,
+in seconds.
 
-It does not wait, unless --wait says for how long. All programs that use a name must give it the same rate. --peek takes nothing and shows where
-the limit stands; --reset lets it start again, as if no unit had passed.`
+It does not wait, unless --wait says for how long. All programs that use a name must give it the same rate. --peek
+takes nothing and shows where the limit stands; --reset lets it start again, as if no unit had passed.`
 
 // limitOrders are the flags of limit.
 type limitOrders struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const manHelp = `man writes the manual pages of redlatch and of each of its commands into a directory, which it makes: redlatch.1, redlatch-run.1 and
-so on. They say what redlatch help says.`
+const manHelp = `man writes the manual pages of redlatch and of each of its commands into a directory, which it makes:
+redlatch.1, redlatch-run.1 and so on. They say what redlatch help says.`
 
 func (t *tool) man() *cobra.Command {
 	return &cobra.Command{

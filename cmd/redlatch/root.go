@@ -42,8 +42,9 @@ func (t *tool) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "redlatch",
 		Short: "locks, semaphores and stocks on Redis or Valkey, from the command line",
-		Long: `redlatch runs commands under locks and semaphores that live on a Redis or Valkey server, shows who holds them and who waits,
-and manages stocks. Go programs that use the library, and Java programs that use Redisson, hold the same locks by the same names.
+		Long: `redlatch runs commands under locks and semaphores that live on a Redis or Valkey server, shows who holds them
+and who waits, and manages stocks. Go programs that use the library, and Java programs that use Redisson, hold the same
+locks by the same names.
 
 Data goes to stdout, messages go to stderr. A flag or argument that cannot be used is refused before anything is sent.`,
 		Version:       version(),
@@ -66,7 +67,7 @@ Data goes to stdout, messages go to stderr. A flag or argument that cannot be us
 	return root
 }
 
-// helpCommand refuses what is no command, where cobra's own shows the help of the command above and exits with 0.
+// helpCommand refuses what is not a command, where cobra's own shows the help of the command above and exits with 0.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "help [command]", Short: "say everything about a command", DisableFlagsInUseLine: true,
@@ -90,7 +91,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// unknown is the refusal of a word that is no command, with those that it may have been meant to be.
+// unknown is the refusal of a word that is not a command, with those that it may have been meant to be.
 func unknown(c *cobra.Command, word string) error {
 	see := "redlatch help"
 	if c.HasParent() {
@@ -103,7 +104,7 @@ func unknown(c *cobra.Command, word string) error {
 	if like := c.SuggestionsFor(word); len(like) > 0 {
 		meant = fmt.Sprintf(" (did you mean %s?)", strings.Join(like, " or "))
 	}
-	return usage("%q is no command of %s%s; see %s", word, c.CommandPath(), meant, see)
+	return usage("unknown command %q for %s%s; see %s", word, c.CommandPath(), meant, see)
 }
 
 // refusals gives what cobra refuses its exit code, and has commands that only have others under them refuse words that
@@ -151,7 +152,7 @@ func version() string {
 	return fmt.Sprintf("redlatch %s, %s", cmp.Or(v, "(devel)"), b.GoVersion)
 }
 
-// topic is a page of help that is no command.
+// topic is a page of help that is not a command.
 func topic(name, short, text string) *cobra.Command {
 	return &cobra.Command{Use: name, Short: short, Long: text}
 }

@@ -16,21 +16,22 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-const runHelp = `run acquires a lock, or a permit of a semaphore, runs a command while it holds it, and releases it when the command has ended.
+const runHelp = `run acquires a lock, or a permit of a semaphore, runs a command while it holds it, and releases it
+when the command has ended.
 
-Without --wait it waits for as long as another has it, as flock(1) does; -n, or --wait 0, asks once. A server that cannot be reached at
-the start is not waited for.
+Without --wait it waits for as long as another has it, as flock(1) does; -n, or --wait 0, asks once. A server that
+cannot be reached at the start is not waited for.
 
-While the command runs, the lease is renewed. If that does not succeed, the command is stopped before the lease is over: SIGTERM at
---grace before its end (earlier for a short lease), SIGKILL at its end. If the lock is lost at once, because it was taken by unlock
---force or its key is gone, the command gets SIGTERM then, and SIGKILL after --grace; meanwhile another may have it. So a command
-never outlives its hold without a word on stderr and an exit code of 125. The same is true if redlatch itself is killed or stops: a
-second process, "redlatch guard", then stops the command.
+While the command runs, the lease is renewed. If that does not succeed, the command is stopped before the lease is
+over: SIGTERM at --grace before its end (earlier for a short lease), SIGKILL at its end. If the lock is lost at once,
+because it was taken by unlock --force or its key is gone, the command gets SIGTERM then, and SIGKILL after --grace;
+meanwhile another may have it. So a command never outlives its hold without a word on stderr and an exit code of 125.
+The same is true if redlatch itself is killed or stops: a second process, "redlatch guard", then stops the command.
 
-HUP, INT, QUIT, TERM, USR1 and USR2 are forwarded. The command and its children are a process group, which gets all signals. Only if
-redlatch is in the foreground of a terminal does the command stay in its group, as with timeout --foreground: then ctrl-c reaches both, and
-children of the command are not stopped with it. What the command leaves running in the background when it ends is not covered by
-the lock; redlatch says so.
+HUP, INT, QUIT, TERM, USR1 and USR2 are forwarded. The command and its children are a process group, which gets all
+signals. Only if redlatch is in the foreground of a terminal does the command stay in its group, as with timeout
+--foreground: then ctrl-c reaches both, and children of the command are not stopped with it. What the command leaves
+running in the background when it ends is not covered by the lock; redlatch says so.
 
 The command finds in its environment
 
@@ -41,11 +42,11 @@ The command finds in its environment
   REDLATCH_REDIS      the server, if it was given by --redis
   REDLATCH_HELD       all locks that its ancestors hold, for redlatch
 
-So a child of the command that runs redlatch run on the same lock joins the hold, at once, and does not wait for itself. --no-join
-waits. A semaphore is not joined: each run takes permits of its own.
+So a child of the command that runs redlatch run on the same lock joins the hold, at once, and does not wait for
+itself. --no-join waits. A semaphore is not joined: each run takes permits of its own.
 
-A semaphore has as many permits as the first run that uses it says with -c. While any is out, a run with another -c is refused (65);
-when none is, the next run may bring another number.`
+A semaphore has as many permits as the first run that uses it says with -c. While any is out, a run with another -c is
+refused (65); when none is, the next run may bring another number.`
 
 const runExamples = `  redlatch run --lock nightly-report -n --at-least 1m -- ./report.sh            a cron job on many machines: one runs it
   redlatch run --lock deploy --wait 10m --max-hold 1h -- ./deploy.sh            one deployment at a time, an hour at most
@@ -114,9 +115,9 @@ func (t *tool) run() *cobra.Command {
 	f.IntVarP(&j.capacity, "capacity", "c", 0, "the semaphore has this `number` of permits in all; the same in all runs")
 	f.IntVar(&j.permits, "permits", 1, "take this `number` of permits")
 	f.BoolVarP(&j.atOnce, "nonblock", "n", false, "do not wait: --wait 0")
-	f.DurationVarP(&j.wait, "wait", "w", 0, "wait for at most this `time`; 0: ask once (default: for ever)")
+	f.DurationVarP(&j.wait, "wait", "w", 0, "wait for at most this `time`; 0: ask once (default: forever)")
 	f.DurationVar(&j.lease, "lease", 0,
-		"hold for this `time` and do not renew: it stays taken for so long even if this machine dies")
+		"hold for this `time` and do not renew: it stays taken for that long even if this machine dies")
 	f.DurationVar(&j.maxHold, "max-hold", 0, "stop the command after this `time`")
 	f.DurationVar(&j.atLeast, "at-least", 0,
 		"keep the lock taken until this `time` after it was acquired, however early the command ends")
@@ -142,6 +143,28 @@ func defaultLabel() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
+// checkPermits refuses permits that a semaphore cannot have, and flags that are for locks or for semaphores only.
+func (j *job) checkPermits(given func(flag string) bool) error {
+	if j.semaphore == "" {
+		if given("capacity") || given("permits") {
+			return usage("-c and --permits are for --semaphore only")
+		}
+		return nil
+	}
+	for _, flag := range []string{"at-least", "fenced", "liveness"} {
+		if given(flag) {
+			return usage("--%s is for --lock only", flag)
+		}
+	}
+	if j.capacity < 1 || j.capacity > 1<<31-1 {
+		return usage("-c %d: a semaphore needs from 1 to 2147483647 permits in all", j.capacity)
+	}
+	if j.permits < 1 || j.permits > min(j.capacity, 1000) {
+		return usage("--permits %d: must be from 1 to -c %d, and at most 1000", j.permits, j.capacity)
+	}
+	return nil
+}
+
 // check refuses what cannot be used, before anything is sent.
 func (j *job) check(given func(flag string) bool) error {
 	switch {
@@ -157,20 +180,8 @@ func (j *job) check(given func(flag string) bool) error {
 	if err := keyname.Check(j.server.prefix + name); err != nil {
 		return usage("%s %q: %w", flag, name, err)
 	}
-	if j.semaphore != "" {
-		for _, flag := range []string{"at-least", "fenced", "liveness"} {
-			if given(flag) {
-				return usage("--%s is for --lock only", flag)
-			}
-		}
-		if j.capacity < 1 || j.capacity > 1<<31-1 {
-			return usage("-c %d: a semaphore needs from 1 to 2147483647 permits in all", j.capacity)
-		}
-		if j.permits < 1 || j.permits > min(j.capacity, 1000) {
-			return usage("--permits %d: must be from 1 to -c %d, and at most 1000", j.permits, j.capacity)
-		}
-	} else if given("capacity") || given("permits") {
-		return usage("-c and --permits are for --semaphore only")
+	if err := j.checkPermits(given); err != nil {
+		return err
 	}
 	if err := j.times(given); err != nil {
 		return err

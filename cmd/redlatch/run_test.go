@@ -208,7 +208,8 @@ func TestAChildOfTheCommandJoinsItsHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := run(t, urlOf(s), "run", "--lock", "a", "--fenced", "--call-timeout=5s", "--", "sh", "-c",
-		`echo "$REDLATCH_TOKEN"; exec "$SELF" run --lock b --call-timeout=5s -- "$SELF" run --lock a --wait 0 --fenced --call-timeout=5s -- sh -c 'echo "$REDLATCH_TOKEN"; exit 5'`)
+		`echo "$REDLATCH_TOKEN"; exec "$SELF" run --lock b --call-timeout=5s -- `+
+			`"$SELF" run --lock a --wait 0 --fenced --call-timeout=5s -- sh -c 'echo "$REDLATCH_TOKEN"; exit 5'`)
 	require.Equal(t, 5, r.code, r.err)
 	tokens := strings.Fields(r.out)
 	require.Len(t, tokens, 2)

@@ -65,7 +65,7 @@ func (s *search) names(ctx context.Context, c rueidis.Client) ([]string, error) 
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// primaries calls do with every node that is no replica, until an error.
+// primaries calls do with every node that is not a replica, until an error.
 func primaries(ctx context.Context, c rueidis.Client, do func(node rueidis.Client) error) error {
 	for _, node := range c.Nodes() {
 		info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()

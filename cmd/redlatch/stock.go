@@ -20,21 +20,23 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-const stockHelp = `stock manages stocks: numbers of units of which the first claims get one each, by programs that use rcounter/stock. A stock is opened
-by one program or by hand, once; claims are made by programs.`
+const stockHelp = `stock manages stocks: numbers of units of which the first claims get one each, by programs that use
+rcounter/stock. A stock is opened by one program or by hand, once; claims are made by programs.`
 
-const restoreHelp = `restore repairs a stock from your own records of the sale: after a failover that lost grants, when the stock is corrupt, and after it
-was lost and opened again with stock open --suspended. The stock grants nothing while it runs, and sells on afterwards.
+const restoreHelp = `restore repairs a stock from your own records of the sale: after a failover that lost grants,
+when the stock is corrupt, and after it was lost and opened again with stock open --suspended. The stock grants
+nothing while it runs, and sells on afterwards.
 
-The records are read from stdin, or --from a file: a JSON object a line for each grant that is held, as the ledger has it:
+The records are read from stdin, or --from a file: a JSON object a line for each grant that is held, as the ledger has
+it:
 
   {"ordinal": 17, "claimant": "user-4711"}
   {"ordinal": 18, "n": 2, "claimant": "user-4712", "request": "order-99"}
   {"ordinal": 20, "kind": "return"}      sold and returned
   {"epoch": 1719000000000000, "serial": 57, "kind": "held"}      the last entry of the ledger that you have, if it tells of no unit
 
-Where they and the stock differ, the records are right. It can be repeated after any error; until one succeeds the stock stays
-suspended.`
+Where they and the stock differ, the records are right. It can be repeated after any error; until one succeeds the
+stock stays suspended.`
 
 func (t *tool) stock() *cobra.Command {
 	c := &cobra.Command{
@@ -125,7 +127,7 @@ func (t *tool) showStocks(ctx context.Context, red *redlatch.Client, names []str
 		if err != nil && !errors.Is(err, redlatch.ErrCorrupt) {
 			return err
 		}
-		x := stockStatus{name, s.Phase.String(), s.Limit, s.Sold, s.Held, s.Remaining, s.Reservations, s.Epoch,
+		x := stockStatus{name, string(s.Phase), s.Limit, s.Sold, s.Held, s.Remaining, s.Reservations, s.Epoch,
 			s.UntilStart.Milliseconds(), s.UntilEnd.Milliseconds(), s.UntilGone.Milliseconds(), ""}
 		if err != nil {
 			x.State, x.Error, result = "corrupt", err.Error(), err

@@ -33,13 +33,13 @@ func (j *job) do(ctx context.Context, red *redlatch.Client) error {
 func (j *job) hold(c claim, signals <-chan os.Signal) error {
 	g, err := startGuard(j.err)
 	if err != nil {
-		j.release(c)
+		_ = j.release(c)
 		return coded{exitOS, fmt.Errorf("start the guard of the command: %w", err)}
 	}
 	defer g.dismiss()
 	p, err := start(j.path, j.command, j.environ(c), j.streams)
 	if err != nil {
-		j.release(c)
+		_ = j.release(c)
 		return err
 	}
 	g.watch(p.target, time.Until(c.Until()))

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -16,10 +17,11 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-const topHelp = `top shows what inspect shows, again and again, until q or ctrl-c. With names it asks for these every --interval. Without, it looks for
-what is held every --search, as inspect does, and asks for what it found every --interval.
+const topHelp = `top shows what inspect shows, again and again, until q or ctrl-c. With names it asks for these every
+--interval. Without, it looks for what is held every --search, as inspect does, and asks for what it found every
+--interval.
 
-If stdout is no terminal it writes once and ends.`
+If stdout is not a terminal it writes once and ends.`
 
 func (t *tool) top() *cobra.Command {
 	s := search{tool: t}
@@ -106,14 +108,10 @@ func (v *view) live(ctx context.Context, screen *os.File) error {
 		if err != nil {
 			return coded{exitOS, err}
 		}
-		defer term.Restore(int(in.Fd()), before)
+		defer func() { _ = term.Restore(int(in.Fd()), before) }()
 		go func() {
-			for b := make([]byte, 1); ; {
-				if n, err := in.Read(b); err != nil || n == 1 && (b[0] == 'q' || b[0] == 'Q' || b[0] == 3) {
-					cancel()
-					return
-				}
-			}
+			awaitQuit(in)
+			cancel()
 		}()
 	}
 	fmt.Fprint(screen, "\x1b[?1049h\x1b[?25l")       // another screen, no cursor
@@ -133,6 +131,15 @@ func (v *view) live(ctx context.Context, screen *os.File) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		}
+	}
+}
+
+// awaitQuit reads keys until q or ctrl-c, or until there are no more.
+func awaitQuit(in io.Reader) {
+	for b := make([]byte, 1); ; {
+		if n, err := in.Read(b); err != nil || n == 1 && (b[0] == 'q' || b[0] == 'Q' || b[0] == 3) {
+			return
 		}
 	}
 }

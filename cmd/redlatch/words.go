@@ -9,7 +9,8 @@ import (
 )
 
 // fromLibrary are the names of packages before the errors of the library.
-var fromLibrary = regexp.MustCompile(`(^|: |\n)(pubsub|redlatch|rlock|election|rsemaphore|rcounter|stock|redpacket|ratelimit): `)
+var fromLibrary = regexp.MustCompile(
+	`(^|: |\n)(pubsub|redlatch|rlock|election|rsemaphore|rcounter|stock|redpacket|ratelimit): `)
 
 // inTerms says with flags and variables what the library says with fields of its options.
 var inTerms = strings.NewReplacer(
@@ -22,7 +23,6 @@ var inTerms = strings.NewReplacer(
 	"see Username and Password", "see REDLATCH_USERNAME and REDLATCH_PASSWORD",
 	"Password is set, and", "a password is given, and",
 	"see SelectDB", "it is the path of --redis",
-	"DisableCache must be true", "add ?client_cache=0 to --redis",
 	"the server refuses these options", "the server refuses what --redis says",
 	"InitAddress is", "--redis is",
 	"Sentinel.MasterSet the name", "?master_set= with the name",

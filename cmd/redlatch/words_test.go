@@ -32,13 +32,13 @@ func TestAMistypedCommandIsRefusedWithWhatItMayHaveBeen(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"insepct"}, `"insepct" is no command of redlatch (did you mean inspect?); see redlatch help`},
-		{[]string{"help", "insepct"}, `"insepct" is no command of redlatch (did you mean inspect?); see redlatch help`},
-		{[]string{"help", "nosuch"}, `"nosuch" is no command of redlatch; see redlatch help`},
+		{[]string{"inspekt"}, `unknown command "inspekt" for redlatch (did you mean inspect?); see redlatch help`},
+		{[]string{"help", "inspekt"}, `unknown command "inspekt" for redlatch (did you mean inspect?); see redlatch help`},
+		{[]string{"help", "nosuch"}, `unknown command "nosuch" for redlatch; see redlatch help`},
 		{[]string{"stock", "delet", "a"},
-			`"delet" is no command of redlatch stock (did you mean delete?); see redlatch help stock`},
-		{[]string{"help", "stock", "nosuch"}, `"nosuch" is no command of redlatch stock`},
-		{[]string{"completion", "nosuch"}, `"nosuch" is no command of redlatch completion`},
+			`unknown command "delet" for redlatch stock (did you mean delete?); see redlatch help stock`},
+		{[]string{"help", "stock", "nosuch"}, `unknown command "nosuch" for redlatch stock`},
+		{[]string{"completion", "nosuch"}, `unknown command "nosuch" for redlatch completion`},
 		{[]string{"check", "me"}, `redlatch check takes no arguments`},
 	} {
 		r := alone(tt.args...)
@@ -198,7 +198,8 @@ func TestTheUserOfAnACLLineMayInspectOrRun(t *testing.T) {
 	require.Contains(t, r.err, "+scan")
 	require.Contains(t, r.err, "redlatch acl --only inspect")
 	require.Zero(t, here(s, "", "--redis", works, "--prefix", "shop:", "inspect", "job").code)
-	for _, refused := range [][]string{{"--only", "lock"}, {"--only", ""}, {"--user", "a b"}, {"--user", ""},
+	for _, refused := range [][]string{{"--only", "lock"}, {"--only", ""}, {"--server", "redis"}, {"--user", "a b"},
+		{"--user", ""},
 		{"--prefix", "a b"}, {"--prefix", "}"}} {
 		require.Equal(t, exitUsage, alone(append([]string{"acl"}, refused...)...).code, "%v", refused)
 	}

@@ -52,7 +52,7 @@ func Refused(r *http.Response) error {
 //   - a stale token with 412 Precondition Failed, and the field Fencing-Token: stale. It is 412 and not 409 because a
 //     condition that the client sent does not hold, and the same request never succeeds;
 //   - a request without a token with 428 Precondition Required;
-//   - with 400 one whose field is no token, and one for which resource returns a name that is none;
+//   - with 400 one whose field is not a token, and one for which resource returns a name that is none;
 //   - with 503 what the guard could not judge.
 //
 // If guard is an Exclusive, next serves the requests of a resource one after the other, so that none can take effect

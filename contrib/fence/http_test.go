@@ -98,7 +98,7 @@ func TestHTTP_Exclusive(t *testing.T) {
 	began, end, second := make(chan struct{}), make(chan struct{}), make(chan int, 1)
 	var order []redlatchfence.Token
 	server := httptest.NewServer(redlatchfence.Handler(&redlatchfence.Memory{}, byPath,
-		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			token, _ := redlatchfence.FromContext(r.Context())
 			if token == 33 {
 				close(began)

@@ -192,7 +192,7 @@ func TestS3_Answers(t *testing.T) {
 		"bad_token":    {200, map[string]string{"ETag": `"1"`, "x-amz-meta-fencing-token": "x"}, "", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				for key, value := range c.header {
 					w.Header().Set(key, value)
 				}

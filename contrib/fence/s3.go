@@ -101,7 +101,7 @@ func (s S3) do(ctx context.Context, method, key string, header http.Header, body
 	if text := resp.Header.Get(metadata); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || Token(n).Check() != nil {
-			return failed(fmt.Errorf("%s is %.64q, which is no token", metadata, text))
+			return failed(fmt.Errorf("%s is %.64q, which is not a token", metadata, text))
 		}
 		o.Token = Token(n)
 	}

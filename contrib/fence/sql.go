@@ -148,7 +148,7 @@ func (f Fences) Do(ctx context.Context, resource string, token Token,
 		// Several that insert one resource wait for the first of them; if that rolls back, InnoDB gives each a lock that the
 		// others wait for, and ends all but one with a deadlock. Nothing was done yet. Once the row is committed, with a
 		// token that every holder's exceeds, they wait for one lock in turn.
-		f.DB.ExecContext(ctx, `INSERT IGNORE INTO fences (resource, token) VALUES (?, 0)`, resource)
+		_, _ = f.DB.ExecContext(ctx, `INSERT IGNORE INTO fences (resource, token) VALUES (?, 0)`, resource)
 		tx, err = f.begin(ctx, resource, token)
 	}
 	if err != nil {

@@ -118,7 +118,7 @@ func (o *Options) serve(c *ratelimit.Client, next http.Handler, w http.ResponseW
 			o.fail(w, r, err)
 			return
 		}
-		defer permit.Release(context.WithoutCancel(r.Context()))
+		defer func() { _ = permit.Release(context.WithoutCancel(r.Context())) }() // one that was lost is gone
 	}
 	next.ServeHTTP(w, r)
 }

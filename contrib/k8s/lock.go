@@ -27,7 +27,7 @@ var write string
 
 var writing = rueidis.NewLuaScript(write)
 
-// kept is how long a record lasts after the last write, at least. It is no lease: it only removes what is forgotten.
+// kept is how long a record lasts after the last write, at least. It is not a lease: it only removes what is forgotten.
 const kept = 24 * time.Hour
 
 // elections is what the errors of this package name, as if records were objects of an API server.

@@ -118,7 +118,7 @@ func lasting(err error) bool {
 
 // keep runs a KeepLedger with move, again and again.
 func (b *book[E]) keep(ctx context.Context, every time.Duration,
-	run func(ctx context.Context, every time.Duration, max int, fn func(context.Context, []E) error) error) error {
+	run func(ctx context.Context, every time.Duration, most int, fn func(context.Context, []E) error) error) error {
 	if err := b.check(); err != nil {
 		return err
 	}

@@ -61,7 +61,8 @@ func TestASecondOpeningIsNoticedByMoverAndOpener(t *testing.T) {
 			s.sellOut(t)
 			keeping, stop := context.WithTimeout(ctx, 20*time.Second)
 			defer stop()
-			refused := fmt.Sprintf(`the database does not know this opening: stock "sale", opening %d: the last one that it knows is %d`, st.Epoch, s.epoch)
+			refused := fmt.Sprintf(`the database does not know this opening: stock "sale", opening %d: `+
+				`the last one that it knows is %d`, st.Epoch, s.epoch)
 			for _, err := range []error{s.Announce(ctx, st.Epoch), s.drain(t), s.Keep(keeping, s.sale, time.Millisecond)} {
 				require.ErrorIs(t, err, redlatchledger.ErrUnknownOpening)
 				require.ErrorContains(t, err, refused)

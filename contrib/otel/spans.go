@@ -41,7 +41,7 @@ func (s *spans) locks(kind string) rlock.Observer {
 		case rlock.EventNotAcquired:
 			s.notAcquired(ctx, e.Err)
 		case rlock.EventReleasing:
-			return s.releasing(ctx, kind, e.Name, 0, e.Acquisition)
+			return s.releasing(ctx, e.Acquisition, kind, e.Name, 0)
 		case rlock.EventReleased:
 			s.released(ctx, e.Err)
 		case rlock.EventEnded:
@@ -72,7 +72,7 @@ func (s *spans) semaphores() rsemaphore.Observer {
 			conclude(span, e.Err, "reached")
 			span.End(trace.WithTimestamp(now))
 		case rsemaphore.EventReleasing:
-			return s.releasing(ctx, kind, e.Name, e.N, e.Acquisition)
+			return s.releasing(ctx, e.Acquisition, kind, e.Name, e.N)
 		case rsemaphore.EventReleased:
 			s.released(ctx, e.Err)
 		case rsemaphore.EventEnded:
@@ -243,7 +243,7 @@ type release struct {
 	span trace.Span
 }
 
-func (s *spans) releasing(ctx context.Context, kind, name string, n int, acquired context.Context) context.Context {
+func (s *spans) releasing(ctx, acquired context.Context, kind, name string, n int) context.Context {
 	r := &release{of: s.acquisition(acquired)}
 	ctx, r.span = s.tracer.Start(ctx, kind+" release", trace.WithAttributes(s.attributes(kind, name, n)...))
 	return context.WithValue(ctx, key{s}, r)
@@ -268,7 +268,7 @@ func (s *spans) released(ctx context.Context, err error) {
 	r.span.End()
 }
 
-// conclude says how a call ended: success, or err's reason. A wait that ended without what it was for is no error.
+// conclude says how a call ended: success, or err's reason. A wait that ended without what it was for is not an error.
 func conclude(span trace.Span, err error, success string) {
 	result := measure.Result(err, success)
 	span.SetAttributes(attribute.String("redlatch.result", result))

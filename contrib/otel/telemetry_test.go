@@ -20,6 +20,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchotel "github.com/redlatch/redlatch/contrib/otel"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -344,7 +345,8 @@ func TestSpansOfPermitsAndLatches(t *testing.T) {
 func TestTelemetryAndAnotherObserverAreBothTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlatchotel.Options{})
-	other, err := redlatchotel.New(redlatchotel.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.recorder)), Names: true})
+	other, err := redlatchotel.New(redlatchotel.Options{
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.recorder)), Names: true})
 	require.NoError(t, err)
 	told := 0
 	var seen trace.SpanContext
@@ -356,7 +358,8 @@ func TestTelemetryAndAnotherObserverAreBothTold(t *testing.T) {
 		return ctx
 	}
 	locks, err := rlock.New(r.server.Hub(),
-		rlock.Options{CallTimeout: 20 * time.Second, Observer: r.telemetry.Locks().And(other.Locks()).And(mine)})
+		rlock.Options{CallTimeout: 20 * time.Second,
+			Observer: session.Chain(session.Chain(r.telemetry.Locks(), other.Locks()), mine)})
 	require.NoError(t, err)
 	ctx, caller := r.under("work")
 	require.NoError(t, locks.Reentrant("l").Do(ctx, func(context.Context) error { return nil }))

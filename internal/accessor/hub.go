@@ -25,6 +25,8 @@ type Hub[S any] interface {
 	// Dials is how many connections the client has begun to make; nil: not known.
 	Dials() *atomic.Int64
 	RecentErrors() *errs.RecentErrors
+	// Lacks are what its server is known to lack.
+	Lacks() *errs.Lacks
 }
 
 // Subscription is what they use of a pubsub.Subscription.

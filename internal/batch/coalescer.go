@@ -137,13 +137,7 @@ func (l *Coalescer[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 	call := l.with.Call(requests)
 	call.Late = func(res rueidis.RedisResult) {
 		if m, err := res.ToMessage(); err == nil {
-			if _, done, err := l.decode(m, len(requests)); err == nil {
-				for i, r := range requests {
-					if done[i] == 1 {
-						l.with.Late(r.Ask)
-					}
-				}
-			}
+			l.late(m, requests)
 		}
 	}
 	sent := time.Now()
@@ -180,6 +174,19 @@ func (l *Coalescer[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 	}
 	if 2*alone >= len(requests) {
 		l.until.Store(int64(time.Since(l.base) + cooldown))
+	}
+}
+
+// late passes on the requests that a shared call carried out whose reply came after their callers had left.
+func (l *Coalescer[Q]) late(m rueidis.RedisMessage, requests []*Request[Q, bool]) {
+	_, done, err := l.decode(m, len(requests))
+	if err != nil {
+		return
+	}
+	for i, r := range requests {
+		if done[i] == 1 {
+			l.with.Late(r.Ask)
+		}
 	}
 }
 

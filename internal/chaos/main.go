@@ -1,5 +1,5 @@
 // Command chaos has processes use every primitive on real servers while one thing after the other goes wrong, and holds
-// what each of them was told against what docs/safety.md promises.
+// what each of them was answered against what docs/safety.md promises.
 //
 //	go -C internal/chaos run .                                               # every fault on every deployment: about a quarter of an hour
 //	go -C internal/chaos run . -deployments "one node,Cluster" -faults "client paused,FLUSHALL" -primitives fenced,stock
@@ -10,10 +10,10 @@
 //
 // A cell is one fault on one deployment. Three clients, each this program run again, use all primitives side by side
 // through proxies. The fault befalls the servers, the network or the clients, again and again. Then all heals, and
-// every primitive has to work again. Each client writes down what it does before it does it and what it was told. From
-// that the program judges: exclusion until each holder's own deadline (and, by porcupine, whether a lock can have this
-// history), capacities, unique ordinals, one answer for each claimant, exact counts, tokens that grow, keys that end.
-// What a cell may violate is in the table of expect.go, and in the report.
+// every primitive has to work again. Each client writes down what it does before it does it and what it was answered.
+// From that the program judges: exclusion until each holder's own deadline (and, by porcupine, whether a lock can have
+// this history), capacities, unique ordinals, one answer for each claimant, exact counts, tokens that grow, keys that
+// end. What a cell may violate is in the table of expect.go, and in the report.
 //
 // A cell that fails leaves its history and its plan in a directory (-failures), and the exit code is 1.
 package main

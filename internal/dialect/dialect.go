@@ -295,20 +295,25 @@ func (w *walk) assignTo(to ast.Expr, v value, s *scope) {
 			w.assign(w.field(name.Value), v)
 		} else {
 			w.value(x.Key, s)
-			if len(object.from) == 0 {
-				w.lose(v)
-			}
-			for _, from := range object.from {
-				w.assign(w.elementOf(from), v)
-				if !isNumber(x.Key) {
-					w.set(&from.computed)
-				}
-			}
+			w.assignElement(object, x.Key, v)
 		}
 		for _, from := range object.from {
 			if !v.key {
 				w.set(&from.noTable)
 			}
+		}
+	}
+}
+
+// assignElement notes what is assigned to an element of a table whose key is no word.
+func (w *walk) assignElement(object value, key ast.Expr, v value) {
+	if len(object.from) == 0 {
+		w.lose(v)
+	}
+	for _, from := range object.from {
+		w.assign(w.elementOf(from), v)
+		if !isNumber(key) {
+			w.set(&from.computed)
 		}
 	}
 }

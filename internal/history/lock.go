@@ -159,8 +159,8 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 		name, stuck(history, info))
 }
 
-// forNoCaller reports whether a refusal may be due to a grant to a waiter that had given up. Such a grant happens at some
-// other time, and is over when it is found out, so the refusal says nothing about the other owners.
+// forNoCaller reports whether a refusal may be due to a grant to a waiter that had given up. Such a grant happens at
+// some other time, and is over when it is found out, so the refusal says nothing about the other owners.
 func (m LockModel) forNoCaller(op Op, ops []Op) bool {
 	return m.LateGrant > 0 && slices.ContainsFunc(ops, func(w Op) bool {
 		return w.Kind == Acquire && w.Outcome == Unknown && w.Call <= op.Return &&
@@ -170,7 +170,7 @@ func (m LockModel) forNoCaller(op Op, ops []Op) bool {
 
 // explains reports whether an acquire of unknown outcome may be the reason of one of the refusals. One that is no
 // reason of any says nothing, because what it may have left behind rules out no grant; and many that callers gave up
-// would take the checker for ever.
+// would take the checker forever.
 func (m LockModel) explains(op Op, refused []Op) bool {
 	return slices.ContainsFunc(refused, func(r Op) bool {
 		return op.Call <= r.Return && r.Call-m.Slack <= op.Return+m.LateAcquire+op.Late+op.Lease
@@ -228,24 +228,24 @@ func (m LockModel) model() porcupine.Model {
 	return nm.ToModel()
 }
 
-// stuck describes the operations about the place where the longest sound order ends.
-func stuck(history []porcupine.Operation, info porcupine.LinearizationInfo) string {
-	longest := 0
-	var in map[int]bool
+// longestOrder is the longest sound order of operations that was found, by their numbers.
+func longestOrder(info porcupine.LinearizationInfo) (longest []int) {
 	for _, partition := range info.PartialLinearizations() {
 		for _, order := range partition {
-			if len(order) > longest || in == nil {
-				longest = len(order)
-				in = map[int]bool{}
-				for _, i := range order {
-					in[i] = true
-				}
+			if len(order) > len(longest) {
+				longest = order
 			}
 		}
 	}
+	return longest
+}
+
+// stuck describes the operations about the place where the longest sound order ends.
+func stuck(history []porcupine.Operation, info porcupine.LinearizationInfo) string {
+	order := longestOrder(info)
 	first := -1
 	for i, op := range history {
-		if !in[i] && (first < 0 || op.Return < history[first].Return) {
+		if !slices.Contains(order, i) && (first < 0 || op.Return < history[first].Return) {
 			first = i
 		}
 	}

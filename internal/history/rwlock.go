@@ -49,17 +49,9 @@ func (m RWLockModel) step(h held, in input) (bool, held) {
 	mayBeFree := func(x rwHolder) bool { return x.ghost || in.ret >= x.sure }
 	mayBeHeld := func(x rwHolder) bool { return op.Call-m.Slack <= x.bounds }
 	inTheWay := func(x rwHolder) bool { return (!shared || !x.shared) && x.owner != under }
-	next := make(held, 0, len(h)+1)
-	at := -1
-	for _, x := range h {
-		if !mayBeHeld(x) {
-			continue // by now its lease has ended
-		}
-		if x.owner == op.Owner {
-			at = len(next)
-		}
-		next = append(next, x)
-	}
+	// without those whose lease has ended by now
+	next := slices.DeleteFunc(append(make(held, 0, len(h)+1), h...), func(x rwHolder) bool { return !mayBeHeld(x) })
+	at := slices.IndexFunc(next, func(x rwHolder) bool { return x.owner == op.Owner })
 	add := func(x rwHolder) held {
 		next = append(next, x)
 		slices.SortFunc(next, func(a, b rwHolder) int { return a.owner - b.owner })

@@ -49,7 +49,7 @@ var layers = map[string][]string{
 	"internal/acl": {},
 
 	// the modules in contrib import it
-	"internal/measure": {"internal/errs", "", "pubsub", "rlock/election", "rcounter", "rcounter/stock",
+	"internal/measure": {"internal/errs", "internal/session", "", "pubsub", "rlock/election", "rcounter", "rcounter/stock",
 		"rcounter/redpacket",
 		"rcounter/ratelimit", "rlock",
 		"rsemaphore"},
@@ -57,10 +57,11 @@ var layers = map[string][]string{
 
 	// only tests import these
 	"internal/dialect": {},
-	"redlatchtest": {"", "internal/errs", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
+	"redlatchtest": {"", "internal/errs", "internal/session", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
 		"internal/keyname"},
 	"internal/redistest":             {"internal/keyname"},
 	"internal/redistest/rig":         {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
+	"internal/profiles":              {"internal/redistest"},
 	"internal/redistest/reach":       {},
 	"internal/redistest/larger":      {"internal/redistest/reach"},
 	"internal/redistest/mutants":     {"internal/redistest/reach"},
@@ -428,7 +429,7 @@ func TestEveryTypeAndVerbIsMetInAnExample(t *testing.T) {
 }
 
 // TestOnlyTestsImportTheTestKit also holds for the programs of the examples and benchmarks: what a user copies of them
-// is no test.
+// is not a test.
 func TestOnlyTestsImportTheTestKit(t *testing.T) {
 	_, all := house(t)
 	for _, s := range all {
@@ -437,7 +438,7 @@ func TestOnlyTestsImportTheTestKit(t *testing.T) {
 		}
 		for _, i := range s.file.Imports {
 			if strings.Trim(i.Path.Value, `"`) == module+"/redlatchtest" {
-				t.Errorf("%s imports redlatchtest and is no test", s.path)
+				t.Errorf("%s imports redlatchtest and is not a test", s.path)
 			}
 		}
 	}

@@ -213,7 +213,8 @@ func (r *rig) loop(ctx context.Context, kind, name string, rounds int, guard str
 				return "", err
 			}
 			if is, err := r.number(ctx, guard); err != nil || is != was {
-				return "", fmt.Errorf("a writer beside a reader: %d became %d (%v)", was, is, err)
+				//nolint:errorlint // err may be nil
+				return "", fmt.Errorf("a writer and a reader at the same time: %d became %d (%v)", was, is, err)
 			}
 		}
 		if hold > 0 {

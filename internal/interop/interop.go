@@ -1,6 +1,6 @@
 // Package interop drives Redisson: it compiles a small Java program (driver/) against two of its releases and talks to
-// it over standard input and output. The tests here run it beside our own clients on one server; bench/peers compares
-// it.
+// it over standard input and output. The tests here run it together with our own clients on one server; bench/peers
+// compares it.
 //
 // It needs a JDK 17 and Maven, and once Maven Central or a local repository that has what it needs.
 package interop
@@ -91,7 +91,7 @@ func Build(ctx context.Context) (dir string, err error) {
 	return dir, nil
 }
 
-// maven builds without the network if it can: what is in the local repository needs nobody's answer.
+// maven builds without the network if it can: what is in the local repository needs no answer.
 func maven(ctx context.Context, dir string) error {
 	var err error
 	for n := range attempts + 1 {
@@ -236,7 +236,7 @@ func (j *JVM) read(out io.Reader) {
 	}
 	err := j.cmd.Wait()
 	j.mu.Lock()
-	j.gone = fmt.Errorf("interop: the driver has ended: %v", err)
+	j.gone = fmt.Errorf("interop: the driver has ended: %v", err) //nolint:errorlint // err may be nil
 	for n, c := range j.waiting {
 		delete(j.waiting, n)
 		c <- Reply{Err: j.gone}

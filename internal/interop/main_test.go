@@ -182,8 +182,8 @@ func within(t testing.TB) context.Context {
 
 var serial atomic.Int64
 
-// unique is a name that nobody else uses.
-func unique(t testing.TB, what string) string {
+// unique is a name that no other test uses.
+func unique(_ testing.TB, what string) string {
 	return fmt.Sprintf("%s-%d", what, serial.Add(1))
 }
 

@@ -157,7 +157,7 @@ func TestAReaderOfOneLanguageKeepsItsLeaseBesideTheOthers(t *testing.T) {
 
 // TestAJavaReadersUnlockSeesOurReaderThatWasHandedTheLock: Redisson's unlock of a reader deletes the lock
 // unless it finds a living timeout key of another reader. Whoever hands the lock to a reader of ours cannot write that
-// reader's timeout key, which is no key of its script. So the reader has made it when it queued. Otherwise Java's
+// reader's timeout key, which is not a key of its script. So the reader has made it when it queued. Otherwise Java's
 // unlock would delete the lock under our reader, and a writer would get in beside it.
 func TestAJavaReadersUnlockSeesOurReaderThatWasHandedTheLock(t *testing.T) {
 	each(t, everywhere, func(t *testing.T, w *world) {

@@ -56,14 +56,20 @@ const reader = ":rwlock_timeout:"
 func Mark(channel string) string {
 	switch prefix, _, _ := strings.Cut(channel, ":"); prefix {
 	case "redisson_lock__channel", "redisson_rwlock", "redisson_sc":
-		return "redlatch_grant:" + channel
+		return grant + channel
 	}
 	return ""
 }
 
+// grant is what stands before the marks, and before what a process listens to for what it is handed.
+const grant = "redlatch_grant:"
+
+// Counted reports whether scripts ask who listens to a channel.
+func Counted(channel string) bool { return strings.HasPrefix(channel, grant) || Mark(channel) != "" }
+
 // derived says by what key is one that another object has besides its own; "": it is none. The name of that object is
-// in braces, or has braces, but for heartbeats: "order:7:timeout" is no key of a semaphore's, and "{order:7}:timeout"
-// is one.
+// in braces, or has braces, but for heartbeats: "order:7:timeout" is not a key of a semaphore's, and
+// "{order:7}:timeout" is one.
 func derived(key string) string {
 	for _, p := range Derived {
 		rest, ok := strings.CutPrefix(key, p)

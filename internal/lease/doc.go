@@ -102,7 +102,7 @@
 // A renewal that is confirmed counts from its own send. "Held" alone would be no answer: the lease is held, and will
 // not be for as long as its holder thinks. So what is not renewed is asked how long it has left; that, counted from
 // before the question was sent, less the margin, is its deadline from then on. If the clock was only set, this is what
-// the deadline was. An answer to what was sent before the jump was noticed is no answer
+// the deadline was. An answer to what was sent before the jump was noticed is not an answer
 // (TestAfterASleepAHoldIsTrustedOnlyAsLongAsTheServerGives,
 // TestAWallClockStepEndsNoHoldAndTheServersAnswerClearsIt,
 // TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt).

@@ -322,7 +322,7 @@ func (e *Engine) pass() time.Duration {
 	return next.Sub(now)
 }
 
-// jump has every lease renewed or asked about now, because the machine may have slept for so long: see the package
+// jump has every lease renewed or asked about now, because the machine may have slept for that long: see the package
 // comment. Called with mu held.
 func (e *Engine) jump(now instant, slept time.Duration) {
 	e.woke, e.slept = now, slept

@@ -50,7 +50,7 @@ var (
 // with the other's, or with the server's.
 //
 // Where others find out only by a beat that a process has heartbeats (Renewed), one has to be there before anything can
-// be taken over. So one is sent with the first request, unless the last one's key is there for so long yet that it
+// be taken over. So one is sent with the first request, unless the last one's key is there for that long yet that it
 // outlasts the lease that is asked for:
 //
 //	holder                                  the other

@@ -417,7 +417,7 @@ func TestAHoldIsTakenOverWhenItsBeatHasNotChangedForTheTrust(t *testing.T) {
 		}
 		for n := range 4 * int(beats.Trust/beats.Interval) {
 			beat("alive:alive")
-			require.True(t, n > 2 || watched["gone"].taken.Load() == 0, "not before it was seen for so long")
+			require.True(t, n > 2 || watched["gone"].taken.Load() == 0, "not before it was seen for that long")
 			time.Sleep(beats.Interval)
 		}
 		for name, w := range watched {

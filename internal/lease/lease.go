@@ -39,7 +39,7 @@ type Lease struct {
 	// string, by which logs call it. A lease whose Of has a method Undelayed has no delay.
 	Of any
 
-	// Longest is the longest length that was asked for: the server may keep the lease for so long from now, whatever is
+	// Longest is the longest length that was asked for: the server may keep the lease for that long from now, whatever is
 	// done. Once the lease is in use, only Engine.Longest reads and changes it.
 	Longest time.Duration
 

@@ -77,16 +77,7 @@ func (e *Engine) take() (conn script.Conn, batch []asked, awaited time.Duration)
 		if conn = nil; !first.untracked {
 			conn = e.tracked()
 		}
-		n := min(len(first.leases), batchSize)
-		if conn != nil {
-			n = min(n, max(1, trackedKeys/len(first.leases[0].keys())))
-		}
-		records := int(first.leases[0].Records)
-		for i := 1; i < n; i++ {
-			if records += int(first.leases[i].Records); records > batchRecords {
-				n = i
-			}
-		}
+		n := fitting(first.leases, conn != nil)
 		batch, awaited = batch[:0], longest
 		for _, a := range first.leases[:n] {
 			if a.state != registered || !now.Before(a.deadline) {
@@ -110,6 +101,21 @@ func (e *Engine) take() (conn script.Conn, batch []asked, awaited time.Duration)
 		}
 	}
 	return nil, nil, 0
+}
+
+// fitting is how many of the first leases, which are one at least, go into one batch.
+func fitting(leases []asked, tracked bool) int {
+	n := min(len(leases), batchSize)
+	if tracked {
+		n = min(n, max(1, trackedKeys/len(leases[0].keys())))
+	}
+	records := int(leases[0].Records)
+	for i := 1; i < n; i++ {
+		if records += int(leases[i].Records); records > batchRecords {
+			return i
+		}
+	}
+	return n
 }
 
 // patience is how long the reply to a call about l is waited for before l is asked about anew: half of what is left of

@@ -125,7 +125,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 			heap.Fix(&e.due, int(l.index))
 			e.wakeBy(l.next)
 		}
-		if a.length > 0 || why != nil { // a look that finds nothing amiss is no renewal
+		if a.length > 0 || why != nil { // a look that finds nothing amiss is not a renewal
 			events = append(events, event{l, why})
 		}
 	}

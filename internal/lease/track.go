@@ -4,11 +4,11 @@ import (
 	"container/heap"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -32,7 +32,6 @@ type tracker struct {
 	e      *Engine
 	client rueidis.Client
 	start  sync.Once
-	off    atomic.Bool // the server does not track
 
 	mu   sync.Mutex
 	conn rueidis.DedicatedClient // nil while there is none
@@ -43,7 +42,12 @@ const (
 	trackAfter = 50 * time.Millisecond
 	// trackSetup bounds the one exchange that switches tracking on.
 	trackSetup = 5 * time.Second
+	// trackTries is after how many times in a row a server does not track that answers, but not this.
+	trackTries = 3
 )
+
+// lacks are what the server is known to lack.
+func (t *tracker) lacks() *errs.Lacks { return t.e.runner.Lacks }
 
 // current returns the connection, nil if there is none now. The first call starts making it.
 func (t *tracker) current() rueidis.DedicatedClient {
@@ -56,29 +60,44 @@ func (t *tracker) current() rueidis.DedicatedClient {
 // run keeps the connection until the engine stops. Stop does not wait for it: in rueidis neither dialling nor closing
 // heeds a context, and a silent server holds both up for seconds, which would be added to those of Close. run ends by
 // itself when they do, and closes what it has (TestStopWaitsForNoConnectionThatIsNotThereYet).
+//
+// An old or restricted server does not track: then a loss is noticed by renewals alone. It says so by an error; or a
+// proxy closes the connection, or does not answer, at a command that it does not know. An outage does that too, at any
+// command. So it counts only where the server has just answered another command on that connection, and if that comes
+// several times in a row:
+//
+//	tracker                      server
+//	PING ----------------------> PONG
+//	CLIENT TRACKING -----------> ends: once
+//	PING ----------------------> (an outage: nothing)    none; the count begins anew
 func (t *tracker) run() {
-	for failures := 0; t.e.ctx.Err() == nil; failures++ {
-		up, supported := t.serve()
-		if !supported {
-			t.off.Store(true)
-			return // an old or restricted server: loss is noticed by renewals alone
-		}
-		if up {
-			failures = 0
+	unanswered := 0
+	for failures := 0; t.e.ctx.Err() == nil && !t.lacks().Has(errs.LackTracking); failures++ {
+		up, deaf, err := t.serve()
+		switch {
+		case up:
+			failures, unanswered = 0, 0
+		case !deaf:
+			unanswered = 0
+		default:
+			if unanswered++; unanswered == trackTries {
+				t.lacks().Add(errs.LackTracking, err)
+			}
 		}
 		script.Pause(t.e.ctx, 4*script.Backoff(failures))
 	}
 }
 
-// serve keeps one connection until it is lost. supported is false if the server will not track.
-func (t *tracker) serve() (up, supported bool) {
+// serve keeps one connection until it is lost. up: it was there. deaf: the server answers, but not to this, for which
+// err is the reason.
+func (t *tracker) serve() (up, deaf bool, err error) {
 	conn, release := t.client.Dedicate()
 	defer func() {
 		conn.Close()
 		release()
 	}()
 	if t.e.ctx.Err() != nil {
-		return false, true
+		return false, false, nil
 	}
 	lost := conn.SetOnInvalidations(func(msgs []rueidis.RedisMessage) {
 		var keys []string
@@ -90,11 +109,19 @@ func (t *tracker) serve() (up, supported bool) {
 		t.e.invalidated(keys)
 	})
 	ctx, cancel := context.WithTimeout(t.e.ctx, trackSetup)
-	err := conn.Do(ctx, conn.B().ClientTracking().On().Optin().Noloop().Build()).Error()
-	cancel()
+	defer cancel()
+	if conn.Do(ctx, conn.B().Ping().Build()).NonRedisError() != nil {
+		return false, false, nil
+	}
+	err = conn.Do(ctx, conn.B().ClientTracking().On().Optin().Noloop().Build()).Error()
+	if _, refused := rueidis.IsRedisErr(err); refused {
+		if !script.NotAnswered(script.Explain("CLIENT TRACKING", err)) {
+			t.lacks().Add(errs.LackTracking, err)
+		}
+		return false, false, nil
+	}
 	if err != nil {
-		_, refused := rueidis.IsRedisErr(err)
-		return false, !refused || script.NotAnswered(script.Explain("CLIENT TRACKING", err))
+		return false, t.e.ctx.Err() == nil, err
 	}
 	t.mu.Lock()
 	t.conn = conn
@@ -107,14 +134,19 @@ func (t *tracker) serve() (up, supported bool) {
 	t.mu.Lock()
 	t.conn = nil
 	t.mu.Unlock()
-	return true, true
+	return true, false, nil
 }
 
 // tracks reports whether keys are tracked here at all.
-func (e *Engine) tracks() bool { return e.watched || e.tracker != nil && !e.tracker.off.Load() }
+func (e *Engine) tracks() bool {
+	return (e.watched || e.tracker != nil) && !e.runner.Lacks.Has(errs.LackTracking)
+}
 
 // tracked is the connection on which renewals have their keys tracked, nil if there is none now.
 func (e *Engine) tracked() script.Conn {
+	if !e.tracks() {
+		return nil
+	}
 	if e.watched {
 		return e.client
 	}

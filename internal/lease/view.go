@@ -109,16 +109,21 @@ func (e *Engine) State() State {
 		s.Slept = e.time(e.woke)
 	}
 	if e.heart != nil && e.heart.Trust > 0 {
-		s.Heartbeat = e.heart.Interval
-		for i := range e.heart.parts {
-			p := &e.heart.parts[i]
-			if !p.beat.IsZero() {
-				if beaten := e.time(p.beat); beaten.After(s.Beaten) {
-					s.Beaten = beaten
-				}
-			}
-			s.Missed = s.Missed || p.failed && p.leases > 0
-		}
+		e.heartState(&s)
 	}
 	return s
+}
+
+// heartState fills in what s says of heartbeats. Called with mu held.
+func (e *Engine) heartState(s *State) {
+	s.Heartbeat = e.heart.Interval
+	for i := range e.heart.parts {
+		p := &e.heart.parts[i]
+		if !p.beat.IsZero() {
+			if beaten := e.time(p.beat); beaten.After(s.Beaten) {
+				s.Beaten = beaten
+			}
+		}
+		s.Missed = s.Missed || p.failed && p.leases > 0
+	}
 }

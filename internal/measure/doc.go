@@ -94,6 +94,8 @@ var (
 		"Channels that are wanted, by state: confirmed by the server and up, or pending.", "state")
 	Connections = asked(Gauge, "subscription_connections", "{connection}",
 		"Connections for subscriptions, also those that are being made.")
+	Lacks = asked(Gauge, "lacks", "{hub}",
+		"Hubs whose server refuses a command that the clients go on without, by command.", "command")
 )
 
 // Fed are all instruments that are fed.

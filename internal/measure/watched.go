@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -91,14 +92,21 @@ func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 		return tallied(stock.Stats(l.Stats()))
 	}))
 	var hubs pubsub.Stats
+	lacks := map[string]int64{}
 	for _, h := range w.hubs {
 		n := h.Stats()
 		hubs.Channels, hubs.Confirmed, hubs.Connections = hubs.Channels+n.Channels, hubs.Confirmed+n.Confirmed,
 			hubs.Connections+n.Connections
+		for _, l := range n.Lacks {
+			lacks[l.Command]++
+		}
 	}
 	f(Subscriptions, int64(hubs.Confirmed), "confirmed")
 	f(Subscriptions, int64(hubs.Channels-hubs.Confirmed), "pending")
 	f(Connections, int64(hubs.Connections))
+	for _, command := range errs.LackedCommands() { // 0 of most, for alerts
+		f(Lacks, lacks[command], command)
+	}
 }
 
 // tallied is what clients have to tell that only share calls.

@@ -50,7 +50,7 @@ const (
 	pause   = time.Second      // after an insertion that failed
 )
 
-// Run campaigns under value, and inserts while it leads, until ctx ends, which is no error. entries returns
+// Run campaigns under value, and inserts while it leads, until ctx ends, which is not an error. entries returns
 // those of now; a later failure of it leaves those that were.
 func Run(ctx context.Context, e *election.Election, value string, entries func() ([]Entry, error), o Options) error {
 	err := e.Run(ctx, value, func(ctx context.Context, _ *election.Leadership) error {

@@ -22,7 +22,7 @@ type member struct {
 type Follower struct {
 	members map[string]*member
 	owners  map[string]int64
-	told    map[string]map[int64]bool // tokens of which a process may have heard
+	heard   map[string]map[int64]bool // tokens of which a process may have heard
 	Votes   int
 	Keeps   int // tokens that a server has kept
 	Sure    int // votes whose records count
@@ -30,7 +30,7 @@ type Follower struct {
 
 // NewFollower makes one of servers that have kept nothing.
 func NewFollower() *Follower {
-	return &Follower{members: map[string]*member{}, owners: map[string]int64{}, told: map[string]map[int64]bool{}}
+	return &Follower{members: map[string]*member{}, owners: map[string]int64{}, heard: map[string]map[int64]bool{}}
 }
 
 func (f *Follower) member(name string) *member {
@@ -50,10 +50,10 @@ func (f *Follower) owner(name string) int64 {
 }
 
 func (f *Follower) tells(process string, token int64) {
-	if f.told[process] == nil {
-		f.told[process] = map[int64]bool{}
+	if f.heard[process] == nil {
+		f.heard[process] = map[int64]bool{}
 	}
-	f.told[process][max(token, -token)] = true
+	f.heard[process][max(token, -token)] = true
 }
 
 // Restarted takes in that a server begins another run.
@@ -65,7 +65,7 @@ func (f *Follower) Restarted(at time.Duration, server string, empty bool) {
 	}
 }
 
-// Voted takes in that a server votes for an owner for so long, and says which token was the last: minus, if it does not
+// Voted takes in that a server votes for an owner for that long, and says which token was the last: minus, if it does not
 // count. age is how long it must have run, clock its clock in µs.
 func (f *Follower) Voted(at, now, lease, age time.Duration, server, process, owner string,
 	last, run, clock int64) error {
@@ -80,14 +80,14 @@ func (f *Follower) Voted(at, now, lease, age time.Duration, server, process, own
 		vote = none
 	}
 	most := max(clock, m.record.Token)
-	switch told := max(last, -last); {
+	switch token := max(last, -last); {
 	case !votes(vote, m.began >= 0 && at < m.began+age):
 		return refuse("it may not vote")
 	case m.run != 0 && m.run != run:
 		return refuse("it is another run")
 	case last > 0 != m.record.Counts(Whole):
 		return refuse("whether its record counts")
-	case told < m.record.Token || told > most+slack.Microseconds():
+	case token < m.record.Token || token > most+slack.Microseconds():
 		return refuse("that is not the last token")
 	}
 	if m.vote != o {
@@ -137,7 +137,7 @@ func (f *Follower) Answered(
 	}
 	record, answer := m.record.Keep(vote, o, token, Whole)
 	switch {
-	case !f.told[process][token-1]:
+	case !f.heard[process][token-1]:
 		return fmt.Errorf("the model refuses that %s chooses %d at %v: it has not read the one before", process, token, at)
 	case answer != said, said == Kept && m.until+slack < now, said == Later && last != m.record.Token:
 		return fmt.Errorf("the model refuses that %s answers %d, %d to token %d of %s at %v, and not %d: %+v", server, said,

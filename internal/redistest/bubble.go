@@ -56,7 +56,7 @@ func Simulated(t *testing.T, n int, fn func(t *testing.T, servers []*Server)) {
 	})
 }
 
-// boot starts an embedded server as one that has been up for so long.
+// boot starts an embedded server as one that has been up for that long.
 func (s *Server) boot(t testing.TB, up time.Duration) {
 	t.Helper()
 	c, err := s.Embedded.Dial()

@@ -81,7 +81,7 @@ func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 	}
 }
 
-// Idle measures for how long nobody holds what is waited for. Its first window begins when it is made.
+// Idle measures for how long no caller holds what is waited for. Its first window begins when it is made.
 type Idle struct {
 	mu      sync.Mutex
 	holders int
@@ -94,7 +94,7 @@ type Idle struct {
 // NewIdle returns one whose first window begins now.
 func NewIdle() *Idle { return &Idle{since: time.Now()} }
 
-// Taken says that somebody holds it.
+// Taken says that a caller holds it.
 func (i *Idle) Taken() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -105,7 +105,7 @@ func (i *Idle) Taken() {
 	i.taken++
 }
 
-// Left says that somebody is about to release it.
+// Left says that a caller is about to release it.
 func (i *Idle) Left() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -147,17 +147,34 @@ func takenAlone(t testing.TB, processes []Take) time.Duration {
 	return alone[len(alone)/2]
 }
 
+// open reports whether c is not closed.
+func open(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return false
+	default:
+		return true
+	}
+}
+
+// spin keeps a processor busy for d.
+func spin(d time.Duration) {
+	start := time.Now()
+	for time.Since(start) < d { //nolint:revive // it waits without giving the processor away
+	}
+}
+
 // Hurry has 16 callers of each of some processes take a thing for 100 µs, and give up, in that way, when they have
-// waited for ten times as long as it takes when nobody else wants it (thirty times, if they cancel), half to one and a
-// half of that; and then again at once, until they have had it often enough. look is called every 5 ms. It returns how
-// many calls gave up, and fails the test if all takes a minute.
+// waited for ten times as long as it takes when no other caller wants it (thirty times, if they cancel), half to one
+// and a half of that; and then again at once, until they have had it often enough. look is called every 5 ms. It
+// returns how many calls gave up, and fails the test if all takes a minute.
 func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take) (gaveUp int64) {
 	t.Helper()
 	first := max(2*time.Millisecond, 10*takenAlone(t, processes))
 	if RaceEnabled { // what is measured alone says less of a crowd
 		first *= 2
 	}
-	if way == "cancels" { // nobody knows of that before, so what is handed to one that leaves costs a round trip each time
+	if way == "cancels" { // it is not known before, so what is handed to one that leaves costs a round trip each time
 		first *= 3
 	}
 	var taken, left, patience atomic.Int64
@@ -167,12 +184,7 @@ func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take)
 	for _, take := range processes {
 		for range 16 {
 			wg.Go(func() {
-				for {
-					select {
-					case <-over:
-						return
-					default:
-					}
+				for open(over) {
 					d := time.Duration(patience.Load())
 					release, err := GiveUp[way](take, d/2+rand.N(d))
 					if err != nil {
@@ -180,10 +192,7 @@ func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take)
 						continue
 					}
 					taken.Add(1)
-					start := time.Now()
-					for held := time.Duration(0); held < 100*time.Microsecond; {
-						held = time.Since(start)
-					}
+					spin(100 * time.Microsecond)
 					release()
 				}
 			})

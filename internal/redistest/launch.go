@@ -16,7 +16,7 @@ import (
 )
 
 // Launch runs the server program with the arguments that line makes of an address and of a fresh directory, in
-// which it is to write "log". stop ends it. It is for programs that are no test; a test has Start.
+// which it is to write "log". stop ends it. It is for programs that are not tests; a test has Start.
 func Launch(line func(host, port, dir string) []string) (s *Server, stop func(), err error) {
 	bin, err := Program()
 	if err != nil {
@@ -43,7 +43,7 @@ func Launch(line func(host, port, dir string) []string) (s *Server, stop func(),
 	}
 }
 
-// LaunchProxy is NewProxy for programs that are no test. stop ends the proxy.
+// LaunchProxy is NewProxy for programs that are not tests. stop ends the proxy.
 func LaunchProxy(target *Server) (p *Proxy, stop func(), err error) {
 	var l net.Listener = newPipes()
 	if target.dial == nil {

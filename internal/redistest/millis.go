@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Last is one thing that somebody has until an instant, for LastsWholly. Kept may be nil.
+// Last is one thing that a caller has until an instant, for LastsWholly. Kept may be nil.
 type Last struct {
 	// Take takes it, at once, and returns for how long after that it is promised.
 	Take func(t *testing.T) time.Duration
-	// Kept is called until the last microsecond of the promise: whoever took it still has it.
+	// Kept is called until the last microsecond of the promise: the caller that took it still has it.
 	Kept func(t *testing.T)
 	// Gone gives it away: it reports whether another has it now. One that could be tried again is called at several
 	// instants of the promise, one that cannot (Once) at the last.
@@ -27,41 +27,50 @@ type Last struct {
 func LastsWholly(t *testing.T, s *Server, start func(t *testing.T) Last) {
 	t.Helper()
 	at, once := time.Now().Truncate(time.Second), start(t).Once
+	try := func(phase time.Duration, finally bool, befores ...time.Duration) {
+		at = at.Add(24 * time.Hour) // nothing is left of the last one
+		lastsFrom(t, s, at.Add(phase), start, finally, befores)
+	}
 	for _, phase := range []time.Duration{0, time.Microsecond, 400 * time.Microsecond, 999 * time.Microsecond} {
 		early := []time.Duration{time.Millisecond, time.Millisecond - time.Microsecond, 500 * time.Microsecond,
 			time.Microsecond}
-		try := func(befores []time.Duration, finally bool) {
-			at = at.Add(24 * time.Hour) // nothing is left of the last one
-			taken := at.Add(phase)
-			s.Embedded.SetTime(taken)
-			x := start(t)
-			promise := x.Take(t)
-			for _, before := range befores {
-				s.Embedded.SetTime(taken.Add(promise - before))
-				if x.Kept != nil {
-					x.Kept(t)
-				}
-				if x.Gone(t) {
-					t.Fatalf("taken %v after a millisecond began, promised for %v, and given away %v before the end of that", phase,
-						promise, before)
-				}
-			}
-			if finally {
-				by := cmp.Or(x.By, time.Millisecond)
-				s.Embedded.SetTime(taken.Add(promise + by))
-				if !x.Gone(t) {
-					t.Fatalf("taken %v after a millisecond began, promised for %v, and still not given away %v after that", phase,
-						promise, by)
-				}
-			}
-		}
 		if !once {
-			try(early, true)
+			try(phase, true, early...)
 			continue
 		}
 		for _, before := range early {
-			try([]time.Duration{before}, false)
+			try(phase, false, before)
 		}
-		try(nil, true)
+		try(phase, true)
+	}
+}
+
+// lastsFrom checks what is taken at an instant: it is not given away so long before the end that was promised, and
+// finally is.
+func lastsFrom(t *testing.T, s *Server, taken time.Time, start func(t *testing.T) Last, finally bool,
+	befores []time.Duration) {
+	t.Helper()
+	phase := taken.Sub(taken.Truncate(time.Millisecond))
+	s.Embedded.SetTime(taken)
+	x := start(t)
+	promise := x.Take(t)
+	for _, before := range befores {
+		s.Embedded.SetTime(taken.Add(promise - before))
+		if x.Kept != nil {
+			x.Kept(t)
+		}
+		if x.Gone(t) {
+			t.Fatalf("taken %v after a millisecond began, promised for %v, and given away %v before the end of that", phase,
+				promise, before)
+		}
+	}
+	if !finally {
+		return
+	}
+	by := cmp.Or(x.By, time.Millisecond)
+	s.Embedded.SetTime(taken.Add(promise + by))
+	if !x.Gone(t) {
+		t.Fatalf("taken %v after a millisecond began, promised for %v, and still not given away %v after that", phase,
+			promise, by)
 	}
 }

@@ -34,7 +34,7 @@ func signal(t testing.TB, p *os.Process, sig os.Signal) {
 	if err := p.Signal(sig); err != nil {
 		t.Fatalf("redistest: %v: %v", sig, err)
 	}
-	// For ten seconds at most: somebody else may have it go on meanwhile.
+	// For ten seconds at most: another process may have it go on meanwhile.
 	for end := time.Now().Add(10 * time.Second); sig == syscall.SIGSTOP && !stopped(p.Pid) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}

@@ -62,7 +62,15 @@ const (
 	HoldReply
 	// RunTwice hands the call to the server two times, one behind the other. The client gets the second answer.
 	RunTwice
+	// RefuseRequest has the client get the error that Trap.Says says in place of the call, as from a server or proxy that
+	// does not allow it.
+	RefuseRequest
 )
+
+// early reports whether the call does not reach the server.
+func (f Fate) early() bool {
+	return f == LoseRequest || f == LoseRequestSilently || f == RefuseRequest
+}
 
 // Trap waits for a call and decides its fate.
 type Trap struct {
@@ -73,6 +81,8 @@ type Trap struct {
 	Every bool
 	// Release ends the keeping back.
 	Release <-chan struct{}
+	// Says is the text of the error by which RefuseRequest answers a call: "ERR unknown command 'wait'".
+	Says func(words []string) string
 
 	caught chan struct{}
 	once   sync.Once
@@ -335,6 +345,7 @@ func (pr *pair) reset() {
 // verdict is what judging a frame says of it.
 type verdict struct {
 	pass  bool
+	as    []byte          // passes in place of the frame
 	twice bool            // and passes again
 	reset bool            // the connection, now
 	wait  <-chan struct{} // before it passes
@@ -393,17 +404,8 @@ func (pr *pair) forward(in []byte, to *outgoing, d Direction, judge func(frame [
 	if size < 0 {
 		return in, true
 	}
-	pr.p.mu.Lock()
-	hold, delay := pr.p.hold[d], pr.p.delay[d]
-	pr.p.mu.Unlock()
-	if (hold != nil || delay > 0) && !to.flush() {
+	if !pr.delayed(to, d) {
 		return in, false
-	}
-	if hold != nil {
-		pr.wait(hold)
-	}
-	if delay > 0 {
-		pr.pause(delay)
 	}
 	// everything that arrived together is late together, not one after the other
 	for ; size >= 0; size = frameSize(in) {
@@ -420,7 +422,9 @@ func (pr *pair) forward(in []byte, to *outgoing, d Direction, judge func(frame [
 		if v.wait != nil {
 			pr.wait(v.wait)
 		}
-		if v.pass {
+		if v.as != nil {
+			to.buf = append(to.buf, v.as...)
+		} else if v.pass {
 			to.buf = append(to.buf, in[:size]...)
 		}
 		if v.twice {
@@ -429,6 +433,24 @@ func (pr *pair) forward(in []byte, to *outgoing, d Direction, judge func(frame [
 		in = in[size:]
 	}
 	return in, true
+}
+
+// delayed waits for as long as everything in that direction is held or late, and first passes on what came before. It
+// is false if the connection is to be reset.
+func (pr *pair) delayed(to *outgoing, d Direction) (ok bool) {
+	pr.p.mu.Lock()
+	hold, delay := pr.p.hold[d], pr.p.delay[d]
+	pr.p.mu.Unlock()
+	if (hold != nil || delay > 0) && !to.flush() {
+		return false
+	}
+	if hold != nil {
+		pr.wait(hold)
+	}
+	if delay > 0 {
+		pr.pause(delay)
+	}
+	return true
 }
 
 func (pr *pair) wait(c <-chan struct{}) {
@@ -456,17 +478,20 @@ func (pr *pair) request(frame []byte) verdict {
 		pr.torn = true
 		return verdict{}
 	}
-	name := strings.ToLower(firstWord(frame))
-	if strings.HasSuffix(name, "subscribe") { // confirmed by pushes, in any number
+	subscribes := strings.HasSuffix(strings.ToLower(firstWord(frame)), "subscribe")
+	call, i := []string(nil), -1
+	if len(p.traps) > 0 {
+		call = words(frame)
+		i = slices.IndexFunc(p.traps, func(t *Trap) bool {
+			// what subscribes is confirmed by pushes, in any number: it has no reply that could be lost or held
+			return (!subscribes || t.Fate.early()) && t.Match(call)
+		})
+	}
+	if subscribes && i < 0 {
 		pr.subscribed = true
 		return verdict{pass: true}
 	}
 	pr.requests++
-	if len(p.traps) == 0 {
-		return verdict{pass: true}
-	}
-	call := words(frame)
-	i := slices.IndexFunc(p.traps, func(t *Trap) bool { return t.Match(call) })
 	if i < 0 {
 		return verdict{pass: true}
 	}
@@ -482,6 +507,8 @@ func (pr *pair) request(frame []byte) verdict {
 		return verdict{said: t}
 	case HoldRequest:
 		return verdict{pass: true, wait: t.Release, said: t}
+	case RefuseRequest:
+		return verdict{as: refusing(t.Says(call)), said: t}
 	}
 	pr.fates[pr.requests] = t
 	if t.Fate == RunTwice {

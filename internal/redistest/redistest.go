@@ -198,7 +198,7 @@ func InABubble() bool { return time.Now().Year() < 2010 }
 const patience = 60 * time.Second
 
 // Eventually polls ok until it holds, and fails the test with what if it does not within limit. A limit of ten seconds
-// or more is no promise of the library's but patience with the machine, and is a minute at least, though not in a
+// or more is not a promise of the library's but patience with the machine, and is a minute at least, though not in a
 // bubble.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()

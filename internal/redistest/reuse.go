@@ -14,7 +14,7 @@ import (
 
 // Servers go from test to test. A test has one to itself, and it is as one that has just started, but for its age. To
 // start one takes longer than many a test does, and a Cluster serves nothing in its first two seconds. One that was
-// stopped or killed, or that is set otherwise than when it was new, goes to nobody.
+// stopped or killed, or that is set otherwise than when it was new, goes to no other test.
 var (
 	reuseMu sync.Mutex
 	reusing bool               // Main ends those that no test has
@@ -94,9 +94,9 @@ func (c crew) renewed() bool {
 	return true
 }
 
-// told is how a server is set: its configuration, its users, its replicas or primary, and whose slots are whose, or on
-// their way.
-var told = []string{"CONFIG GET *", "ACL LIST", "ROLE", "CLUSTER NODES"}
+// configured is how a server is set: its configuration, its users, its replicas or primary, and whose slots are whose,
+// or on their way.
+var configured = []string{"CONFIG GET *", "ACL LIST", "ROLE", "CLUSTER NODES"}
 
 // tell sends commands to a server, and returns how it is set then. One that a test has left stopped does not answer.
 func (s *Server) tell(commands ...string) (set string, err error) {
@@ -106,7 +106,7 @@ func (s *Server) tell(commands ...string) (set string, err error) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
-	all := slices.Concat(commands, told)
+	all := slices.Concat(commands, configured)
 	if _, err := io.WriteString(c, strings.Join(all, "\r\n")+"\r\n"); err != nil {
 		return "", err
 	}

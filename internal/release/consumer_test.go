@@ -45,7 +45,11 @@ func main() {
 		log.Fatal(err)
 	}
 	defer locks.Close(ctx)
-	if err := locks.Reentrant("nightly-report").Do(ctx, func(context.Context) error { fmt.Println("locked"); return nil }); err != nil {
+	err = locks.Reentrant("nightly-report").Do(ctx, func(context.Context) error {
+		fmt.Println("locked")
+		return nil
+	})
+	if err != nil {
 		log.Fatal(err)
 	}
 }

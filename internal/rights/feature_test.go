@@ -47,6 +47,7 @@ func one(o rueidis.ClientOption, prefix, feature string) (err error) {
 		liveness(ctx, hub, prefix, must)
 	case "elections":
 		elections(ctx, hub, prefix, must)
+		contested(ctx, hub, prefix, must)
 	case "semaphores":
 		semaphores(ctx, hub, prefix, must)
 		livePermits(ctx, hub, prefix, must)
@@ -81,8 +82,12 @@ func TestTheRightsOfEachFeatureAreEnoughForIt(t *testing.T) {
 			if feature == "inspect" {
 				continue // of the command, which tries it
 			}
-			prefix := []string{"shop:", ""}[i%2]
-			enoughFor(t, s, admins, strings.Fields(acl.Line("redlatch", prefix, feature)), func(o rueidis.ClientOption) error {
+			prefix, server := []string{"shop:", ""}[i%2], "single"
+			if len(s.Addrs) > 1 {
+				server = "cluster"
+			}
+			line := strings.Fields(acl.LineOn(server, "redlatch", prefix, feature))
+			enoughFor(t, s, admins, line, func(o rueidis.ClientOption) error {
 				return one(o, prefix, feature)
 			})
 		}

@@ -109,7 +109,7 @@ const tick = time.Millisecond
 // millisecond. What is to come after every run of such a request is sent no earlier.
 func LastRun(notAfter time.Time) time.Time { return notAfter.Add(tick) }
 
-// Expiry returns how long after a reply that says that a lease is left for so long a request finds it expired.
+// Expiry returns how long after a reply that says that a lease is left for that long a request finds it expired.
 func Expiry(left time.Duration) time.Duration { return left + tick }
 
 // Left returns how long something is left that ends in the server's millisecond end, where now is, for those that only

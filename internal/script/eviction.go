@@ -1,11 +1,13 @@
 package script
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // EvictionAsked reports whether it was called before. So one caller in a runner's life asks whether the servers may
@@ -13,18 +15,26 @@ import (
 func (r *Runner) EvictionAsked() bool { return r.evictionAsked.Load() || r.evictionAsked.Swap(true) }
 
 // EvictionPolicy is EvictionPolicy of the runner's client.
-func (r *Runner) EvictionPolicy(ctx context.Context) string { return EvictionPolicy(ctx, r.client) }
+func (r *Runner) EvictionPolicy(ctx context.Context) string {
+	policy, err := EvictionPolicy(ctx, r.client)
+	if Unsupported(err) {
+		r.Lacks.Add(errs.LackInfo, err)
+	}
+	return policy
+}
 
 // EvictionPolicy returns the first policy other than noeviction among the nodes, and "" if there is none or none of
-// them says so before ctx ends.
-func EvictionPolicy(ctx context.Context, client rueidis.Client) (policy string) {
-	eachInfo(ctx, client, []string{"memory"}, func(info map[string]string, err error) bool {
-		if p := info["maxmemory_policy"]; err == nil && p != "noeviction" {
+// them says so before ctx ends. err is a refusal to say; or why none of them answered.
+func EvictionPolicy(ctx context.Context, client rueidis.Client) (policy string, err error) {
+	silent := eachInfo(ctx, client, []string{"memory"}, func(info map[string]string, refusal error) bool {
+		if p := info["maxmemory_policy"]; refusal == nil && p != "noeviction" {
 			policy = p
+		} else if refusal != nil {
+			err = refusal
 		}
 		return policy == ""
 	})
-	return policy
+	return policy, cmp.Or(err, silent)
 }
 
 // Setting is a setting of a server that lets it forget what it has confirmed.
@@ -35,18 +45,16 @@ type Setting struct {
 
 // Forgetful returns the first setting among the nodes by which a server may forget what it has confirmed, and nil if
 // there is none. A node that refuses to say is taken for one, because a promise depends on it. One that cannot be
-// reached is passed over: a node of a Cluster may be down at any time.
+// reached is passed over: a node of a Cluster may be down at any time. err is why none of them answered.
 //
 // A server without an append-only file begins with its last snapshot, or with nothing, when it is started again; and
 // its replicas begin likewise, if that is done before one of them was promoted. A primary that does not need its
 // replicas to be there goes on when it was cut off from them, and grants what the one that was promoted grants, too.
-func Forgetful(ctx context.Context, client rueidis.Client) (found *Setting) {
-	eachInfo(ctx, client, []string{"persistence", "replication"}, func(info map[string]string, err error) bool {
-		var refused *rueidis.RedisError
+func Forgetful(ctx context.Context, client rueidis.Client) (found *Setting, err error) {
+	err = eachInfo(ctx, client, []string{"persistence", "replication"}, func(info map[string]string, err error) bool {
 		switch {
-		case errors.As(err, &refused):
-			found = &Setting{"INFO", refused.Error(), "allowed, to see the server's settings"}
 		case err != nil:
+			found = &Setting{"INFO", err.Error(), "allowed, to see the server's settings"}
 		case info["aof_enabled"] != "1":
 			found = &Setting{"appendonly", "no", "yes"}
 		case info["role"] == "master" && info["min_slaves_good_slaves"] == "": // it says so only where it needs them
@@ -54,22 +62,29 @@ func Forgetful(ctx context.Context, client rueidis.Client) (found *Setting) {
 		}
 		return found == nil
 	})
-	return found
+	return found, err
 }
 
-// eachInfo calls f with what INFO says of each node, until f returns false or ctx ends. INFO is allowed where CONFIG is
-// forbidden. It asks on connections of its own: two calls at a time make rueidis pipeline on that connection from then
-// on, which is slower for a single caller.
+// eachInfo calls f with what INFO says of each node that answers, or its refusal, until f returns false or ctx ends.
+// silent is the last error if none of them answered. INFO is allowed where CONFIG is forbidden. It asks on connections of
+// its own: two calls at a time make rueidis pipeline on that connection from then on, which is slower for a single
+// caller.
 func eachInfo(ctx context.Context, client rueidis.Client, sections []string,
-	f func(info map[string]string, err error) bool) {
+	f func(info map[string]string, refusal error) bool) (silent error) {
+	answered := false
 	for _, node := range client.Nodes() {
 		if ctx.Err() != nil {
-			return
+			break
 		}
 		conn, release := node.Dedicate()
 		text, err := conn.Do(ctx, conn.B().Info().Section(sections...).Build()).ToString()
 		conn.Close()
 		release()
+		if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
+			silent = err
+			continue
+		}
+		answered = true
 		info := map[string]string{}
 		for line := range strings.Lines(text) {
 			if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
@@ -77,7 +92,11 @@ func eachInfo(ctx context.Context, client rueidis.Client, sections []string,
 			}
 		}
 		if !f(info, err) {
-			return
+			break
 		}
 	}
+	if answered {
+		return nil
+	}
+	return silent
 }

@@ -226,29 +226,31 @@ func used(parts []part, of map[string]int, text string, but int) []bool {
 // identifiers are the names in a piece of Lua, but for fields and for what stands in comments and strings. It is
 // written out because a regular expression takes ten times as long, which the first call of each script would.
 func identifiers(text string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := 0; i < len(text); {
-			from := i
-			switch c := text[i]; {
-			case c == '-' && strings.HasPrefix(text[i:], "--"):
-				if i = strings.IndexByte(text[from:], '\n') + from; i < from {
-					return
-				}
-			case c == '\'' || c == '"':
-				i = stringEnd(text, i)
-			case c == '.' && strings.HasPrefix(text[i:], ".."):
-				i += len("..")
-			case c == '.' || c == ':':
-				if i++; i < len(text) && isWord(text[i]) {
-					i = wordEnd(text, i)
-				}
-			case isWord(c):
-				if i = wordEnd(text, i); !yield(text[from:i]) {
-					return
-				}
-			default:
-				i++
+	return func(yield func(string) bool) { eachIdentifier(text, yield) }
+}
+
+func eachIdentifier(text string, yield func(string) bool) {
+	for i := 0; i < len(text); {
+		from := i
+		switch c := text[i]; {
+		case c == '-' && strings.HasPrefix(text[i:], "--"):
+			if i = strings.IndexByte(text[from:], '\n') + from; i < from {
+				return
 			}
+		case c == '\'' || c == '"':
+			i = stringEnd(text, i)
+		case c == '.' && strings.HasPrefix(text[i:], ".."):
+			i += len("..")
+		case c == '.' || c == ':':
+			if i++; i < len(text) && isWord(text[i]) {
+				i = wordEnd(text, i)
+			}
+		case isWord(c):
+			if i = wordEnd(text, i); !yield(text[from:i]) {
+				return
+			}
+		default:
+			i++
 		}
 	}
 }

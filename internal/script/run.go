@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -29,8 +30,10 @@ type Runner struct {
 	base    time.Time
 	last    []lastAnswer // of a Cluster for each span of slots, because one of its nodes may be silent and the others not
 	dials   *atomic.Int64
+	late    error     // of a call that got no reply within timeout
 	timers  sync.Pool // of each runner: a timer that is made inside a synctest bubble may not leave it
 	Clock   *Clock
+	Lacks   *errs.Lacks // of the server: its own, which are not logged, unless they are set before the first call
 
 	evictionAsked atomic.Bool
 }
@@ -38,8 +41,9 @@ type Runner struct {
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return &Runner{
-		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64),
+		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), late: errCallTimeout,
 		Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
+		Lacks: errs.NewLacks(slog.New(slog.DiscardHandler)),
 		timers: sync.Pool{New: func() any {
 			t := time.NewTimer(time.Hour)
 			t.Stop()
@@ -47,6 +51,9 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 		}}, last: make([]lastAnswer, spans(client)),
 	}
 }
+
+// Late has the error of a call that got no reply in time wrap err, where the time is not that of Options.CallTimeout.
+func (r *Runner) Late(err error) { r.late = err }
 
 // HeedDials tells the runner of dials, a count that grows when the client begins to make a connection. It is called
 // before the first call. Without it a connection that is lost and cannot be made anew may keep calls for rueidis'
@@ -66,7 +73,7 @@ type Call struct {
 	// rueidis repeats such a command by itself when its connection is lost, so it is not made in place.
 	Command func(b rueidis.Builder) rueidis.Completed
 	// Cached, if CachedFor is set, is a command that is read through the client's cache in place of the script, and kept
-	// there for so long. It is pinned.
+	// there for that long. It is pinned.
 	Cached    rueidis.Cacheable
 	CachedFor time.Duration
 	// Tracked, if set, is a connection on which the server is to remember the keys that the script reads.
@@ -206,7 +213,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 	case <-ctx.Done():
 		gaveUp = errs.Cut(errs.Ended(ctx))
 	case <-t.C:
-		gaveUp = errCallTimeout
+		gaveUp = r.late
 	}
 	t.Stop()
 	r.timers.Put(t)
@@ -343,11 +350,21 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 		// so.
 		return r.client.Do(ctx, c.Command(r.client.B()).Pin()), nil
 	}
-	// EVALSHA, and the text itself only after the one error that proves that nothing ran: an EVAL after any other would be
-	// a second run (TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript).
-	res, unmet := r.send(ctx, c, false)
-	if re, ok := rueidis.IsRedisErr(res.Error()); ok && re.IsNoScript() {
+	// EVALSHA, and the text itself only after an error that proves that nothing ran: an EVAL after any other would be a
+	// second run (TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript).
+	text := r.Lacks.Has(errs.LackEvalsha)
+	res, unmet := r.send(ctx, c, text)
+	switch re, ok := rueidis.IsRedisErr(res.Error()); {
+	case !ok || text || c.Script.plain != "":
+	case re.IsNoScript():
 		res, unmet = r.send(ctx, c, true)
+	case noEvalsha(re): // and EVAL is perhaps allowed
+		again, unconfirmed := r.send(ctx, c, true)
+		if Unsupported(again.Error()) {
+			break // the first says what is to be allowed
+		}
+		r.Lacks.Add(errs.LackEvalsha, re)
+		res, unmet = again, unconfirmed
 	}
 	if res.Error() != nil {
 		unmet = nil
@@ -374,9 +391,9 @@ func (r *Runner) send(ctx context.Context, c Call, text bool) (res rueidis.Redis
 	case c.Replicas > 0 && r.client.Mode() == rueidis.ClientModeCluster:
 		return r.sendConfirmed(ctx, c, text)
 	case c.Tracked != nil:
-		return c.send(ctx, c.Tracked, text, c.Tracked.B().ClientCaching().Yes())
+		return r.sendOn(ctx, c.Tracked, c, text, c.Tracked.B().ClientCaching().Yes())
 	}
-	return c.send(ctx, r.client, text, nil)
+	return r.sendOn(ctx, r.client, c, text, nil)
 }
 
 // redirects is how many redirections of a Cluster's nodes are followed.
@@ -398,7 +415,7 @@ func (r *Runner) sendConfirmed(ctx context.Context, c Call, text bool) (res ruei
 	if c.Tracked != nil {
 		before = conn.B().ClientCaching().Yes()
 	}
-	res, unmet = c.send(ctx, conn, text, before)
+	res, unmet = r.sendOn(ctx, conn, c, text, before)
 	busy = saysBusy(res.Error()) || saysBusy(unmet)
 	for range redirects {
 		re, refused := rueidis.IsRedisErr(res.Error())
@@ -418,14 +435,14 @@ func (r *Runner) sendConfirmed(ctx context.Context, c Call, text bool) (res ruei
 		if asked {
 			before = node.B().Asking()
 		}
-		res, unmet = c.send(ctx, node, text, before)
+		res, unmet = r.sendOn(ctx, node, c, text, before)
 	}
 	return res, unmet
 }
 
-// send sends the script on one connection, after a command on which it depends, if there is one, and before WAIT, if
+// sendOn sends the script on one connection, after a command on which it depends, if there is one, and before WAIT, if
 // replicas are to confirm it: WAIT counts what its own connection wrote.
-func (c *Call) send(ctx context.Context, conn Conn, text bool,
+func (r *Runner) sendOn(ctx context.Context, conn Conn, c Call, text bool,
 	before interface{ Build() rueidis.Completed }) (res rueidis.RedisResult, unmet error) {
 	cmds := make([]rueidis.Completed, 0, 3)
 	if before != nil {
@@ -437,8 +454,14 @@ func (c *Call) send(ctx context.Context, conn Conn, text bool,
 		cmds = append(cmds, conn.B().Wait().Numreplicas(int64(c.Replicas)).Timeout(millis(c.ReplicasWait)).Build())
 	}
 	results := conn.DoMulti(ctx, cmds...)
+	if at > 0 && c.Tracked != nil && Unsupported(results[0].Error()) { // CLIENT CACHING
+		r.Lacks.Add(errs.LackTracking, results[0].Error())
+	}
 	if c.Replicas > 0 {
-		if n, err := results[at+1].AsInt64(); err != nil {
+		if n, err := results[at+1].AsInt64(); Unsupported(err) {
+			r.Lacks.Add(errs.LackWait, err)
+			unmet = fmt.Errorf("%w: %w", errs.ErrNotReplicated, NotConfirmed(c.Replicas, err))
+		} else if err != nil {
 			unmet = fmt.Errorf("%w: WAIT: %w", errs.ErrNotReplicated, err)
 		} else if n < int64(c.Replicas) {
 			unmet = fmt.Errorf("%w: %d of %d replicas confirmed within %v", errs.ErrNotReplicated, n, c.Replicas, c.ReplicasWait)

@@ -21,7 +21,7 @@ func scaled(n int64, unit time.Duration) time.Duration {
 //
 //   - a lease lasts on the server no shorter than its holder believes, which counts in nanoseconds;
 //   - a key that is to exist for d exists for d;
-//   - and no bound becomes 0, which PEXPIRE takes for "now", WAIT for "for ever" and scripts for "none".
+//   - and no bound becomes 0, which PEXPIRE takes for "now", WAIT for "forever" and scripts for "none".
 //
 // It is not for instants: one after which a request is refused is rounded down (Clock.At, NotAfter).
 func Millis(d time.Duration) string { return strconv.FormatInt(millis(d), 10) }

@@ -12,7 +12,7 @@ import (
 )
 
 // closeTime is how long Close waits if its ctx has no end. Otherwise a hold that is never released, for example because
-// a function returned before its Unlock, would block a deferred Close(context.Background()) for ever.
+// a function returned before its Unlock, would block a deferred Close(context.Background()) forever.
 const closeTime = 10 * time.Second
 
 // Holder is the Of of a lease that may have been dropped. A dropped lease stays with the watchdog until it is over, but

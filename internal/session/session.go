@@ -91,6 +91,7 @@ func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
 	if dials := s.Inner.Dials(); dials != nil {
 		r.HeedDials(dials)
 	}
+	r.Lacks = s.Inner.Lacks()
 	return r
 }
 

@@ -46,7 +46,7 @@ func (e *entry) says() about {
 		return cancelled
 	case stock.Returned:
 		return returned
-	case 0:
+	case "":
 		if e.what == look {
 			return none
 		}
@@ -135,7 +135,7 @@ func (w *world) auditPair(o *object, all []*entry, a, b *entry) {
 	}
 }
 
-// auditCounts: what is done once is told once, and what an id has, and has not, is what it asked for.
+// auditCounts: what is done once is answered once, and what an id has, and has not, is what it asked for.
 func (w *world) auditCounts(o *object, key string, all []*entry) {
 	var asked, had, gave, cancels, sells, holds int64
 	for _, e := range all {
@@ -160,7 +160,7 @@ func (w *world) auditCounts(o *object, key string, all []*entry) {
 			had = max(had, e.grant.N)
 			switch {
 			case e.grant.Outcome != stock.Granted:
-			case e.what == reserve: // its second run may find its reservation sold by somebody else
+			case e.what == reserve: // its second run may find its reservation sold by another
 				holds++
 			case says == isSold:
 				sells++
@@ -177,7 +177,7 @@ func (w *world) auditCounts(o *object, key string, all []*entry) {
 		}
 	}
 	if cancels > 1 || sells > 1 || holds > 1 || had > 0 && gave > had {
-		w.violated("%s: %s was told %d times that it holds by that call, %d times that it is sold, %d times that it is "+
+		w.violated("%s: %s was answered %d times that it holds by that call, %d times that it is sold, %d times that it is "+
 			"cancelled; %d of %d units came back",
 			o.name, key, holds, sells, cancels, gave, had)
 	}

@@ -80,7 +80,7 @@ func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what,
 	defer stop()
 	var entries []*entry
 	for _, l := range lines {
-		entries = append(entries, o.book.begin(s, verb, l.Stock+"/"+id, l.N))
+		entries = append(entries, o.calls.begin(s, verb, l.Stock+"/"+id, l.N))
 	}
 	var err error
 	switch verb {
@@ -100,10 +100,10 @@ func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what,
 			won++
 		}
 		if i > 0 {
-			o.book.end(e, err)
+			o.calls.end(e, err)
 		}
 	}
-	w.told(o, c, s, entries[0], err, w.fine(o)...)
+	w.answered(o, c, s, entries[0], err, w.fine(o)...)
 	if err == nil && g.Won() != (won == len(lines)) && verb != cancel {
 		w.violated("%s: step %d: %s of %s is answered %v, and %d of %d lines have units", o.name, s.Number, verb, id,
 			g.Outcome, won, len(lines))
@@ -117,12 +117,12 @@ func auditCarts(w *world, o *object, x *stock.Group) {
 		return
 	}
 	w.settle()
-	for _, key := range keysOf(o.book.all()) {
+	for _, key := range keysOf(o.calls.all()) {
 		if name, id, ok := strings.Cut(key, "/"); ok {
 			w.find(o, x.Stock(name), key, id)
 		}
 	}
-	list := o.book.all()
+	list := o.calls.all()
 	w.auditAnswers(o, list)
 	for _, l := range linesOf(o, 3) {
 		w.auditLedger(o, x.Stock(l.Stock), l.Stock, list)

@@ -37,7 +37,7 @@ func NewKeepingCrowd(seed uint64, kinds ...string) Plan {
 	return crowd(seed, Plan{Keeping: true}, Keeping(), kinds)
 }
 
-// NewMuteCrowd makes a crowd in which nobody may subscribe, so that who waits asks again and again.
+// NewMuteCrowd makes a crowd in which no client may subscribe, so that who waits asks again and again.
 func NewMuteCrowd(seed uint64, kinds ...string) Plan {
 	return crowd(seed, Plan{Mute: true}, Held(), kinds)
 }

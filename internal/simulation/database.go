@@ -67,7 +67,7 @@ type account struct {
 }
 
 // auditLedger: the database has every serial once, its entries make sense one after the other, they never add up to
-// more than the limit, to what the stock says, and to what was told.
+// more than the limit, to what the stock says, and to what was answered.
 func (w *world) auditLedger(o *object, x *stock.Stock, name string, list []*entry) {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
@@ -119,7 +119,7 @@ func (w *world) auditLedger(o *object, x *stock.Stock, name string, list []*entr
 			continue
 		}
 		if a := accounts[id]; a == nil || a.ordinal != e.grant.Ordinal || e.grant.N > a.n {
-			w.violated("%s: step %d was told that %s has %d units from %d, and the database says %+v", name, e.step, e.key,
+			w.violated("%s: step %d was answered that %s has %d units from %d, and the database says %+v", name, e.step, e.key,
 				e.grant.N, e.grant.Ordinal, a)
 		}
 	}

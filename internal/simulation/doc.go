@@ -25,26 +25,26 @@
 //   - Tokens of a fenced lock grow, also after such a loss, unless the clock was stepped back as well; those of a
 //     quorum, unless a majority has lost something.
 //   - A fair lock serves in the order of asking, where nothing goes wrong.
-//   - Nobody waits for what is free: for longer than two polls and four calls after it is free and nothing is done to
-//     anybody.
+//   - No caller waits for what is free: for longer than two polls and four calls after it is free and nothing is done
+//     to anybody.
 //   - A hold is over when it says so. A hold that is renewed is not lost where nothing goes wrong. Calls end.
 //   - A stock: one owner for each ordinal, one answer to each question, never more out than there is, no SoldOut that
 //     cannot be. After it has lost its data it grants nothing.
 //   - Reservations and requests, whose ids several clients use at once: an answer about an id agrees with all that were
 //     there before it. What is sold stays sold under its ordinals, but for what is returned; cancelled and returned are
 //     for good; expired is, but for a payment that comes late, whose own answer is for good; what is held can be
-//     confirmed until then. What is done once is told once. While the sale is paused, or over, nobody gets what it did
-//     not have.
+//     confirmed until then. What is done once is answered once. While the sale is paused, or over, no caller gets what
+//     it did not have.
 //   - A cart of a Group: what is done to one line is done to all, in one moment, but for what is sold late. A cart over
-//     stocks that share nothing: sold lines only with a last line that is, and none that was given back beside it,
-//     wherever a process has crashed.
+//     stocks that share nothing: sold lines only with a last line that is, and none that was given back at the same
+//     time, wherever a process has crashed.
 //   - A ledger, which movers that are slow or crash bring into a database: every number once, without a hole; entries
 //     that make sense one after the other, never of more than the limit; and together what the stock says, and what was
-//     told.
-//   - A latch: nobody passes before all have begun to count, all pass soon after all have. A barrier: all or none, and
-//     not before all came.
-//   - A crowd ([NewCrowd]): while the network is well and callers give up, nobody waits long for what is free, and what
-//     nobody holds is not taken for long: see well.go.
+//     answered.
+//   - A latch: no caller passes before all have begun to count, all pass soon after all have. A barrier: all or none,
+//     and not before all came.
+//   - A crowd ([NewCrowd]): while the network is well and callers give up, no caller waits long for what is free, and
+//     what no caller holds is not taken for long: see progress.go.
 //   - At the end nothing is left: no goroutine, no subscription, no key without an end, and after an hour none but
 //     those that last.
 package simulation

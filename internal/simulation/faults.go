@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// inject does what a fault says. Nobody else runs meanwhile.
+// inject does what a fault says. No client runs meanwhile.
 func (w *world) inject(s Step) {
 	now := time.Now()
 	c, n := w.clients[s.Who], w.nodes[min(s.On, len(w.nodes)-1)]
@@ -28,8 +28,10 @@ func (w *world) inject(s Step) {
 		until = now.Add(time.Second)
 	case restart, empty:
 		w.away(n, now.Add(s.For))
+		n.takeTurn()
 		n.restart(s.What == empty)
 		w.restarts(n, s.What == empty)
+		n.leaveTurn()
 		if s.What == empty {
 			w.setBack(n, empty, 0)
 		}
@@ -38,8 +40,10 @@ func (w *world) inject(s Step) {
 	case flushScripts:
 		n.forgetScripts()
 	case flushAll:
+		n.takeTurn()
 		n.ask("FLUSHALL")
 		w.forgets(n)
+		n.leaveTurn()
 		w.setBack(n, flushAll, 0)
 	default:
 		until = w.strikeHost(h, n, s)

@@ -207,8 +207,8 @@ func locks() (ks []*kind) {
 		k.keeps = true
 		switch k.name {
 		case "fair":
-			// Without Pub/Sub nobody says to the next in line that the first has left. It asks within a PollCap, or has left by
-			// then, too.
+			// Without Pub/Sub no message says to the next in line that the first has left. It asks within a PollCap, or has left
+			// by then, too.
 			k.late = func(p Plan) time.Duration { return 2 * p.deaf() }
 		case "plain":
 			k.owners = text
@@ -272,7 +272,7 @@ func permits() []*kind {
 			}),
 		holding("weighted", many, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(many) }, nil,
 			func(ctx context.Context, c *client, object string, s Step) (held, error) {
-				p, err := c.red.Semaphores().WeightedSemaphore(object, many).TryAcquire(ctx, int64(s.N), s.patience(), s.Lease)
+				p, err := c.red.Semaphores().WeightedSemaphore(object, many).TryAcquire(ctx, s.N, s.patience(), s.Lease)
 				if err != nil {
 					return held{}, err
 				}
@@ -301,7 +301,7 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 	if err == nil {
 		x.token = h.token
 	}
-	if c.dead() { // nobody is there to act
+	if c.dead() { // no process is there to act
 		w.enter(x, false)
 		if err == nil {
 			w.abandon(h)
@@ -385,7 +385,7 @@ func (w *world) abandon(h held) {
 	})
 }
 
-// failed judges an error: where nothing went wrong, only that somebody else was there first.
+// failed judges an error: where nothing went wrong, only that another caller was there first.
 func (w *world) failed(s Step, err error) {
 	w.note("client %d: step %d: %v", s.Who, s.Number, err)
 	refused := errors.Is(err, errs.ErrNotAcquired)

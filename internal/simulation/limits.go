@@ -17,11 +17,11 @@ const (
 	turn     what = "reserve-turn"
 )
 
-// limited is a unit every two milliseconds, or five at once after a pause; beside it is another, which is taken from in
-// the same step.
+// limited is a unit every two milliseconds, or five at once after a pause; next to it is another, which is taken from
+// in the same step.
 var (
 	limited = ratelimit.LimiterOptions{Rate: 500, Burst: 5, MaxWait: 50 * time.Millisecond}
-	beside  = ratelimit.LimiterOptions{Rate: 250, Burst: 3}
+	second  = ratelimit.LimiterOptions{Rate: 250, Burst: 3}
 )
 
 func limits() *kind {
@@ -39,7 +39,7 @@ func actOnLimit(w *world, o *object, c *client, s Step) {
 	ctx, stop := w.during(s, s.Wait)
 	defer stop()
 	l := c.red.Limiters().Limiter(o.name, limited)
-	e := o.book.begin(s, s.What, "k", int64(s.N))
+	e := o.calls.begin(s, s.What, "k", int64(s.N))
 	var a ratelimit.Admission
 	var err error
 	switch s.What {
@@ -52,7 +52,7 @@ func actOnLimit(w *world, o *object, c *client, s Step) {
 	case allowAll:
 		var d ratelimit.Decision
 		d, err = c.red.Limiters().AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "k", N: e.n},
-			ratelimit.Take{Limiter: c.red.Limiters().Limiter(o.name+" beside", beside), Key: "k", N: 1})
+			ratelimit.Take{Limiter: c.red.Limiters().Limiter(o.name+" second", second), Key: "k", N: 1})
 		a.Allowed = d.Allowed
 	case queue:
 		_, err = l.Wait(ctx, "k", e.n)
@@ -63,7 +63,7 @@ func actOnLimit(w *world, o *object, c *client, s Step) {
 	if err == nil && !a.Allowed {
 		err = ratelimit.ErrLimited
 	}
-	w.told(o, c, s, e, err, ratelimit.ErrLimited)
+	w.answered(o, c, s, e, err, ratelimit.ErrLimited)
 }
 
 // useTurn reserves units, and uses them when their turn comes, or gives them back.
@@ -88,8 +88,8 @@ func useTurn(ctx context.Context, w *world, l *ratelimit.Limiter, s Step, n int6
 func auditLimit(w *world, o *object) {
 	setback := len(w.of(w.nodes[0])) > 0 // the server lost what it had counted, or its clock was stepped
 	if !setback {
-		auditPassed(w, o, limited, o.book.all())
-		auditPassed(w, o, beside, slices.DeleteFunc(o.book.all(), func(e *entry) bool { return e.what != allowAll }))
+		auditPassed(w, o, limited, o.calls.all())
+		auditPassed(w, o, second, slices.DeleteFunc(o.calls.all(), func(e *entry) bool { return e.what != allowAll }))
 	}
 	// Turns whose callers could not give them back, because something was wrong, are over after MaxWait.
 	full := time.Duration(limited.Burst) * time.Second / time.Duration(limited.Rate)
@@ -122,7 +122,7 @@ func auditPassed(w *world, o *object, limit ratelimit.LimiterOptions, list []*en
 			if e.began.Before(first.began) {
 				continue
 			}
-			if limit == beside {
+			if limit == second {
 				units++
 			} else {
 				units += e.n

@@ -66,7 +66,7 @@ var Mutants = []Mutant{
 		"if s.state == 6 then return 12 end", "", false},
 	{"the end of a sale does not move", []string{"sale", "sale"}, "-- Changes what Open has set",
 		"s.ending = s.now + to['end']", "s.ending = s.ending", false},
-	{"nobody is told what an id has come to", []string{"sale", "sale"}, "-- Reads the records of requests",
+	{"an id is not answered what it came to", []string{"sale", "sale"}, "-- Reads the records of requests",
 		"reply[i] = ARGV[i] ~= '' and reply[i] or ''", "reply[i] = ''", false},
 	{"the end of a hold is not in the ledger", []string{"sale", "sale"}, "local function reap(",
 		"for i, id in ipairs(due) do log_entry('expired', '0', ended[i].n, ended[i].claimant, id) end", "", false},

@@ -45,7 +45,7 @@ type host struct {
 	deaf   time.Time // until then messages of subscriptions do not come in
 	slow   time.Time // until then everything takes slower longer
 	slower time.Duration
-	holes  map[*node]time.Time // until then what goes to and fro is lost, and nobody is told
+	holes  map[*node]time.Time // until then what goes to and fro is lost, and no peer learns of it
 	traps  []*trap
 	// rough is until when something is done to its traffic.
 	rough time.Time
@@ -83,7 +83,7 @@ type lane struct {
 	sent     uint64
 	part     []byte // of a parcel that is not written in full
 	rest     []byte // of the parcel that is being read
-	over     error  // for whoever reads
+	over     error  // for the reader
 	deadline time.Time
 	wake     chan struct{}
 }
@@ -94,7 +94,7 @@ type link struct {
 	node     *node
 	number   int
 	up, down lane
-	closed   error // for whoever writes up
+	closed   error // for the writer up
 	cut      bool  // the server has closed its end
 	holed    bool  // something of it was lost
 	fates    []fate
@@ -320,6 +320,9 @@ func (l *link) answer(frame []byte, message bool) {
 	}
 	l.note(now, "down", []string{strconv.Itoa(len(frame))})
 	l.seen(f.asks, frame, false)
+	if f.asks != nil {
+		l.node.leaveTurn()
+	}
 	switch {
 	case l.closed != nil:
 	case h.holes[l.node].After(now):
@@ -489,7 +492,7 @@ func frameOf(words []string) []byte {
 	return b.Bytes()
 }
 
-// short is a call as it is told.
+// short is a call as it is reported.
 func short(words []string) string {
 	if len(words) < 4 {
 		return strings.Join(words, " ")

@@ -19,7 +19,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// node is one server: an embedded one, of which the clock runs as it is told.
+// node is one server: an embedded one, of which the clock runs as it is set.
 type node struct {
 	name  string
 	m     *miniredis.Miniredis
@@ -31,18 +31,34 @@ type node struct {
 	traces  map[*link]uint64
 
 	mu      sync.Mutex
-	rate    float64 // of its clock, beside the true one
+	rate    float64 // of its clock, against the true one
 	ahead   time.Duration
 	up      time.Time // when it was started last
 	life    int
 	behind  bool // its replica confirms nothing
 	durable bool // there is a replica
-	mute    bool // nobody may subscribe
+	mute    bool // no client may subscribe
 	scripts map[string]string
 	texts   map[string]string // of all scripts that it was sent, by their sums
 	mutant  *Mutant
 	struck  map[string]bool                  // scripts that the mutant has changed
-	granted atomic.Pointer[func(key string)] // nil: nobody wants to know, or not yet
+	granted atomic.Pointer[func(key string)] // nil: no audit wants to know, or not yet
+	// turn has what runs a script, until its reply is on the wire. The embedded server lets go of a script before that:
+	// of two that run at the same moment, as after a stall, the second's reply would be seen first. nil: nothing is seen.
+	turn chan struct{}
+}
+
+// takeTurn waits until no script runs whose reply is not on the wire yet.
+func (n *node) takeTurn() {
+	if n.turn != nil {
+		n.turn <- struct{}{}
+	}
+}
+
+func (n *node) leaveTurn() {
+	if n.turn != nil {
+		<-n.turn
+	}
 }
 
 func newNode(name string, rate float64, durable bool, m *Mutant) *node {
@@ -96,6 +112,9 @@ func (n *node) step(d time.Duration) {
 // before answers what the embedded server does not know. It is called for the commands of scripts, too.
 func (n *node) before(c *server.Peer, cmd string, args ...string) bool {
 	switch {
+	case asksScript(cmd, args):
+		n.takeTurn() // which answer leaves
+		return false
 	case cmd == "INFO" && len(args) == 1 && strings.EqualFold(args[0], "server"): // a Quorum asks
 		n.mu.Lock()
 		up, life := time.Since(n.up), n.life

@@ -34,7 +34,7 @@ type resource struct {
 	free     time.Time // since when all who wait would find room
 	kept     time.Time // until then the server may keep it for UnlockAfter
 	firm     time.Time // and until then it must
-	well     wellness
+	progress progress
 	over     time.Time // since when more is held, and renewed, than there is
 }
 
@@ -82,8 +82,8 @@ type Figures struct {
 	TakenOver               int // permits, from clients that had crashed or were cut off
 	Answers                 int // of stocks, latches and barriers
 	Simulated               time.Duration
-	LongestFree             time.Duration // with somebody waiting and nobody disturbed
-	LongestOrphan           time.Duration // in a crowd: taken, and nobody has it
+	LongestFree             time.Duration // with a caller waiting and none disturbed
+	LongestOrphan           time.Duration // in a crowd: taken, and no caller has it
 	LongestStay             time.Duration // in a crowd: of a call that gave up
 	Doubtful                int           // holds that a setback of the server excuses
 	Overlaps                int           // of such with others
@@ -102,7 +102,7 @@ func (f *Figures) Add(g Figures) {
 func (f Figures) String() string {
 	return fmt.Sprintf("%d runs, %v simulated, %d acts, %d faults: %d acquired, %d refused, %d lost, %d taken over, %d "+
 		"failed, %d answers; "+
-		"free with waiters and nobody disturbed for %v at most, taken by nobody for %v, calls that gave up %v late; %d "+
+		"free with waiters and none disturbed for %v at most, taken by no caller for %v, calls that gave up %v late; %d "+
 		"holds in doubt after a setback, %d overlaps of such",
 		f.Runs, f.Simulated.Round(time.Second), f.Steps, f.Faults, f.Acquired, f.Refused, f.Lost, f.TakenOver, f.Failed,
 		f.Answers, f.LongestFree.Round(time.Millisecond),
@@ -111,7 +111,7 @@ func (f Figures) String() string {
 
 func (o *oracle) resource(name string, capacity int, nodes []*node) *resource {
 	r := &resource{name: name, capacity: capacity, nodes: nodes, waiting: map[*claim]bool{}, active: map[*claim]bool{},
-		well: wellness{told: map[string]bool{}, left: map[string]time.Time{}}}
+		progress: progress{reported: map[string]bool{}, left: map[string]time.Time{}}}
 	o.resources = append(o.resources, r)
 	return r
 }
@@ -164,7 +164,7 @@ func (o *oracle) enter(c *claim, got bool) {
 		delete(r.waiting, c)
 		if len(c.units) > 1 && !got {
 			for _, id := range c.mine() {
-				r.well.left[id] = time.Now()
+				r.progress.left[id] = time.Now()
 			}
 		}
 		if got {
@@ -189,7 +189,7 @@ func (o *oracle) leave(c *claim, lost bool) {
 	for r := range c.units {
 		delete(r.active, c)
 		for _, id := range c.mine() {
-			r.well.left[id] = c.to
+			r.progress.left[id] = c.to
 		}
 	}
 	if lost {
@@ -204,14 +204,14 @@ func (o *oracle) setBack(n *node, w what, window time.Duration) {
 	o.setbacks = append(o.setbacks, setback{time.Now(), n, w, window})
 }
 
-// disturb notes that something is done to somebody until then.
+// disturb notes that something is done to a client until then.
 func (o *oracle) disturb(until time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.disturbed = later(o.disturbed, until)
 }
 
-// look is called from time to time: is there somebody who waits for what is free?
+// look is called from time to time: is there a caller that waits for what is free?
 func (o *oracle) look(calm bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -251,7 +251,7 @@ func (o *oracle) look(calm bool) {
 		if d := now.Sub(since); d > 0 {
 			o.figures.LongestFree = max(o.figures.LongestFree, d)
 			if d > reaction {
-				o.violation("%s: there is room for each of the %d who wait, and nobody gets it for %v", r.name, len(r.waiting),
+				o.violation("%s: there is room for each of the %d who wait, and none gets it for %v", r.name, len(r.waiting),
 					now.Sub(r.free))
 				r.free = now
 			}
@@ -275,7 +275,7 @@ func (o *oracle) lookAtExcess(r *resource, now time.Time) {
 	case r.over.IsZero():
 		r.over = now
 	case now.Sub(since) > watchdog/3+2*calls:
-		o.violation("%s: more is held than there is, since %s, and no holder is told", r.name, o.at(r.over))
+		o.violation("%s: more is held than there is, since %s, and no holder learns of it", r.name, o.at(r.over))
 		r.over = now
 	}
 }
@@ -338,7 +338,7 @@ func (o *oracle) judge(r *resource, doubtful map[*claim]bool, calm bool) {
 			with += fmt.Sprintf(" step %d until %s", other.step, o.at(other.to))
 		}
 		if held+c.units[r] > r.capacity && !doubtful[c] {
-			o.violation("%s: %d of %d are held by step %d from %s, beside%s", r.name, held+c.units[r], r.capacity, c.step,
+			o.violation("%s: %d of %d are held by step %d from %s, with%s", r.name, held+c.units[r], r.capacity, c.step,
 				o.at(c.from), with)
 		}
 	}

@@ -132,7 +132,7 @@ type Plan struct {
 	Alone    bool // each call has a connection to itself
 	Crowd    bool // nothing goes wrong, and many callers give up soon
 	Keeping  bool // half of the releases of a crowd are UnlockAfter
-	Mute     bool // nobody may subscribe
+	Mute     bool // no client may subscribe
 	Living   bool // permits have Liveness
 	Beating  bool // locks have Liveness
 	Wired    bool // Result.Wire is kept
@@ -310,7 +310,7 @@ func (p Plan) String() string {
 		b.WriteString(", a crowd")
 	}
 	if p.Mute {
-		b.WriteString(", nobody may subscribe")
+		b.WriteString(", no client may subscribe")
 	}
 	if p.Living {
 		b.WriteString(", Liveness of permits")

@@ -15,7 +15,7 @@ type Wire struct {
 	At      time.Time
 	Server  time.Time // the same, by the server's clock
 	Sent    time.Time // when the request left the client
-	Script  string    // its first line; "": it is no script
+	Script  string    // its first line; "": it is not a script
 	Args    []string  // keys, and what follows them
 	Keys    int
 	Reply   []int64  // the integers of a reply
@@ -41,13 +41,20 @@ type asked struct {
 // header is what a call of a script asks, or nil. Which script that is, is known when it has run: another client may
 // bring its text to the server meanwhile.
 func (n *node) header(words []string) *asked {
-	if len(words) < 3 || !strings.EqualFold(words[0], "EVALSHA") && !strings.EqualFold(words[0], "EVAL") {
+	if len(words) == 0 || !asksScript(strings.ToUpper(words[0]), words[1:]) {
 		return nil
 	}
-	if keys, err := strconv.Atoi(words[2]); err == nil {
-		return &asked{script: words[1], args: words[3:], keys: keys, sent: time.Now()}
+	keys, _ := strconv.Atoi(words[2])
+	return &asked{script: words[1], args: words[3:], keys: keys, sent: time.Now()}
+}
+
+// asksScript reports whether a command runs a script.
+func asksScript(cmd string, args []string) bool {
+	if len(args) < 2 || cmd != "EVALSHA" && cmd != "EVAL" {
+		return false
 	}
-	return nil
+	_, err := strconv.Atoi(args[1])
+	return err == nil
 }
 
 // first is the first line of a script.
@@ -98,7 +105,7 @@ func (w *world) says(c *client, object string, until time.Time) {
 	}
 }
 
-// forgets keeps that a server has forgotten all.
+// forgets keeps that a server has forgotten all. Its turn is the caller's.
 func (w *world) forgets(n *node) {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
@@ -107,7 +114,7 @@ func (w *world) forgets(n *node) {
 	}
 }
 
-// restarts keeps that a server is restarted.
+// restarts keeps that a server is restarted. Its turn is the caller's.
 func (w *world) restarts(n *node, empty bool) {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()

@@ -46,7 +46,7 @@ type object struct {
 	kind  *kind
 	name  string
 	parts []*resource
-	book  book             // of a kind that is no lock
+	calls callLog          // of a kind that is not a lock
 	bases map[string]*base // of stocks that keep a ledger, by their names
 }
 
@@ -142,6 +142,9 @@ func (w *world) build(m *Mutant) {
 	for i := range w.plan.Servers {
 		w.nodes = append(w.nodes, newNode(fmt.Sprint("server", i), w.plan.Drift[i], w.plan.Durable, m))
 		w.nodes[i].mute = w.plan.Mute
+		if w.plan.Wired {
+			w.nodes[i].turn = make(chan struct{}, 1)
+		}
 	}
 	for i := range w.plan.Clients {
 		w.clients = append(w.clients, w.client(i, 0))
@@ -232,7 +235,7 @@ func (w *world) takenOver(_ context.Context, e rsemaphore.Event) context.Context
 }
 
 // warm has the client learn the servers' clocks. Before that its requests have no instant after which they are refused,
-// as documented, and one that comes seconds late may do what nobody asks for any more.
+// as documented, and one that comes seconds late may do what no caller asks for any more.
 func (c *client) warm() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*calls)
 	defer cancel()
@@ -295,9 +298,9 @@ func (w *world) run() {
 			next = steps[0].At
 		}
 		time.Sleep(next - time.Since(began))
-		synctest.Wait() // nobody else runs in this moment
+		synctest.Wait() // no client runs in this moment
 		if w.plan.Crowd {
-			w.lookWell(began)
+			w.lookAtProgress(began)
 		} else {
 			w.look(calm)
 		}
@@ -413,7 +416,7 @@ func (w *world) end() {
 	time.Sleep(70*time.Minute + max(0, time.Until(w.stuck)))
 	for _, n := range w.nodes {
 		if s := n.channels(); s != "" {
-			w.violated("%s: somebody still listens to%s", n.name, s)
+			w.violated("%s: a client still listens to%s", n.name, s)
 		}
 		for k := range n.left() {
 			if !slices.ContainsFunc(lasting, func(part string) bool { return strings.Contains(k, part) }) {

@@ -45,7 +45,7 @@ type Follower struct {
 	Looks  int                      // at heartbeats
 }
 
-// NewFollower makes one of processes that are trusted for so long after a heartbeat.
+// NewFollower makes one of processes that are trusted for that long after a heartbeat.
 func NewFollower(trust time.Duration) *Follower {
 	return &Follower{trust: trust, holds: map[string]*hold{}, beats: map[string]time.Duration{},
 		expiry: map[string]time.Duration{}, looks: map[[2]string]*seen{}, sights: map[[2]string]*sight{}}
@@ -72,7 +72,7 @@ func (f *Follower) Held(at, sent time.Duration, process, beat, owner string) {
 	}
 }
 
-// Beat takes in that a server has run a heartbeat, whose key lasts for so long.
+// Beat takes in that a server has run a heartbeat, whose key lasts for that long.
 func (f *Follower) Beat(server, lasts time.Duration, key string) { f.expiry[key] = server + lasts }
 
 // Forgot takes in that the server has forgotten all.

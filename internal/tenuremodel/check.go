@@ -8,9 +8,9 @@ const (
 	None Violation = iota
 	// TwoInside is that two callers act at once, and both trust their lease.
 	TwoInside
-	// EndedContextEnters is that a context of a turn that is over lets somebody in.
+	// EndedContextEnters is that a context of a turn that is over lets a caller in.
 	EndedContextEnters
-	// KnownOwnerPassed is that an owner which somebody was told is another caller's.
+	// KnownOwnerPassed is that an owner that was passed on is another caller's.
 	KnownOwnerPassed
 	// TurnLongAfterALoss is that a turn follows another when the lock has been lost for longer than a tenure lasts.
 	TurnLongAfterALoss
@@ -23,7 +23,7 @@ const (
 	PassedTooOften
 	// Orphan is that the server has a holder that no tenure will release.
 	Orphan
-	// NoProgress is that nothing goes wrong any more, and yet a caller waits for ever, or the lock stays taken.
+	// NoProgress is that nothing goes wrong any more, and yet a caller waits forever, or the lock stays taken.
 	NoProgress
 	violations
 )
@@ -36,7 +36,7 @@ func (v Violation) String() string {
 		"a turn is passed on while another process has queued for longer than a tenure lasts",
 		"more turns follow than callers waited, and another process waits",
 		"the server has a holder that no caller will release",
-		"nothing goes wrong any more, and a caller waits for ever, or the lock stays taken"}[v]
+		"nothing goes wrong any more, and a caller waits forever, or the lock stays taken"}[v]
 }
 
 // check returns what does not hold in s.
@@ -57,7 +57,7 @@ func (w *world) check(s *state) Violation {
 	if o == 0 || s.proc[o.process()].crashed || o == s.twice && !w.strict {
 		return None
 	}
-	if t := s.of(o); t == nil || t.is == held && t.caller == nobody {
+	if t := s.of(o); t == nil || t.is == held && t.caller == noCaller {
 		return Orphan
 	}
 	return None
@@ -77,8 +77,8 @@ func (t *tenure) acting() (n int) {
 	return n
 }
 
-// calm has everything go well from s on: nobody comes or gives up, nothing is lost or late, and whoever works unlocks.
-// It reports whether all have been served and the lock is free in the end.
+// calm has everything go well from s on: no caller comes or gives up, nothing is lost or late, and the caller that
+// works unlocks. It reports whether all have been served and the lock is free in the end.
 func (w *world) calm(s state) bool {
 	s.left = Faults{}
 	for pi := range s.proc {

@@ -33,7 +33,7 @@
 //
 //   - No two callers act that both trust their lease. FLUSHALL and ForceUnlock excuse the holder until it learns of
 //     them.
-//   - A context of an ended turn enters nothing, and an owner that was told to somebody is no other caller's.
+//   - A context of an ended turn enters nothing, and an owner that was passed on is not another caller's.
 //   - After a loss no turn that follows another begins later than a tenure lasts.
 //   - An Unlock in time, where nothing goes wrong, finds what it releases.
 //   - While another process has queued for longer than a tenure lasts no turn is passed on. Where it was queued when

@@ -36,7 +36,7 @@ func (h happening) String() string {
 	return [happenings]string{
 		"a caller comes", "the caller that asks gives up", "a caller gives up", "a turn begins",
 		"a caller leaves that was given its turn", "Unlock",
-		"a handle is dropped", "the owner is told to somebody", "a renewal is sent", "ForceUnlock",
+		"a handle is dropped", "the owner is passed on", "a renewal is sent", "ForceUnlock",
 		"a context of an earlier turn enters", "a timer:",
 		"is paused", "sleeps, and its clock stands still", "wakes", "is closed", "crashes", "the server runs", "arrives",
 		"is lost", "is doubled", "FLUSHALL", "a tick",
@@ -74,7 +74,7 @@ func (e event) String() string {
 
 func (o owner) String() string {
 	if o == 0 {
-		return "nobody"
+		return "no caller"
 	}
 	return fmt.Sprintf("%c%d", 'a'+o.process(), (int(o)-1)%perOwner+1)
 }
@@ -283,9 +283,9 @@ func (w *world) ofTenure(s *state, pi, ti int, do doing) {
 				w.forsake(n, pi, t)
 			})
 		}
-		if s.left.Told > 0 && !t.has(known) {
+		if s.left.PassedOn > 0 && !t.has(known) {
 			at(tells, func(n *state, t *tenure) {
-				n.left.Told--
+				n.left.PassedOn--
 				t.mark(known|barred, true)
 			})
 		}

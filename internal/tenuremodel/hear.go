@@ -36,7 +36,7 @@ func (w *world) hear(s *state, pi int, m message) {
 	w.startNext(s, pi)
 }
 
-// answered is the answer to a request for which somebody waits.
+// answered is the answer to a request for which a caller waits.
 func (w *world) answered(s *state, pi int, t *tenure, m message) {
 	switch m.outcome {
 	case granted:

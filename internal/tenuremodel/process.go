@@ -103,7 +103,7 @@ func (w *world) leave(s *state, pi int, asker bool) {
 	}
 }
 
-// withdraw ends a request for which nobody waits.
+// withdraw ends a request for which no caller waits.
 func (w *world) withdraw(s *state, t *tenure) {
 	if t.asked > 0 {
 		t.become(leaving)
@@ -112,7 +112,7 @@ func (w *world) withdraw(s *state, t *tenure) {
 	w.giveBack(s, t)
 }
 
-// dropLine is tenancies.drop: nobody waits behind a tenure any more.
+// dropLine is tenancies.drop: no caller waits behind a tenure any more.
 func (w *world) dropLine(t *tenure) {
 	if t.is == dropped {
 		t.mark(behind, false)
@@ -163,7 +163,7 @@ func (w *world) obtain(s *state, pi int, t *tenure, trust uint8, others bool) {
 	}
 }
 
-// refuse is what comes of an answer that somebody else has the lock.
+// refuse is what comes of an answer that another owner has the lock.
 func (w *world) refuse(s *state, t *tenure, ticket, age uint8) {
 	t.asked, t.idle = 0, 0
 	switch t.is {
@@ -213,7 +213,7 @@ func (w *world) unlock(s *state, pi int, t *tenure) {
 	}
 	intime := t.caller == inside && t.trust > 0 && !t.has(forgiven|overdue) ||
 		t.is == ended && t.trust > 0 && !t.has(forgiven)
-	t.caller = nobody
+	t.caller = noCaller
 	if t.is == ended && t.trust == 0 {
 		w.giveBack(s, t)
 		return
@@ -263,7 +263,7 @@ func (w *world) sendRelease(s *state, t *tenure, must uint8, follows bool) {
 // clock.
 func (w *world) giveBack(s *state, t *tenure) {
 	t.become(pending)
-	t.caller = nobody
+	t.caller = noCaller
 	w.sendRelease(s, t, 0, false)
 }
 
@@ -299,20 +299,21 @@ func (w *world) takeTurn(s *state, pi int, t *tenure) {
 // leaveTurn is a caller whose context ends between its turn's gift and its own look.
 func (w *world) leaveTurn(s *state, pi int, t *tenure) {
 	if !w.on(declining) {
-		t.caller = nobody
+		t.caller = noCaller
 		return
 	}
 	w.giveBack(s, t)
 	w.startNext(s, pi)
 }
 
-// lose ends a tenure that is over by the deadline or by the server's word: Holding.lost. The caller that works is told.
+// lose ends a tenure that is over by the deadline or by the server's word: Holding.lost. The caller that works learns
+// of it.
 func (w *world) lose(s *state, pi int, t *tenure) {
 	p := &s.proc[pi]
 	t.trust = 0
 	switch {
-	case t.is == dropped: // nobody is there to be told, and nothing is sent
-		t.caller = nobody
+	case t.is == dropped: // no caller is there to learn of it, and nothing is sent
+		t.caller = noCaller
 		t.mark(behind, false)
 	case t.caller == given: // it finds out when it takes its turn, and waits on
 		p.waiting++
@@ -343,7 +344,7 @@ func (w *world) forsake(s *state, pi int, t *tenure) {
 	t.mark(behind, p.waiting > 0)
 }
 
-// shut is Close: callers that wait leave, and whoever has the lock is told to end.
+// shut is Close: callers that wait leave, and the caller that has the lock has to end.
 func (w *world) shut(s *state, pi int) {
 	p := &s.proc[pi]
 	p.closed, p.arrivals, p.waiting = true, 0, 0

@@ -1,7 +1,7 @@
 package tenuremodel
 
-// Rule is one thing that the library does so that tenures are safe, or nobody waits in vain. It can be switched off in
-// the model.
+// Rule is one thing that the library does so that tenures are safe, or no caller waits in vain. It can be switched off
+// in the model.
 type Rule struct {
 	Name string
 	File string // where the library does it
@@ -71,7 +71,7 @@ var Rules = []Rule{
 	confirmedRenewal: {"only a confirmed renewal moves the deadline", "internal/lease/renew.go",
 		"case verdicts[i] >= 1:\n\t\t\te.renewedOrSeen(a, verdicts[i], sent, now)", ""},
 	withdrawal: {"the last caller that leaves withdraws the request", "rlock/turn.go",
-		"q != nil && (y.first == nil || q.x == x)", "a request that nobody waits for"},
+		"q != nil && (y.first == nil || q.x == x)", "a request that no caller waits for"},
 	declining: {"a caller that cannot use its turn gives the tenure back", "rlock/turn.go",
 		"own.Decline()\n\t\treturn nil, &wait.GaveUp", ""},
 	releaseAtOnce: {"what is granted when no caller waits is released at once", "rlock/tenancy.go",
@@ -90,7 +90,7 @@ var Rules = []Rule{
 		"if o.phase == releasing {\n\t\to.phase = overtaken", "a grant that comes while the release is under way"},
 	kicked: {"a grant that no caller waits for has the pending release sent at once",
 		"internal/session/session.go", "s.Waiters.Unclaimed = s.Retrier.Kick",
-		"a grant for a waiter that left, and that nobody is told of"},
+		"a grant for a waiter that left, and that is not reported"},
 	keptGrant: {"a grant that overtakes the reply is kept", "internal/wait/handover.go", "g.Ticket <= w.ticket",
 		""},
 	ticketOfTheRefusal: {"a grant is used if its ticket is that of the last refusal", "internal/wait/handover.go",

@@ -109,7 +109,7 @@ func (s *state) String() string {
 				continue
 			}
 			fmt.Fprintf(&b, "; %v %v", t.own, t.is)
-			if t.caller != nobody {
+			if t.caller != noCaller {
 				fmt.Fprintf(&b, ", %v, trusted for %d", t.caller, t.trust)
 			}
 		}

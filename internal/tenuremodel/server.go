@@ -39,7 +39,7 @@ func (s *state) take(o owner) {
 	}
 }
 
-// contended reports whether another process than the owner's is in the queue, and somebody waits there.
+// contended reports whether another process than the owner's is in the queue, and a caller waits there.
 func (s *state) contended(o owner) bool {
 	for _, other := range s.queue {
 		if other != 0 && other.process() != o.process() && s.proc[other.process()].waiting > 0 {
@@ -50,7 +50,7 @@ func (s *state) contended(o owner) bool {
 }
 
 // handOver is hand_over of handover.lua: it makes the first in the queue the holder whose process is there. It reports
-// false if nobody is in line, or the first is me.
+// false if no caller is in line, or the first is me.
 func (w *world) handOver(s *state, me owner) bool {
 	for {
 		o := s.queue[0]

@@ -15,7 +15,7 @@ const (
 	leaseTime  = 4 // what the server writes
 	trustTime  = 3 // for how long that is trusted, from the send on
 	callTime   = 1 // a request is given up after that; it may run until the end of the tick in which it is
-	tenureTime = 1 // turns follow each other for so long: the library's 20 ms
+	tenureTime = 1 // turns follow each other for that long: the library's 20 ms
 	starved    = 2 // for how long another process may have queued when a turn is passed on
 	calmTime   = 20
 )
@@ -23,7 +23,7 @@ const (
 // anyTurns says that turns are bounded by time only.
 const anyTurns = 255
 
-// owner is the number of an owner; 0 is nobody's.
+// owner is the number of an owner; 0 is no process's.
 type owner uint8
 
 func (o owner) process() int { return int(o-1) / perOwner }
@@ -34,7 +34,7 @@ type condition uint8
 const (
 	nothing   condition = iota
 	asking              // its request goes on: it is under way, or waits in the server's queue
-	leaving             // nobody waits for it any more; the reply to the request under way is read to its end
+	leaving             // no caller waits for it any more; the reply to the request under way is read to its end
 	held                // a caller has its turn, or was given it
 	ended               // lost, or closed; the caller has yet to unlock
 	dropped             // its caller has forgotten it: it is left to its lease
@@ -63,16 +63,16 @@ var becomes = [conditions][]condition{
 type stay uint8
 
 const (
-	nobody  stay = iota
-	given        // it has its turn, and has not run yet
-	inside       // it works
-	stopped      // its context has ended, and it has yet to unlock
-	astray       // it has dropped its handle, and may work until the deadline all the same
+	noCaller stay = iota
+	given         // it has its turn, and has not run yet
+	inside        // it works
+	stopped       // its context has ended, and it has yet to unlock
+	astray        // it has dropped its handle, and may work until the deadline all the same
 	stays
 )
 
 func (y stay) String() string {
-	return [stays]string{"nobody", "given", "inside", "stopped", "astray"}[y]
+	return [stays]string{"no caller", "given", "inside", "stopped", "astray"}[y]
 }
 
 // marks of a tenure.
@@ -82,7 +82,7 @@ const (
 	attended marks = 1 << iota // its first caller asks, on its own goroutine
 	passed                     // the turn followed another
 	barred                     // no caller has it next
-	known                      // its owner was told to somebody
+	known                      // its owner was passed on
 	again                      // a late reply came while it was being released
 	behind                     // callers wait behind it, though its handle was dropped
 	strayed                    // an earlier caller, who dropped its handle, may work
@@ -90,7 +90,7 @@ const (
 	forgiven // FLUSHALL or ForceUnlock took it from its holder, who may act until it learns of that
 	overdue  // the caller acts, though nothing is trusted any more
 	crowded  // another process was queued when it was granted
-	memory   // somebody keeps a context of a turn that is over
+	memory   // a caller keeps a context of a turn that is over
 )
 
 // tenure is what a process has of the lock: one owner, one lease, one place in the queue.
@@ -143,7 +143,7 @@ type process struct {
 	asleep   bool // and its clock stands still; what is left of a lease is corrected when it wakes
 	closed   bool
 	crashed  bool
-	deaf     bool // nobody asks for those that wait: the fault of a rule that is off
+	deaf     bool // no request is made for those that wait: the fault of a rule that is off
 }
 
 // kind is what a message is.
@@ -182,12 +182,12 @@ const (
 type notes uint8
 
 const (
-	live     notes = 1 << iota // somebody waits for the reply; without it, it was given up
+	live     notes = 1 << iota // a caller waits for the reply; without it, it was given up
 	liveNext                   // and so does the request for the next tenure
 	final                      // a release that no request can come after
 	had                        // the server found what was to be released, or renewed
 	others                     // others queued when it was granted
-	copied                     // a second run, whose reply nobody gets
+	copied                     // a second run, whose reply no caller gets
 )
 
 // message is a request, a reply or a grant that is under way.
@@ -213,7 +213,7 @@ type Faults struct {
 	Sleeps   uint8 // the same, while its clock stands still
 	Flushes  uint8 // FLUSHALL
 	Drops    uint8 // of a handle
-	Told     uint8 // Owner, Extend or UnlockAfter: the owner is known elsewhere
+	PassedOn uint8 // Owner, Extend or UnlockAfter: the owner is known elsewhere
 	Renewals uint8
 	Forced   uint8 // ForceUnlock by the process that holds the lock
 	Closes   uint8

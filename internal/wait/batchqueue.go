@@ -76,34 +76,13 @@ func (w *waiter) acquireBatched(b Batcher) error {
 	q := w.q
 	w.register(q.hearsGrants(w.r.Grants))
 	if !w.joinIfWaiting() {
-		began := time.Now()
-		answer, err := w.ask(0)
-		switch {
-		case err == nil && answer.Granted:
-			return nil
-		case err != nil && !script.NotAnswered(err):
+		if done, err := w.askFirst(); done {
 			return err
-		case q.Ended(w.ctx) != nil || w.late():
-			return w.gaveUp()
 		}
-		if err != nil {
-			q.Silence.failed(&w.r, began, err)
-		}
-		w.join(answer, err)
 	}
 	for woke := false; ; woke = true {
-		o := w.takeOutcome()
-		if woke && o == nil {
-			q.woken(w.ctx, w.r.Name, true)
-		}
-		if o != nil {
-			answer, err := w.reply(b, o)
-			switch {
-			case err == nil && answer.Granted:
-				return nil
-			case err != nil && !script.NotAnswered(err):
-				return err
-			}
+		if done, err := w.readOutcome(b, woke); done {
+			return err
 		}
 		used, doubt := w.taken()
 		if used {
@@ -122,6 +101,46 @@ func (w *waiter) acquireBatched(b Batcher) error {
 			return w.gaveUp()
 		}
 	}
+}
+
+// askFirst sends the request of a waiter that found none waiting, and has it join the queue if it is refused. done: the
+// wait is over, with err.
+func (w *waiter) askFirst() (done bool, err error) {
+	began := time.Now()
+	answer, err := w.ask(0)
+	switch {
+	case err == nil && answer.Granted:
+		return true, nil
+	case err != nil && !script.NotAnswered(err):
+		return true, err
+	case w.q.Ended(w.ctx) != nil || w.late():
+		return true, w.gaveUp()
+	}
+	if err != nil {
+		w.q.Silence.failed(&w.r, began, err)
+	}
+	w.join(answer, err)
+	return false, nil
+}
+
+// readOutcome takes in what a call for many learned about w since the last time, if anything. woke: w was woken since.
+// done: the wait is over, with err.
+func (w *waiter) readOutcome(b Batcher, woke bool) (done bool, err error) {
+	o := w.takeOutcome()
+	if o == nil {
+		if woke {
+			w.q.woken(w.ctx, w.r.Name, true)
+		}
+		return false, nil
+	}
+	answer, err := w.reply(b, o)
+	switch {
+	case err == nil && answer.Granted:
+		return true, nil
+	case err != nil && !script.NotAnswered(err):
+		return true, err
+	}
+	return false, nil
 }
 
 // awaitInFlight has a waiter whose time is over await the answer to the call that asks for it, for a moment. An

@@ -67,8 +67,8 @@
 //  1. While none of the local queue waits every request goes out at once, in parallel with others, and is one call.
 //  2. From the first that is refused until none waits any more, newcomers stand behind. One call at a time asks for
 //     up to 128 of them in their order. So 1,000 that come together are eight calls, and keep their order.
-//  3. Who has a place sleeps until its grant. Within a PollCap all are asked for again, in the same batches, which
-//     finds a grant that was lost. Each such call keeps all entries of the process on the server. The server says
+//  3. A waiter that has a place sleeps until its grant. Within a PollCap all are asked for again, in the same batches,
+//     which finds a grant that was lost. Each such call keeps all entries of the process on the server. The server says
 //     when enough leases end for the first in its queue, and one process has the timer for that ([Waiters.Served], or a
 //     grant of ticket 0 with that time).
 //  4. A call of this process may serve others of it: its reply names them ([Waiters.Served]), and their leases count
@@ -89,7 +89,7 @@
 //
 // What has no queue on the server, such as a Quorum, is released to all processes that listen. If an answer names how
 // many listen ([Answer.Contenders]), the contenders take turns after a message in place of all asking at once
-// (turn.go). Who wakes the local queue because of messages that it has heard itself, as a Quorum does, says so
+// (turn.go). A lock that wakes the local queue because of messages that it has heard itself, as a Quorum does, says so
 // ([Request.DrawsTurn]).
 //
 // # Each for itself

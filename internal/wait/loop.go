@@ -16,7 +16,7 @@ func (w *waiter) contend() error {
 				return nil
 			}
 		}
-		// A message from before the request is sent is no reason for another one.
+		// A message from before the request is sent is not a reason for another one.
 		if w.r.OnMessage != nil && w.sub != nil && w.readMessages() && w.answered {
 			return nil
 		}

@@ -13,9 +13,9 @@ import "time"
 //
 // So each waiter that gives up halves the number, and each that is served raises it by one. Callers that are served,
 // however long they wait, never meet the bound. It is never below two: a lock is handed over once in a round trip at
-// most, so two questions in each round trip keep its queue filled. Who gives up before its turn has asked nothing, and
-// leaves nothing behind. A question whose caller has left counts for as long as answers took of late: the server has
-// yet to run it.
+// most, so two questions in each round trip keep its queue filled. A waiter that gives up before its turn has asked
+// nothing, and leaves nothing behind. A question whose caller has left counts for as long as answers took of late: the
+// server has yet to run it.
 //
 // The number outlives the local queue, as a guess of the process: all callers may leave at once, and be back a moment
 // later.

@@ -36,7 +36,7 @@ func hushed(t *testing.T, mode rueidis.ClientMode, fn func(t *testing.T, r *room
 	})
 }
 
-// asking waits for a key whose server is silent from now on for so long, and answers then.
+// asking waits for a key whose server is silent from now on for that long, and answers then.
 func asking(key string, silence time.Duration) wait.Request {
 	began := time.Now()
 	return wait.Request{Name: key, Mode: wait.Alone, Backoff: func(int) time.Duration {
@@ -78,7 +78,7 @@ func TestASilenceOfThreeCallTimeoutsIsLoggedAndItsEnd(t *testing.T) {
 		local.Try = func(context.Context) (wait.Answer, error) { return wait.Answer{Granted: true, Unasked: true}, nil }
 		require.NoError(t, r.within(time.Second, local))
 		require.Equal(t, []int{3, 2}, []int{log.Count(silent), log.Count(again)},
-			"what the process knows by itself is no answer")
+			"what the process knows by itself is not an answer")
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -30,8 +31,7 @@ func kindOf(channel string) string {
 // again soon.
 func denies(err error) bool {
 	var re *rueidis.RedisError
-	return errors.As(err, &re) &&
-		(strings.HasPrefix(re.Error(), "NOPERM") || strings.HasPrefix(re.Error(), "ERR unknown command"))
+	return errors.As(err, &re) && (strings.HasPrefix(re.Error(), "NOPERM") || script.Unsupported(re))
 }
 
 func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
@@ -58,7 +58,7 @@ func (w *waiter) subscribe() bool {
 
 // subscription subscribes, for as long as the waiter would sleep otherwise. A server that does not confirm must not
 // keep the waiter from polling, nor from asking after a wake-up or at the end of the holder's lease. over: one of these
-// has come, so the next thing is a try. Without a subscription the waiter polls; that is no error.
+// has come, so the next thing is a try. Without a subscription the waiter polls; that is not an error.
 func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bool) {
 	_, over = w.subscribing(channel, func(ctx context.Context) (err error) {
 		sub, err = w.q.hub.Subscribe(ctx, channel)

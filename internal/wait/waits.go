@@ -137,21 +137,7 @@ func (q *Waiters) Waits(most int, match func(name string) bool) (first []Waiting
 		if all++; all > most {
 			continue
 		}
-		x := Waiting{Name: c.Name, Of: c.Of, Began: c.Began, Until: c.Until, Before: n}
-		w := c.waiter
-		if g != nil {
-			x.Refused, x.Failure = g.refused > 0, g.failure
-			if w == nil {
-				w = g.asker
-			}
-		}
-		if w != nil {
-			x.Ticket = w.ticket
-		}
-		if c.each {
-			x.Before = 0
-		}
-		first, contexts = append(first, x), append(contexts, c.Ctx)
+		first, contexts = append(first, c.waiting(n)), append(contexts, c.Ctx)
 	}
 	q.mu.Unlock()
 	for i, ctx := range contexts { // without mu: it may be anybody's code
@@ -160,6 +146,25 @@ func (q *Waiters) Waits(most int, match func(name string) bool) (first []Waiting
 		}
 	}
 	return first, all
+}
+
+// waiting says for what c waits, behind so many of its group. Called with mu held.
+func (c *Call) waiting(before int) Waiting {
+	x := Waiting{Name: c.Name, Of: c.Of, Began: c.Began, Until: c.Until, Before: before}
+	w := c.waiter
+	if g := c.group; g != nil {
+		x.Refused, x.Failure = g.refused > 0, g.failure
+		if w == nil {
+			w = g.asker
+		}
+	}
+	if w != nil {
+		x.Ticket = w.ticket
+	}
+	if c.each {
+		x.Before = 0
+	}
+	return x
 }
 
 // Count returns how many calls wait: those of groups of which one was refused what it waits for. handOvers is how many

@@ -27,10 +27,8 @@
 //
 // # Errors
 //
-// Compare with errors.Is. Errors that are not exported here are exported by package redlatch.
-// ErrLimited is the one refusal that is not a mistake. The request did not run: ErrInvalidName, ErrInvalidOption and
-// ErrClosed before anything was sent, ErrUnavailable. The server refused: ErrWrongType, ErrDenied. The outcome is
-// unknown: ErrUnknownOutcome.
+// Compare with errors.Is. Errors that are not exported here are exported by package redlatch, which says what each
+// means. ErrLimited is the one refusal that is not a mistake.
 //
 // An Allow, AllowAtMost, AllowAll or Peek lasts until it is answered, its context ends or Options.AllowTimeout is over.
 // Every other call lasts until its context ends or Options.RetryTimeout is over, which is one CallTimeout unless it is

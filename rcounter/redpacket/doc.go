@@ -26,10 +26,7 @@
 // # Outcomes and errors
 //
 // Sold out, not open and over are outcomes in a Share, not errors. An error says that there is no answer. Those not
-// exported here are in package redlatch. There are four families. The request did not run: ErrInvalidName,
-// ErrInvalidOption and ErrClosed before anything was sent, ErrUnavailable. The server refused: ErrWrongType,
-// ErrAlreadyOpen, ErrSending, ErrNotEnded, ErrNoPacket, ErrCorrupt, ErrDenied. The outcome is unknown:
-// ErrUnknownOutcome. The request ran, and too few replicas know: ErrNotReplicated.
+// exported here are in package redlatch, which says what each means.
 //
 // A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless
 // it is set. Within that time every verb is sent again until it is answered: all may run twice.

@@ -19,7 +19,7 @@ type Options struct {
 	KeyPrefix string
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not
+	// RetryTimeout bounds a call that does not wait for others: for that long it is repeated while the server does not
 	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
 	// Defaults to CallTimeout.
 	RetryTimeout time.Duration

@@ -7,8 +7,8 @@ import (
 )
 
 // EndSale ends the sale for good: no more grants. Until the retention that Open set is over, the answers stay readable,
-// units can be returned, and the name cannot be opened again. It is no error if the stock is closed already or is not
-// there. Two round trips, repeated until answered. A copy that the network delivers late does not close another
+// units can be returned, and the name cannot be opened again. It is not an error if the stock is closed already or is
+// not there. Two round trips, repeated until answered. A copy that the network delivers late does not close another
 // opening.
 func (s *Stock) EndSale(ctx context.Context) (err error) {
 	defer edge(&err)
@@ -23,8 +23,8 @@ func (s *Stock) EndSale(ctx context.Context) (err error) {
 // be opened again at once. It is for a stock that was opened wrongly, or whose records are of no use any more; a sale
 // is ended by EndSale.
 //
-// It is no error if there is no stock. A stock whose hash was lost, which is ErrCorrupt for other calls, is removed as
-// well. The server frees the records in the background. Two round trips, repeated until answered. A copy that the
+// It is not an error if there is no stock. A stock whose hash was lost, which is ErrCorrupt for other calls, is removed
+// as well. The server frees the records in the background. Two round trips, repeated until answered. A copy that the
 // network delivers late removes no other opening. Not promised: that a call which was made for the deleted stock, and
 // is repeated afterwards, is known to be one. If the name was opened again, it is a new request there.
 func (s *Stock) Delete(ctx context.Context) (err error) {

@@ -8,7 +8,7 @@ import (
 
 // These are answers of the server, by which nothing was changed there. All other errors are those of package redlatch.
 var (
-	// ErrNotOpen: there is no stock to change or restore. (A claim on it is no error: NotOpen.)
+	// ErrNotOpen: there is no stock to change or restore. (A claim on it is not an error: NotOpen.)
 	ErrNotOpen = errs.New("not_open", "no such stock")
 	// ErrRestoring: of Restore, another call of it began later; that one goes on, this one has ended. Of other calls: a
 	// Restore is writing the records at this moment, or was broken off less than a minute ago. Nothing was changed, so the

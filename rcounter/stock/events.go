@@ -57,7 +57,7 @@ func (s *Stock) Publish(ctx context.Context, entries []Entry) (err error) {
 	return nil
 }
 
-// check refuses what is no entry of a ledger.
+// check refuses what is not an entry of a ledger.
 func (e Entry) check() error {
 	switch {
 	case e.Epoch < 1:

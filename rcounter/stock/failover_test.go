@@ -131,7 +131,7 @@ func TestAFailoverForgetsNoConfirmedGrant(t *testing.T) {
 }
 
 // The same where sentinels or the Cluster do it, and clients find the new primary by themselves: a claim that is
-// repeated until it is confirmed has one ordinal for ever, and no other claimant has it.
+// repeated until it is confirmed has one ordinal forever, and no other claimant has it.
 func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 	redistest.InFull(t, "TestAFailoverForgetsNoConfirmedGrant")
 	t.Parallel()
@@ -330,7 +330,7 @@ func (c *tally) record(user int, g stock.Grant) {
 	c.claims.Add(1)
 	if !g.Won() {
 		if c.told[user].Load() != 0 {
-			c.fault("a winner was told " + g.Outcome.String())
+			c.fault("a winner was told " + string(g.Outcome))
 		}
 		return
 	}

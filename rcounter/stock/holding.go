@@ -42,9 +42,9 @@ func (h Holding) Won() bool { return h.Outcome == Replayed }
 // each row of units of ClaimAny that was not returned. With claimants it yields only what those have. It reads all
 // records in any case, 1000 in a round trip, so it is for reports and repairs and not for every page view.
 //
-// It is no snapshot. What has units from its beginning to its end is yielded at least once, and in rare cases twice;
+// It is not a snapshot. What has units from its beginning to its end is yielded at least once, and in rare cases twice;
 // what gets or returns units meanwhile may be yielded or not. An error ends it: ErrCorrupt and those of Claim. If there
-// is no stock, it yields nothing.
+// is not a stock, it yields nothing.
 func (s *Stock) Holders(ctx context.Context, claimants ...string) iter.Seq2[Holding, error] {
 	return func(yield func(Holding, error) bool) {
 		err := s.usable()
@@ -89,8 +89,7 @@ func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holdi
 		return err
 	}
 	return s.c.scan(ctx, s.keys[2], func(field, text string) error {
-		kind, id, _ := strings.Cut(field, ":")
-		switch kind {
+		switch kind, id, _ := strings.Cut(field, ":"); kind {
 		case "r":
 			h, ok := f.holding(id, text)
 			if !ok {
@@ -100,15 +99,7 @@ func (s *Stock) holders(ctx context.Context, claimants []string, each func(Holdi
 				return tell(h)
 			}
 		case "a":
-			a, ok := parseAny(text)
-			if !ok {
-				return errs.ErrCorrupt
-			}
-			for _, u := range a.units().minus(a.returned) {
-				if err := tell(Holding{Outcome: Replayed, Request: id, Ordinal: u.first, N: u.n(), Epoch: f.epoch}); err != nil {
-					return err
-				}
-			}
+			return f.eachOfAny(id, text, tell)
 		}
 		return nil
 	})
@@ -119,6 +110,20 @@ type found struct {
 	record    string
 	epoch, at int64 // at is the server's ms
 	sent      time.Time
+}
+
+// eachOfAny calls tell with each row of units that a ClaimAny has, until there is an error.
+func (f found) eachOfAny(id, text string, tell func(Holding) error) error {
+	a, ok := parseAny(text)
+	if !ok {
+		return errs.ErrCorrupt
+	}
+	for _, u := range a.units().minus(a.returned) {
+		if err := tell(Holding{Outcome: Replayed, Request: id, Ordinal: u.first, N: u.n(), Epoch: f.epoch}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 var findScript = script.Load("find", files, "find")

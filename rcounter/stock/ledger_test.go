@@ -159,7 +159,7 @@ func TestTheLedgerHasEveryEventInItsOrder(t *testing.T) {
 	do(s.Reserve(ctx, "cid", stock.Request{ID: "c", N: 3}, time.Second))
 	do(s.Confirm(ctx, "a"))
 	do(s.Cancel(ctx, "b"))
-	do(s.Cancel(ctx, "never")) // holds nothing, and is no entry
+	do(s.Cancel(ctx, "never")) // holds nothing, and is not an entry
 	srv.Embedded.SetTime(began.Add(time.Minute))
 	do(s.Reap(ctx))
 	do(s.Claim(ctx, "dan"))

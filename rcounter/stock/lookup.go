@@ -11,8 +11,8 @@ import (
 
 // Lookup returns what has come of u: Units{Claimant: c} is the unit that c has by Claim, Units{Request: id} are those
 // of a request or reservation. It changes nothing: it neither claims nor confirms nor gives up the id. What the stock
-// does not know, or has forgotten (Spec.Remember), is no error: the Outcome is 0. That is also so of a claimant whose
-// unit was returned. One round trip, repeated until answered.
+// does not know, or has forgotten (Spec.Remember), is not an error: the Outcome is 0. That is also so of a claimant
+// whose unit was returned. One round trip, repeated until answered.
 //
 // Errors: ErrInvalidName; ErrInvalidOption if u names anything else; and those of Claim.
 func (s *Stock) Lookup(ctx context.Context, u Units) (held Holding, err error) {

@@ -122,7 +122,7 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 //
 // A stock that stands must have been opened with the same Limit, PerUser, OpenFor, Retain, Ledger and Remember.
 // Otherwise the error is ErrMismatch, whose text names the first that differs and both values, and nothing has changed.
-// What Change and EndSale have changed since is no contradiction, and neither are StartIn, which counts from another
+// What Change and EndSale have changed since is not a contradiction, and neither are StartIn, which counts from another
 // moment for every caller, and Suspended.
 //
 // All else is as for Open, also what is said of a stock that has lost all its keys: the first process that starts after

@@ -323,9 +323,8 @@ func (r *restorer) read(ctx context.Context) error {
 	return r.readLedger(ctx)
 }
 
-// mend writes the records as they should be, and lets the stock sell on. It returns errChanged if something has changed
-// on the server since it was read.
-func (r *restorer) mend(ctx context.Context, began restoreReply) error {
+// enterWins enters what each holder has, without the units that came back.
+func (r *restorer) enterWins() {
 	back := r.returned()
 	for holder, w := range r.wins {
 		units := w.spans
@@ -346,6 +345,12 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 			r.enterAny(holder, w)
 		}
 	}
+}
+
+// mend writes the records as they should be, and lets the stock sell on. It returns errChanged if something has changed
+// on the server since it was read.
+func (r *restorer) mend(ctx context.Context, began restoreReply) error {
+	r.enterWins()
 	t, err := r.reconcile()
 	if err != nil {
 		return err

@@ -231,7 +231,7 @@ func TestSoldOutIsNotSaidForLongerThanItIsTrusted(t *testing.T) {
 	})
 	quiet(t, admin, func() { s.ClaimAny(ctx, 1) })
 	srv.Stop(t)
-	redistest.Eventually(t, 6*time.Second, "no answer is no answer", func() bool {
+	redistest.Eventually(t, 6*time.Second, "no answer is not an answer", func() bool {
 		g, err := s.ClaimAny(ctx, 1)
 		return err != nil && !g.Won()
 	})

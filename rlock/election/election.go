@@ -140,7 +140,7 @@ func (e *Election) readLeader(ctx context.Context) (Leader, error) {
 	owner, changed, proclaimed := strings.Cut(owner, " ")
 	token, err := strconv.ParseInt(first, 10, 64)
 	if err != nil || token < 1 || owner == "" {
-		return Leader{}, fmt.Errorf("%w: %q is no announcement of a leader", errs.ErrWrongType, e.announced)
+		return Leader{}, fmt.Errorf("%w: %q is not an announcement of a leader", errs.ErrWrongType, e.announced)
 	}
 	m, err = e.ask(ctx, "look for the leader", e.key, func(b rueidis.Builder) rueidis.Completed {
 		return b.Hexists().Key(e.key).Field(owner).Build()

@@ -244,7 +244,7 @@ func ExampleElection_Drain() {
 	}()
 
 	// in any process, or on the command line: redlatch elect scheduler --drain 10m
-	fmt.Println(scheduler.Drain(ctx, 10*time.Minute)) // it does not campaign for so long
+	fmt.Println(scheduler.Drain(ctx, 10*time.Minute)) // it does not campaign for that long
 	leader, err := scheduler.Leader(ctx)
 	fmt.Println("another leads, or none:", leader.Value != "10.0.0.7:8080", err)
 	// Output:

@@ -17,7 +17,7 @@ type member struct {
 //
 //  1. Of m members that are not drained each is to have n/m shards, and n%m of them one more: first those that have
 //     more already, then by id.
-//  2. Who has more than that gives up those of the highest numbers.
+//  2. A member that has more than that gives up those of the highest numbers.
 //  3. Those, and the shards that no member has, go in their order to the members that have too few, in the order of
 //     their ids.
 //
@@ -36,16 +36,7 @@ func plan(n int, id string, members []member) (mine []bool) {
 	slices.SortFunc(order, func(a, b member) int {
 		return cmp.Or(-compare(a.id == id, b.id == id), cmp.Compare(a.id, b.id))
 	})
-	taken := make([]bool, n)
-	has := map[string][]int{}
-	for _, m := range order {
-		for i := range n {
-			if m.has[i] && !taken[i] {
-				taken[i] = true
-				has[m.id] = append(has[m.id], i)
-			}
-		}
-	}
+	has, free := assigned(n, order)
 	order = slices.DeleteFunc(order, func(m member) bool { return m.drained })
 	if len(order) == 0 {
 		return mine
@@ -59,12 +50,6 @@ func plan(n int, id string, members []member) (mine []bool) {
 		quota[m.id] = base
 		if i < more {
 			quota[m.id]++
-		}
-	}
-	var free []int
-	for i := range n {
-		if !taken[i] {
-			free = append(free, i)
 		}
 	}
 	for _, m := range members {
@@ -88,6 +73,26 @@ func plan(n int, id string, members []member) (mine []bool) {
 		free = free[lacks:]
 	}
 	return mine
+}
+
+// assigned says which shards each member has, and which no member has. A shard that several have is the first one's.
+func assigned(n int, order []member) (has map[string][]int, free []int) {
+	taken := make([]bool, n)
+	has = map[string][]int{}
+	for _, m := range order {
+		for i := range n {
+			if m.has[i] && !taken[i] {
+				taken[i] = true
+				has[m.id] = append(has[m.id], i)
+			}
+		}
+	}
+	for i := range n {
+		if !taken[i] {
+			free = append(free, i)
+		}
+	}
+	return has, free
 }
 
 func compare(a, b bool) int {

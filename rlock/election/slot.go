@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// takeSlot tries one slot after the other, and again while ctx lasts. Who waits does not queue: it would be for one
+// takeSlot tries one slot after the other, and again while ctx lasts. A candidate does not queue: it would be for one
 // slot while another becomes free.
 func (s *Shards) takeSlot(ctx context.Context, value string) (*Shard, error) {
 	for {

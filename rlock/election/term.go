@@ -37,7 +37,7 @@ func newTerm(e *Election, hold *rlock.Hold, token int64) *term {
 }
 
 // announceFirst makes the leader known, or returns why it cannot be; otherwise it is made known again and again until
-// the end of the leadership. A server that does not answer is no reason to give a leadership up.
+// the end of the leadership. A server that does not answer is not a reason to give a leadership up.
 func (l *Leadership) announceFirst(ctx context.Context) error {
 	t := l.term
 	if _, err := t.announce(context.WithoutCancel(ctx), t.e.c.session.Runner.Attempt); err != nil {

@@ -11,7 +11,7 @@ local no, now, us = refuse(owner, lease, ARGV[3])
 if no then
   return no
 end
--- Read before the lock is taken: what is no token has to refuse the script while nothing has changed.
+-- Read before the lock is taken: what is not a token has to refuse the script while nothing has changed.
 local before = last and whole(redis.call('GET', last), 'last token') or 0
 if before > 9007199254740990 then
   return redis.error_reply('WRONGTYPE no token can follow the last one')
@@ -22,7 +22,7 @@ if reply[1] ~= 1 then
 end
 -- A token is more than any before: one more than the last, which is kept for long, and at least the server's µs, so that
 -- it is also more where the last one is forgotten (expired, flushed, restarted). A counter alone would start again from 1. Then the
--- next holder's writes would be refused for ever, or the last one's accepted (TestTokensGrowWhateverBecomesOfTheKeys).
+-- next holder's writes would be refused forever, or the last one's accepted (TestTokensGrowWhateverBecomesOfTheKeys).
 local token = us
 if last then
   token = math.max(token, before + 1)

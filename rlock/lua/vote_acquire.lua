@@ -22,7 +22,7 @@ local run = tonumber(string.sub(string.match(info, 'run_id:(%x+)'), 1, 13), 16)
 local reply, now, us = refuse(owner, lease, ARGV[3])
 local token = us
 if now then
-  if KEYS[3] then -- read before the vote is given: what is no token has to refuse the script while nothing has changed
+  if KEYS[3] then -- read before the vote is given: what is not a token has to refuse the script while nothing has changed
     local last = redis.call('HMGET', KEYS[3], 'token', 'run')
     local kept = whole(last[1], 'last token')
     token = math.max(us, kept or 0)

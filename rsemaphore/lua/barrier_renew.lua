@@ -5,7 +5,7 @@
 --   -2 the key is no barrier
 -- Twice: a lease is raised to what is asked, never shortened.
 -- A party whose generation is over counts as renewed, because a look says how it ended, not the watchdog. The mark of a broken
--- generation is then kept for another lease, because a party whose renewal succeeded trusts its lease for so long.
+-- generation is then kept for another lease, because a party whose renewal succeeded trusts its lease for that long.
 -- uses: clock, renewal
 local replies = {}
 local now = clock()

@@ -33,7 +33,7 @@ type Spec struct {
 	Inside func(ctx context.Context) error
 	// Think is how long a worker stays away after its release.
 	Think time.Duration
-	// Section, if set, is told who is inside.
+	// Section, if set, learns who holds the lock.
 	Section Section
 	// Recording reports whether acquisitions count now; nil: always.
 	Recording func() bool
@@ -106,17 +106,7 @@ func (w *worker) run(ctx context.Context) {
 			w.fail(err)
 			continue
 		}
-		if w.spec.Section != nil {
-			w.spec.Section.Enter(w.id)
-		}
-		if w.spec.Inside != nil {
-			if err := w.spec.Inside(calm); err != nil {
-				w.fail(err)
-			}
-		}
-		if w.spec.Section != nil {
-			w.spec.Section.Leave(w.id)
-		}
+		w.hold(calm)
 		counts := w.spec.Recording()
 		if err := release(calm); err != nil {
 			w.fail(err)
@@ -131,6 +121,19 @@ func (w *worker) run(ctx context.Context) {
 		}
 		if w.spec.Think > 0 {
 			time.Sleep(w.spec.Think)
+		}
+	}
+}
+
+// hold does what is done under the lock.
+func (w *worker) hold(ctx context.Context) {
+	if s := w.spec.Section; s != nil {
+		s.Enter(w.id)
+		defer s.Leave(w.id)
+	}
+	if w.spec.Inside != nil {
+		if err := w.spec.Inside(ctx); err != nil {
+			w.fail(err)
 		}
 	}
 }

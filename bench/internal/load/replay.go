@@ -15,7 +15,7 @@ import (
 )
 
 // Recorder keeps what a client sends, so that it can be sent again by a client that does nothing else: the floor
-// under whoever composed it.
+// under the one that composed it.
 type Recorder struct {
 	mu    sync.Mutex
 	calls [][]string // in the order sent, on whatever connection
@@ -66,7 +66,7 @@ func (c *recordedConn) Write(b []byte) (int, error) {
 	for {
 		call, rest, err := cutCall(c.part)
 		if err != nil {
-			if err != errShort {
+			if !errors.Is(err, errShort) {
 				c.to.err = err
 			}
 			break
@@ -130,7 +130,7 @@ func Replay(c rueidis.Client, calls [][]string, recorded, name string) func(ctx 
 		call := mine[i]
 		n, err := strconv.Atoi(call[2])
 		if err != nil || len(call) < 3+n {
-			return fmt.Errorf("recorded call %q is no script call", call)
+			return fmt.Errorf("recorded call %q is not a script call", call)
 		}
 		return c.Do(ctx, c.B().Evalsha().Sha1(call[1]).Numkeys(int64(n)).Key(call[3:3+n]...).Arg(call[3+n:]...).Build()).
 			Error()

@@ -26,7 +26,8 @@ type Row struct {
 	Seconds   float64 `csv:"seconds"` // that were measured
 	Ops       int64   `csv:"ops"`
 	OpsPerSec float64 `csv:"ops_per_s"`
-	// Times of one operation in microseconds: lock and unlock where nobody contends, otherwise from asking to holding.
+	// Times of one operation in microseconds: lock and unlock where no other worker contends, otherwise from asking to
+	// holding.
 	P50 float64 `csv:"p50_us"`
 	P99 float64 `csv:"p99_us"`
 	Max float64 `csv:"max_us"`

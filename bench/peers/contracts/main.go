@@ -10,9 +10,9 @@
 // What the adapters add: where a peer releases by name or amount, the adapter keeps the handles. A latch stands for
 // sync's WaitGroup; Cond is sync's own, on a Mutex that is a locker.Locker. To acquire 0 of x/sync's semaphore asks no
 // server, and to acquire more than there is waits for the end of ctx (redlatch refuses both). redislock's token is the
-// label of the owner, and whoever obtains with a token that holds the lock joins that hold (WithOwner); a ttl under 10
-// ms is taken for 10 ms. redsync's Mutex is a Quorum over four or eight embedded servers. An etcd session is a client;
-// its Close releases what it holds and then closes the client; a Barrier is a latch, a DoubleBarrier two
+// label of the owner, and a caller that obtains with a token that holds the lock joins that hold (WithOwner); a ttl
+// under 10 ms is taken for 10 ms. redsync's Mutex is a Quorum over four or eight embedded servers. An etcd session is a
+// client; its Close releases what it holds and then closes the client; a Barrier is a latch, a DoubleBarrier two
 // CyclicBarriers.
 package main
 

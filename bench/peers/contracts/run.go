@@ -52,7 +52,7 @@ const (
 	patience = 2 * time.Minute
 )
 
-// run copies a suite's tests, compiles them beside the adapter, and runs each in a process of its own.
+// run copies a suite's tests, compiles them with the adapter, and runs each in a process of its own.
 func (s *suite) run(ctx context.Context, full bool, log io.Writer) (o *outcome, err error) {
 	began := time.Now()
 	o = &outcome{suite: s}
@@ -162,8 +162,9 @@ func (s *suite) find(ctx context.Context, version *string) (dir string, err erro
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
-		json.Unmarshal(out, &m)
+		_ = json.Unmarshal(out, &m) // what is no JSON has no Dir
 		if err != nil || m.Dir == "" && args[0] == "mod" {
+			//nolint:errorlint // err may be nil
 			return fmt.Errorf("%w: %v, %s%s", errNoModule, err, m.Error, &stderr)
 		}
 		return nil
@@ -240,14 +241,7 @@ func (s *suite) adapt(text []byte, addr string) ([]byte, error) {
 			change(d.Pos(), d.End(), "")
 			continue
 		}
-		ast.Inspect(d, func(n ast.Node) bool {
-			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if id, ok := sel.X.(*ast.Ident); ok {
-					used[id.Name] = true
-				}
-			}
-			return true
-		})
+		addQualifiers(used, d)
 	}
 	for _, i := range f.Imports {
 		old := strings.Trim(i.Path.Value, `"`)
@@ -276,6 +270,18 @@ func (s *suite) adapt(text []byte, addr string) ([]byte, error) {
 		text = bytes.ReplaceAll(text, []byte(old), []byte(strings.ReplaceAll(to, "ADDR", addr)))
 	}
 	return text, nil
+}
+
+// addQualifiers adds the names before a dot in d, which may be those of imports.
+func addQualifiers(used map[string]bool, d ast.Decl) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if id, ok := sel.X.(*ast.Ident); ok {
+				used[id.Name] = true
+			}
+		}
+		return true
+	})
 }
 
 // leaves reports whether a declaration is left out.

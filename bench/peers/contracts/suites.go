@@ -4,7 +4,7 @@ package main
 type suite struct {
 	name    string
 	module  string            // of which the tests are; "" is the Go tree
-	fetched string            // a module that is no dependency: it has module's version
+	fetched string            // a module that is not a dependency: it has module's version
 	dir     string            // the tests' folder in it
 	files   []string          // there
 	adapter string            // our folder, in which they are compiled
@@ -81,7 +81,7 @@ var suites = []suite{
 			"their servers and drivers, for which ours stand"}},
 		differ: []differ{
 			{"TestSetNXOnExtendAcquiresLockWhenKeyIsExpired", "mutex didn't extend",
-				"a hold that was lost stays lost: whoever had it in between would not be noticed"},
+				"a hold that was lost stays lost: an owner in between would not be noticed"},
 			{"TestMutexLockUnlockSplit", "this Mutex holds nothing",
 				"a hold is released by its handle; another process has to join it first, by WithOwner"},
 		},

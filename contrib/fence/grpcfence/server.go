@@ -103,7 +103,7 @@ func received(ctx context.Context) (redlatchfence.Token, error) {
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
 	if err != nil || redlatchfence.Token(n).Check() != nil {
-		return 0, status.Errorf(codes.InvalidArgument, "%s is %.64q, which is no fencing token", Key, values[0])
+		return 0, status.Errorf(codes.InvalidArgument, "%s is %.64q, which is not a fencing token", Key, values[0])
 	}
 	return redlatchfence.Token(n), nil
 }

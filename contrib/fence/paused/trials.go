@@ -140,19 +140,27 @@ func stopOnce(ctx context.Context, red *redlatch.Client, accounts map[string]acc
 		if !ok {
 			return fmt.Errorf("%s: the holder does not say what became of its write", s.name)
 		}
-		acknowledged := int64(1) // the successor's, which has not failed
-		if late {
-			acknowledged++
-			s.counts.Taken++
-		} else {
-			s.counts.Refused++
+		if err := s.count(late); err != nil {
+			return err
 		}
-		s.counts.Trials++
-		if s.value < acknowledged {
-			s.counts.Lost++
-		} else if s.value > acknowledged {
-			return fmt.Errorf("%s: %d of %d writes are there: the trial is wrong", s.name, s.value, acknowledged)
-		}
+	}
+	return nil
+}
+
+// count counts a trial by whether the late write was taken.
+func (s *successor) count(late bool) error {
+	acknowledged := int64(1) // the successor's, which has not failed
+	if late {
+		acknowledged++
+		s.counts.Taken++
+	} else {
+		s.counts.Refused++
+	}
+	s.counts.Trials++
+	if s.value < acknowledged {
+		s.counts.Lost++
+	} else if s.value > acknowledged {
+		return fmt.Errorf("%s: %d of %d writes are there: the trial is wrong", s.name, s.value, acknowledged)
 	}
 	return nil
 }

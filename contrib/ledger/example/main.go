@@ -74,21 +74,12 @@ func run(ctx context.Context, out io.Writer) error {
 	moving, stop := context.WithCancel(ctx)
 	var movers sync.WaitGroup
 	for range 2 {
-		movers.Go(func() { mover.Keep(moving, sale, 10*time.Millisecond) })
+		movers.Go(func() { _ = mover.Keep(moving, sale, 10*time.Millisecond) })
 	}
 	defer movers.Wait()
 	defer stop()
-	for i := range 30 {
-		user := "user-" + strconv.Itoa(i)
-		g, err := sale.Claim(ctx, user)
-		if err != nil {
-			return err
-		}
-		if g.Won() && i%3 == 0 {
-			if _, err := sale.Return(ctx, stock.Units{Claimant: user, Ordinal: g.Ordinal}); err != nil {
-				return err
-			}
-		}
+	if err := sell(ctx, sale); err != nil {
+		return err
 	}
 	for n := 1; n > 0; { // until the ledger is empty
 		if n, err = sale.Ledger(ctx, 100, mover.Move); err != nil {
@@ -110,6 +101,23 @@ func run(ctx context.Context, out io.Writer) error {
 		strings.Join(names, " "))
 	if int(st.Sold) != len(names) {
 		return fmt.Errorf("they differ")
+	}
+	return nil
+}
+
+// sell has 30 users claim a unit, of whom every third returns it.
+func sell(ctx context.Context, sale *stock.Stock) error {
+	for i := range 30 {
+		user := "user-" + strconv.Itoa(i)
+		g, err := sale.Claim(ctx, user)
+		if err != nil {
+			return err
+		}
+		if g.Won() && i%3 == 0 {
+			if _, err := sale.Return(ctx, stock.Units{Claimant: user, Ordinal: g.Ordinal}); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

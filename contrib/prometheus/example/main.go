@@ -94,17 +94,7 @@ func run(ctx context.Context, l net.Listener, server string) error {
 	defer all.Wait()
 	repeat := func(n int, pause time.Duration, f func(ctx context.Context, red *redlatch.Client) error) {
 		for range n {
-			all.Go(func() {
-				for ctx.Err() == nil {
-					if err := f(ctx, red); err != nil && ctx.Err() == nil {
-						log.Print(err)
-					}
-					select {
-					case <-ctx.Done():
-					case <-time.After(pause/2 + rand.N(pause)):
-					}
-				}
-			})
+			all.Go(func() { again(ctx, red, pause, f) })
 		}
 	}
 	repeat(8, 20*time.Millisecond, orders)
@@ -119,10 +109,24 @@ func run(ctx context.Context, l net.Listener, server string) error {
 	return nil
 }
 
+// again calls f until ctx ends, with pauses of about that length.
+func again(ctx context.Context, red *redlatch.Client, pause time.Duration,
+	f func(ctx context.Context, red *redlatch.Client) error) {
+	for ctx.Err() == nil {
+		if err := f(ctx, red); err != nil && ctx.Err() == nil {
+			log.Print(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
+}
+
 // orders are four names that eight goroutines contend for, some with little patience.
 func orders(ctx context.Context, red *redlatch.Client) error {
 	lock := red.Locks().Reentrant(fmt.Sprint("order:", rand.N(4))).WithWait(rand.N(200 * time.Millisecond))
-	err := lock.Do(ctx, func(ctx context.Context) error {
+	err := lock.Do(ctx, func(context.Context) error {
 		time.Sleep(rand.N(40 * time.Millisecond))
 		return nil
 	})
@@ -134,7 +138,7 @@ func orders(ctx context.Context, red *redlatch.Client) error {
 
 // report holds its lock for longer than a renewal takes to come.
 func report(ctx context.Context, red *redlatch.Client) error {
-	return red.Locks().Fenced("report:daily").Do(ctx, func(ctx context.Context) error {
+	return red.Locks().Fenced("report:daily").Do(ctx, func(context.Context) error {
 		time.Sleep(2500 * time.Millisecond)
 		return nil
 	})
@@ -155,11 +159,11 @@ func sale(ctx context.Context, red *redlatch.Client) error {
 	}
 	var buyers sync.WaitGroup
 	for i := range 300 {
-		buyers.Go(func() { s.Claim(ctx, fmt.Sprint("buyer ", i)) })
+		buyers.Go(func() { _, _ = s.Claim(ctx, fmt.Sprint("buyer ", i)) })
 	}
 	buyers.Wait()
 	for range 50 {
-		s.ClaimAny(ctx, 1) // sold out: the process knows that by now
+		_, _ = s.ClaimAny(ctx, 1) // sold out: the process knows that by now
 	}
 	return nil
 }
@@ -172,7 +176,7 @@ func packet(ctx context.Context, red *redlatch.Client) error {
 	}
 	var users sync.WaitGroup
 	for i := range 80 {
-		users.Go(func() { p.Grab(ctx, fmt.Sprint("user ", i)) })
+		users.Go(func() { _, _ = p.Grab(ctx, fmt.Sprint("user ", i)) })
 	}
 	users.Wait()
 	return nil

@@ -268,7 +268,7 @@ func serveSlowly(ctx context.Context, addr, kind, file string, guarded bool) err
 		fmt.Printf("writes %d: taken\n", balance+slow)
 	}
 	if err := hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLost) {
-		return fmt.Errorf("the lock was to be lost by now: %v", err)
+		return fmt.Errorf("the lock was to be lost by now: %v", err) //nolint:errorlint // err may be nil
 	}
 	return nil
 }

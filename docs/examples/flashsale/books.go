@@ -48,7 +48,7 @@ type win struct {
 // books counts what was read and what was answered, and finds contradictions. It keeps all winners. Of the other users
 // it keeps only as many as the check can need: at most as many as the stock has units, however long the input is.
 //
-// A replayed answer is no contradiction. The worker that was granted the unit may have been killed before it could
+// A replayed answer is not a contradiction. The worker that was granted the unit may have been killed before it could
 // say so, and the one after it asks again; or two lines of one user were answered in the other order by two workers.
 // So the first answer that names a new ordinal is the win, whatever it is called, and later ones for the same user
 // are "already had one". An ordinal that had been given out before the run began belongs to a user who won earlier.

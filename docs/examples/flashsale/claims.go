@@ -31,7 +31,7 @@ type claim struct {
 // the next call goes on behind it.
 type source interface{ next() (claim, error) }
 
-// malformed says why a line is no claim.
+// malformed says why a line is not a claim.
 type malformed struct {
 	line int64
 	why  string
@@ -137,11 +137,9 @@ func (f *claimFile) next() (claim, error) {
 	if f.line == 1 {
 		b = bytes.TrimPrefix(b, []byte("\ufeff"))
 	}
-	user, why := "", ""
+	user, why := parseUser(b)
 	if tooLong {
 		why = fmt.Sprintf("the line is longer than %s bytes", group(maxLine))
-	} else {
-		user, why = parseUser(b)
 	}
 	if why != "" {
 		return claim{}, &malformed{line: f.line, why: why, text: excerpt(b)}
@@ -159,7 +157,7 @@ func (f *claimFile) readLine() (line []byte, tooLong bool, err error) {
 	for {
 		b, err := f.r.ReadSlice('\n')
 		f.read.Add(int64(len(b)))
-		if len(f.long) > 0 || err == bufio.ErrBufferFull {
+		if len(f.long) > 0 || errors.Is(err, bufio.ErrBufferFull) {
 			if len(f.long)+len(b) > maxLine {
 				tooLong = true
 				b = b[:maxLine-len(f.long)]
@@ -168,11 +166,11 @@ func (f *claimFile) readLine() (line []byte, tooLong bool, err error) {
 			b = f.long
 		}
 		switch {
-		case err == bufio.ErrBufferFull:
+		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case err == io.EOF && len(b) == 0:
+		case errors.Is(err, io.EOF) && len(b) == 0:
 			return nil, false, io.EOF
-		case err != nil && err != io.EOF:
+		case err != nil && !errors.Is(err, io.EOF):
 			return nil, false, plain(err)
 		}
 		b = bytes.TrimSuffix(b, []byte("\n"))
@@ -215,34 +213,13 @@ func firstField(line []byte) (first []byte, why string) {
 	}
 	for n, rest := 1, line; ; n++ {
 		var field []byte
-		quoted := len(rest) > 0 && rest[0] == '"'
-		if quoted {
-			rest = rest[1:]
-			for {
-				i := bytes.IndexByte(rest, '"')
-				if i < 0 {
-					return nil, fmt.Sprintf("the quote of column %d does not end on this line", n)
-				}
-				field = append(field, rest[:i]...)
-				rest = rest[i+1:]
-				if len(rest) == 0 || rest[0] != '"' {
-					break
-				}
-				field = append(field, '"')
-				rest = rest[1:]
-			}
-			if len(rest) > 0 && rest[0] != ',' {
-				return nil, fmt.Sprintf("text follows the closing quote of column %d", n)
-			}
+		if len(rest) > 0 && rest[0] == '"' {
+			field, rest, why = quotedField(rest[1:])
 		} else {
-			end := bytes.IndexByte(rest, ',')
-			if end < 0 {
-				end = len(rest)
-			}
-			field, rest = rest[:end], rest[end:]
-			if bytes.IndexByte(field, '"') >= 0 {
-				return nil, fmt.Sprintf("column %d has a quote in the middle", n)
-			}
+			field, rest, why = plainField(rest)
+		}
+		if why != "" {
+			return nil, fmt.Sprintf(why, n)
 		}
 		if n == 1 {
 			first = field
@@ -252,6 +229,37 @@ func firstField(line []byte) (first []byte, why string) {
 		}
 		rest = rest[1:]
 	}
+}
+
+// quotedField reads a field whose first quote was read. why, which takes the column, is "" if there is one.
+func quotedField(line []byte) (field, rest []byte, why string) {
+	for rest = line; ; rest = rest[1:] {
+		i := bytes.IndexByte(rest, '"')
+		if i < 0 {
+			return nil, nil, "the quote of column %d does not end on this line"
+		}
+		field = append(field, rest[:i]...)
+		rest = rest[i+1:]
+		if len(rest) == 0 || rest[0] == ',' {
+			return field, rest, ""
+		}
+		if rest[0] != '"' {
+			return nil, nil, "text follows the closing quote of column %d"
+		}
+		field = append(field, '"')
+	}
+}
+
+// plainField reads a field that does not begin with a quote, as quotedField does.
+func plainField(line []byte) (field, rest []byte, why string) {
+	end := bytes.IndexByte(line, ',')
+	if end < 0 {
+		end = len(line)
+	}
+	if bytes.IndexByte(line[:end], '"') >= 0 {
+		return nil, nil, "column %d has a quote in the middle"
+	}
+	return line[:end], line[end:], ""
 }
 
 // excerpt quotes the beginning of a line for a message.

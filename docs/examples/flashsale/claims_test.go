@@ -21,7 +21,7 @@ func readAll(t *testing.T, src source) (users map[int64]string, why map[int64]st
 		c, err := src.next()
 		var bad *malformed
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return users, why
 		case errors.As(err, &bad):
 			why[bad.line] = bad.why

@@ -56,13 +56,10 @@ func (p program) run(args []string) int {
 		defer closer.Close()
 		input = f
 	}
-	var out *winnersFile
-	if o.out != "" {
-		if out, err = openWinners(o.out, o.claims); err != nil {
-			say("-out %s: %v", o.out, err)
-			return exitUsage
-		}
-		out.amounts = o.Packet > 0
+	out, err := p.winners(o)
+	if err != nil {
+		say("-out %s: %v", o.out, err)
+		return exitUsage
 	}
 	s := newSale(o, newConsole(p.stderr, time.Now()))
 	if p.tune != nil {
@@ -95,6 +92,19 @@ func (p program) run(args []string) int {
 		return max(r.Exit, exitBad)
 	}
 	return r.Exit
+}
+
+// winners is the file for the winners; nil: none is asked for.
+func (program) winners(o options) (*winnersFile, error) {
+	if o.out == "" {
+		return nil, nil
+	}
+	out, err := openWinners(o.out, o.claims)
+	if err != nil {
+		return nil, err
+	}
+	out.amounts = o.Packet > 0
+	return out, nil
 }
 
 func newSale(o options, c *console) *sale {

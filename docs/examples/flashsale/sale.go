@@ -159,7 +159,7 @@ func (s *sale) dispatch(input source) {
 		}
 		var bad *malformed
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			s.readAll.Store(true)
 			return
 		case errors.As(err, &bad):

@@ -119,25 +119,30 @@ func (s *slot) process() (pid int, err error) {
 	return pid, errors.New("exit status 0 before its work was done")
 }
 
+// awaitOpening waits until the process sells. If it does not, finished is as feed says.
+func (s *slot) awaitOpening(open, gone <-chan struct{}) (opened, finished bool) {
+	for served := s.sale.served; ; served = nil {
+		select {
+		case <-open:
+			return true, false
+		case <-gone:
+			return false, false
+		case <-s.sale.stop:
+			return false, true
+		case <-served:
+			if s.unanswered() == 0 {
+				return false, true // the others were quicker
+			}
+		}
+	}
+}
+
 // feed sends the claims left by an earlier process, then new ones, and waits for the answers. It reports whether
 // nothing is left to do for this process, as opposed to its being gone.
 func (s *slot) feed(w *bufio.Writer, open, gone <-chan struct{}) (finished bool) {
 	sale := s.sale
-	served := sale.served
-	for sells := false; !sells; {
-		select {
-		case <-open:
-			sells = true
-		case <-gone:
-			return false
-		case <-sale.stop:
-			return true
-		case <-served:
-			if s.unanswered() == 0 {
-				return true // the others were quicker
-			}
-			served = nil
-		}
+	if opened, finished := s.awaitOpening(open, gone); !opened {
+		return finished
 	}
 	for _, c := range s.again() {
 		w.Write(appendClaim(nil, c))
@@ -214,7 +219,7 @@ func (s *slot) read(r *bufio.Reader, open chan<- struct{}, pid int) error {
 	for {
 		text, err := r.ReadString('\n')
 		if err != nil {
-			return nil // the end; half a line is no answer
+			return nil // the end; half a line is not an answer
 		}
 		reply, err := parseReply(strings.TrimSuffix(text, "\n"))
 		if err != nil {

@@ -23,8 +23,8 @@ type winnersFile struct {
 }
 
 func openWinners(path, claims string) (*winnersFile, error) {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
 	w := &winnersFile{path: path, mode: 0o644}
 	info, err := os.Stat(path)

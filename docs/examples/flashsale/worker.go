@@ -122,7 +122,7 @@ func goIn(ctx context.Context, cfg workerConfig, parentGone <-chan struct{}) (*s
 func readClaims(r *bufio.Reader, to chan<- claim) error {
 	for {
 		s, err := r.ReadString('\n')
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil // a line without an end was cut off with its sender
 		}
 		if err != nil {

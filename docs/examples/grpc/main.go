@@ -24,6 +24,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -202,7 +203,7 @@ type client struct{ conn *grpc.ClientConn }
 func connect(server *grpc.Server) (c client, stop func(), err error) {
 	pipe := bufconn.Listen(1 << 16)
 	served := make(chan struct{})
-	go func() { defer close(served); server.Serve(pipe) }()
+	go func() { defer close(served); _ = server.Serve(pipe) }()
 	c.conn, err = grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
 	return c, func() {
@@ -229,7 +230,7 @@ func (c client) watch(ctx context.Context, order string) error {
 	for err == nil { // to the end: the lock is free then
 		err = stream.RecvMsg(new(wrapperspb.StringValue))
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err

@@ -42,7 +42,7 @@ func told(t *testing.T, err error) (code codes.Code, reason string, again time.D
 // ended is a context that is over.
 func ended(why error) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
-	if why == context.DeadlineExceeded {
+	if errors.Is(why, context.DeadlineExceeded) {
 		ctx, cancel = context.WithDeadline(ctx, time.Now().Add(-time.Second))
 	}
 	cancel()
@@ -115,7 +115,8 @@ func start(t *testing.T,
 	work func(ctx context.Context, order string) error) (*redlatchtest.Server, client, context.Context) {
 	t.Helper()
 	srv := redlatchtest.New(t)
-	red := srv.Open(redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = patience }}) // this machine may be busy
+	// this machine may be busy
+	red := srv.Open(redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = patience }})
 	charges, stop, err := connect(serve(red, 2*time.Second, work))
 	require.NoError(t, err)
 	t.Cleanup(stop)
@@ -207,5 +208,6 @@ func TestTheProgramShowsTheCodes(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	require.NoError(t, run(t.Context(), "", &out))
-	require.Regexp(t, `(?s)free: +OK.*held: +Aborted: not_acquired, again after 2s.*hurry: DeadlineExceeded.*often: +ResourceExhausted: limited, again after`, out.String())
+	require.Regexp(t, `(?s)free: +OK.*held: +Aborted: not_acquired, again after 2s.*hurry: DeadlineExceeded.*`+
+		`often: +ResourceExhausted: limited, again after`, out.String())
 }

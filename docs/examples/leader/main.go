@@ -302,7 +302,7 @@ func (e *contest) until(ctx context.Context, found func() bool) error {
 			return context.Cause(ctx)
 		case l := <-e.leaders:
 			e.leading = 0
-			fmt.Sscanf(l.Value, "candidate %d", &e.leading)
+			_, _ = fmt.Sscanf(l.Value, "candidate %d", &e.leading)
 		case v := <-e.events:
 			e.said[v]++
 		}

@@ -21,7 +21,8 @@ func TestEverySuccessorComesLongBeforeTheLease(t *testing.T) {
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		require.NoError(t, err, string(out))
-		require.Regexp(t, `(?s)leads; .*SIGTERM\): candidate \d follows.*SIGKILL\): candidate \d follows.*SIGSTOP\): candidate \d follows.*finds that it leads no more.* pieces of work done`, string(out))
+		require.Regexp(t, `(?s)leads; .*SIGTERM\): candidate \d follows.*SIGKILL\): candidate \d follows.*`+
+			`SIGSTOP\): candidate \d follows.*finds that it leads no more.* pieces of work done`, string(out))
 	}
 	t.Run("embedded", func(t *testing.T) { t.Parallel(); run(t) })
 	t.Run("redis", func(t *testing.T) { t.Parallel(); run(t, "-redis", redistest.Start(t).Addr()) })

@@ -27,14 +27,18 @@ func startService(bears int) (*service, error) {
 	}
 	s.url = "http://" + listener.Addr().String()
 	s.server = &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
-	go s.server.Serve(listener)
+	go func() { _ = s.server.Serve(listener) }() // until Close
 	return s, nil
 }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	inside := s.inside.Add(1)
 	defer s.inside.Add(-1) // before the answer leaves
-	for p := s.peak.Load(); inside > p && !s.peak.CompareAndSwap(p, inside); p = s.peak.Load() {
+	for {
+		p := s.peak.Load()
+		if inside <= p || s.peak.CompareAndSwap(p, inside) {
+			break
+		}
 	}
 	if inside > s.bears {
 		s.broken.Add(1)

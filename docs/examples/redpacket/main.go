@@ -234,7 +234,7 @@ func parseAddrs(s string) ([]string, error) {
 		host, port, err := net.SplitHostPort(a)
 		n, perr := strconv.ParseUint(port, 10, 16)
 		if err != nil || perr != nil || n == 0 || strings.ContainsAny(host, " /@") {
-			return nil, fmt.Errorf("%q is no address, want host:port", a)
+			return nil, fmt.Errorf("%q is not an address, want host:port", a)
 		}
 		addrs[i] = a
 	}

@@ -57,7 +57,7 @@ func TestARealServerAndAPicture(t *testing.T) {
 	require.Contains(t, string(svg), "a&lt;b: 20000.00 in 5000 shares, line cutting, 5000 taken")
 	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
 		_, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestBadFlagsAreRefusedByNameAndValue(t *testing.T) {
 		"-method best":                          `"best" for flag -method`,
 		"-open 0s":                              `"0s" for flag -open`,
 		"-seed -1":                              `"-1" for flag -seed`,
-		"-redis nowhere":                        `"nowhere" is no address`,
+		"-redis nowhere":                        `"nowhere" is not an address`,
 		"-total 0.10 -shares 11":                "-total 0.10 cannot be split into -shares 11 with -min 0.01 and no -max",
 		"-total 10 -shares 4 -max 2":            "-total 10.00 cannot be split into -shares 4 with -min 0.01 and -max 2.00",
 		"-nothing":                              "-nothing",

@@ -204,10 +204,8 @@ func (p *party) check(answers []answer, epoch int64) {
 	for i, a := range answers {
 		user := fmt.Sprintf("user-%04d", i+1)
 		kept, won := byUser[user]
-		for _, s := range a {
-			if s.Won() != won || won && (s.Cents != kept.Cents || s.Ordinal != kept.Ordinal) {
-				fault("%s got the answer %v, %s, and has %s", user, s.Outcome, money(s.Cents), money(kept.Cents))
-			}
+		if s := a.other(kept, won); s != nil {
+			fault("%s got the answer %v, %s, and has %s", user, s.Outcome, money(s.Cents), money(kept.Cents))
 		}
 		if !won {
 			p.empty++
@@ -220,6 +218,16 @@ func (p *party) check(answers []answer, epoch int64) {
 	if sum := taken + p.refund.Cents; sum != p.spec.Total {
 		fault("%s taken and %s refunded are %s, not %s", money(taken), money(p.refund.Cents), money(sum), money(p.spec.Total))
 	}
+}
+
+// other is an answer that says something else than what is kept; nil: none does.
+func (a answer) other(kept redpacket.Share, won bool) *redpacket.Share {
+	for i, s := range a {
+		if s.Won() != won || won && (s.Cents != kept.Cents || s.Ordinal != kept.Ordinal) {
+			return &a[i]
+		}
+	}
+	return nil
 }
 
 // best is the largest share.

@@ -104,6 +104,7 @@ func runShop(ctx context.Context, addr string, out io.Writer) error {
 	fmt.Fprintln(out, "shop:    done, has released")
 	show(ctx, locks, out)
 	if _, err := order.TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+		//nolint:errorlint // err may be nil
 		return fmt.Errorf("another process got the order while billing was at work: %v", err)
 	}
 	fmt.Fprintln(out, "others:  turned away")

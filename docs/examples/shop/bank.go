@@ -104,7 +104,7 @@ func (b *bank) call(ctx context.Context, p paymentForm, delay time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var a orderAnswer
-	b.shop.do(ctx, "pay", http.MethodPost, "/pay", p, &a) // if no worker answers until then, the final check says so
+	_ = b.shop.do(ctx, "pay", http.MethodPost, "/pay", p, &a) // if no worker answers until then, the final check says so
 }
 
 // refund gives a payment back, once, and reports whether there is one.

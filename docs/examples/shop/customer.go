@@ -172,7 +172,7 @@ func (m *market) post(ctx context.Context, c *customer, verb, order string) (a o
 	if c.doubles {
 		second.Go(func() {
 			var other orderAnswer
-			m.shop.do(ctx, verb, http.MethodPost, "/"+verb, form, &other)
+			_ = m.shop.do(ctx, verb, http.MethodPost, "/"+verb, form, &other)
 		})
 	}
 	err = m.shop.do(ctx, verb, http.MethodPost, "/"+verb, form, &a)

@@ -25,9 +25,10 @@ type options struct {
 	redisServer bool
 }
 
-const help = `shop runs a flash sale with payment: several shop workers sell, movers write every sale into an order database, and a crowd of
-customers reserves, pays, cancels, pays too late and wants its money back. At the end it proves that the answers to
-the customers, the sales of the stock, the orders in the database and the money at the bank agree.
+const help = `shop runs a flash sale with payment: several shop workers sell, movers write every sale into an
+order database, and a crowd of customers reserves, pays, cancels, pays too late and wants its money back. At the end it
+proves that the answers to the customers, the sales of the stock, the orders in the database and the money at the bank
+agree.
 
 Usage: go run . [flags]           in docs/examples/shop
 

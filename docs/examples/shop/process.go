@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"sync"
@@ -73,7 +74,8 @@ func (s *slot) once(ctx context.Context) error {
 	s.mu.Lock()
 	s.cmd = nil
 	s.mu.Unlock()
-	if _, exited := err.(*exec.ExitError); exited {
+	var exited *exec.ExitError
+	if errors.As(err, &exited) {
 		return nil // killed; or it has said why on stderr
 	}
 	return err

@@ -88,7 +88,7 @@ func (w *worker) answer(rw http.ResponseWriter, r *http.Request, serve func(cont
 }
 
 // pay is called by the bank, at least once for each payment. Its 200 means that the shop has decided and, where there
-// is no unit, has sent the money back.
+// is not an unit, has sent the money back.
 func (w *worker) pay(rw http.ResponseWriter, r *http.Request) {
 	var p paymentForm
 	if err := readJSON(r, &p); err != nil || p.Order == "" || p.Payment != paymentID(p.Order) {

@@ -32,38 +32,42 @@ func lineEnds(line string) string { return "/" + line }
 func carts() primitive {
 	return primitive{
 		name: "cart", pace: 40, works: answered("reserve"),
-		setUp: func(ctx context.Context, red *redlatch.Client) error {
-			for _, line := range cartStocks {
-				if _, err := shopping(red).Stock(line).Open(ctx,
-					stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute}); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		turn: func(ctx context.Context, c *client, rnd *rand.Rand) { c.shop(ctx, rnd) },
-		final: func(ctx context.Context, red *redlatch.Client, say func(event)) (map[string]int64, error) {
-			all := map[string]int64{}
-			for _, line := range cartStocks {
-				s := shopping(red).Stock(line)
-				st, err := s.Inspect(ctx)
-				if err := gone(err, st.Phase == stock.PhaseAbsent); err != nil {
-					return nil, err
-				}
-				all["sold"+lineEnds(line)], all["limit"+lineEnds(line)] = st.Sold, st.Limit
-				for h, err := range s.Holders(ctx) {
-					if err != nil {
-						return nil, gone(err, false)
-					}
-					if h.Ordinal > 0 {
-						say(event{Of: "cart", Do: "sold", ID: h.Request + lineEnds(line), V: h.Ordinal})
-					}
-				}
-			}
-			return all, nil
-		},
+		setUp: openCarts,
+		turn:  func(ctx context.Context, c *client, rnd *rand.Rand) { c.shop(ctx, rnd) },
+		final: soldCarts,
 		judge: whole,
 	}
+}
+
+func openCarts(ctx context.Context, red *redlatch.Client) error {
+	for _, line := range cartStocks {
+		if _, err := shopping(red).Stock(line).Open(ctx,
+			stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func soldCarts(ctx context.Context, red *redlatch.Client, say func(event)) (map[string]int64, error) {
+	all := map[string]int64{}
+	for _, line := range cartStocks {
+		s := shopping(red).Stock(line)
+		st, err := s.Inspect(ctx)
+		if err := gone(err, st.Phase == stock.PhaseAbsent); err != nil {
+			return nil, err
+		}
+		all["sold"+lineEnds(line)], all["limit"+lineEnds(line)] = st.Sold, st.Limit
+		for h, err := range s.Holders(ctx) {
+			if err != nil {
+				return nil, gone(err, false)
+			}
+			if h.Ordinal > 0 {
+				say(event{Of: "cart", Do: "sold", ID: h.Request + lineEnds(line), V: h.Ordinal})
+			}
+		}
+	}
+	return all, nil
 }
 
 // shop reserves a cart and buys it, cancels it, or leaves it. Each line of it has an event of its own.
@@ -89,7 +93,7 @@ func (c *client) shop(ctx context.Context, rnd *rand.Rand) {
 	e.Return, e.Out = now(), reason(err)
 	to := int64(0)
 	if err == nil {
-		if e.Out = cart.Outcome.String(); cart.Won() {
+		if e.Out = string(cart.Outcome); cart.Won() {
 			e.Out, to = "ok", until(cart.Until)
 		}
 	}
@@ -110,7 +114,7 @@ func (c *client) shop(ctx context.Context, rnd *rand.Rand) {
 		e.Do, e.Call = "claim", now()
 		cart, err := shopping(c.red[0]).Confirm(ctx, id, linesOf(lines)...)
 		if c.Break == "part" { // sells one line by itself
-			shopping(c.red[0]).Stock(lines[0]).Return(ctx, stock.Units{Request: id})
+			_, _ = shopping(c.red[0]).Stock(lines[0]).Return(ctx, stock.Units{Request: id})
 		}
 		e.Return, e.Out = now(), reason(err)
 		each(e, func(line string) event { return answerOf(cart, err, line) })
@@ -128,12 +132,12 @@ func answerOf(cart stock.Cart, err error, line string) event {
 			return event{Out: reason(l.Err)}
 		case l.Grant.Won():
 			return event{Out: "ok", V: l.Grant.Ordinal}
-		case err == nil && l.Grant.Outcome != 0:
-			return event{Out: l.Grant.Outcome.String()}
+		case err == nil && l.Grant.Outcome != "":
+			return event{Out: string(l.Grant.Outcome)}
 		}
 	}
 	if err == nil {
-		return event{Out: cart.Outcome.String()}
+		return event{Out: string(cart.Outcome)}
 	}
 	return event{Out: reason(err)}
 }
@@ -141,8 +145,7 @@ func answerOf(cart stock.Cart, err error, line string) event {
 // whole: each line keeps to what holds for a reservation, and of a cart all lines are sold or none, unless it was paid
 // late.
 func whole(h record, v *verdict) {
-	lines, sold, until := map[string][]string{}, map[string]map[string]bool{}, map[string]int64{}
-	late := map[string]bool{}
+	a := cartAudit{map[string][]string{}, map[string]map[string]bool{}, map[string]int64{}, map[string]bool{}}
 	for _, line := range cartStocks {
 		part := record{ended: h.ended, lease: h.lease}
 		if h.final != nil {
@@ -154,36 +157,49 @@ func whole(h record, v *verdict) {
 				continue
 			}
 			part.events = append(part.events, e)
-			if to, ok := until[id]; ok && e.Do == "claim" && (e.Return == 0 || e.Return > to) {
-				late[id] = true
-			}
-			switch {
-			case e.Do == "reserve":
-				until[id] = e.To
-			case e.Do == "try":
-				lines[id] = append(lines[id], line)
-			case e.Do == "sold", e.Do == "claim" && e.Out == "ok":
-				if sold[id] == nil {
-					sold[id] = map[string]bool{}
-				}
-				sold[id][line] = true
-			}
+			a.add(id, line, e)
 		}
 		reservations(part, v)
 	}
-	for _, id := range slices.Sorted(maps.Keys(sold)) {
-		all := lines[id]
+	for _, id := range slices.Sorted(maps.Keys(a.sold)) {
+		all := a.lines[id]
 		switch {
 		case len(all) == 0:
-			v.wrong("cart %s was sold, and nobody bought it", id)
-		case len(sold[id]) != len(all) && h.final != nil && !late[id]:
-			v.wrong("of cart %s, with %v, only %v are sold", id, all, slices.Sorted(maps.Keys(sold[id])))
+			v.wrong("cart %s was sold, and no client bought it", id)
+		case len(a.sold[id]) != len(all) && h.final != nil && !a.late[id]:
+			v.wrong("of cart %s, with %v, only %v are sold", id, all, slices.Sorted(maps.Keys(a.sold[id])))
 		}
 	}
 }
 
+// cartAudit is what became of each cart.
+type cartAudit struct {
+	lines map[string][]string        // that it has
+	sold  map[string]map[string]bool // which of them
+	until map[string]int64           // until when it is reserved
+	late  map[string]bool            // it was, or may have been, paid after that
+}
+
+// add takes in an event of a line of a cart.
+func (a cartAudit) add(id, line string, e event) {
+	if to, ok := a.until[id]; ok && e.Do == "claim" && (e.Return == 0 || e.Return > to) {
+		a.late[id] = true
+	}
+	switch {
+	case e.Do == "reserve":
+		a.until[id] = e.To
+	case e.Do == "try":
+		a.lines[id] = append(a.lines[id], line)
+	case e.Do == "sold", e.Do == "claim" && e.Out == "ok":
+		if a.sold[id] == nil {
+			a.sold[id] = map[string]bool{}
+		}
+		a.sold[id][line] = true
+	}
+}
+
 // booked claims a unit of a stock with a ledger, returns it or keeps it; or moves entries of the ledger out of the
-// process: an entry that was said has been moved, whoever is killed then.
+// process: an entry that was said has been moved, even if its client is killed then.
 func booked(ctx context.Context, c *client, rnd *rand.Rand) {
 	s := c.red[0].Stocks().Stock("ledger")
 	if rnd.IntN(4) == 0 {
@@ -234,11 +250,13 @@ func moveAll(ctx context.Context, red *redlatch.Client, say func(event)) (map[st
 }
 
 // ledgers: each number is that of one entry, and none is missing; an ordinal is granted once, and returned at most once
-// by who has it; what clients were told is in the ledger, and what is in it is what the server has sold.
+// by who has it; what clients were answered is in the ledger, and what is in it is what the server has sold.
 func ledgers(h record, v *verdict) {
-	entries, tried := map[int64]event{}, map[string]bool{}
+	entries := map[int64]event{}
+	a := ledgerAudit{v: v, whole: h.final != nil, tried: map[string]bool{}, granted: map[int64]string{},
+		returned: map[int64]bool{}}
 	for _, e := range h.all("try") {
-		tried[e.ID] = true
+		a.tried[e.ID] = true
 	}
 	for _, e := range h.all("entry") {
 		e.Client = 0
@@ -248,49 +266,62 @@ func ledgers(h record, v *verdict) {
 		}
 		entries[e.N] = e
 	}
-	granted, returned, has := map[int64]string{}, map[int64]bool{}, int64(0)
 	for i, n := range slices.Sorted(maps.Keys(entries)) {
-		e := entries[n]
 		if n != int64(i+1) && h.final != nil {
 			v.wrong("entry %d is missing", i+1)
 			return
 		}
-		owner, known := granted[e.V]
-		switch e.Out {
-		case string(stock.KindGrant):
-			if known {
-				v.wrong("unit %d was granted to %s and, by entry %d, to %s", e.V, owner, n, e.ID)
-			}
-			if !tried[e.ID] {
-				v.wrong("unit %d was granted to %s, who did not ask", e.V, e.ID)
-			}
-			granted[e.V] = e.ID
-			has++
-		case string(stock.KindReturn):
-			if h.final != nil && owner != e.ID || returned[e.V] {
-				v.wrong("unit %d, of %q, was returned by %s in entry %d", e.V, owner, e.ID, n)
-			}
-			returned[e.V] = true
-			has--
-		default:
-			v.wrong("entry %d is of kind %q", n, e.Out)
-		}
-		if h.final != nil && has > h.final["limit"] {
-			v.wrong("%d units are sold after entry %d, of %d", has, n, h.final["limit"])
+		a.add(n, entries[n])
+		if h.final != nil && a.has > h.final["limit"] {
+			v.wrong("%d units are sold after entry %d, of %d", a.has, n, h.final["limit"])
 		}
 	}
 	if h.final == nil {
 		return
 	}
-	if has != h.final["sold"] {
-		v.wrong("by the ledger %d are sold, by the server %d", has, h.final["sold"])
+	if a.has != h.final["sold"] {
+		v.wrong("by the ledger %d are sold, by the server %d", a.has, h.final["sold"])
 	}
 	for _, e := range h.events {
 		switch {
-		case e.Do == "claim" && e.Out == "ok" && granted[e.V] != e.ID:
-			v.wrong("%s was told that it has unit %d, which by the ledger is %q's", e.ID, e.V, granted[e.V])
-		case e.Do == "return" && e.Out == "ok" && !returned[e.V]:
+		case e.Do == "claim" && e.Out == "ok" && a.granted[e.V] != e.ID:
+			v.wrong("%s was granted unit %d, which by the ledger is %q's", e.ID, e.V, a.granted[e.V])
+		case e.Do == "return" && e.Out == "ok" && !a.returned[e.V]:
 			v.Forgotten++
 		}
+	}
+}
+
+// ledgerAudit is what the entries of a ledger say, one after the other.
+type ledgerAudit struct {
+	v        *verdict
+	whole    bool // no entry can be missing
+	tried    map[string]bool
+	granted  map[int64]string
+	returned map[int64]bool
+	has      int64 // units that are sold
+}
+
+// add takes in entry n.
+func (a *ledgerAudit) add(n int64, e event) {
+	owner, known := a.granted[e.V]
+	switch e.Out {
+	case string(stock.KindGrant):
+		if known {
+			a.v.wrong("unit %d was granted to %s and, by entry %d, to %s", e.V, owner, n, e.ID)
+		}
+		if !a.tried[e.ID] {
+			a.v.wrong("unit %d was granted to %s, who did not ask", e.V, e.ID)
+		}
+		a.granted[e.V] = e.ID
+		a.has++
+	case string(stock.KindReturn):
+		if a.whole && owner != e.ID || a.returned[e.V] {
+			a.v.wrong("unit %d, of %q, was returned by %s in entry %d", e.V, owner, e.ID, n)
+		}
+		a.returned[e.V] = true
+		a.has--
+	default:
+		a.v.wrong("entry %d is of kind %q", n, e.Out)
 	}
 }

@@ -49,7 +49,7 @@ func TestEachFaultOnceAndEachDeploymentOnce(t *testing.T) {
 	redistest.SideBySide(t, map[string]string{
 		one:      "client paused,server killed,restart empty,lost reply,doubled request,clock back,eviction,full memory",
 		sentinel: "black hole,failover,failover with WAIT,ACL change",
-		cluster:  "slot migration,failover that forgets,CLIENT KILL,FLUSHALL,lost messages",
+		cluster:  "slot migration,atomic slot migration,failover that forgets,CLIENT KILL,FLUSHALL,lost messages",
 		five:     "client killed,server paused,clock forward,lost request,server stalls,delay,reset,SCRIPT FLUSH",
 	}, func(t *testing.T, deployment, befalls string) {
 		_, err := run(t, "-deployments", deployment, "-faults", befalls, "-duration", "300ms", "-quiet", "200ms")

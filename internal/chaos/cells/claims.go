@@ -137,8 +137,8 @@ func matrix(libraries []Library, rounds []round) string {
 		show        func(r round) string
 	}{
 		{"Violations", "Holds of which the library still said that they were held when another worker had got the lock; " +
-			"and for how long it went " +
-			"on saying so, at most, from the holder's first look after that to its last. 0s: it looked once, and ended its work.", round.mark},
+			"and for how long it went on saying so, at most, from the holder's first look after that to its last. 0s: it " +
+			"looked once, and ended its work.", round.mark},
 		{"Losses without a report",
 			"Holds that were gone before their release without a word of the library: found by the answer to the release, " +
 				"or never. A release that was sent again, as its answer was lost, is answered so as well. Losses that were " +
@@ -165,20 +165,28 @@ func matrix(libraries []Library, rounds []round) string {
 		}
 		fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
 		for _, f := range rivalFaults {
-			line, any := []string{f.name}, false
-			for _, n := range names {
-				cell := "–"
-				if i := slices.IndexFunc(rounds, func(r round) bool { return r.Library == n && r.Fault == f.name }); i >= 0 {
-					cell, any = t.show(rounds[i]), true
-				}
-				line = append(line, cell)
-			}
-			if any {
+			if line := lineOf(f.name, names, rounds, t.show); line != nil {
 				fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
 			}
 		}
 	}
 	return b.String()
+}
+
+// lineOf is what a table shows of a fault by library; nil: no round was of it.
+func lineOf(fault string, libraries []string, rounds []round, show func(r round) string) []string {
+	line, played := []string{fault}, false
+	for _, n := range libraries {
+		cell := "–"
+		if i := slices.IndexFunc(rounds, func(r round) bool { return r.Library == n && r.Fault == fault }); i >= 0 {
+			cell, played = show(rounds[i]), true
+		}
+		line = append(line, cell)
+	}
+	if !played {
+		return nil
+	}
+	return line
 }
 
 // contestPage is the page of tables.
@@ -299,6 +307,29 @@ func histories(claims []Claim, rounds []round) string {
 	return b.String()
 }
 
+// betterIn is in what r did better than ours, and what speaks against that; nil: in nothing.
+func (r round) betterIn(ours round) (in []string) {
+	if r.Violations < ours.Violations {
+		in = append(in, fmt.Sprintf("violations %d", r.Violations))
+	}
+	if r.Late+r.Never < ours.Late+ours.Never {
+		in = append(in, fmt.Sprintf("losses %d", r.Late+r.Never))
+	}
+	if r.Stall < ours.Stall-200*time.Millisecond {
+		in = append(in, "stall "+short(r.Stall))
+	}
+	if r.Acquired > 2*ours.Acquired && r.Violations <= ours.Violations {
+		in = append(in, fmt.Sprintf("acquisitions %d", r.Acquired))
+	}
+	if in != nil && r.Violations > ours.Violations {
+		in = append(in, fmt.Sprintf("though with violations %d", r.Violations))
+	}
+	if in != nil && r.Stall > noticeable {
+		in = append(in, "though with a stall of "+short(r.Stall))
+	}
+	return in
+}
+
 // better are the cells in which another library on the same servers did better than the first one, which is ours.
 func better(libraries []Library, rounds []round) string {
 	var b strings.Builder
@@ -314,26 +345,7 @@ func better(libraries []Library, rounds []round) string {
 			if r.Library == ours.Library || r.Deployment == five || r.NotRun != "" || r.Fault != ours.Fault {
 				continue
 			}
-			var in []string
-			if r.Violations < ours.Violations {
-				in = append(in, fmt.Sprintf("violations %d", r.Violations))
-			}
-			if r.Late+r.Never < ours.Late+ours.Never {
-				in = append(in, fmt.Sprintf("losses %d", r.Late+r.Never))
-			}
-			if r.Stall < ours.Stall-200*time.Millisecond {
-				in = append(in, "stall "+short(r.Stall))
-			}
-			if r.Acquired > 2*ours.Acquired && r.Violations <= ours.Violations {
-				in = append(in, fmt.Sprintf("acquisitions %d", r.Acquired))
-			}
-			if in != nil && r.Violations > ours.Violations {
-				in = append(in, fmt.Sprintf("though with violations %d", r.Violations))
-			}
-			if in != nil && r.Stall > noticeable {
-				in = append(in, "though with a stall of "+short(r.Stall))
-			}
-			if in != nil {
+			if in := r.betterIn(ours); in != nil {
 				all = append(all, r.Library+": "+strings.Join(in, ", "))
 			}
 		}

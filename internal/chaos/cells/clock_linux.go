@@ -9,6 +9,8 @@ import (
 func now() int64 {
 	const monotonic = 1
 	var ts syscall.Timespec
-	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, monotonic, uintptr(unsafe.Pointer(&ts)), 0)
+	if _, _, err := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, monotonic, uintptr(unsafe.Pointer(&ts)), 0); err != 0 {
+		panic(err)
+	}
 	return ts.Nano()
 }

@@ -191,7 +191,7 @@ func (c *client) hold(ctx context.Context, rnd *rand.Rand) {
 	if rnd.IntN(16) == 0 {
 		keep = time.Duration(float64(lease) * (0.3 + 2.2*rnd.Float64()))
 	}
-	reported := false
+	var reported bool
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -315,6 +315,64 @@ func (s *scene) perform(ctx context.Context, r *round) (judged span) {
 // judge counts.
 func (r *round) judge(h record, judged span, wipes bool) {
 	uses, left := h.uses(), map[string]event{}
+	r.judgeUses(h, uses)
+	if r.Violations == 0 {
+		switch err := linear(h); {
+		case errors.Is(err, history.ErrUndecided):
+			r.Undecided = true
+		case err != nil:
+			r.Shown = append(r.Shown, fmt.Sprintf("no lock can have this history: %v", err))
+		}
+	}
+	for _, e := range h.all("leave") {
+		left[e.ID] = e
+	}
+	for _, e := range h.all("take") {
+		r.Wait = max(r.Wait, time.Duration(min(e.Return, judged.to)-e.Call))
+		if e.Out != "ok" {
+			continue
+		}
+		r.Acquired++
+		l, ok := left[e.ID]
+		if !ok || l.Call > judged.to { // killed, or ended with its client
+			continue
+		}
+		gone := wipes && slices.ContainsFunc(h.all("wiped"), func(w event) bool {
+			return w.Call > e.Return && w.Return < l.Call
+		})
+		r.judgeLoss(h, uses, e, l, gone)
+	}
+	free := h.unheld(judged)
+	if r.Stall = max(0, time.Duration(free.to-free.from)-h.lease); r.Stall > noticeable {
+		r.show(Stalls, h.near(free))
+	}
+}
+
+// judgeLoss counts the loss of what e acquired and l left, if there was one. gone: the server was emptied meanwhile.
+func (r *round) judgeLoss(h record, uses []use, e, l event, gone bool) {
+	all := []string{e.ID}
+	got := slices.IndexFunc(uses, func(u use) bool { return u.id != e.ID && u.from > e.Return && u.from < l.Call })
+	if got >= 0 {
+		all = append(all, uses[got].id)
+	}
+	switch {
+	case l.Out == "lost":
+		r.Reported++
+	case l.Out == "gone":
+		r.Late++
+	case got >= 0 || gone:
+		r.Never++
+	default:
+		return
+	}
+	r.show(AnyLoss, h.of(all...))
+	if l.Out != "lost" {
+		r.show(Unreported, h.of(all...))
+	}
+}
+
+// judgeUses counts the uses that overlap.
+func (r *round) judgeUses(h record, uses []use) {
 	looks := map[string][]int64{}
 	for _, e := range h.all("look") {
 		looks[e.ID] = append(looks[e.ID], e.To)
@@ -339,54 +397,6 @@ func (r *round) judge(h record, judged span, wipes bool) {
 					"last time",
 					o.id, o.client, ms(o.from-u.from), u.id, u.client, ms(first-u.from), ms(u.to-u.from)))
 		}
-	}
-	if r.Violations == 0 {
-		switch err := linear(h); {
-		case errors.Is(err, history.ErrUndecided):
-			r.Undecided = true
-		case err != nil:
-			r.Shown = append(r.Shown, fmt.Sprintf("no lock can have this history: %v", err))
-		}
-	}
-	for _, e := range h.all("leave") {
-		left[e.ID] = e
-	}
-	for _, e := range h.all("take") {
-		r.Wait = max(r.Wait, time.Duration(min(e.Return, judged.to)-e.Call))
-		if e.Out != "ok" {
-			continue
-		}
-		r.Acquired++
-		l, ok := left[e.ID]
-		if !ok || l.Call > judged.to { // killed, or ended with its client
-			continue
-		}
-		got := slices.IndexFunc(uses, func(u use) bool { return u.id != e.ID && u.from > e.Return && u.from < l.Call })
-		all := []string{e.ID}
-		if got >= 0 {
-			all = append(all, uses[got].id)
-		}
-		gone := wipes && slices.ContainsFunc(h.all("wiped"), func(w event) bool {
-			return w.Call > e.Return && w.Return < l.Call
-		})
-		switch {
-		case l.Out == "lost":
-			r.Reported++
-		case l.Out == "gone":
-			r.Late++
-		case got >= 0 || gone:
-			r.Never++
-		default:
-			continue
-		}
-		r.show(AnyLoss, h.of(all...))
-		if l.Out != "lost" {
-			r.show(Unreported, h.of(all...))
-		}
-	}
-	free := h.unheld(judged)
-	if r.Stall = max(0, time.Duration(free.to-free.from)-h.lease); r.Stall > noticeable {
-		r.show(Stalls, h.near(free))
 	}
 }
 

@@ -50,7 +50,7 @@ func counting(ctx context.Context, c *client, rnd *rand.Rand) {
 	defer cancel()
 	err = s.Release(ended, int(e.N))
 	if c.Break == "twice" {
-		s.Release(ended, int(e.N))
+		_ = s.Release(ended, int(e.N))
 	}
 	e.Return, e.Out = now(), reason(err)
 	c.say(e)
@@ -71,7 +71,8 @@ func countingFinal(ctx context.Context, red *redlatch.Client, _ func(event)) (ma
 	return free, nil
 }
 
-// anonymous: in no round more permits are in use, or left, than there are. Those that nobody has any more are counted.
+// anonymous: in no round more permits are in use, or left, than there are. Those that no client has any more are
+// counted.
 func anonymous(h record, v *verdict) {
 	rounds := map[int64]*record{}
 	for _, e := range h.events {
@@ -124,7 +125,7 @@ type leading struct{ *election.Leadership }
 func (l leading) Release(ctx context.Context) error { return l.Resign(ctx) }
 
 // elected: leaders exclude each other, as holders of a lock with tokens; who looks is shown a value with its own token,
-// and nobody who resigned before.
+// and none that resigned before.
 func elected(h record, v *verdict) {
 	v.exclusion(h)
 	of, tried, resigned := map[int64]string{}, map[string]bool{}, map[int64]int64{}

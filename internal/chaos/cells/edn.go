@@ -35,34 +35,11 @@ func (h record) ops() (list []op) {
 			left[e.ID] = e
 		}
 	}
-	type call struct {
-		f, typ   string
-		from, to int64
-	}
-	type turn struct {
-		id    string
-		calls []call
-	}
-	var turns []turn
+	var turns []ednTurn
 	for _, e := range h.all("take") {
-		t := turn{id: e.ID}
-		add := func(f, typ string, from, to int64) { t.calls = append(t.calls, call{f, typ, from, to}) }
-		switch e.Out {
-		case "ok":
-			add("acquire", "ok", e.Call, e.Return)
-			if l := left[e.ID]; l.Do == "leave" && l.Out == "ok" {
-				add("release", "ok", l.Call, l.Return)
-			} else {
-				add("release", "info", max(l.To, e.Return)+1, max(l.To, l.Return, e.Return)+2)
-			}
-		case "not_acquired":
-			add("acquire", "fail", e.Call, e.Return)
-		default:
-			add("acquire", "info", e.Call, e.Return)
-		}
-		turns = append(turns, t)
+		turns = append(turns, turnOf(e, left[e.ID]))
 	}
-	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.calls[0].from, b.calls[0].from) })
+	slices.SortStableFunc(turns, func(a, b ednTurn) int { return cmp.Compare(a.calls[0].from, b.calls[0].from) })
 	var free []int64 // from when on a process has no turn; -1: never again
 	for _, t := range turns {
 		p := slices.IndexFunc(free, func(from int64) bool { return from >= 0 && from < t.calls[0].from })
@@ -79,6 +56,37 @@ func (h record) ops() (list []op) {
 	}
 	slices.SortStableFunc(list, func(a, b op) int { return cmp.Compare(a.at, b.at) })
 	return list
+}
+
+type ednCall struct {
+	f, typ   string
+	from, to int64
+}
+
+// ednTurn is a call that acquires, and the one that releases, if there was something to release.
+type ednTurn struct {
+	id    string
+	calls []ednCall
+}
+
+// turnOf is the turn that e began, whose holder last did l.
+func turnOf(e, l event) ednTurn {
+	t := ednTurn{id: e.ID}
+	add := func(f, typ string, from, to int64) { t.calls = append(t.calls, ednCall{f, typ, from, to}) }
+	switch e.Out {
+	case "ok":
+		add("acquire", "ok", e.Call, e.Return)
+		if l.Do == "leave" && l.Out == "ok" {
+			add("release", "ok", l.Call, l.Return)
+		} else {
+			add("release", "info", max(l.To, e.Return)+1, max(l.To, l.Return, e.Return)+2)
+		}
+	case "not_acquired":
+		add("acquire", "fail", e.Call, e.Return)
+	default:
+		add("acquire", "info", e.Call, e.Return)
+	}
+	return t
 }
 
 // writeEDN writes the history of a round into a file of a directory, one operation a line.

@@ -33,7 +33,7 @@ func reason(err error) string {
 	return redlatch.Reason(err)
 }
 
-// open reports that a call has no outcome: it did not run, or nobody knows.
+// open reports that a call has no outcome: it did not run, or that is not known.
 func open(out string) bool {
 	return slices.Contains([]string{"", "unknown_outcome", "unavailable", "timeout", "canceled", "denied", "closed",
 		"not_replicated", "other"}, out)
@@ -73,7 +73,7 @@ type use struct {
 }
 
 // uses are those of the history. What a client had not begun to give back when it was killed, it could use until then,
-// but no longer than it was told in the beginning.
+// but no longer than the first answer said.
 func (h record) uses() (list []use) {
 	left := map[string]int64{}
 	for _, e := range h.all("look") {

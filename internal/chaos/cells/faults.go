@@ -9,7 +9,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/stage"
 )
 
 // What becomes of the keys in a fault.
@@ -34,6 +36,7 @@ type fault struct {
 	safe       bool // clients have Safety: SurviveFailover, on servers that it accepts
 	clock      bool // it sets clocks
 	wires      bool // the nodes talk to each other over wires
+	atomic     bool // the servers migrate slots by themselves
 	inflict    func(s *scene, rnd *rand.Rand)
 }
 
@@ -67,7 +70,7 @@ var faults = []fault{
 	{name: "server stalls", what: "DEBUG SLEEP 0.6: a primary does nothing for 600 ms",
 		inflict: func(s *scene, rnd *rand.Rand) {
 			for _, n := range s.victims(rnd) {
-				n.TryAsk(s.st, "DEBUG", "SLEEP", "0.6")
+				s.ask(n, "DEBUG", "SLEEP", "0.6")
 			}
 		}},
 	{name: "server killed", what: "a primary (two of the five) is killed and starts again at once, with its data",
@@ -95,7 +98,8 @@ var faults = []fault{
 			up, down := time.Duration(rnd.IntN(150))*time.Millisecond, time.Duration(rnd.IntN(150))*time.Millisecond
 			s.proxied(rnd, 700*time.Millisecond, func(p *redistest.Proxy) { p.Delay(up, down) })
 		}},
-	trapped("lost reply", "the connection is cut, or falls silent, when the server has run a script and before it answers", redistest.LoseReply, redistest.LoseReplySilently),
+	trapped("lost reply", "the connection is cut, or falls silent, when the server has run a script and before it answers",
+		redistest.LoseReply, redistest.LoseReplySilently),
 	trapped("lost request", "the connection is cut, or falls silent, before a script reaches the server",
 		redistest.LoseRequest, redistest.LoseRequestSilently),
 	{name: "doubled request", what: "every script of a client runs twice", keys: repeated,
@@ -148,6 +152,11 @@ var faults = []fault{
 		}},
 	{name: "slot migration", what: "slots that are in use are migrated to another primary, key by key",
 		on: []string{cluster}, spent: true, inflict: func(s *scene, rnd *rand.Rand) { s.migrate(rnd) }},
+	{name: "atomic slot migration",
+		what: "slots that are in use are migrated to another primary, hundreds at once, by the " +
+			"servers themselves (CLUSTER MIGRATION IMPORT of Redis 8.4, CLUSTER MIGRATESLOTS of Valkey 9.0)",
+		on: []string{cluster}, spent: true, atomic: true,
+		inflict: func(s *scene, rnd *rand.Rand) { s.migrateAtOnce(rnd) }},
 	{name: "eviction", what: "a primary (two of the five) has less memory than it uses, and evicts keys", keys: lost,
 		spent: true, inflict: func(s *scene, rnd *rand.Rand) {
 			for _, n := range s.victims(rnd) {
@@ -223,7 +232,7 @@ func everyNode(args ...string) func(s *scene, rnd *rand.Rand) {
 }
 
 // ask sends a server one command; it may be away.
-func (s *scene) ask(n *redistest.Server, args ...string) { n.TryAsk(s.st, args...) }
+func (s *scene) ask(n *redistest.Server, args ...string) { _, _ = n.TryAsk(s.st, args...) }
 
 // victims are the primary, one of the primaries, or two of the five.
 func (s *scene) victims(rnd *rand.Rand) []*redistest.Server {
@@ -297,7 +306,7 @@ func (s *scene) failover(n *redistest.Server, behind bool) {
 	}
 }
 
-// migrate moves the slot of some key to another primary, all of it: a node that is told of the slot's new owner while
+// migrate moves the slot of some key to another primary, all of it: a node that learns of the slot's new owner while
 // it still holds keys of it removes them. So a step that is refused or not answered, because the machine stood still,
 // is made again; a key that was moved by a MIGRATE whose answer came too late is there twice, and the one that clients
 // wrote to replaces the other.
@@ -351,6 +360,93 @@ func (s *scene) migrate(rnd *rand.Rand) {
 	}
 }
 
+// migrateAtOnce moves the range of slots around some key to another primary. The old one copies the keys and what is
+// done to them meanwhile, holds writes up for a moment, and the range changes hands. If this fails, the range stays
+// where it was, and is moved again.
+func (s *scene) migrateAtOnce(rnd *rand.Rand) {
+	const most = 1000 // slots
+	all := s.d.primaries()
+	if len(all) < 2 {
+		return
+	}
+	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	from, to := all[0], all[1]
+	key, err := from.TryAsk(s.st, "RANDOMKEY")
+	if err != nil || key == "" {
+		return
+	}
+	slot := int(keyname.Slot(key))
+	owned := slotsOf(s.st, from)
+	in := slices.IndexFunc(owned, func(r slotRange) bool { return r.first <= slot && slot <= r.last })
+	if in < 0 {
+		return // it was moved away, and its keys are not all deleted yet
+	}
+	first := max(owned[in].first, slot-rnd.IntN(most))
+	last := min(owned[in].last, first+most-1)
+	toID, err := to.TryAsk(s.st, "CLUSTER", "MYID")
+	if err != nil {
+		return
+	}
+	at, order := to, []string{"CLUSTER", "MIGRATION", "IMPORT", strconv.Itoa(first), strconv.Itoa(last)} // Redis
+	if slices.Contains(migrating(s.st, from), "cluster|migrateslots") {                                  // Valkey
+		at, order = from, []string{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last), "NODE",
+			toID}
+	}
+	var ordered time.Time
+	redistest.Eventually(s.st, time.Minute, "slots "+strings.Join(order[2:], " ")+" have changed hands", func() bool {
+		// It is refused while the last one is not over, and fails if the machine stands still.
+		if time.Since(ordered) > 5*time.Second {
+			if _, err := at.TryAsk(s.st, order...); err == nil {
+				ordered = time.Now()
+			}
+		}
+		holds := func(r slotRange) bool { return r.first <= first && last <= r.last }
+		return slices.ContainsFunc(slotsOf(s.st, to), holds) && !slices.ContainsFunc(slotsOf(s.st, from), holds)
+	})
+}
+
+// slotRange is slots that a node serves.
+type slotRange struct{ first, last int }
+
+// slotsOf are the slots of a node, by its own account; none if it does not answer.
+func slotsOf(st *stage.Stage, n *redistest.Server) (list []slotRange) {
+	text, _ := n.TryAsk(st, "CLUSTER", "NODES")
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line) // id address flags primary ping pong epoch state slots…
+		if len(words) < 9 || !strings.Contains(words[2], "myself") {
+			continue
+		}
+		for _, w := range words[8:] {
+			first, last, ok := strings.Cut(w, "-")
+			if !ok {
+				last = first
+			}
+			var r slotRange
+			var err, bad error
+			r.first, err = strconv.Atoi(first)
+			r.last, bad = strconv.Atoi(last)
+			if err == nil && bad == nil { // otherwise it is of a migration, in brackets
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+// migrating are the commands of the server that migrate slots atomically, in the words of COMMAND LIST.
+func migrating(st *stage.Stage, n *redistest.Server) []string {
+	list, _ := n.TryAskList(st, "COMMAND", "LIST", "FILTERBY", "PATTERN", "cluster|migrat*")
+	return list
+}
+
+// lacks tells what the servers lack for the fault, if anything.
+func (f fault) lacks(d *deployment) string {
+	if !f.atomic || len(migrating(d.st, d.nodes[0])) > 0 {
+		return ""
+	}
+	return "the servers have neither CLUSTER MIGRATION nor CLUSTER MIGRATESLOTS"
+}
+
 // proxied has one client's network fail for some time.
 func (s *scene) proxied(rnd *rand.Rand, d time.Duration, begin func(p *redistest.Proxy)) {
 	k := s.anyone(rnd)
@@ -387,7 +483,7 @@ func (f fault) appliesTo(deployment, noClock string) (ok bool, why string) {
 		return false, fmt.Sprintf("the clocks of servers cannot be set: %s", noClock)
 	}
 	if f.wires && redistest.Host() == "127.0.0.1" {
-		return false, "this system has one loopback address only, so nodes cannot be told apart"
+		return false, "this system has one loopback address only, so nodes cannot be distinguished"
 	}
 	return true, ""
 }

@@ -43,7 +43,7 @@ const (
 	startUp = time.Second
 	// settling is what may be left of a fault: a lease, a call, and a poll.
 	settling = lease + 2*callTimeout + pollCap
-	// longestIdle is how long something may be free while somebody waits for it and nothing is wrong. The machine may be
+	// longestIdle is how long something may be free while a client waits for it and nothing is wrong. The machine may be
 	// busy: see awake.
 	longestIdle = 200 * time.Millisecond
 	// awake is how much of the time between two events of all clients counts: in the rest the machine may have been busy
@@ -54,8 +54,9 @@ const (
 // span is a time in which nothing is wrong.
 type span struct{ from, to int64 }
 
-// idle is how long something was had by nobody while one who was patient waited for it, at most, within a span. beats
-// are the times at which any client said anything, in order: what counts of the time between two of them is awake.
+// idle is how long something was had by no client while one who was patient waited for it, at most, within a span.
+// beats are the times at which any client said anything, in order: what counts of the time between two of them is
+// awake.
 func (h record) idle(beats []int64, calm span) (most time.Duration, who string) {
 	uses := h.uses()
 	released := map[string]int64{} // when a release was answered

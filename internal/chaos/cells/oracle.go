@@ -18,7 +18,7 @@ type verdict struct {
 	Overlaps  int           // of holds
 	Longest   time.Duration // of the overlaps
 	Refused   int           // writes that the resource refused because of an earlier token
-	Gone      int           // permits that nobody has any more
+	Gone      int           // permits that no client has any more
 	Forgotten int           // returns of units that were answered and are not in the ledger; replicas confirm grants only
 	Undecided bool          // porcupine took too long
 	Unguarded []string      // what is wrong whatever the servers forget: tokens and what they guard
@@ -121,7 +121,7 @@ func (v *verdict) tokens(h record) {
 }
 
 // linear has porcupine look for an order of the calls in which a lock with leases can have given these answers.
-// Refusals are not noted: a lock may be left to somebody whom no client knows of.
+// Refusals are not noted: a lock may be left to an owner that no client knows of.
 func linear(h record) error {
 	log := history.New()
 	base, at := time.Now(), int64(0)
@@ -155,10 +155,7 @@ func linear(h record) error {
 		op.Kind = history.Release
 		switch {
 		case !ok: // killed
-			op.Call, op.Return, op.Outcome = op.Return, history.Forever, history.Unknown
-			if killed, ok := h.ended[e.Client]; ok {
-				op.Call = time.Duration(max(min(killed, e.To), e.Return) - at)
-			}
+			op.Call, op.Return, op.Outcome = h.killed(e, at), history.Forever, history.Unknown
 			if s, ok := stopped[e.ID]; ok { // while it gave it back: its release may have run
 				op.Call = time.Duration(s.Call - at)
 			}
@@ -177,7 +174,15 @@ func linear(h record) error {
 	return model.Check(log)
 }
 
-// together: nobody passes before all have arrived, and nobody's round is broken whose others passed.
+// killed is from when on the lock that e acquired may have been released, because its client was killed.
+func (h record) killed(e event, at int64) time.Duration {
+	if killed, ok := h.ended[e.Client]; ok {
+		return time.Duration(max(min(killed, e.To), e.Return) - at)
+	}
+	return time.Duration(e.Return - at)
+}
+
+// together: no client passes before all have arrived, and no client's round is broken whose others passed.
 func together(h record, v *verdict) {
 	arrived := map[string][]int64{}
 	for _, e := range h.all("arrive") {
@@ -232,18 +237,22 @@ func claims(h record, v *verdict) {
 			owner[e.ID], units[e.V] = had{e.V, e.N, e.Return}, e.ID
 			sum += e.N
 		case e.Out == "sold out" && has && before.at < e.Call:
-			v.wrong("%s has unit %d and was told that nothing is left", e.ID, before.unit)
+			v.wrong("%s has unit %d and was answered that nothing is left", e.ID, before.unit)
 		}
 	}
-	if h.final == nil {
-		return
+	if h.final != nil {
+		h.claimed(int64(len(owner)), int64(len(tried)), sum, v)
 	}
-	won, limit := int64(len(owner)), h.final["limit"]
+}
+
+// claimed compares what the server has given out with what the owners have.
+func (h record) claimed(won, tried, sum int64, v *verdict) {
+	limit := h.final["limit"]
 	if won > limit {
 		v.wrong("%d have a unit, of %d", won, limit)
 	}
-	if n := h.final["sold"]; n < won || n > int64(len(tried)) {
-		v.wrong("the server has given out %d, %d have one and %d asked", n, won, len(tried))
+	if n := h.final["sold"]; n < won || n > tried {
+		v.wrong("the server has given out %d, %d have one and %d asked", n, won, tried)
 	}
 	if c, ok := h.final["cents"]; ok && (c < sum || h.final["sold"] == won && c != sum || won == limit && sum != cents) {
 		v.wrong("the server has given out %d cents in %d shares, and %d have %d", c, h.final["sold"], won, sum)

@@ -114,7 +114,7 @@ func TestTheOracleFindsWhatIsPlanted(t *testing.T) {
 			"unit 5 is u1's and u2's"},
 		"sold out to who has one": {"stock",
 			played(call("stock", "claim", "u1", 1, 2, 5, "ok"), call("stock", "claim", "u1", 3, 4, 0, "sold out")),
-			"told that nothing is left"},
+			"answered that nothing is left"},
 		"the server forgot one": {"stock",
 			final(played(try("u1"), try("u2"), call("stock", "claim", "u1", 1, 2, 1, "ok"),
 				call("stock", "claim", "u2", 3, 4, 2, "ok")), map[string]int64{"sold": 1, "limit": 9}), "given out 1, 2 have one"},
@@ -231,7 +231,7 @@ func TestTheOracleFindsFaultsInPermitsElectionsCartsAndLedgers(t *testing.T) {
 			played(lead("a", 10, 20, 1), call("election", "look", "a", 25, 26, 1, "ok")), "after it had resigned"},
 		"a whole cart":              {"cart", final(played(cart("1", 5, 1, "abc")), carted), ""},
 		"a cart in part":            {"cart", final(played(cart("1", 5, 1, "abc")[:7]), carted), "only [a b] are sold"},
-		"a cart that nobody bought": {"cart", played(call("cart", "sold", "1/a", 1, 2, 1, "")), "nobody bought it"},
+		"a cart that no client bought": {"cart", played(call("cart", "sold", "1/a", 1, 2, 1, "")), "no client bought it"},
 		"a unit of two carts":       {"cart", played(cart("1", 5, 1, "a"), cart("2", 6, 1, "a")), "unit 1 is"},
 		"a ledger": {"ledger",
 			final(played(booked(1, 1, "u1", "grant"), booked(2, 1, "u1", "return"), booked(2, 1, "u1", "return"),
@@ -252,7 +252,7 @@ func TestTheOracleFindsFaultsInPermitsElectionsCartsAndLedgers(t *testing.T) {
 			"2 units are sold"},
 		"told and not in the ledger": {"ledger",
 			final(played(call("ledger", "claim", "u1", 1, 2, 1, "ok")), map[string]int64{"sold": 0, "limit": 9}),
-			"was told that it has unit 1"},
+			"was granted unit 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v verdict

@@ -76,16 +76,18 @@ func (d *deployment) known() bool {
 			return false
 		}
 	}
-	if d.name == sentinel {
-		for _, a := range d.entry.Addrs {
-			s := redistest.Server{Addrs: []string{a}}
-			info, err := s.TryAsk(d.st, "INFO", "sentinel")
-			if err != nil || !strings.Contains(info, "slaves=1,sentinels=3") || !strings.Contains(info, "status=ok") {
-				return false
-			}
+	return (d.name != sentinel || d.knownToSentinels()) && d.ill() == ""
+}
+
+func (d *deployment) knownToSentinels() bool {
+	for _, a := range d.entry.Addrs {
+		s := redistest.Server{Addrs: []string{a}}
+		info, err := s.TryAsk(d.st, "INFO", "sentinel")
+		if err != nil || !strings.Contains(info, "slaves=1,sentinels=3") || !strings.Contains(info, "status=ok") {
+			return false
 		}
 	}
-	return d.ill() == ""
+	return true
 }
 
 // seenAs is the address by which others know a node.

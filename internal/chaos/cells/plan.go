@@ -77,7 +77,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	resume := flags.String("resume", "", "the file of cells that were run, to which more are added")
 	markdown := flags.String("markdown", "", "the report to write; its tables go into cells.md in a folder of its name")
 	length := flags.Duration("soak", 0,
-		"in place of cells: steady work for so long on the first deployment, with faults in the background; what is used "+
+		"in place of cells: steady work for that long on the first deployment, with faults in the background; what is used "+
 			"must not grow")
 	chart := flags.String("chart", "", "the chart of a soak to write (SVG)")
 	page := flags.String("html", "", "the same as a page")
@@ -120,20 +120,22 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	return nil
 }
 
+// pick picks names, separated by commas, of what there is: all if none is given.
+func pick(what, names string, all []string) (list []string, err error) {
+	if names == "" {
+		return all, nil
+	}
+	for _, n := range strings.Split(names, ",") {
+		if !slices.Contains(all, n) {
+			return nil, fmt.Errorf("no %s %q; there are: %s", what, n, strings.Join(all, ", "))
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
 // choose names what is played.
 func (p *plan) choose(on, befalls, used string) error {
-	pick := func(what, names string, all []string) (list []string, err error) {
-		if names == "" {
-			return all, nil
-		}
-		for _, n := range strings.Split(names, ",") {
-			if !slices.Contains(all, n) {
-				return nil, fmt.Errorf("no %s %q; there are: %s", what, n, strings.Join(all, ", "))
-			}
-			list = append(list, n)
-		}
-		return list, nil
-	}
 	var places, wrong, kinds []string
 	for _, d := range deployments {
 		places = append(places, d.name)
@@ -185,64 +187,90 @@ func (p plan) on(deployment string) (list []primitive) {
 
 // run plays every cell that is not done, and returns all.
 func (p plan) run(ctx context.Context, done []cell, file string, progress io.Writer) (cells []cell, err error) {
-	var d *deployment
-	drop := func() {
-		if d != nil {
-			d.st.Clear()
-			d = nil
-		}
-	}
-	defer func() { drop() }()
-	total, n, began, played := len(p.deployments)*len(p.faults), 0, time.Now(), 0
+	r := &playing{plan: p, began: time.Now()}
+	defer func() { r.drop() }()
+	total := len(p.deployments) * len(p.faults)
 	for _, name := range p.deployments {
-		drop()
+		r.drop()
 		for _, f := range p.faults {
-			n++
-			applies, why := f.appliesTo(name, p.noClock)
-			if !applies && why == "" || len(p.on(name)) == 0 {
+			r.n++
+			c, old, err := r.cell(ctx, name, f, done)
+			if err != nil {
+				return nil, err
+			}
+			if c == nil {
 				continue
 			}
-			if i := slices.IndexFunc(done, func(c cell) bool { return c.Deployment == name && c.Fault == f.name }); i >= 0 {
-				cells = append(cells, done[i])
+			if cells = append(cells, *c); old {
 				continue
 			}
-			c := cell{Deployment: name, Fault: f.name, NotRun: why}
-			if applies {
-				if f.wires {
-					drop()
-				}
-				if d == nil {
-					if d, err = setUp(name, f.wires); err != nil {
-						return nil, err
-					}
-				}
-				s := &scene{plan: p, d: d, f: f, prefix: fmt.Sprintf("c%d:", n), seed: p.seed + uint64(n)}
-				s.chosen = p.on(name)
-				c = s.play(ctx)
-				if ctx.Err() != nil {
-					return nil, context.Cause(ctx)
-				}
-				if f.spent || len(c.Failed) > 0 {
-					drop()
-				}
-				if err := p.keep(s, c); err != nil {
-					return nil, err
-				}
-				played++
-			}
-			left := "?"
-			if played > 0 {
-				left = (time.Since(began) / time.Duration(played) * time.Duration(total-n)).Round(time.Second).String()
-			}
-			fmt.Fprintf(progress, "[%d/%d, left %s] %s: %s: %s\n", n, total, left, name, f.name, c.summary())
-			if cells = append(cells, c); file != "" {
-				if err := add(file, c); err != nil {
-					return nil, err
-				}
+			fmt.Fprintf(progress, "[%d/%d, left %s] %s: %s: %s\n", r.n, total, r.left(total), name, f.name, c.summary())
+			if err := add(file, *c); err != nil {
+				return nil, err
 			}
 		}
 	}
 	return cells, nil
+}
+
+// playing is a plan that is being played.
+type playing struct {
+	plan
+	d      *deployment // that is set up; nil: none is
+	began  time.Time
+	n      int // the cell, counted from 1
+	played int // cells
+}
+
+func (r *playing) drop() {
+	if r.d != nil {
+		r.d.st.Clear()
+		r.d = nil
+	}
+}
+
+// left is about how long the rest will take.
+func (r *playing) left(total int) string {
+	if r.played == 0 {
+		return "?"
+	}
+	return (time.Since(r.began) / time.Duration(r.played) * time.Duration(total-r.n)).Round(time.Second).String()
+}
+
+// cell returns the cell of that name and fault, which it plays unless it is done, then it is old. nil: there is none.
+func (r *playing) cell(ctx context.Context, name string, f fault, done []cell) (c *cell, old bool, err error) {
+	applies, why := f.appliesTo(name, r.noClock)
+	if !applies && why == "" || len(r.on(name)) == 0 {
+		return nil, false, nil
+	}
+	if i := slices.IndexFunc(done, func(c cell) bool { return c.Deployment == name && c.Fault == f.name }); i >= 0 {
+		return &done[i], true, nil
+	}
+	if !applies {
+		return &cell{Deployment: name, Fault: f.name, NotRun: why}, false, nil
+	}
+	if f.wires {
+		r.drop()
+	}
+	if r.d == nil {
+		if r.d, err = setUp(name, f.wires); err != nil {
+			return nil, false, err
+		}
+	}
+	if why := f.lacks(r.d); why != "" {
+		return &cell{Deployment: name, Fault: f.name, NotRun: why}, false, nil
+	}
+	s := &scene{plan: r.plan, d: r.d, f: f, prefix: fmt.Sprintf("c%d:", r.n), seed: r.seed + uint64(r.n)}
+	s.chosen = r.on(name)
+	played := s.play(ctx)
+	if ctx.Err() != nil {
+		return nil, false, context.Cause(ctx)
+	}
+	if f.spent || len(played.Failed) > 0 {
+		r.drop()
+	}
+	r.played++
+	return &played, false, r.keep(s, played)
 }
 
 // keep writes down what a cell that failed was, and all that its clients said.
@@ -300,6 +328,9 @@ func read(file string) (cells []cell, err error) {
 
 // add adds a cell to the file.
 func add(file string, c cell) error {
+	if file == "" {
+		return nil
+	}
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err

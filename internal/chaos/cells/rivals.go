@@ -84,10 +84,8 @@ func contest(ctx context.Context, libraries []Library, claims []Claim, args []st
 		}
 		fmt.Fprintf(progress, "[%d/%d] %s\n", i+1, len(chosen), r.line())
 		rounds = append(rounds, r)
-		if *resume != "" {
-			if err := addRound(*resume, r); err != nil {
-				return err
-			}
+		if err := addRound(*resume, r); err != nil {
+			return err
 		}
 	}
 	slices.SortStableFunc(rounds, func(a, b round) int {
@@ -271,6 +269,9 @@ type noted struct {
 }
 
 func addRound(file string, r round) error {
+	if file == "" {
+		return nil
+	}
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err

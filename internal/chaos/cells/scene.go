@@ -31,7 +31,7 @@ type cell struct {
 	Deployment, Fault string
 	Seed              uint64
 	NotRun            string `json:",omitempty"` // why
-	// a replica took over though nobody asked: the machine stood still for a second
+	// a replica took over unasked: the machine stood still for a second
 	Stalled   bool `json:",omitempty"`
 	Took      time.Duration
 	Injected  int
@@ -45,11 +45,11 @@ type row struct {
 	Primitive string
 	Promised  string
 	Answers   int
-	// Unanswered are calls that did not run, or of which nobody knows; Lost are holds.
+	// Unanswered are calls that did not run, or of which that is not known; Lost are holds.
 	Unanswered, Lost int
 	Tally            []string // of outcomes
 	Worst            time.Duration
-	Idle             time.Duration // had by nobody while somebody waited and nothing was wrong
+	Idle             time.Duration // had by no client while one waited and nothing was wrong
 	Note             string        `json:",omitempty"`
 	Excused          []string      `json:",omitempty"` // wrong, and not promised otherwise
 	Wrong            []string      `json:",omitempty"`
@@ -258,6 +258,19 @@ func (s *scene) play(ctx context.Context) (c cell) {
 	return c
 }
 
+// count counts what an event says of losses, of calls without an answer, and of the slowest answer.
+func (r *row) count(e event) {
+	switch {
+	case e.Do == "leave" && e.Out == "lost":
+		r.Lost++
+	case e.Do != "leave" && e.Out != "" && open(e.Out):
+		r.Unanswered++
+	}
+	if e.Call > 0 && e.Out == "ok" && e.Do != "leave" {
+		r.Worst = max(r.Worst, time.Duration(e.Return-e.Call))
+	}
+}
+
 func (s *scene) judged(p primitive, final map[string]int64) row {
 	r := row{Primitive: p.name, Promised: promised(s.f, s.d.name, p.name)}
 	h := record{ended: s.ended, final: final, lease: lease}
@@ -269,15 +282,7 @@ func (s *scene) judged(p primitive, final map[string]int64) row {
 		if p.works(e) {
 			r.Answers++
 		}
-		switch {
-		case e.Do == "leave" && e.Out == "lost":
-			r.Lost++
-		case e.Do != "leave" && e.Out != "" && open(e.Out):
-			r.Unanswered++
-		}
-		if e.Call > 0 && e.Out == "ok" && e.Do != "leave" {
-			r.Worst = max(r.Worst, time.Duration(e.Return-e.Call))
-		}
+		r.count(e)
 	}
 	bound := longestIdle
 	if s.f.safe {
@@ -290,7 +295,7 @@ func (s *scene) judged(p primitive, final map[string]int64) row {
 			r.Idle = max(r.Idle, d)
 			if d > bound {
 				r.Wrong = append(r.Wrong,
-					fmt.Sprintf("nobody had it for %v while %s waited and nothing was wrong", d.Round(time.Millisecond), id))
+					fmt.Sprintf("no client had it for %v while %s waited and nothing was wrong", d.Round(time.Millisecond), id))
 			}
 		}
 	}
@@ -302,7 +307,7 @@ func (s *scene) judged(p primitive, final map[string]int64) row {
 	case r.Promised == survives || r.Promised == refuses:
 		r.Wrong = append(r.Wrong, v.Wrong...)
 	case r.Promised == token && v.Longest > lease && s.f.keys == lost:
-		r.Wrong = append(r.Wrong, fmt.Sprintf("two held for %v, longer than a lease: neither was told", v.Longest))
+		r.Wrong = append(r.Wrong, fmt.Sprintf("two held for %v, longer than a lease: neither learned of it", v.Longest))
 	default:
 		r.Excused = v.Wrong
 	}
@@ -412,7 +417,10 @@ func (s *scene) act(ctx context.Context, c *cell) (finals map[string]map[string]
 	return finals, s.endless()
 }
 
-const endlessScript = `local list = {} for _, k in ipairs(redis.call('KEYS', '*')) do if redis.call('PTTL', k) == -1 then list[#list + 1] = k end end
+const endlessScript = `local list = {}
+for _, k in ipairs(redis.call('KEYS', '*')) do
+  if redis.call('PTTL', k) == -1 then list[#list + 1] = k end
+end
 return table.concat(list, '\n')`
 
 // endless are the keys that have no expiry.

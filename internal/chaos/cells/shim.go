@@ -90,8 +90,9 @@ var shim = sync.OnceValue(func() (why string) {
 	if err != nil {
 		return fmt.Sprintf("gcc: %v: %s", err, out)
 	}
-	os.Setenv(preload, lib)
-	os.Setenv(shimDir, dir)
+	if err := errors.Join(os.Setenv(preload, lib), os.Setenv(shimDir, dir)); err != nil {
+		return err.Error()
+	}
 	return ""
 })
 

@@ -46,7 +46,7 @@ func (c *client) sample(ctx context.Context) {
 	}
 }
 
-// soak runs for so long, and writes the chart. The error says what has grown.
+// soak runs for that long, and writes the chart. The error says what has grown.
 func (p plan) soak(ctx context.Context, length time.Duration, chart string, out, progress io.Writer) error {
 	d, err := setUp(p.deployments[0], false)
 	if err != nil {
@@ -196,12 +196,14 @@ func drawn(all []*series, length time.Duration) string {
 	const width, height, left = 720, 78, 210
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">
-<style>text{fill:#333}.a{stroke:#999;fill:none}.l{stroke:#c2185b;fill:none;stroke-width:1.5}@media(prefers-color-scheme:dark){text{fill:#ddd}.l{stroke:#ff6f9c}}</style>
+<style>text{fill:#333}.a{stroke:#999;fill:none}.l{stroke:#c2185b;fill:none;stroke-width:1.5}
+@media(prefers-color-scheme:dark){text{fill:#ddd}.l{stroke:#ff6f9c}}</style>
 `, width, height*len(all)+24)
 	for i, x := range all {
 		top, bottom := float64(i*height+12), float64((i+1)*height-8)
 		most := max(slices.Max(append([]float64{0}, x.values...)), 1e-9)
-		fmt.Fprintf(&b, `<text x="8" y="%.0f">%s</text><text x="8" y="%.0f">up to %.1f %s</text><path class="a" d="M%d %.0fV%.0fH%d"/><polyline class="l" points="`,
+		fmt.Fprintf(&b, `<text x="8" y="%.0f">%s</text><text x="8" y="%.0f">up to %.1f %s</text>`+
+			`<path class="a" d="M%d %.0fV%.0fH%d"/><polyline class="l" points="`,
 			top+18, x.name, top+36, most, x.unit, left, top, bottom, width-8)
 		for k, v := range x.values {
 			fmt.Fprintf(&b, "%.1f,%.1f ", left+float64(k)*float64(width-8-left)/float64(max(len(x.values)-1, 1)),

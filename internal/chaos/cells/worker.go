@@ -38,7 +38,7 @@ const (
 	user        = "app"                  // whose rights the servers take away
 )
 
-// order is what a client is told.
+// order is what a client has to do.
 type order struct {
 	Client      int // this process
 	Place       int // among the clients that are there at the same time
@@ -69,17 +69,17 @@ type client struct {
 	out *json.Encoder
 }
 
-// say writes an event down. It is out of the process when it returns: whoever is killed then has said it.
+// say writes an event down. It is out of the process when it returns: it stands even if the client is killed then.
 func (c *client) say(e event) {
 	e.Client = c.Client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.out.Encode(e) != nil {
-		os.Exit(1) // nobody listens any more
+		os.Exit(1) // no process listens any more
 	}
 }
 
-// next is an id that nobody else has.
+// next is an id that no other client has.
 func (c *client) next() string { return fmt.Sprintf("%d-%d", c.Client, c.turns.Add(1)) }
 
 // connect opens what an order names. It goes on trying, as the servers may be away.
@@ -156,7 +156,7 @@ func serve(in io.Reader, out io.Writer, libraries []Library) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		orders.Decode(&struct{}{}) // nothing but the end comes
+		_ = orders.Decode(&struct{}{}) // nothing but the end comes
 		cancel()
 	}()
 	if c.Library != "" {

@@ -79,6 +79,25 @@ func (r lateResult) trials() int {
 	return 0
 }
 
+// lost is how many updates were lost, of all kinds.
+func (r lateResult) lost() (n int) {
+	for _, c := range r.counts {
+		n += c.Lost
+	}
+	return n
+}
+
+func (r lateResult) print(w io.Writer) {
+	for _, kind := range lateKinds {
+		if c := r.counts[kind]; c != nil {
+			fmt.Fprintf(w, "%v %s: %+v\n", r.row, kind, *c)
+		}
+	}
+	if r.notRun != nil {
+		fmt.Fprintf(w, "%v: not run: %v\n", r.row, r.notRun)
+	}
+}
+
 // late is the command that writes docs/chaos/late.md.
 func late(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("late", flag.ContinueOnError)
@@ -99,30 +118,13 @@ func late(ctx context.Context, args []string, out, progress io.Writer) error {
 		if *only != "" && !slices.Contains(strings.Split(*only, ","), row.String()) {
 			continue
 		}
-		n := *trials
-		if row.ours() {
-			n *= 10
-		}
-		r := lateResult{row: row}
-		if r.release, r.notRun = row.lib.Release(ctx); r.notRun == nil {
-			st := &stage.Stage{}
-			failed := st.Try(func() { r.counts, r.notRun = row.try(ctx, st, lateKinds, n, *batch) })
-			st.Clear()
-			r.notRun = errors.Join(r.notRun, failed)
-		}
+		r := row.run(ctx, *trials, *batch)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		for _, kind := range lateKinds {
-			if c := r.counts[kind]; c != nil {
-				fmt.Fprintf(progress, "%v %s: %+v\n", row, kind, *c)
-				if row.ours() {
-					lost += c.Lost
-				}
-			}
-		}
-		if r.notRun != nil {
-			fmt.Fprintf(progress, "%v: not run: %v\n", row, r.notRun)
+		r.print(progress)
+		if row.ours() {
+			lost += r.lost()
 		}
 		results = append(results, r)
 	}
@@ -136,6 +138,21 @@ func late(ctx context.Context, args []string, out, progress io.Writer) error {
 		return fmt.Errorf("%d updates were lost under our lock and our guard", lost)
 	}
 	return nil
+}
+
+// run makes the trials of a row: of ours ten times as many.
+func (r lateRow) run(ctx context.Context, trials, batch int) lateResult {
+	if r.ours() {
+		trials *= 10
+	}
+	of := lateResult{row: r}
+	if of.release, of.notRun = r.lib.Release(ctx); of.notRun == nil {
+		st := &stage.Stage{}
+		failed := st.Try(func() { of.counts, of.notRun = r.try(ctx, st, lateKinds, trials, batch) })
+		st.Clear()
+		of.notRun = errors.Join(of.notRun, failed)
+	}
+	return of
 }
 
 // try makes trials of each kind. An error ends those of the row.
@@ -246,22 +263,30 @@ func (o lateOrder) stopOnce(ctx context.Context, t testing.TB, wire *redistest.W
 		return err
 	}
 	for i, s := range next {
-		acknowledged := int64(1) // the successor's
-		switch became[i] {
-		case taken:
-			acknowledged++
-			count.Taken++
-		case refused:
-			count.Refused++
-		case withheld:
-			count.Withheld++
+		if err := count.add(became[i], s); err != nil {
+			return err
 		}
-		count.Trials++
-		if s.value < acknowledged {
-			count.Lost++
-		} else if s.value > acknowledged {
-			return fmt.Errorf("%s: %d of %d writes are there: the trial is wrong", s.name, s.value, acknowledged)
-		}
+	}
+	return nil
+}
+
+// add counts a trial by what became of the late write.
+func (c *lateCount) add(became string, s successor) error {
+	acknowledged := int64(1) // the successor's
+	switch became {
+	case taken:
+		acknowledged++
+		c.Taken++
+	case refused:
+		c.Refused++
+	case withheld:
+		c.Withheld++
+	}
+	c.Trials++
+	if s.value < acknowledged {
+		c.Lost++
+	} else if s.value > acknowledged {
+		return fmt.Errorf("%s: %d of %d writes are there: the trial is wrong", s.name, s.value, acknowledged)
 	}
 	return nil
 }

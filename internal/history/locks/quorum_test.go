@@ -31,7 +31,7 @@ func TestQuorumHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 				require.NoError(t, recordElections(t, each[name].voting(t), lock, 0))
 				return
 			}
-			// A history with much that is unknown can take the checker for ever, and both processors with it. It says nothing
+			// A history with much that is unknown can take the checker forever, and both processors with it. It says nothing
 			// then, and another is recorded.
 			err := recordElections(t, each[name].voting(t), lock, 10*time.Second)
 			for n := 0; n < 4 && err != nil && strings.Contains(err.Error(), "not decided"); n++ {
@@ -127,7 +127,7 @@ func recordElections(t *testing.T, servers election, lock func(p *process, worke
 	if patience == 0 { // nothing is planted: and while the network is well it is not idle
 		servers.voting(t)
 		o := whenWell
-		o.WatchdogTimeout = time.Second // a server that restarted votes when it has been up for so long
+		o.WatchdogTimeout = time.Second // a server that restarted votes when it has been up for that long
 		takes := []redistest.Take{taking(processes[0].quorum(t, "q"))}
 		for range 2 {
 			takes = append(takes, taking(servers.process(t, o).quorum(t, "q")))

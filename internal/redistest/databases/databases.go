@@ -1,5 +1,5 @@
 // Package databases starts a PostgreSQL and a MariaDB for tests and programs: each in a directory of its own, on a Unix
-// socket, and ended by Stop. Who uses it imports the drivers pgx and mysql.
+// socket, and ended by Stop. Its users import the drivers pgx and mysql.
 package databases
 
 import (

@@ -130,7 +130,7 @@ func TestWhatRunsInFullOnlyIsShownInLittle(t *testing.T) {
 			for _, m := range calls {
 				shown := string(m[1])
 				require.True(t, p[shown] != nil && p[shown].Func && !full[shown],
-					"%s: %s, which is to show it in little, is no test that runs by default", file, shown)
+					"%s: %s, which is to show it in little, is not a test that runs by default", file, shown)
 			}
 		}
 		return nil

@@ -21,7 +21,7 @@ var ofCalls = []mutant{
 	{
 		name: "an error of Lua that is of no class", file: "internal/script/classify.go", pkg: "internal/script",
 		old: "(r.lua || slices", new: "(slices",
-		breaks: "a value that nobody of ours writes is ErrWrongType",
+		breaks: "a value that none of ours writes is ErrWrongType",
 		tests:  "TestAScriptThatCannotReadAValueReturnsErrWrongType",
 	},
 	{
@@ -63,7 +63,7 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a server that will not say how it is set", file: "internal/script/eviction.go", pkg: ".",
-		old: "case errors.As(err, &refused):", new: "case errors.As(err, &refused) && false:",
+		old: "\t\t\tfound = &Setting{\"INFO\",", new: "\t\t\treturn true\n\t\t\tfound = &Setting{\"INFO\",",
 		breaks: "Durable refuses a server that does not let it ask",
 		tests:  "TestSafetyRefusesAServerWhoseSettingsLoseWrites",
 	},
@@ -138,21 +138,21 @@ var ofCalls = []mutant{
 		name: "an instant that is over when its millisecond begins", file: "internal/script/lua/clock.lua",
 		pkg: "internal/script",
 		old: "return now > instant + 0", new: "return now >= instant + 0",
-		breaks: "nothing is given away before the instant that its holder was told",
+		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestAnInstantHasItsMillisecondWholly",
 	},
 	{
 		name: "a set of instants that are over when their millisecond begins", file: "internal/script/lua/clock.lua",
 		pkg: "internal/script",
 		old: "string.format('(%.0f', now)", new: "string.format('%.0f', now)",
-		breaks: "nothing is given away before the instant that its holder was told",
+		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestAnInstantHasItsMillisecondWholly",
 	},
 	{
 		name: "a key that is removed in the millisecond in which it ends", file: "internal/script/lua/clock.lua",
 		pkg: "internal/script",
 		old: "math.max(1, instant - now)", new: "math.max(0, instant - now)",
-		breaks: "nothing is given away before the instant that its holder was told",
+		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestAnInstantHasItsMillisecondWholly",
 	},
 	{
@@ -162,7 +162,7 @@ var ofCalls = []mutant{
 		breaks: "a holder stops before the server gives its lock away", tests: "TestAHoldIsNotSaidToLastLongerThanItDoes",
 	},
 	{
-		name: "a hold that nobody sees in its last millisecond", file: "internal/script/clock.go", pkg: "internal/script",
+		name: "a hold that is not seen in its last millisecond", file: "internal/script/clock.go", pkg: "internal/script",
 		old: "\tif now > end {\n", new: "\tif now >= end {\n",
 		breaks: "who looks sees what is held", tests: "TestAnInstantHasItsMillisecondWholly",
 	},
@@ -178,7 +178,7 @@ var ofCalls = []mutant{
 		breaks: "nothing is granted after its caller's deadline", tests: "TestATimedCallIsNotGrantedAfterItsCallersDeadline",
 	},
 	{
-		name: "a LATE that is repeated for ever", file: "internal/script/timed.go", pkg: "internal/script",
+		name: "a LATE that is repeated forever", file: "internal/script/timed.go", pkg: "internal/script",
 		old: "\t\tif again {\n", new: "\t\tif again && late && server == 0 {\n",
 		breaks: "a call that is late twice did nothing, and says so", tests: "TestATimedCallThatIsLateTwiceDidNothing",
 	},
@@ -221,13 +221,13 @@ var ofCalls = []mutant{
 		tests:  "TestReleasesThatCanBeMadeTogetherKeepUpWithThoseThatLeave",
 	},
 	{
-		name: "a release of what nobody has that waits behind others", file: "internal/session/retrier.go",
+		name: "a release of what no owner has that waits behind others", file: "internal/session/retrier.go",
 		pkg: "internal/session",
 		old: "\tif h[i].kicked != h[j].kicked {\n\t\treturn h[i].kicked\n\t}\n", new: "",
 		breaks: "what a caller that left is granted is released at once", tests: "TestWhatIsKickedGoesBeforeAllOthers",
 	},
 	{
-		name: "a release of what nobody has that waits for a call under way", file: "internal/session/retrier.go",
+		name: "a release of what no owner has that waits for a call under way", file: "internal/session/retrier.go",
 		pkg: "internal/session",
 		old: "if p.BatchKey == nil || p.kicked {", new: "if p.BatchKey == nil {",
 		breaks: "what a caller that left is granted is released at once", tests: "TestWhatIsKickedWaitsForNoOther",
@@ -286,7 +286,7 @@ var ofCalls = []mutant{
 		breaks: "the contexts of a hold end before its release is sent", tests: "TestHoldsAndPermitsAreReleasedAlike",
 	},
 	{
-		name: "a late grant that nobody gives back", file: "internal/session/handle.go", pkg: "rlock",
+		name: "a late grant that is not given back", file: "internal/session/handle.go", pkg: "rlock",
 		old: "\tif unwanted {\n\t\to.releaseLater(time.Time{})\n\t}\n", new: "\t_ = unwanted\n",
 		breaks: "a grant that arrives after its caller left is released",
 		tests:  "TestALateGrantIsGivenBackOnceTheHoldIsReleased",

@@ -21,7 +21,7 @@ var ofCounters = []mutant{
 	{
 		name: "a compare-and-set that does not compare", file: "rcounter/lua/cas.lua", pkg: "rcounter",
 		old: "if value ~= old then return {0, value} end\n", new: "",
-		breaks: "CompareAndSet sets what it was told to expect", tests: "TestSetAndCompareAndSetTable",
+		breaks: "CompareAndSet sets what it was given to expect", tests: "TestSetAndCompareAndSetTable",
 	},
 	{
 		name: "a set that takes the TTL away", file: "rcounter/lua/set.lua", pkg: "rcounter",
@@ -59,12 +59,12 @@ var ofCounters = []mutant{
 	{
 		name: "a packet whose records are gone", file: "rcounter/redpacket/lua/grab.lua", pkg: "rcounter/redpacket",
 		old: "if found ~= taken then return {-1, taken, found} end\n", new: "",
-		breaks: "a packet that lost records pays nobody", tests: "TestGrabTable",
+		breaks: "a packet that lost records pays nothing", tests: "TestGrabTable",
 	},
 	{
 		name: "a share after the end", file: "rcounter/redpacket/lua/grab.lua", pkg: "rcounter/redpacket",
 		old: "local over = state ~= 1 or begun(m[6], now)\n", new: "local over = state ~= 1\n",
-		breaks: "nobody has a share of a packet that is over", tests: "TestGrabTable",
+		breaks: "no user has a share of a packet that is over", tests: "TestGrabTable",
 	},
 	{
 		name: "a refund before the end", file: "rcounter/redpacket/lua/refund.lua", pkg: "rcounter/redpacket",
@@ -89,7 +89,7 @@ var ofCounters = []mutant{
 	{
 		name: "a wait without a bound", file: "rcounter/ratelimit/reserve.go", pkg: "rcounter/ratelimit",
 		old: "	most := l.o.MaxWait\n", new: "	most := maxWait\n",
-		breaks: "nobody waits for longer than MaxWait", tests: "TestWaitersThatLeaveCloseNoLimiter",
+		breaks: "no caller waits for longer than MaxWait", tests: "TestWaitersThatLeaveCloseNoLimiter",
 	},
 	{
 		name: "a take that counts twice", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
@@ -128,19 +128,19 @@ var ofCounters = []mutant{
 	{
 		name: "a level that is lowered for who leaves", file: "rcounter/ratelimit/lua/cancel.lua", pkg: "rcounter/ratelimit",
 		old: "      l.level = l.full + position_of(l, last[1], last[2])\n", new: "      l.level = l.level - n * l.per\n",
-		breaks: "no more pass than the rate, whoever leaves",
+		breaks: "no more pass than the rate, though callers leave",
 		tests:  "TestReservationsOfCallersThatLeaveKeepThePromise TestATurnThatWasGivenBackGoesToTheNextThatReserves",
 	},
 	{
 		name: "more credit than the bucket was empty", file: "rcounter/ratelimit/lua/lib/limit.lua",
 		pkg: "rcounter/ratelimit",
 		old: "  if #passed > 0 then l.credit = math.min(l.credit, math.max(0, l.full - l.most)) end\n", new: "",
-		breaks: "no more pass than the rate, whoever leaves", tests: "TestReservationsOfCallersThatLeaveKeepThePromise",
+		breaks: "no more pass than the rate, though callers leave", tests: "TestReservationsOfCallersThatLeaveKeepThePromise",
 	},
 	{
 		name: "a turn that is given to two", file: "rcounter/ratelimit/lua/lib/limit.lua", pkg: "rcounter/ratelimit",
 		old: "if before + need - credit <= at - amount then", new: "if before + need - credit <= at then",
-		breaks: "no more pass than the rate, whoever leaves",
+		breaks: "no more pass than the rate, though callers leave",
 		tests:  "TestReservationsOfCallersThatLeaveKeepThePromise TestATurnThatWasGivenBackGoesToTheNextThatReserves",
 	},
 	{
@@ -161,7 +161,7 @@ var ofCounters = []mutant{
 		breaks: "a window ends with its unit of the calendar", tests: "TestAFixedWindowEndsWithTheUnitOfTheCalendar",
 	},
 	{
-		name: "a limit of the server that nobody learns", file: "rcounter/ratelimit/stored.go", pkg: "rcounter/ratelimit",
+		name: "a limit of the server that no client learns", file: "rcounter/ratelimit/stored.go", pkg: "rcounter/ratelimit",
 		old: "	s.text = text\n	s.terms.Store(t)\n", new: "	s.text = text\n	_ = t\n",
 		breaks: "a limit that is Set counts in all processes",
 		tests:  "TestALimitSetOnTheServerCountsInAllProcesses",

@@ -31,7 +31,7 @@ var ofFair = []mutant{
 		breaks: "no key is left without an end", tests: "TestFairScriptsHandTheLockOver",
 	},
 	{
-		name: "a fair grant that stands though nobody was told", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
+		name: "a fair grant that stands though no waiter was notified", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
 		old: "      redis.call('HDEL', key, head)\n", new: "",
 		breaks: "a grant that cannot be published is undone", tests: "TestAFairGrantThatMayNotBePublishedIsUndone",
 	},

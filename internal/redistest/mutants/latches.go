@@ -15,10 +15,10 @@ var ofLatches = []mutant{
 	{
 		name: "an expired latch that is open", file: "rsemaphore/lua/latch_down.lua", pkg: "rsemaphore",
 		old: "  if ran_out(till) then\n    return {4, 0}\n  end\n", new: "",
-		breaks: "a latch that expired is no success", tests: "TestLatchDownScriptTable",
+		breaks: "a latch that expired is not a success", tests: "TestLatchDownScriptTable",
 	},
 	{
-		name: "an opening that wakes nobody", file: "rsemaphore/lua/latch_down.lua", pkg: "rsemaphore",
+		name: "an opening that wakes no waiter", file: "rsemaphore/lua/latch_down.lua", pkg: "rsemaphore",
 		old: "wake(publish, channel, opens or '0')\n", new: "",
 		breaks: "all waiters are woken when the latch opens", tests: "TestLatchDownScriptTable",
 	},
@@ -63,7 +63,7 @@ var ofLatches = []mutant{
 	{
 		name: "a break without its mark", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",
 		old: "    redis.call('HSET', key, 'b:' .. digits(hgen), till)\n", new: "",
-		breaks: "all of a broken generation are told that it broke", tests: "TestBarrierScriptTable",
+		breaks: "all of a broken generation learn that it broke", tests: "TestBarrierScriptTable",
 	},
 	{
 		name: "a renewal of a party that is over", file: "rsemaphore/lua/barrier_renew.lua", pkg: "rsemaphore",
@@ -73,7 +73,7 @@ var ofLatches = []mutant{
 	{
 		name: "a party whose lease ends a millisecond early", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",
 		old: "local till = now + lease\n", new: "local till = now + lease - 1\n",
-		breaks: "nothing is given away before the instant that its holder was told",
+		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestNoGenerationBreaksBeforeTheEndOfAPartysLease",
 	},
 }

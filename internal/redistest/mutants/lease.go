@@ -5,7 +5,7 @@ var ofLease = []mutant{
 	{
 		name: "a lock-delay that no renewal asks for", file: "internal/lease/lease.go", pkg: "rlock",
 		old: "\t\tlength += e.Delay(l)\n", new: "",
-		breaks: "nobody enters for the lock-delay after a loss", tests: "TestNobodyEntersForTheLockDelayAfterALoss",
+		breaks: "no caller enters for the lock-delay after a loss", tests: "TestNobodyEntersForTheLockDelayAfterALoss",
 	},
 	{
 		name: "a lock-delay that counts as what may be used", file: "internal/lease/trust.go", pkg: "internal/lease",
@@ -71,7 +71,7 @@ var ofLease = []mutant{
 	{
 		name: "a lease that was over is registered", file: "internal/lease/register.go", pkg: "internal/lease",
 		old: "\tif e.over(l, now) {\n\t\treturn false\n\t}\n", new: "",
-		breaks: "a grant that comes too late is no hold", tests: "TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered",
+		breaks: "a grant that comes too late is not a hold", tests: "TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered",
 	},
 	{
 		name: "a renewal that counts from its answer", file: "internal/lease/renew.go", pkg: "internal/lease",
@@ -109,11 +109,11 @@ var ofLease = []mutant{
 		name: "a loss that is a failure to be tried again", file: "internal/lease/renew.go", pkg: "internal/lease",
 		old:    "\t\tdefault:\n\t\t\te.remove(l)\n\t\t\twhy = lossOf(verdicts[i])\n",
 		new:    "\t\tdefault:\n\t\t\twhy = lossOf(verdicts[i])\n\t\t\tcontinue\n",
-		breaks: "a holder is told when the server says that it holds nothing",
+		breaks: "a holder learns it when the server says that it holds nothing",
 		tests:  "TestNotHeldEndsThatLeaseAtOnceAndNoOther",
 	},
 	{
-		name: "a deadline that nobody watches", file: "internal/lease/lease.go", pkg: "internal/lease",
+		name: "a deadline that is not watched", file: "internal/lease/lease.go", pkg: "internal/lease",
 		old: "\tl.next = l.deadline\n", new: "\tl.next = l.deadline.Add(time.Hour)\n",
 		breaks: "a holder learns of its loss by its own clock", tests: "TestTheDeadlineCountsFromBeforeTheSend",
 	},

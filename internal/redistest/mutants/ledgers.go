@@ -60,7 +60,7 @@ var ofLedgers = []mutant{
 	{
 		name: "a packet whose ledger is not whole", file: "rcounter/redpacket/lua/grab.lua", pkg: "rcounter/redpacket",
 		old: "local wrong = untold(m[9], taken, state, m[10])\nif wrong then return wrong end\n", new: "",
-		breaks: "a packet whose ledger lost entries pays nobody", tests: "TestALedgerOfAPacketThatIsNotWholeEndsIt",
+		breaks: "a packet whose ledger lost entries pays nothing", tests: "TestALedgerOfAPacketThatIsNotWholeEndsIt",
 	},
 	{
 		name: "a refund of which no entry tells", file: "rcounter/redpacket/lua/refund.lua", pkg: "rcounter/redpacket",

@@ -11,7 +11,7 @@ var ofLocks = []mutant{
 	{
 		name: "an acquire that goes past the queue", file: "rlock/lua/acquire.lua", pkg: "rlock",
 		old: "if there == 0 then -- free, and no waiters", new: "if there < 2 then -- free, and no waiters",
-		breaks: "who comes goes past nobody that queues", tests: "TestAcquireScriptWithAQueue",
+		breaks: "a newcomer overtakes no waiter", tests: "TestAcquireScriptWithAQueue",
 	},
 	{
 		name: "a late acquire that is granted", file: "rlock/lua/acquire.lua", pkg: "rlock",
@@ -58,24 +58,24 @@ var ofLocks = []mutant{
 		tests:  "TestTheQueueLastsForAsLongAsSomebodyEntersIt TestAcquireScriptWithAQueue",
 	},
 	{
-		name: "a grant to whoever does not listen", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		name: "a grant to a waiter that does not listen", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
 		old:    "if owner and owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then",
 		new:    "if owner and owner ~= over and now - seen <= tonumber(stale) then",
 		breaks: "the lock is handed to a process that is there", tests: "TestReleaseScriptWithAQueue",
 	},
 	{
-		name: "a grant to whoever has not asked for long", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		name: "a grant to a waiter that has not asked for long", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
 		old: "if owner and owner ~= over and now - seen <= tonumber(stale) and", new: "if owner ~= over and",
 		breaks: "a waiter that has not asked for long is passed over", tests: "TestReleaseScriptWithAQueue",
 	},
 	{
-		name: "a grant that stands though nobody was told", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		name: "a grant that stands though no waiter was notified", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
 		old:    "      redis.call('HDEL', lock, owner)\n      redis.call('ZADD', queue, digits(ticket), entry, -now, stamp)",
 		new:    "      redis.call('ZADD', queue, digits(ticket), entry, -now, stamp)",
 		breaks: "a grant that cannot be published is undone", tests: "TestAGrantThatMayNotBePublishedIsUndone",
 	},
 	{
-		name: "a grant that is told before it is written", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		name: "a grant that is published before it is written", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
 		old: "      redis.call('PEXPIRE', lock, lease)\n      local sent", new: "      local sent",
 		breaks: "a lock that was handed over has a lease", tests: "TestReleaseScriptWithAQueue",
 	},
@@ -88,7 +88,7 @@ var ofLocks = []mutant{
 		name: "an end that outlives its owner", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old:    "local gone = redis.pcall('HDEL', key, list[i], list[i] .. '!')",
 		new:    "local gone = redis.pcall('HDEL', key, list[i])",
-		breaks: "nothing of an owner keeps a lock that nobody holds",
+		breaks: "nothing of an owner keeps a lock that no owner holds",
 		tests:  "TestAHoldOfAnyKindThatWasJoinedLeavesNothing TestForceUnlockFreesWhatUnlockAfterLeft",
 	},
 	{
@@ -103,7 +103,7 @@ var ofLocks = []mutant{
 		breaks: "a release takes its own owner out, and no other", tests: "TestReleaseScriptTable",
 	},
 	{
-		name: "a release that wakes nobody", file: "rlock/lua/release.lua", pkg: "rlock",
+		name: "a release that wakes no waiter", file: "rlock/lua/release.lua", pkg: "rlock",
 		old: "    if publish == 'SPUBLISH' then\n      redis.pcall('SPUBLISH', channel, '0')\n    else\n" +
 			"      redis.pcall('PUBLISH', channel, '0')\n    end\n    return 1\n",
 		new:    "    return 1\n",
@@ -139,7 +139,7 @@ var ofLocks = []mutant{
 		breaks: "every renewal that replicas confirm is a write", tests: "TestEveryConfirmationIsAWrite",
 	},
 	{
-		name: "a join of what nobody holds", file: "rlock/lua/join.lua", pkg: "rlock",
+		name: "a join of what no owner holds", file: "rlock/lua/join.lua", pkg: "rlock",
 		old:    "elseif not held[3] or held[4] and expired(held[4], now) then",
 		new:    "elseif held[4] and tonumber(held[4]) <= now then",
 		breaks: "an owner that holds nothing is not joined",
@@ -176,17 +176,17 @@ var ofLocks = []mutant{
 	{
 		name: "a string without an end that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old: "local owner = left >= 0 and", new: "local owner = left >= -1 and",
-		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+		breaks: "what is not a lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
 	},
 	{
 		name: "a hash without an end that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old: "local some = left >= 0 and", new: "local some = left >= -1 and",
-		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+		breaks: "what is not a lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
 	},
 	{
 		name: "any hash that is taken for a lock", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old: "        return nil\n      end\n      kind = 3\n", new: "      end\n      kind = 3\n",
-		breaks: "what is no lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
+		breaks: "what is not a lock is ErrWrongType", tests: "TestTheOtherKindScriptTable",
 	},
 	{
 		name: "a waiter of another kind that has no place", file: "rlock/lua/plain_acquire.lua", pkg: "rlock",
@@ -213,7 +213,7 @@ var ofLocks = []mutant{
 		name: "a Plain release that stops at a process that is gone", file: "rlock/lua/lib/plain_queue.lua", pkg: "rlock",
 		old:    "return tell(line, publish, grants, now) or waiter and hand_over(lock, queue, publish, grants, now)",
 		new:    "return tell(line, publish, grants, now)",
-		breaks: "a process that has died keeps nobody out", tests: "TestScriptsOfTwoKindsHandTheLockOver",
+		breaks: "a process that has died keeps no process out", tests: "TestScriptsOfTwoKindsHandTheLockOver",
 	},
 	{
 		name: "a hash that is handed to one that waits for a string", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
@@ -229,7 +229,7 @@ var ofLocks = []mutant{
 	{
 		name: "a mark that outlasts the queue", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
 		old: "        if alone then\n", new: "        if false then\n",
-		breaks: "nothing is left beside a lock", tests: "TestScriptsOfTwoKindsHandTheLockOver",
+		breaks: "nothing is left but the lock", tests: "TestScriptsOfTwoKindsHandTheLockOver",
 	},
 	{
 		name: "a place that outlasts its waiter under a string", file: "rlock/lua/release.lua", pkg: "rlock",
@@ -293,7 +293,7 @@ var ofLocks = []mutant{
 		breaks: "no lease is shortened", tests: "TestPlainScriptTable",
 	},
 	{
-		name: "an UnlockAfter of which nobody is told", file: "rlock/owner.go", pkg: "rlock",
+		name: "an UnlockAfter that wakes no waiter", file: "rlock/owner.go", pkg: "rlock",
 		old:    "err == nil && status == releaseDone {\n\t\t\tl.runLook(ctx)",
 		new:    "err != nil && status == releaseDone {\n\t\t\tl.runLook(ctx)",
 		breaks: "waiters ask when an UnlockAfter is due", tests: "TestTheEndOfAnUnlockAfterWakesWaitersThatAskedBefore",
@@ -348,14 +348,14 @@ var ofLocks = []mutant{
 		breaks: "a server that was restarted counts again when it has voted", tests: "TestAVoteThatJoinsAHoldKeepsItsToken",
 	},
 	{
-		name: "a force that takes whoever is there", file: "rlock/lua/plain_force.lua", pkg: "rlock",
+		name: "a force that takes any holder", file: "rlock/lua/plain_force.lua", pkg: "rlock",
 		old: "  if held == ARGV[i] then\n", new: "  if held then\n",
 		breaks: "an owner that acquires during ForceUnlock keeps the lock", tests: "TestPlainScriptTable",
 	},
 	{
 		name: "a joined hold that is over when its last millisecond begins", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
 		old: "if expired(till, now) then", new: "if begun(till, now) then",
-		breaks: "nothing is given away before the instant that its holder was told",
+		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 	{

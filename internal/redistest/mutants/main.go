@@ -109,17 +109,7 @@ func choose(all []mutant, only string, sample int, now time.Time) (chosen []muta
 }
 
 func runAll(ctx context.Context, chosen []mutant, log string, show bool) (survivors []mutant, err error) {
-	done := map[string]bool{}
-	if log != "" {
-		text, _ := os.ReadFile(log)
-		for line := range strings.Lines(string(text)) {
-			word, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-			done[name] = true
-			if i := slices.IndexFunc(chosen, func(m mutant) bool { return m.name == name }); i >= 0 && word != "killed" {
-				survivors = append(survivors, chosen[i])
-			}
-		}
-	}
+	done, survivors := logged(chosen, log)
 	b, end, err := newBench(ctx)
 	if err != nil {
 		return nil, err
@@ -148,30 +138,53 @@ func runAll(ctx context.Context, chosen []mutant, log string, show bool) (surviv
 		}
 		fmt.Printf("%3d of %d, %4.0f s: %-8s %-44s %4.1f s  %s\n", i+1, len(chosen), time.Since(began).Seconds(), word,
 			m.name, v.Took.Seconds(), strings.Join(v.By, " "))
-		if log != "" {
-			f, bad := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-			if bad != nil {
-				return survivors, bad
-			}
-			fmt.Fprintln(f, word, m.name)
-			if bad := f.Close(); bad != nil {
-				return survivors, bad
-			}
+		if bad := note(log, word, m.name); bad != nil {
+			return survivors, bad
 		}
 	}
 	return survivors, err
 }
 
+// logged reads what an earlier run wrote to log: which mutants are done, and which of those chosen survived.
+func logged(chosen []mutant, log string) (done map[string]bool, survivors []mutant) {
+	done = map[string]bool{}
+	if log == "" {
+		return done, nil
+	}
+	text, _ := os.ReadFile(log)
+	for line := range strings.Lines(string(text)) {
+		word, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		done[name] = true
+		if i := slices.IndexFunc(chosen, func(m mutant) bool { return m.name == name }); i >= 0 && word != "killed" {
+			survivors = append(survivors, chosen[i])
+		}
+	}
+	return done, survivors
+}
+
+// note writes to log, if there is one, what became of the mutant of that name.
+func note(log, word, name string) error {
+	if log == "" {
+		return nil
+	}
+	f, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(f, word, name)
+	return f.Close()
+}
+
 // tries is how often a mutant survives before it counts.
 const tries = 3
 
-// limit is for how long the tests of a mutant run: some mutants make them wait for ever.
+// limit is for how long the tests of a mutant run: some mutants make them wait forever.
 const limit = 30 * time.Second
 
 // bench compiles the tests of packages, in a folder of its own.
 type bench struct {
 	root, work string
-	plain      map[string]string // package -> its tests, which plant in Lua what they are told to: see planting.go
+	plain      map[string]string // package -> its tests, which plant in Lua what they are given: see planting.go
 }
 
 func newBench(ctx context.Context) (b *bench, end func(), err error) {

@@ -46,14 +46,14 @@ var ofPermits = []mutant{
 		breaks: "who has left holds nothing", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
 	},
 	{
-		name: "a release that breaks off beside notes of another type", file: "rsemaphore/lua/lib/permits.lua",
+		name: "a release that breaks off at notes of another type", file: "rsemaphore/lua/lib/permits.lua",
 		pkg: "rsemaphore",
 		old: "redis.pcall('HDEL', notes, unpack(ids))", new: "redis.call('HDEL', notes, unpack(ids))",
-		breaks: "no permit is lost where a key beside the semaphore has another type",
+		breaks: "no permit is lost where another key of the semaphore has another type",
 		tests:  "TestAPermitBesideAKeyOfAnotherTypeIsNotLost",
 	},
 	{
-		name: "a release of permits that serves nobody", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
+		name: "a release of permits that serves no waiter", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
 		old: "local left, own, look, head, longest = serve(q, available, available + redis.call('ZCARD', permits), " +
 			"dealing(permits, notes, now))",
 		new:    "local left, own, look, head, longest = available, {}, -1, nil, 0",
@@ -84,7 +84,7 @@ var ofPermits = []mutant{
 	{
 		name: "an acquire past those who wait", file: "rsemaphore/lua/acquire.lua", pkg: "rsemaphore",
 		old: "local blocked = lined and lined_up(q)\n", new: "local blocked = false\n",
-		breaks: "who comes goes past nobody that queues", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
+		breaks: "a newcomer overtakes no waiter", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
 	},
 	{
 		name: "a capacity that is not compared", file: "rsemaphore/lua/acquire.lua", pkg: "rsemaphore",
@@ -105,7 +105,7 @@ var ofPermits = []mutant{
 		name: "a waiter for permits that keeps its ids when it was cut off for long", file: "rsemaphore/acquire.go",
 		pkg: "rsemaphore",
 		old: "\tcase !a.trusted(a.since):\n", new: "\tcase false:\n",
-		breaks: "whoever saw ids without heartbeats does not see them again",
+		breaks: "a client that saw ids without heartbeats does not see them again",
 		tests:  "TestAWaiterForPermitsThatWasCutOffForLongHasOtherIDs",
 	},
 	{
@@ -114,7 +114,7 @@ var ofPermits = []mutant{
 		breaks: "a permit with a leaseTime lasts for that", tests: "TestTheHoldersOfASemaphoreAreToldInParts",
 	},
 	{
-		name: "a part of the holders that is told of twice and the next never", file: "rsemaphore/lua/holders.lua",
+		name: "a part of the holders that is reported twice and the next never", file: "rsemaphore/lua/holders.lua",
 		pkg: "rsemaphore",
 		old: "    reply[2] = reply[2] + skip\n", new: "",
 		breaks: "all are looked at, however many there are", tests: "TestTheHoldersOfASemaphoreAreToldInParts",
@@ -125,7 +125,7 @@ var ofPermits = []mutant{
 		breaks: "a party that dies leaves after three heartbeats", tests: "TestAPartyThatDiesLeavesAfterThreeHeartbeats",
 	},
 	{
-		name: "a semaphore that is looked at only while somebody waits", file: "internal/lease/monitor.go", pkg: "rsemaphore",
+		name: "a semaphore that is looked at only while a caller waits", file: "internal/lease/monitor.go", pkg: "rsemaphore",
 		old: "if x.waiters == 0 && time.Since(x.left) > lingers*m.interval {", new: "if x.waiters == 0 {",
 		breaks: "callers of little patience follow a crashed holder",
 		tests:  "TestCallersOfLittlePatienceFollowACrashedHolder",
@@ -143,7 +143,7 @@ var ofPermits = []mutant{
 		breaks: "what is not held is not given back", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
-		name: "a short release of what nobody holds", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
+		name: "a short release of what no owner holds", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
 		old:    "    redis.call('ZREM', permits, string.sub(ARGV[1], 1, 13) .. '\\0\\0\\0') == 1 then",
 		new:    "    redis.call('ZREM', permits, string.sub(ARGV[1], 1, 13) .. '\\0\\0\\0') >= 0 then",
 		breaks: "what is not held is not given back", tests: "TestTheScriptsDoWhatTheirTablesSay",
@@ -151,7 +151,7 @@ var ofPermits = []mutant{
 	{
 		name: "a permit whose end is not looked at", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
 		old: "  if till and not expired(till, now) then\n", new: "  if till then\n",
-		breaks: "a permit that is over is lost, though nobody has pruned it", tests: "TestTheScriptsDoWhatTheirTablesSay",
+		breaks: "a permit that is over is lost, though it has not been pruned", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
 		name: "the dead are not given back", file: "rsemaphore/lua/lib/permits.lua", pkg: "rsemaphore",
@@ -186,7 +186,7 @@ var ofPermits = []mutant{
 		breaks: "what is over is not extended", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
-		name: "a waiter that is overtaken for ever", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
+		name: "a waiter that is overtaken forever", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
 		old: "elseif head and passed + n > PASS * head.n then", new: "elseif false then",
 		breaks: "a request is overtaken by four times as many permits as it asks for, and no more",
 		tests:  "TestNobodyIsOvertakenByMoreThanFourTimesWhatItWants",
@@ -197,7 +197,7 @@ var ofPermits = []mutant{
 		breaks: "permits are handed to a process that is there", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
 	},
 	{
-		name: "a grant of permits that stands though nobody was told", file: "rsemaphore/lua/lib/queue.lua",
+		name: "a grant of permits that stands though no waiter was notified", file: "rsemaphore/lua/lib/queue.lua",
 		pkg: "rsemaphore",
 		old: "        free = free + take(g[1], g[2])\n", new: "",
 		breaks: "a grant that cannot be published is undone", tests: "TestAGrantThatMayNotBePublishedIsUndone",
@@ -259,21 +259,21 @@ var ofPermits = []mutant{
 		pkg:    "rsemaphore",
 		old:    "redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', ",
 		new:    "redis.call('ZRANGE', permits, '-inf', digits(now), 'BYSCORE', ",
-		breaks: "nothing is given away before the instant that its holder was told",
+		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 	{
 		name: "a weight that goes to another in its holder's last millisecond", file: "rsemaphore/lua/lib/weights.lua",
 		pkg: "rsemaphore",
 		old: "'-inf', elapsed(now), 'BYSCORE'", new: "'-inf', digits(now), 'BYSCORE'",
-		breaks: "nothing is given away before the instant that its holder was told",
+		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 	{
 		name: "a release that finds its permit over in the last millisecond", file: "rsemaphore/lua/release.lua",
 		pkg: "rsemaphore",
 		old: "if till and not expired(till, now) then", new: "if till and not begun(till, now) then",
-		breaks: "nothing is given away before the instant that its holder was told",
+		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 	{
@@ -308,7 +308,7 @@ var ofPermits = []mutant{
 	{
 		name: "a count that is a number to Lua alone", file: "internal/script/lua/integer.lua", pkg: "rsemaphore",
 		old: "integer(text) and tonumber(text)\n", new: "tonumber(text)\n",
-		breaks: "what is no integer to the server is refused before anything is written",
+		breaks: "what is not an integer to the server is refused before anything is written",
 		tests:  "TestANumberThatIsNoneIsWrongTypeAndChangesNothing",
 	},
 	{

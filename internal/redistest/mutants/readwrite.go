@@ -3,7 +3,7 @@ package main
 // ofReadWrite are faults of read-write locks.
 var ofReadWrite = []mutant{
 	{
-		name: "a writer beside readers", file: "rlock/lua/rw_write.lua", pkg: "rlock",
+		name: "a writer together with readers", file: "rlock/lua/rw_write.lua", pkg: "rlock",
 		old: "local free = not mode and", new: "local free = mode ~= 'write' or",
 		breaks: "a writer excludes readers", tests: "TestWriteAcquireScriptTable",
 	},
@@ -60,12 +60,12 @@ var ofReadWrite = []mutant{
 	{
 		name: "a read of a free lock that goes past the queue", file: "rlock/lua/rw_read.lua", pkg: "rlock",
 		old: "redis.call('EXISTS', lock, ends, queue) == 0 then", new: "redis.call('EXISTS', lock, ends) == 0 then",
-		breaks: "who comes goes past nobody that queues", tests: "TestReadWriteScriptsWithAQueue",
+		breaks: "a newcomer overtakes no waiter", tests: "TestReadWriteScriptsWithAQueue",
 	},
 	{
 		name: "a write of a free lock that goes past the queue", file: "rlock/lua/rw_write.lua", pkg: "rlock",
 		old: "redis.call('EXISTS', lock, ends, queue) == 0 then", new: "redis.call('EXISTS', lock, ends) == 0 then",
-		breaks: "who comes goes past nobody that queues", tests: "TestReadWriteScriptsWithAQueue",
+		breaks: "a newcomer overtakes no waiter", tests: "TestReadWriteScriptsWithAQueue",
 	},
 	{
 		name: "a read of a free lock without an end", file: "rlock/lua/rw_read.lua", pkg: "rlock",
@@ -78,7 +78,7 @@ var ofReadWrite = []mutant{
 		breaks: "a release takes its own owner out, and no other", tests: "TestReadWriteReleaseScriptTable",
 	},
 	{
-		name: "a reader beside a writer", file: "rlock/lua/rw_read.lua", pkg: "rlock",
+		name: "a reader together with a writer", file: "rlock/lua/rw_read.lua", pkg: "rlock",
 		old: "  if mode ~= 'write' and not first and not shut", new: "  if not first and not shut",
 		breaks: "a writer excludes readers", tests: "TestReadAcquireScriptTable",
 	},
@@ -130,9 +130,10 @@ var ofReadWrite = []mutant{
 			"TestSomeReleasesAreOpenWhileRedissonListens",
 	},
 	{
-		name: "one of ours beside which Redisson's is not seen", file: "internal/script/lua/listeners.lua", pkg: "rlock",
+		name: "one of ours that hides Redisson's", file: "internal/script/lua/listeners.lua", pkg: "rlock",
 		old: "  return all and all > marks\n", new: "  return all and all > 0 and marks == 0\n",
-		breaks: "readers make room for a Java that waits beside a process of ours", tests: "TestReadWriteScriptsWithAQueue",
+		breaks: "readers make room for a Java that waits together with a process of ours",
+		tests:  "TestReadWriteScriptsWithAQueue",
 	},
 	{
 		name: "a listener of ours without its mark", file: "pubsub/topic.go", pkg: "rlock",
@@ -147,7 +148,7 @@ var ofReadWrite = []mutant{
 	{
 		name: "a reader that is forgotten when its last millisecond begins", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
 		old: "redis.pcall('ZRANGE', ends, 0, elapsed(now), 'BYSCORE')", new: "redis.pcall('ZRANGE', ends, 0, now, 'BYSCORE')",
-		breaks: "nothing is given away before the instant that its holder was told",
+		breaks: "nothing is given away before the instant that its holder was promised",
 		tests:  "TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 }

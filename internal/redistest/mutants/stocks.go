@@ -33,7 +33,7 @@ var ofStocks = []mutant{
 		breaks: "a claimant has no more than its limit", tests: "TestTheStraightLineDoesWhatTheRestDoes",
 	},
 	{
-		name: "a quick act beside holds that are over", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
+		name: "a quick act together with holds that are over", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
 		old: "(waiting == 0 or redis.call('ZCOUNT', KEYS[4], '-inf', text('(%.0f', now)) == 0)", new: "true",
 		breaks: "a reservation ends at its deadline", tests: "TestTheStraightLineDoesWhatTheRestDoes",
 	},
@@ -90,10 +90,10 @@ var ofStocks = []mutant{
 		tests:  "TestAReservationIsSoldOrGoesBackOnce TestWhatHasEndedIsForgotten",
 	},
 	{
-		name: "a reservation that nobody can confirm in its last millisecond", file: "rcounter/stock/lua/lib/acts.lua",
+		name: "a reservation that cannot be confirmed in its last millisecond", file: "rcounter/stock/lua/lib/acts.lua",
 		pkg: "rcounter/stock",
 		old: "if expired(r.deadline, s.now) then\n", new: "if begun(r.deadline, s.now) then\n",
-		breaks: "a holder has its units until the instant that it was told",
+		breaks: "a holder has its units until the instant that it was promised",
 		tests:  "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 	{
@@ -101,14 +101,14 @@ var ofStocks = []mutant{
 		pkg:    "rcounter/stock",
 		old:    "'-inf', elapsed(s.now), 'BYSCORE', 'LIMIT', 0, most)",
 		new:    "'-inf', digits(s.now), 'BYSCORE', 'LIMIT', 0, most)",
-		breaks: "a holder has its units until the instant that it was told",
+		breaks: "a holder has its units until the instant that it was promised",
 		tests:  "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold TestTheRestOfAReservationIsNoLongerThanItIs",
 	},
 	{
 		name: "a reservation that is said to be over in its last millisecond", file: "rcounter/stock/holding.go",
 		pkg: "rcounter/stock",
 		old: "f.at <= q.deadline", new: "f.at < q.deadline",
-		breaks: "a holder has its units until the instant that it was told",
+		breaks: "a holder has its units until the instant that it was promised",
 		tests:  "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 	{
@@ -337,7 +337,7 @@ var ofStocks = []mutant{
 		name: "a stock that is being restored, and said to be corrupt", file: "rcounter/stock/lua/lib/stock.lua",
 		pkg: "rcounter/stock",
 		old: "if off then return restoring and {-10, 0, 0} or off end", new: "if off then return off end",
-		breaks: "whoever asks while a stock is restored hears so", tests: "TestWhileAStockIsRestoredOthersHearSo",
+		breaks: "a caller that asks while a stock is restored hears so", tests: "TestWhileAStockIsRestoredOthersHearSo",
 	},
 	{
 		name: "a late copy that deletes the next opening", file: "rcounter/stock/lua/close.lua", pkg: "rcounter/stock",
@@ -345,7 +345,7 @@ var ofStocks = []mutant{
 		breaks: "a late Delete removes no other opening", tests: "TestALateDeleteRemovesNoOtherOpening",
 	},
 	{
-		name: "a Restore during which others change the stock for ever", file: "rcounter/stock/lua/restore.lua",
+		name: "a Restore during which others change the stock forever", file: "rcounter/stock/lua/restore.lua",
 		pkg: "rcounter/stock",
 		old: ", 'restorer', call, 'alone', 1)", new: ", 'restorer', call)",
 		breaks: "Restore reads the records twice at most", tests: "TestRestoreEndsWhileReturnsGoOn",

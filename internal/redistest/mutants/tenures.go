@@ -8,7 +8,7 @@ var ofTenures = []mutant{
 		breaks: "a turn is one caller's", tests: "TestAContextOfAnEarlierTurnReentersNothing",
 	},
 	{
-		name: "an owner that is told after its turn, and may be joined", file: "rlock/hold.go", pkg: "rlock",
+		name: "an owner that learns of it after its turn, and may be joined", file: "rlock/hold.go", pkg: "rlock",
 		old: "\tif x.h.Bar() {\n", new: "\tif x.h.Bar() || true {\n",
 		breaks: "a turn is one caller's", tests: "TestAContextOfAnEarlierTurnReentersNothing",
 	},
@@ -21,7 +21,7 @@ var ofTenures = []mutant{
 		name: "a turn that is taken by one that has left", file: "rlock/turn.go", pkg: "rlock",
 		old:    "if err := c.waiters.Ended(x.call.Ctx); err != nil {\n\t\town.Decline()",
 		new:    "if err := c.waiters.Ended(x.call.Ctx); err != nil && own == nil {\n\t\town.Decline()",
-		breaks: "a context that has ended lets nobody in", tests: "TestACallerWhoseContextHasEndedTakesNoTurn",
+		breaks: "a context that has ended lets no caller in", tests: "TestACallerWhoseContextHasEndedTakesNoTurn",
 	},
 	{
 		name: "an owner that is known elsewhere and passed on", file: "internal/session/handle.go", pkg: "rlock",
@@ -50,7 +50,7 @@ var ofTenures = []mutant{
 		breaks: "a forced unlock ends this client's own hold at once", tests: "TestTheLossOfATenureEndsOneTurn",
 	},
 	{
-		name: "a request that nobody waits for", file: "rlock/turn.go", pkg: "rlock",
+		name: "a request that no caller waits for", file: "rlock/turn.go", pkg: "rlock",
 		old: "case q != nil && (y.first == nil || q.x == x):", new: "case q != nil && q.x == x:",
 		breaks: "the last caller that leaves withdraws the request",
 		tests:  "TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest",
@@ -62,9 +62,9 @@ var ofTenures = []mutant{
 		tests:  "TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest",
 	},
 	{
-		name: "a writer's turn while somebody reads under the last one", file: "rlock/readwrite.go", pkg: "rlock",
+		name: "a writer's turn while a caller reads under the last one", file: "rlock/readwrite.go", pkg: "rlock",
 		old: "if !own.Lasts() || !own.Bar(turn) {", new: "if !own.Lasts() {",
-		breaks: "nobody writes while somebody reads", tests: "TestNoWriterHasItsTurnWhileAReadUnderTheLastOneLasts",
+		breaks: "no caller writes while another reads", tests: "TestNoWriterHasItsTurnWhileAReadUnderTheLastOneLasts",
 	},
 	{
 		name: "readers that join a tenure for as long as they like", file: "rlock/reading.go", pkg: "rlock",
@@ -84,7 +84,7 @@ var ofTenures = []mutant{
 	{
 		name: "a reader that joins what is being given back", file: "internal/session/handle.go", pkg: "rlock",
 		old: "o.ended != nil || o.count == 0 || turn != o.turn {", new: "turn != o.turn {",
-		breaks: "nobody joins a tenure whose last reader has left",
+		breaks: "no caller joins a tenure whose last reader has left",
 		tests:  "TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock TestAContextOfAnEarlierTurnReentersNothing",
 	},
 	{
@@ -93,7 +93,7 @@ var ofTenures = []mutant{
 		breaks: "where processes contend a lock does not linger", tests: "TestALockThatOthersWaitForDoesNotLinger",
 	},
 	{
-		name: "a lock that lingers for ever", file: "rlock/linger.go", pkg: "rlock",
+		name: "a lock that lingers forever", file: "rlock/linger.go", pkg: "rlock",
 		old: "case s.now() >= min(y.idle+y.linger, y.until):", new: "case s.now() >= y.idle+time.Hour:",
 		breaks: "what lingers ends in time", tests: "TestWhatLingersEndsInTime",
 	},

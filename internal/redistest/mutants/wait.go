@@ -10,7 +10,7 @@ var ofWait = []mutant{
 	{
 		name: "a silent server that is taken for others", file: "internal/wait/ended.go", pkg: "internal/wait",
 		old: "e.TakesBack && g.Cause != nil && errs.IsCut(g.Failure):", new: "e.TakesBack && g.Cause != nil:",
-		breaks: "a server that does not answer is told from contention",
+		breaks: "a server that does not answer is not taken for contention",
 		tests:  "TestACallerWhoseContextEndedWhileItWasAskedForHasOnlyWaited",
 	},
 	{
@@ -49,7 +49,7 @@ var ofWait = []mutant{
 		tests:  "TestAGrantThatComesAfterItsLeaseIsOver TestUntilIsNeverAfterTheServersExpiry",
 	},
 	{
-		name: "a grant for a waiter that left, and that nobody is told of", file: "internal/wait/grants.go",
+		name: "a grant for a waiter that left, and that is not reported", file: "internal/wait/grants.go",
 		pkg: "internal/wait",
 		old: "\t\tq.unclaimed(g.Owner)\n\t\treturn\n", new: "\t\treturn\n",
 		breaks: "what a waiter that left is granted is released at once", tests: "TestAGrantThatNobodyAwaitsIsToldOf",
@@ -73,13 +73,13 @@ var ofWait = []mutant{
 		tests:  "TestWhoMayNotListenStandsInNoQueue TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle",
 	},
 	{
-		name: "a gap that nobody is told of", file: "internal/wait/grants.go", pkg: "internal/wait",
+		name: "a gap that is not reported", file: "internal/wait/grants.go", pkg: "internal/wait",
 		old:    "\t\tif w.localQueue.batchQueue == nil {\n\t\t\tsignal(w.wakeup)\n",
 		new:    "\t\tif w.localQueue.batchQueue == nil {\n",
 		breaks: "after a gap in the messages every waiter asks", tests: "TestAfterAGapWaitersLook",
 	},
 	{
-		name: "a grant that wakes nobody", file: "internal/wait/grants.go", pkg: "internal/wait",
+		name: "a grant that wakes no waiter", file: "internal/wait/grants.go", pkg: "internal/wait",
 		old: "\t\tw.grant = &g\n\t}\n\tsignal(w.wakeup)\n", new: "\t\tw.grant = &g\n\t}\n",
 		breaks: "a grant wakes its waiter",
 		tests: "TestAGrantThatOvertakesItsPlaceIsUsed TestAGrantAfterAGapIsConfirmed " +
@@ -92,7 +92,7 @@ var ofWait = []mutant{
 		tests:  "TestAMessageWakesAndALostOneCostsAtMostPollCap TestALostGrantIsFoundByAPoll",
 	},
 	{
-		name: "a lease whose end wakes nobody", file: "internal/wait/loop.go", pkg: "internal/wait",
+		name: "a lease whose end wakes no waiter", file: "internal/wait/loop.go", pkg: "internal/wait",
 		old: "\tif left >= 0 {\n\t\td = min(d, AfterLease(left))\n\t}\n\td -= rand.N(d/10 + 1)\n\tif left >= 0 && left < d " +
 			"{\n\t\td = script.Expiry(left)\n\t}\n", new: "\td -= rand.N(d/10 + 1) + 0*left\n",
 		breaks: "the end of the holder's lease wakes a waiter", tests: "TestTheEndOfTheHoldersLeaseWakes",

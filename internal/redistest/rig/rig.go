@@ -119,7 +119,7 @@ type Lossy struct {
 	rueidis.Client
 	lost rueidis.RedisResult // the error of a connection that was closed
 
-	mu   sync.Mutex // an attempt that was given up may end beside the next
+	mu   sync.Mutex // an attempt that was given up may end while the next runs
 	lose func() bool
 }
 

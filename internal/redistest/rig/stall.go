@@ -68,14 +68,16 @@ func StallsLess(t *testing.T, srv *redistest.Server, big func(t *testing.T) (fre
 	Grown(t, admin, "big", Records())
 	Must(t, admin, "PEXPIRE", "big", "200")
 	expires := spent(t, admin, func() bool { return Number(t, admin, "DBSIZE") == 0 })
+	// The server works for some ms while it is asked, and Valkey 8.1 frees a hash of 100,000 fields within 8.
+	bound := max(expires/2, 10*time.Millisecond)
 	var took time.Duration
 	for range 5 {
 		took = spent(t, admin, big(t))
 		t.Logf("%d records: expiry of a hash %v of work, this %v: x%.3f", Records(), expires, took,
 			float64(took)/float64(expires))
-		if took < expires/2 {
+		if took < bound {
 			return
 		}
 	}
-	require.Less(t, took, expires/2)
+	require.Less(t, took, bound)
 }

@@ -113,15 +113,8 @@ func (at *result) reason() string {
 	return "no reason given"
 }
 
-// report is a table of the runs, and what differs between them: each test that failed, or that is skipped on some
-// servers only.
-func report(runs []*run) string {
-	var b strings.Builder
-	b.WriteString("| server | tests that passed | failed | skipped | seconds |\n|---|---|---|---|---|\n")
-	for _, r := range runs {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %.0f |\n", r.server, r.count("pass"), r.count("fail"), r.count("skip"),
-			r.took.Seconds())
-	}
+// differing are the tests that failed in a run, or that only some runs skipped.
+func differing(runs []*run) map[test]bool {
 	differs := map[test]bool{}
 	for _, r := range runs {
 		for _, t := range r.with("fail") {
@@ -135,6 +128,19 @@ func report(runs []*run) string {
 			}
 		}
 	}
+	return differs
+}
+
+// report is a table of the runs, and what differs between them: each test that failed, or that is skipped on some
+// servers only.
+func report(runs []*run) string {
+	var b strings.Builder
+	b.WriteString("| server | tests that passed | failed | skipped | seconds |\n|---|---|---|---|---|\n")
+	for _, r := range runs {
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %.0f |\n", r.server, r.count("pass"), r.count("fail"), r.count("skip"),
+			r.took.Seconds())
+	}
+	differs := differing(runs)
 	if len(differs) > 0 {
 		b.WriteString("\n| differs | on | how |\n|---|---|---|\n")
 	}

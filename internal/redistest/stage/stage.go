@@ -1,4 +1,4 @@
-// Package stage lets a program that is no test have the servers of redistest.
+// Package stage lets a program that is not a test have the servers of redistest.
 package stage
 
 import (

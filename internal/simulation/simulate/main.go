@@ -1,7 +1,7 @@
 // Command simulate runs the whole library in simulated time, on a simulated network and simulated servers, each seed a
 // run. It prints the seeds that fail, with their shortest failing plans, and how much time it has simulated.
 //
-//	go run ./internal/simulation/simulate -for 10m                        # seeds 1, 2, 3 and so on, for so long
+//	go run ./internal/simulation/simulate -for 10m                        # seeds 1, 2, 3 and so on, for that long
 //	go run ./internal/simulation/simulate -seeds 1-5000 -state sim.json   # and again: it goes on where it was
 //	go run ./internal/simulation/simulate -seeds 17 -v                    # one seed, with all that happened
 //	go run ./internal/simulation/simulate -seeds 17 -keep 3,9,12 -times 20
@@ -102,7 +102,7 @@ func parse(args []string) (o orders, err error) {
 	f.StringVar(&o.mutant, "mutant", "", "plant the fault of that `name`")
 	f.BoolVar(&o.crowds, "crowds", false, "play crowds: nothing goes wrong, and callers give up")
 	f.BoolVar(&o.keeping, "keeping", false, "of -crowds, those that release by UnlockAfter")
-	f.BoolVar(&o.mute, "mute", false, "of -crowds, those in which nobody may subscribe")
+	f.BoolVar(&o.mute, "mute", false, "of -crowds, those in which no client may subscribe")
 	f.BoolVar(&o.whole, "whole", false, "do not look for the shortest plan that fails")
 	f.BoolVar(&o.one, "1", false, "one processor: runs of a seed are more alike")
 	f.IntVar(&o.stop, "failures", 3, "end after so many seeds that fail")

@@ -23,7 +23,7 @@ end
 -- add is add.lua, which says what its arguments and replies are. value is what the key holds, false if it is missing.
 local function add(key, value, delta, initial, limit, ttl)
   -- repair gives a key without an end its TTL. A counter that stands at its bound needs it too: without one it would
-  -- refuse everybody for ever.
+  -- refuse everybody forever.
   local function repair()
     if ttl ~= '0' and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, ttl) end
   end

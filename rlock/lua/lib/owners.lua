@@ -17,7 +17,7 @@ end
 -- redsync's, bsm/redislock's, rueidislock's), or by a hash (all other kinds, and Redisson). That is asked for only when a command has
 -- refused the key because of its type. A lock of another kind keeps out, as one of the same kind does; anything else stays an error. A lock has an
 -- end: what has none is taken for other data. left is what is left of the key, ms. They return 2 if the holder is of this library, 3
--- if it is not; nil: it is no lock.
+-- if it is not; nil: it is not a lock.
 local function string_holder(key, left)
   local owner = left >= 0 and redis.pcall('GET', key)
   if type(owner) == 'string' then

@@ -27,7 +27,7 @@
 --                                                   then publishes T, lease and owner
 --   <---------------------------------------------- on B's channel of grants
 --
--- * The timeout key is Redisson's end of a reader. The script that grants may not write it: it is no key of that script. A reader that is
+-- * The timeout key is Redisson's end of a reader. The script that grants may not write it: it is not a key of that script. A reader that is
 --   granted without one is deleted with the hash by the next unlock of a Java reader, and a writer acquires although it reads. So the
 --   waiter makes it before it is in line, and each poll has it outlast the entry by the lease (TestAGrantedReaderHasItsTimeoutKey).
 -- * All fields, ends and leases are written before anything is published: see handover.lua, also for why it is asked before who

@@ -37,7 +37,7 @@ local function split(ids)
   return list
 end
 
--- Where permits are written and taken back, what the notes do not take is no reason to fail: they are a key of another type then. They only
+-- Where permits are written and taken back, what the notes do not take is not a reason to fail: they are a key of another type then. They only
 -- inform, and a script that broke off there would have changed the permits, and not the count: permits that no one has and no one gets,
 -- or more of them than there are (TestAPermitBesideAKeyOfAnotherTypeIsNotLost).
 

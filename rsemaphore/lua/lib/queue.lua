@@ -28,7 +28,7 @@
 -- * Waiters of the caller's own process are named in the reply, not published. If that reply is lost the process asks for all of
 --   its waiters (wait.Waiters.AskAgain), and finds the permits out under their bases.
 -- * A waiter that wants more than there is in all, after a resize, is taken out and notified, which says so. It would block the
---   queue for ever otherwise.
+--   queue forever otherwise.
 -- * What ends for want of a renewal is pruned by every call. One process comes by in time: that of the first in line, which is
 --   notified in the reply or by "0 <ms>". If it dies any poll finds it.
 -- * One script serves up to 128 waiters, and 1,000 permits, and takes out some 500 that are gone, so that it holds up no other; then
@@ -46,7 +46,7 @@ local JAVA_MS, JAVA_SHARE = 5, 8
 -- The queue q = {key, publish, grants, conn, now, us}: of process conn, which makes the call; grants is a channel without the process.
 -- q.most: permits that serve may hand out; MOST_PERMITS if it is nil.
 
--- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves. The number is nil if the text is no entry.
+-- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves. The number is nil if the text is not an entry.
 local function read_entry(entry)
   local n, lease, stale, leaves, who, label = string.match(string.sub(entry, 14), '^ (%d+) (%d+) (%d+):?(%d*) (%S+) ?(.*)$')
   return string.sub(entry, 1, 13), tonumber(n), tonumber(lease), tonumber(stale), who, label, leaves

@@ -42,7 +42,7 @@ func (m *Mutex) TryLock() bool { return m.locker().TryLock() }
 // Unlock is sync.Mutex's.
 func (m *Mutex) Unlock() { m.locker().Unlock() }
 
-// RWMutex is a ReadWrite lock. Holds are handles: it keeps them for whoever unlocks.
+// RWMutex is a ReadWrite lock. Holds are handles: it keeps them for the caller that unlocks.
 type RWMutex struct {
 	once sync.Once
 	in   *rlock.ReadWriteLock

@@ -21,8 +21,11 @@ import (
 
 // What is the peer's own: its options, its errors, and the pauses of its polling, which are no more than a sum here.
 type (
-	Options       = peer.Options
-	RedisClient   = peer.RedisClient
+	// Options are the peer's.
+	Options = peer.Options
+	// RedisClient is the peer's.
+	RedisClient = peer.RedisClient
+	// RetryStrategy is the peer's.
 	RetryStrategy = peer.RetryStrategy
 )
 

@@ -18,7 +18,9 @@ import (
 
 // The errors are the peer's.
 type (
-	ErrTaken     = peer.ErrTaken
+	// ErrTaken is the peer's.
+	ErrTaken = peer.ErrTaken
+	// ErrNodeTaken is the peer's.
 	ErrNodeTaken = peer.ErrNodeTaken
 )
 

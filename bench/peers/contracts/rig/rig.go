@@ -28,7 +28,7 @@ func Open() (*redlatch.Client, error) {
 // OpenAt is Open of another server or database.
 func OpenAt(o rueidis.ClientOption) (*redlatch.Client, error) {
 	return redlatch.Open(context.Background(), o, redlatch.Options{
-		CallTimeout: 5 * time.Second, // a busy machine is no failure
+		CallTimeout: 5 * time.Second, // a busy machine is not a failure
 		Logger:      slog.New(slog.DiscardHandler),
 		// Processes die here without a word, and the next of them must not wait for long.
 		Locks: func(o *rlock.Options) { o.WatchdogTimeout = 10 * time.Second },
@@ -49,5 +49,5 @@ var (
 	named atomic.Int64
 )
 
-// Name is a name that nobody has used: the zero value of a peer's type is a lock of its own.
+// Name is a name that has not been used: the zero value of a peer's type is a lock of its own.
 func Name() string { return fmt.Sprintf("%s:%d", run, named.Add(1)) }

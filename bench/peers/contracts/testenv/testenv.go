@@ -1,4 +1,4 @@
-// Package testenv stands in for internal/testenv of the Go tree, which nobody else may import.
+// Package testenv stands in for internal/testenv of the Go tree, which no other module may import.
 package testenv
 
 import (

@@ -7,13 +7,13 @@
 -- ARGV[3]  the server's ms until which this call may act, 0 to ask for the server's time
 -- ARGV[4…] the acts, 1 to 128, each with an id that no other act of the call has. After the id each has last, the server's
 --          ms until which it may run, since its caller has given up then; 0 for that of the call:
---          'R', id, last, claimant, n, ms    reserve: hold n units, all or none, for so long
+--          'R', id, last, claimant, n, ms    reserve: hold n units, all or none, for that long
 --          'V', id, last, claimant, n, ms    the same, and fewer will do
 --          'O', id, last, claimant, n        claim once: sell n units, all or none
 --          'U', id, last, claimant, n        the same, and fewer will do
 --          'C', id, last, keep               confirm: sell what is held, or if its time is over, up to as many of what is left;
 --                                            keep is how many of them at most, 0 for all, and what is held beyond that is given back
---          'E', id, last, ms                 extend: hold what is held for so long from now, if that is longer
+--          'E', id, last, ms                 extend: hold what is held for that long from now, if that is longer
 --          'X', id, last                     cancel: give back what is held, or forbid the id
 --          'B', id, last, keep               return: give back what was sold, but the first keep units
 --

@@ -33,7 +33,7 @@
 -- Both are {-10, 0, 0} while Restore writes: 'restoring' is the server's ms until which it counts as going on, moved on by each of
 -- its steps. One that was broken off is over then (TestWhileAStockIsRestoredOthersHearSo). From its second round on, which it begins
 -- because something has changed while it read, it is the reply in any case ('alone'): otherwise returns that go on would have it read
--- for ever (TestRestoreEndsWhileReturnsGoOn).
+-- forever (TestRestoreEndsWhileReturnsGoOn).
 
 -- begin reads the stock and checks it. It returns nil, 'absent', or the reply that says what is wrong.
 local function begin()

@@ -55,7 +55,7 @@ const (
 	DELETE
 )
 
-// Event is somebody who came or went.
+// Event is a member that came or went.
 type Event struct{ Type int }
 
 // WatchResponse has events.

@@ -36,17 +36,17 @@ func NewSession(*clientv3.Client) (*Session, error) {
 	return &Session{Red: red, holds: map[string]*rlock.Hold{}, leads: map[string]*election.Leadership{}}, err
 }
 
-// Close ends it. Of what it holds it must say that nobody works under it any more: a Client that is closed waits for
+// Close ends it. Of what it holds it must say that no caller works under it any more: a Client that is closed waits for
 // that.
 func (s *Session) Close() error {
 	ctx := context.Background()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.holds {
-		h.Unlock(ctx)
+		_ = h.Unlock(ctx)
 	}
 	for _, l := range s.leads {
-		l.Resign(ctx)
+		_ = l.Resign(ctx)
 	}
 	return s.Red.Close(ctx)
 }
@@ -167,9 +167,9 @@ func (e *Election) response(l election.Leader) clientv3.GetResponse {
 
 // Observe is etcd's, which tells of leaders only.
 func (e *Election) Observe(ctx context.Context) <-chan clientv3.GetResponse {
-	told := make(chan clientv3.GetResponse)
+	responses := make(chan clientv3.GetResponse)
 	go func() {
-		defer close(told)
+		defer close(responses)
 		for l, err := range e.s.Red.Elections().Election(e.name).Observe(ctx) {
 			if err != nil {
 				return
@@ -178,11 +178,11 @@ func (e *Election) Observe(ctx context.Context) <-chan clientv3.GetResponse {
 				continue
 			}
 			select {
-			case told <- e.response(l):
+			case responses <- e.response(l):
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	return told
+	return responses
 }

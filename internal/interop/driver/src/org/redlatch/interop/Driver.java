@@ -423,7 +423,7 @@ public final class Driver {
                     String was = guard.get();
                     String is = guard.get();
                     if (!String.valueOf(was).equals(String.valueOf(is))) {
-                        throw new IllegalStateException("a writer beside a reader: " + was + " became " + is);
+                        throw new IllegalStateException("a writer together with a reader: " + was + " became " + is);
                     }
                 }
                 if (hold > 0) {

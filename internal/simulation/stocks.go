@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// The verbs of stocks beside those in books.go. Reservations and requests have ids that several clients use at the same
-// time.
+// The verbs of stocks besides those in records.go. Reservations and requests have ids that several clients use at the
+// same time.
 const (
 	buy    what = "buy" // reserves, waits, and then pays, gives up, or forgets about it
 	order  what = "claim-up-to"
@@ -65,15 +65,15 @@ func (w *world) openStock(x *stock.Stock, name string) {
 	}
 }
 
-// ask makes one call of a stock, and notes its answer as entry of the book. back is how many units came back by it.
+// ask makes one call of a stock, and notes its answer in the calls of o. back is how many units came back by it.
 func (w *world) ask(o *object, c *client, s Step, verb what, key string, n int64,
 	call func(ctx context.Context) (g stock.Grant, back int64, err error)) *entry {
 	ctx, stop := context.WithTimeout(context.Background(), 8*calls)
 	defer stop()
-	e := o.book.begin(s, verb, key, n)
+	e := o.calls.begin(s, verb, key, n)
 	g, units, err := call(ctx)
 	e.grant, e.back = g, units
-	w.told(o, c, s, e, err, w.fine(o)...)
+	w.answered(o, c, s, e, err, w.fine(o)...)
 	return e
 }
 
@@ -203,12 +203,12 @@ func auditSale(w *world, o *object) {
 	}
 	w.settle()
 	x := w.clients[0].red.Stocks().Stock(o.name)
-	for _, key := range keysOf(o.book.all()) {
+	for _, key := range keysOf(o.calls.all()) {
 		if key != "sale" {
 			w.find(o, x, key, key)
 		}
 	}
-	list := o.book.all()
+	list := o.calls.all()
 	w.auditAnswers(o, list)
 	w.auditStops(o, list)
 	w.auditLedger(o, x, o.name, list)
@@ -230,7 +230,7 @@ func (w *world) auditGone(o *object) bool {
 		if s.what != empty && s.what != flushAll || w.copiedBack() {
 			continue
 		}
-		for _, e := range o.book.all() {
+		for _, e := range o.calls.all() {
 			if e.err == nil && e.grant.Won() && e.began.After(s.at) {
 				w.violated("%s: step %d: %s of %s won %v of a stock that was gone", o.name, e.step, e.what, e.key, e.grant)
 			}
@@ -260,8 +260,8 @@ func known(h stock.Holding, err error) (stock.Grant, int64, error) {
 	return stock.Grant{Outcome: h.Outcome, Ordinal: h.Ordinal, N: h.N, Until: h.Until, Missing: h.Asked - h.N}, 0, err
 }
 
-// auditStops: while the sale is paused, or over, nobody gets what it did not have, and nobody hears of a pause or an
-// end that was not.
+// auditStops: while the sale is paused, or over, no caller gets what it did not have, and no caller hears of a pause or
+// an end that was not.
 func (w *world) auditStops(o *object, list []*entry) {
 	during := func(e *entry, verb, other what, n int64) (surely, perhaps bool) {
 		for _, p := range list {

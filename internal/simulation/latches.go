@@ -46,15 +46,15 @@ func actOnLatch(w *world, o *object, c *client, s Step) {
 	}
 	if s.What == down {
 		part := fmt.Sprint("part", s.ID)
-		e := o.book.begin(s, down, part, 1)
+		e := o.calls.begin(s, down, part, 1)
 		e.round = name
 		_, err := l.CountDownBy(ctx, part)
-		w.told(o, c, s, e, err, fine...)
+		w.answered(o, c, s, e, err, fine...)
 		return
 	}
-	e := o.book.begin(s, await, "all", 0)
+	e := o.calls.begin(s, await, "all", 0)
 	e.round = name
-	w.told(o, c, s, e, l.Await(ctx), fine...)
+	w.answered(o, c, s, e, l.Await(ctx), fine...)
 }
 
 func auditLatches(w *world, o *object) {
@@ -62,7 +62,7 @@ func auditLatches(w *world, o *object) {
 		return
 	}
 	rounds := map[string][]*entry{}
-	for _, e := range o.book.all() {
+	for _, e := range o.calls.all() {
 		rounds[e.round] = append(rounds[e.round], e)
 	}
 	for _, list := range rounds {
@@ -70,7 +70,7 @@ func auditLatches(w *world, o *object) {
 	}
 }
 
-// auditLatch: nobody passes before all have begun to count, and everybody soon after all have.
+// auditLatch: no caller passes before all have begun to count, and every caller soon after all have.
 func auditLatch(w *world, o *object, list []*entry) {
 	begun, counted := map[string]time.Time{}, map[string]time.Time{}
 	for _, e := range list {
@@ -124,14 +124,14 @@ const parties = 3
 func actOnBarrier(w *world, o *object, c *client, s Step) {
 	ctx, stop := w.during(s, s.Wait)
 	defer stop()
-	e := o.book.begin(s, await, "all", 0)
+	e := o.calls.begin(s, await, "all", 0)
 	a, err := c.red.Semaphores().CyclicBarrier(o.name, parties).Await(ctx)
 	e.generation = a.Generation
-	w.told(o, c, s, e, err, rsemaphore.ErrBrokenBarrier, errs.ErrNotAcquired)
+	w.answered(o, c, s, e, err, rsemaphore.ErrBrokenBarrier, errs.ErrNotAcquired)
 }
 
-// auditBarrier: of each generation that let somebody go, no more than all parties went, they had all come before the
-// first one went, and none of them was told that it broke.
+// auditBarrier: of each generation that let a caller go, no more than all parties went, they had all come before the
+// first one went, and none of them was answered that it broke.
 func auditBarrier(w *world, o *object) {
 	if w.forgot(o) {
 		return
@@ -141,7 +141,7 @@ func auditBarrier(w *world, o *object) {
 	}
 	tripped := map[int64][]*entry{}
 	broken := map[int64]*entry{}
-	for _, e := range o.book.all() {
+	for _, e := range o.calls.all() {
 		switch {
 		case e.done.IsZero() || e.generation == 0:
 		case e.err == nil:
@@ -165,7 +165,7 @@ func auditBarrier(w *world, o *object) {
 			w.violated("%s: generation %d let step %d go and broke for step %d", o.name, g, went[0].step, b.step)
 		}
 		came := 0
-		for _, e := range o.book.all() {
+		for _, e := range o.calls.all() {
 			unsure := errors.Is(e.err, errs.ErrLost) || errors.Is(e.err, errs.ErrUnknownOutcome) ||
 				errors.Is(e.err, errs.ErrUnavailable) || errors.Is(e.err, errs.ErrClosed)
 			if e.began.Before(first) && (unsure || e.done.IsZero() || !e.done.Before(first)) {
@@ -181,7 +181,7 @@ func auditBarrier(w *world, o *object) {
 // auditMeetings: as many callers as a barrier has parties are not there together for longer than two round trips and 10
 // ms, and one round trip for each that leaves meanwhile; they go, or it breaks.
 func auditMeetings(w *world, o *object) {
-	list := o.book.all()
+	list := o.calls.all()
 	for _, last := range list {
 		var ends []time.Time
 		for _, e := range list {

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// entry is one call of an object that keeps records, and what it was told.
+// entry is one call of an object that keeps records, and what it was answered.
 type entry struct {
 	step        int
 	what        what
@@ -29,13 +29,13 @@ type entry struct {
 	round       string // of several latches
 }
 
-// book is what was asked of an object, and answered.
-type book struct {
+// callLog is what was asked of an object, and answered.
+type callLog struct {
 	mu      sync.Mutex
 	entries []*entry
 }
 
-func (b *book) begin(s Step, w what, key string, n int64) *entry {
+func (b *callLog) begin(s Step, w what, key string, n int64) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := &entry{step: s.Number, what: w, key: key, n: n, began: time.Now()}
@@ -43,14 +43,14 @@ func (b *book) begin(s Step, w what, key string, n int64) *entry {
 	return e
 }
 
-func (b *book) end(e *entry, err error) {
+func (b *callLog) end(e *entry, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.done, e.err = time.Now(), err
 }
 
 // all are the entries in the order of their answers; those that were never answered are last.
-func (b *book) all() []*entry {
+func (b *callLog) all() []*entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list := slices.Clone(b.entries)
@@ -106,9 +106,9 @@ func (w *world) during(s Step, longest time.Duration) (context.Context, context.
 	return context.WithTimeout(context.Background(), longest)
 }
 
-// told notes the answer of a call, and judges its error.
-func (w *world) told(o *object, c *client, s Step, e *entry, err error, fine ...error) {
-	o.book.end(e, err)
+// answered notes the answer of a call, and judges its error.
+func (w *world) answered(o *object, c *client, s Step, e *entry, err error, fine ...error) {
+	o.calls.end(e, err)
 	w.note("client %d: step %d: %s of %s: %v %v", s.Who, s.Number, e.what, e.key, e.grant, err)
 	w.count(func(f *Figures) { f.Answers++ })
 	w.outcome(s.Number, fmt.Sprint(e.what, redlatch.Reason(err), e.grant.Outcome, e.grant.Ordinal, e.generation))
@@ -145,22 +145,22 @@ func actOnStock(w *world, o *object, c *client, s Step) {
 	}
 	switch s.What {
 	case claims:
-		e := o.book.begin(s, claims, user, 1)
+		e := o.calls.begin(s, claims, user, 1)
 		e.grant, err = x.Claim(ctx, user)
-		w.told(o, c, s, e, err, fine...)
+		w.answered(o, c, s, e, err, fine...)
 	case orders:
 		request := fmt.Sprint("order", s.ID)
-		e := o.book.begin(s, orders, request, 2)
+		e := o.calls.begin(s, orders, request, 2)
 		e.grant, err = x.Claim(ctx, "buyer"+request, stock.Request{ID: request, N: 2})
-		w.told(o, c, s, e, err, fine...)
+		w.answered(o, c, s, e, err, fine...)
 	case giving:
-		mine, ok := o.book.last(user)
+		mine, ok := o.calls.last(user)
 		if !ok {
 			return
 		}
-		e := o.book.begin(s, giving, user, mine)
+		e := o.calls.begin(s, giving, user, mine)
 		_, err = x.Return(ctx, stock.Units{Claimant: user, Ordinal: mine})
-		w.told(o, c, s, e, err, fine...)
+		w.answered(o, c, s, e, err, fine...)
 	case reserve:
 		reserveUnits(w, o, c, s, x, fine)
 	}
@@ -173,32 +173,32 @@ func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine [
 	brief, leave := w.during(s, 20*calls)
 	defer leave()
 	id := fmt.Sprint("reservation", s.Number)
-	e := o.book.begin(s, reserve, id, int64(s.N))
+	e := o.calls.begin(s, reserve, id, int64(s.N))
 	g, err := x.Reserve(brief, "payer"+id, stock.Request{ID: id, N: int64(s.N)}, s.Lease)
 	e.grant = g
-	if w.told(o, c, s, e, err, fine...); err != nil || !g.Won() || s.ID%3 == 2 {
+	if w.answered(o, c, s, e, err, fine...); err != nil || !g.Won() || s.ID%3 == 2 {
 		return
 	}
 	if !redistest.Pause(ctx, s.For) || c.dead() {
 		return
 	}
 	if s.ID%3 == 1 {
-		e := o.book.begin(s, cancel, id, 0)
+		e := o.calls.begin(s, cancel, id, 0)
 		_, err := x.Cancel(ctx, id)
-		w.told(o, c, s, e, err, fine...)
+		w.answered(o, c, s, e, err, fine...)
 		return
 	}
-	e = o.book.begin(s, confirm, id, int64(s.N))
+	e = o.calls.begin(s, confirm, id, int64(s.N))
 	sold, err := x.Confirm(ctx, id)
 	e.grant = sold
-	w.told(o, c, s, e, err, fine...)
+	w.answered(o, c, s, e, err, fine...)
 	if err == nil && !sold.Won() && time.Now().Before(g.Until) && len(w.of(w.nodes[0])) == 0 {
 		w.violated("%s: step %d: %v before the reservation's time was over", o.name, s.Number, sold.Outcome)
 	}
 }
 
-// last is the ordinal that user was last told.
-func (b *book) last(user string) (ordinal int64, ok bool) {
+// last is the ordinal that user was last answered.
+func (b *callLog) last(user string) (ordinal int64, ok bool) {
 	for _, e := range b.all() {
 		if e.key == user && e.what == claims && !e.done.IsZero() && e.grant.Won() {
 			ordinal, ok = e.grant.Ordinal, true
@@ -230,7 +230,7 @@ func (o *oracle) of(n *node) (list []setback) {
 // auditStock: after a setback a stock may sell a unit again (failover), or nothing at all (empty). Otherwise every
 // ordinal has one owner, the same question has one answer, and no more is out than there is.
 func auditStock(w *world, o *object) {
-	list := o.book.all()
+	list := o.calls.all()
 	setbacks := w.of(w.nodes[0])
 	emptied := time.Time{}
 	for _, s := range setbacks {
@@ -241,7 +241,7 @@ func auditStock(w *world, o *object) {
 	}
 	if !emptied.IsZero() {
 		for _, e := range list {
-			// one that runs behind a ghost's back is no answer to this
+			// one that runs behind a ghost's back is not an answer to this
 			if e.err == nil && e.grant.Won() && e.began.After(emptied) && !w.copiedBack() {
 				w.violated("%s: step %d: %s won %v of a stock that was gone", o.name, e.step, e.key, e.grant)
 			}
@@ -284,11 +284,11 @@ func auditOrdinals(w *world, o *object, list []*entry) {
 		back := slices.ContainsFunc(list, func(x *entry) bool { return x.what == giving || x.what == reserve })
 		switch {
 		case was != nil && !returned && e.grant.Won() && e.grant.Ordinal != was.grant.Ordinal:
-			w.violated("%s: %s was told ordinal %d at step %d and %d at step %d", o.name, e.key, was.grant.Ordinal, was.step,
+			w.violated("%s: %s was answered ordinal %d at step %d and %d at step %d", o.name, e.key, was.grant.Ordinal, was.step,
 				e.grant.Ordinal, e.step)
 		case was != nil && !returned && !e.grant.Won() && was.done.Before(e.began) &&
 			!(back && e.grant.Outcome == stock.SoldOut):
-			w.violated("%s: %s won at step %d and was told %v at step %d", o.name, e.key, was.step, e.grant.Outcome, e.step)
+			w.violated("%s: %s won at step %d and was answered %v at step %d", o.name, e.key, was.step, e.grant.Outcome, e.step)
 		}
 		if e.grant.Won() {
 			answer[e.key] = e
@@ -296,8 +296,8 @@ func auditOrdinals(w *world, o *object, list []*entry) {
 	}
 }
 
-// auditSums counts what was surely out at each moment, and what may have been when somebody was told that nothing is
-// left.
+// auditSums counts what was surely out at each moment, and what may have been when a caller was answered that nothing
+// is left.
 func auditSums(w *world, o *object, list []*entry, stepped bool) {
 	type change struct {
 		at time.Time
@@ -360,12 +360,13 @@ func auditSums(w *world, o *object, list []*entry, stepped bool) {
 		}
 		gone := slices.ContainsFunc(list, func(x *entry) bool { return x.what == giving && x.began.Before(e.done) })
 		if most+e.n <= stockLimit && !gone {
-			w.violated("%s: step %d was told SoldOut when at most %d of %d units could be out", o.name, e.step, most, stockLimit)
+			w.violated("%s: step %d was answered SoldOut when at most %d of %d units could be out", o.name, e.step, most,
+				stockLimit)
 		}
 	}
 }
 
-// auditServer asks the server, now that nothing disturbs it, for what was told.
+// auditServer asks the server, now that nothing disturbs it, for what was answered.
 func auditServer(w *world, o *object, list []*entry) {
 	ctx, stop := context.WithTimeout(context.Background(), 20*calls)
 	defer stop()
@@ -376,12 +377,12 @@ func auditServer(w *world, o *object, list []*entry) {
 	}
 	for i := range 10 {
 		user := fmt.Sprint("user", i)
-		ordinal, ok := o.book.last(user)
+		ordinal, ok := o.calls.last(user)
 		if !ok || slices.ContainsFunc(list, func(e *entry) bool { return e.what == giving && e.key == user }) {
 			continue
 		}
 		if h, err := x.Lookup(ctx, stock.Units{Claimant: user}); err != nil || h.Ordinal != ordinal {
-			w.violated("%s: %s was told ordinal %d, and at the end has %v, %v", o.name, user, ordinal, h, err)
+			w.violated("%s: %s was answered ordinal %d, and at the end has %v, %v", o.name, user, ordinal, h, err)
 		}
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"io"
 	"time"
 
-	"github.com/redlatch/redlatch/bench/internal/crew"
+	"github.com/redlatch/redlatch/bench/internal/processes"
 )
 
 // roleEnv makes this program, or its test binary, one of the processes that wait. It reads orders from standard input,
 // a line of JSON each, and answers each on standard output; the end of its input ends it.
 const roleEnv = "REDLATCH_SCALE_ROLE"
 
-// order is what a process is told to do.
+// order is what a process has to do.
 type order struct {
 	Do     string // open, wait, look, served, left
 	Server string `json:",omitempty"`
@@ -30,7 +30,7 @@ type answer struct {
 	Bytes      int64
 }
 
-// Failed implements crew.Answer.
+// Failed implements processes.Answer.
 func (a answer) Failed() string { return a.Error }
 
 // serve is the main function of a process that waits.
@@ -79,13 +79,13 @@ func serve(in io.Reader, out io.Writer) error {
 }
 
 // gather starts n processes, and has them connect.
-func gather(n int, server string) (*crew.Crew[order, answer], error) {
-	c, err := crew.Gather[order, answer](n, 10*time.Minute, roleEnv+"=waiter", "GOMAXPROCS=1")
+func gather(n int, server string) (*processes.Group[order, answer], error) {
+	c, err := processes.Start[order, answer](n, 10*time.Minute, roleEnv+"=waiter", "GOMAXPROCS=1")
 	if err != nil {
 		return nil, err
 	}
 	if _, err = c.Ask(func(int) order { return order{Do: "open", Server: server} }); err != nil {
-		c.Scatter()
+		c.Stop()
 		return nil, err
 	}
 	return c, nil

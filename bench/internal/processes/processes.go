@@ -1,5 +1,5 @@
-// Package crew is the processes of a benchmark, which are told what to do and answer, a line of JSON each.
-package crew
+// Package processes has the processes of a benchmark, which get orders and answer, a line of JSON each.
+package processes
 
 import (
 	"encoding/json"
@@ -15,13 +15,13 @@ import (
 // Answer says what went wrong, if anything did.
 type Answer interface{ Failed() string }
 
-// Crew is some processes. O is an order, A an answer.
-type Crew[O any, A Answer] struct {
-	hands    []*hand
+// Group is some processes of this program. O is an order, A an answer.
+type Group[O any, A Answer] struct {
+	members    []*member
 	patience time.Duration
 }
 
-type hand struct {
+type member struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	orders *json.Encoder
@@ -29,16 +29,16 @@ type hand struct {
 	ended  sync.Once
 }
 
-// Gather starts this very program n times, with env besides its own environment. It reads orders from standard input,
+// Start starts this very program n times, with env besides its own environment. It reads orders from standard input,
 // whose end means that it is to end, and answers on standard output. patience is how long an answer may take.
-func Gather[O any, A Answer](n int, patience time.Duration, env ...string) (*Crew[O, A], error) {
+func Start[O any, A Answer](n int, patience time.Duration, env ...string) (*Group[O, A], error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &Crew[O, A]{patience: patience}
+	c := &Group[O, A]{patience: patience}
 	for range n {
-		h := &hand{cmd: exec.Command(self)}
+		h := &member{cmd: exec.Command(self)}
 		h.cmd.Env = append(os.Environ(), env...)
 		h.cmd.Stderr = os.Stderr
 		if h.in, err = h.cmd.StdinPipe(); err != nil {
@@ -52,18 +52,18 @@ func Gather[O any, A Answer](n int, patience time.Duration, env ...string) (*Cre
 		if err = h.cmd.Start(); err != nil {
 			break
 		}
-		c.hands = append(c.hands, h)
+		c.members = append(c.members, h)
 	}
 	if err != nil {
-		c.Scatter()
+		c.Stop()
 		return nil, err
 	}
 	return c, nil
 }
 
-// Tell gives each process its order.
-func (c *Crew[O, A]) Tell(o func(i int) O) error {
-	for i, h := range c.hands {
+// Send gives each process its order.
+func (c *Group[O, A]) Send(o func(i int) O) error {
+	for i, h := range c.members {
 		if err := h.orders.Encode(o(i)); err != nil {
 			return fmt.Errorf("process %d: %w", i, err)
 		}
@@ -71,10 +71,10 @@ func (c *Crew[O, A]) Tell(o func(i int) O) error {
 	return nil
 }
 
-// Hear takes in the answer of each process. One that keeps it waiting for too long is killed.
-func (c *Crew[O, A]) Hear() ([]A, error) {
-	answers := make([]A, len(c.hands))
-	for i, h := range c.hands {
+// Receive takes in the answer of each process. One that keeps it waiting for too long is killed.
+func (c *Group[O, A]) Receive() ([]A, error) {
+	answers := make([]A, len(c.members))
+	for i, h := range c.members {
 		late := time.AfterFunc(c.patience, func() { h.cmd.Process.Kill() })
 		err := h.out.Decode(&answers[i])
 		late.Stop()
@@ -88,21 +88,21 @@ func (c *Crew[O, A]) Hear() ([]A, error) {
 	return answers, nil
 }
 
-// Ask is Tell and Hear.
-func (c *Crew[O, A]) Ask(o func(i int) O) ([]A, error) {
-	if err := c.Tell(o); err != nil {
+// Ask is Send and Receive.
+func (c *Group[O, A]) Ask(o func(i int) O) ([]A, error) {
+	if err := c.Send(o); err != nil {
 		return nil, err
 	}
-	return c.Hear()
+	return c.Receive()
 }
 
-// Scatter ends the processes and waits for them. It may be called again.
-func (c *Crew[O, A]) Scatter() {
-	for _, h := range c.hands {
+// Stop ends the processes and waits for them. It may be called again.
+func (c *Group[O, A]) Stop() {
+	for _, h := range c.members {
 		h.in.Close()
 	}
 	var all sync.WaitGroup
-	for _, h := range c.hands {
+	for _, h := range c.members {
 		all.Go(func() {
 			h.ended.Do(func() {
 				late := time.AfterFunc(10*time.Second, func() { h.cmd.Process.Kill() })

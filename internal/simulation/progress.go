@@ -10,7 +10,7 @@ import (
 
 // While the network is well, and until a crowd has settled:
 //
-//   - what is free, with somebody waiting for it, is acquired within two round trips and 10 ms, plus one round trip for
+//   - what is free, with a caller waiting for it, is acquired within two round trips and 10 ms, plus one round trip for
 //     each grant whose caller has left meanwhile;
 //   - what no caller holds is not taken for longer than two round trips and 10 ms;
 //   - a call that gives up returns that soon.
@@ -30,16 +30,16 @@ const warming = 200 * time.Millisecond
 // settling is for how long a crowd is looked at after its last call has ended.
 const settling = 100 * time.Millisecond
 
-// wellness is what the oracle knows of one resource in a crowd.
-type wellness struct {
-	owners map[string]time.Time // as the server has them: since when nobody has them here
-	told   map[string]bool      // those that were reported
-	left   map[string]time.Time // when a process, or an id, had it last
-	grants int                  // by the server
-	before int                  // of them, when it became free
+// progress is what the oracle knows of one resource in a crowd.
+type progress struct {
+	owners   map[string]time.Time // as the server has them: since when no caller has them here
+	reported map[string]bool      // those that were reported
+	left     map[string]time.Time // when a process, or an id, had it last
+	grants   int                  // by the server
+	before   int                  // of them, when it became free
 }
 
-// deaf is how much longer it takes those to whom nobody can say that something is free: they ask once in a PollCap.
+// deaf is how much longer it takes those to whom no message says that something is free: they ask once in a PollCap.
 func (p Plan) deaf() time.Duration {
 	if p.Mute {
 		return pollCap
@@ -51,8 +51,8 @@ func (p Plan) deaf() time.Duration {
 func (p Plan) soon() time.Duration { return 4*p.Longest + slack }
 
 // kept: c is released by UnlockAfter of d, which counts from when c was acquired: a round trip before its caller knew,
-// at most. It is taken until the server's end then, whoever waits, and no longer than anything else. The server counts
-// what is left of d from when the call arrives, in whole milliseconds, and the last of them is the lock's.
+// at most. It is taken until the server's end then, though others wait, and no longer than anything else. The server
+// counts what is left of d from when the call arrives, in whole milliseconds, and the last of them is the lock's.
 func (w *world) kept(c *claim, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,24 +62,24 @@ func (w *world) kept(c *claim, d time.Duration) {
 	}
 }
 
-// granted: the server gives a unit of what key keeps to somebody. Called by node.before, within the server's script.
+// granted: the server gives a unit of what key keeps to a caller. Called by node.before, within the server's script.
 func (w *world) granted(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.resources {
 		if key == r.name || strings.HasPrefix(key, "{"+r.name+"}:") {
-			r.well.grants++
+			r.progress.grants++
 		}
 	}
 }
 
-// lookWell is called each millisecond of a crowd, while nobody else runs.
-func (w *world) lookWell(began time.Time) {
+// lookAtProgress is called each millisecond of a crowd, while no client runs.
+func (w *world) lookAtProgress(began time.Time) {
 	now := time.Now()
 	warm := now.After(began.Add(warming))
 	for _, n := range w.nodes {
 		n.tick()
-		n.m.Keys() // ends what has ended, also when nobody asks
+		n.m.Keys() // ends what has ended, also when no client asks
 	}
 	for _, o := range w.objects {
 		if o.kind.owners == nil {
@@ -119,11 +119,11 @@ func (w *world) lookAtOwners(r *resource, there []string, now time.Time, warm bo
 	}
 	since := map[string]time.Time{}
 	for _, owner := range there {
-		at, seen := r.well.owners[owner]
+		at, seen := r.progress.owners[owner]
 		if !seen {
 			at = now
 		}
-		for id, t := range r.well.left {
+		for id, t := range r.progress.left {
 			if of(owner, id) {
 				at = later(at, t)
 			}
@@ -139,13 +139,13 @@ func (w *world) lookAtOwners(r *resource, there []string, now time.Time, warm bo
 		if d > 0 && warm {
 			w.figures.LongestOrphan = max(w.figures.LongestOrphan, d)
 		}
-		if d > w.plan.soon()+w.plan.deaf() && warm && !r.well.told[owner] {
-			r.well.told[owner] = true
-			w.violation("%s: nobody has had it for %v, and it is taken for %s; %d wait", r.name, d.Round(time.Microsecond),
+		if d > w.plan.soon()+w.plan.deaf() && warm && !r.progress.reported[owner] {
+			r.progress.reported[owner] = true
+			w.violation("%s: no caller has had it for %v, and it is taken for %s; %d wait", r.name, d.Round(time.Microsecond),
 				printed(owner), len(r.waiting))
 		}
 	}
-	r.well.owners = since
+	r.progress.owners = since
 }
 
 // lookAtFree: what is free is acquired soon. late is how much longer a kind may take. Called with mu held.
@@ -168,17 +168,17 @@ func (w *world) lookAtFree(r *resource, late time.Duration, now time.Time, warm 
 		return
 	}
 	if r.free.IsZero() {
-		r.free, r.well.before = now, r.well.grants
+		r.free, r.progress.before = now, r.progress.grants
 	}
 	d := now.Sub(later(r.free, first))
 	if !warm || d <= 0 {
 		return
 	}
 	w.figures.LongestFree = max(w.figures.LongestFree, d)
-	bound := w.plan.soon() + late + time.Duration(r.well.grants-r.well.before)*2*w.plan.Longest
+	bound := w.plan.soon() + late + time.Duration(r.progress.grants-r.progress.before)*2*w.plan.Longest
 	if d > bound {
-		w.violation("%s: there is room for each of the %d who wait, and nobody gets it for %v, with %d grants to callers "+
-			"who had left", r.name, len(r.waiting), d, r.well.grants-r.well.before)
+		w.violation("%s: there is room for each of the %d who wait, and none gets it for %v, with %d grants to callers "+
+			"who had left", r.name, len(r.waiting), d, r.progress.grants-r.progress.before)
 		r.free = now
 	}
 }

@@ -1,0 +1,111 @@
+package errs
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+)
+
+// Lack is a command that a server, or a proxy before it, may refuse, and without which a client goes on.
+type Lack uint8
+
+// The lacks, in the order in which Lacks.All has them.
+const (
+	LackTracking Lack = iota
+	LackEvalsha
+	LackSubscribe
+	LackNumsub
+	LackWait
+	LackInfo
+	allLacks
+)
+
+// suffers is what each is for, and what does not hold without it.
+var suffers = [allLacks]struct{ command, effect string }{
+	LackTracking: {"CLIENT TRACKING", "a hold whose key was deleted is noticed at its next renewal, and neither counters " +
+		"nor sold-out stocks are cached"},
+	LackEvalsha:   {"EVALSHA", "every call sends the whole text of its script"},
+	LackSubscribe: {"SUBSCRIBE", "waiters poll every PollCap, without a place in the queue, and Hub.Subscribe fails"},
+	LackNumsub:    {"PUBSUB NUMSUB", "a release may hand over to a waiter that is gone, and Redisson's waiters come last"},
+	LackWait:      {"WAIT", "MinReplicas cannot be kept: what it is set for returns ErrNotReplicated"},
+	LackInfo:      {"INFO", "version and eviction policy are not checked, and after a failover waiters may poll"},
+}
+
+// About returns the command, and what does not hold without it.
+func (k Lack) About() (command, effect string) { return suffers[k].command, suffers[k].effect }
+
+// Lacks are what one server is known to lack: of a hub, for all clients on it. Each is logged once, when it is added. It is
+// safe for concurrent use.
+type Lacks struct {
+	log   *slog.Logger
+	known atomic.Uint32 // a bit for each; it is read with every call
+
+	mu  sync.Mutex
+	why [allLacks]error
+}
+
+// Lacking is one of them, with the effect, and the refusal.
+type Lacking struct {
+	Command, Effect string
+	Err             error
+}
+
+// NewLacks knows of none.
+func NewLacks(log *slog.Logger) *Lacks { return &Lacks{log: log} }
+
+// Has reports whether k is known to be lacking.
+func (l *Lacks) Has(k Lack) bool { return l.known.Load()&(1<<k) != 0 }
+
+// Add notes that the server refused k by err, and logs that, unless it is known already.
+func (l *Lacks) Add(k Lack, err error) {
+	if l.Note(k, err) {
+		l.log.Warn("redlatch: the server refuses a command, and the client goes on without it",
+			"command", suffers[k].command, "effect", suffers[k].effect, "error", err)
+	}
+}
+
+// Note is Add for what is logged otherwise. It reports whether k was not known.
+func (l *Lacks) Note(k Lack, err error) bool {
+	if l.Has(k) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.why[k] != nil {
+		return false
+	}
+	l.why[k] = err
+	l.known.Or(1 << k)
+	return true
+}
+
+// Drop notes that the server did k after all.
+func (l *Lacks) Drop(k Lack) {
+	if !l.Has(k) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.why[k] = nil
+	l.known.And(^uint32(1 << k))
+}
+
+// All returns what is lacking.
+func (l *Lacks) All() (all []Lacking) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, err := range l.why {
+		if err != nil {
+			all = append(all, Lacking{suffers[k].command, suffers[k].effect, err})
+		}
+	}
+	return all
+}
+
+// LackedCommands are the commands of all lacks there can be.
+func LackedCommands() (all []string) {
+	for _, l := range suffers {
+		all = append(all, l.command)
+	}
+	return all
+}

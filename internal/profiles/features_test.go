@@ -1,0 +1,222 @@
+package profiles_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// scene is what a feature is tried on: two processes behind the proxy, and the server itself.
+type scene struct {
+	red, other *redlatch.Client
+	server     rueidis.Client
+}
+
+// feature is a part of the core. needs are the commands without which it works otherwise, by what then is.
+type feature struct {
+	name  string
+	needs map[string]string
+	try   func(ctx context.Context, s scene) error
+}
+
+const (
+	watchdog = 900 * time.Millisecond
+	pollCap  = 50 * time.Millisecond
+)
+
+var polls = map[string]string{"SUBSCRIBE": "polls"}
+
+// core are the features, in the order of the table.
+var core = []feature{
+	{"lock", nil, func(ctx context.Context, s scene) error {
+		return s.red.Locks().Reentrant("lock").Do(ctx, func(ctx context.Context) error {
+			if _, err := s.other.Locks().Reentrant("lock").TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+				return fmt.Errorf("another acquires what is held: %w", err)
+			}
+			return nil
+		})
+	}},
+	{"contended", polls, func(ctx context.Context, s scene) error {
+		return handed(ctx, s.other.Locks().Reentrant("contended"), s.red.Locks().Reentrant("contended"))
+	}},
+	{"fair", polls, func(ctx context.Context, s scene) error {
+		return handed(ctx, s.red.Locks().Fair("fair"), s.other.Locks().Fair("fair"))
+	}},
+	{"read-write", polls, func(ctx context.Context, s scene) error {
+		return handed(ctx, s.red.Locks().ReadWrite("rw").Read(), s.other.Locks().ReadWrite("rw").Write())
+	}},
+	{"fenced", polls, func(ctx context.Context, s scene) error {
+		return handed(ctx, s.red.Locks().Fenced("fenced"), s.other.Locks().Fenced("fenced"))
+	}},
+	{"renewal", nil, func(ctx context.Context, s scene) error {
+		h, err := s.red.Locks().Reentrant("renewed").Lock(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-h.Done():
+			return h.Err()
+		case <-time.After(watchdog * 4 / 3):
+		}
+		return h.Unlock(ctx)
+	}},
+	{"lost hold", map[string]string{"CLIENT TRACKING": "at renewal"}, func(ctx context.Context, s scene) error {
+		h, err := s.red.Locks().Reentrant("lost").Lock(ctx)
+		if err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Millisecond)
+		if err := s.server.Do(ctx, s.server.B().Del().Key("lost").Build()).Error(); err != nil {
+			return err
+		}
+		select {
+		case <-h.Done():
+			if !errors.Is(h.Err(), redlatch.ErrLost) {
+				return fmt.Errorf("a lost hold ended with %w", h.Err())
+			}
+			return nil
+		case <-ctx.Done():
+			return errors.New("a lost hold was not noticed")
+		}
+	}},
+	{"semaphore", polls, func(ctx context.Context, s scene) error {
+		p, err := s.red.Semaphores().Semaphore("permits", 1).Acquire(ctx, 1)
+		if err != nil {
+			return err
+		}
+		return after(ctx, p.Release, func(ctx context.Context) error {
+			p, err := s.other.Semaphores().Semaphore("permits", 1).Acquire(ctx, 1)
+			if err != nil {
+				return err
+			}
+			return p.Release(ctx)
+		})
+	}},
+	{"latch", polls, func(ctx context.Context, s scene) error {
+		l := s.red.Semaphores().CountDownLatch("latch")
+		if _, err := l.TrySetCount(ctx, 1, time.Minute); err != nil {
+			return err
+		}
+		return after(ctx, func(ctx context.Context) error {
+			_, err := l.CountDown(ctx)
+			return err
+		}, s.other.Semaphores().CountDownLatch("latch").Await)
+	}},
+	{"stock", map[string]string{"CLIENT TRACKING": "asks when sold out"}, sells},
+	{"counter", map[string]string{"CLIENT TRACKING": "Cached asks"}, func(ctx context.Context, s scene) error {
+		k := s.red.Counters().Counter("counter", rcounter.CounterOptions{TTL: time.Minute})
+		if _, err := k.Incr(ctx); err != nil {
+			return err
+		}
+		for range 2 {
+			if v, err := k.Cached(ctx, time.Second); err != nil || v != 1 {
+				return fmt.Errorf("Cached is %d: %w", v, err)
+			}
+		}
+		return nil
+	}},
+	{"rate limit", nil, func(ctx context.Context, s scene) error {
+		l := s.red.Limiters().Limiter("limit", ratelimit.LimiterOptions{Rate: 1})
+		for _, want := range []bool{true, false} {
+			if a, err := l.Allow(ctx, "user", 1); err != nil || a.Allowed != want {
+				return fmt.Errorf("allowed is %v: %w", a.Allowed, err)
+			}
+		}
+		return nil
+	}},
+	{"election", polls, func(ctx context.Context, s scene) error {
+		l, err := s.red.Elections().Election("leader").Campaign(ctx, "a")
+		if err != nil {
+			return err
+		}
+		if found, err := s.other.Elections().Election("leader").Leader(ctx); err != nil || found.Value != "a" {
+			return fmt.Errorf("the leader is %q: %w", found.Value, err)
+		}
+		return after(ctx, l.Resign, func(ctx context.Context) error {
+			l, err := s.other.Elections().Election("leader").Campaign(ctx, "b")
+			if err != nil {
+				return err
+			}
+			return l.Resign(ctx)
+		})
+	}},
+	{"messages", nil, func(ctx context.Context, s scene) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		sub, err := s.red.Hub().Subscribe(ctx, "news")
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		if _, err := s.other.Hub().Publish(ctx, "news", "m"); err != nil {
+			return err
+		}
+		m, err := sub.Next(ctx)
+		if err == nil && m.Payload != "m" {
+			err = fmt.Errorf("the message is %q", m.Payload)
+		}
+		return err
+	}},
+}
+
+// handed has one process hold l, and the other wait for it.
+func handed(ctx context.Context, l, other *rlock.Lock) error {
+	h, err := l.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	first, _ := h.Token()
+	return after(ctx, h.Unlock, func(ctx context.Context) error {
+		h, err := other.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		if second, fenced := h.Token(); fenced && second <= first {
+			return fmt.Errorf("token %d after %d", second, first)
+		}
+		return h.Unlock(ctx)
+	})
+}
+
+// after has wait wait for release, which comes so late that a waiter waits.
+func after(ctx context.Context, release, wait func(context.Context) error) error {
+	waited := make(chan error, 1)
+	go func() { waited <- wait(ctx) }()
+	select {
+	case err := <-waited:
+		return fmt.Errorf("nothing was waited for: %w", err)
+	case <-time.After(pollCap / 2):
+	}
+	return errors.Join(release(ctx), <-waited)
+}
+
+// sells sells a stock out by a reservation that is paid, and a claim.
+func sells(ctx context.Context, s scene) error {
+	sale := s.red.Stocks().Stock("stock")
+	if _, err := sale.Open(ctx, stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute, Ledger: true}); err != nil {
+		return err
+	}
+	if _, err := sale.Reserve(ctx, "ann", stock.Request{ID: "r", N: 1}, time.Minute); err != nil {
+		return err
+	}
+	if _, err := sale.Confirm(ctx, "r"); err != nil {
+		return err
+	}
+	for _, want := range []stock.Outcome{stock.Granted, stock.SoldOut, stock.SoldOut, stock.SoldOut} {
+		g, err := s.other.Stocks().Stock("stock").ClaimAny(ctx, 1)
+		if err != nil || g.Outcome != want {
+			return fmt.Errorf("a claim is %v: %w", g.Outcome, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}

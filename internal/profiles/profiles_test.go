@@ -1,0 +1,197 @@
+package profiles_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/profiles"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// options are for a busy machine, and quick where the library polls.
+func options(book *redistest.Logbook) redlatch.Options {
+	return redlatch.Options{
+		Logger: book.Logger(), CallTimeout: 5 * time.Second,
+		Hub:        func(o *pubsub.Options) { o.CallTimeout = 300 * time.Millisecond },
+		Locks:      func(o *rlock.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
+		Elections:  func(o *election.Options) { o.PollCap = pollCap },
+		Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
+		Limiters:   func(o *ratelimit.Options) { o.AllowTimeout = 5 * time.Second },
+	}
+}
+
+// row is what came of a profile.
+type row struct {
+	profile, open, replicas string
+	cells                   []string
+}
+
+// The core of the tests with a server that refuses what a provider refuses. What the library goes on without is logged
+// once for each hub, is in its Stats, and is all that the profile says; what it cannot do is an error that says so.
+func TestTheCoreRunsAgainstEveryProfile(t *testing.T) {
+	rows := make([]row, len(profiles.All))
+	t.Run("profiles", func(t *testing.T) {
+		for i, p := range profiles.All {
+			t.Run(p.Name, func(t *testing.T) {
+				t.Parallel()
+				rows[i] = run(t, p)
+			})
+		}
+	})
+	table := tabulate(rows)
+	t.Log("\n" + table)
+	if dir := os.Getenv("REDLATCH_ARTEFACTS"); dir != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "profiles.md"), []byte(table), 0o666))
+	}
+}
+
+func run(t *testing.T, p profiles.Profile) (r row) {
+	r.profile = p.Name
+	server := redistest.Start(t)
+	direct := server.Client(t)
+	require.NoError(t, direct.Do(t.Context(), direct.B().ScriptFlush().Build()).Error())
+	before := p.Before(t, server)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var book redistest.Logbook
+	open := func(set func(*redlatch.Options)) (*redlatch.Client, error) {
+		o := options(&book)
+		set(&o)
+		return redlatch.Open(ctx, before.Option(), o)
+	}
+	red, err := open(func(*redlatch.Options) {})
+	if p.Open != "" {
+		require.ErrorContains(t, err, p.Open)
+		require.ErrorIs(t, err, redlatch.ErrInvalidOption)
+		r.open = "refused"
+		return r
+	}
+	require.NoError(t, err)
+	defer end(red)
+	other, err := open(func(o *redlatch.Options) { o.Logger = slog.New(slog.DiscardHandler) })
+	require.NoError(t, err)
+	defer end(other)
+	r.replicas = replicas(t, p, open)
+
+	failures := make([]error, len(core))
+	var all sync.WaitGroup
+	for i, f := range core {
+		all.Go(func() {
+			for range 3 { // a machine that stood still has lost a hold of a fraction of a second
+				if failures[i] = f.try(ctx, scene{red, other, direct}); !errors.Is(failures[i], redlatch.ErrLost) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	lacks := []string{}
+	for _, l := range red.Hub().Stats().Lacks {
+		lacks = append(lacks, l.Command)
+		require.NotEmpty(t, l.Effect)
+		require.Error(t, l.Err)
+	}
+	require.ElementsMatch(t, p.Lacks, lacks, "what is lacking")
+	for _, l := range lacks {
+		lines := book.Count("command="+l+" ") + book.Count("command="+strconv.Quote(l))
+		if l == "SUBSCRIBE" { // where it is refused in words
+			lines += book.Count("subscribe refused")
+		}
+		require.Equal(t, 1, lines, "%s is logged once: %s", l, book.String())
+	}
+	for _, x := range p.Refuses { // known to this test, if not to the library yet
+		if c := strings.Join(strings.Fields(x.Command)[:min(2, strings.Count(x.Command, " ")+1)], " "); x.Says == "" {
+			lacks = append(lacks, c)
+		}
+	}
+	for i, f := range core {
+		r.cells = append(r.cells, f.cell(t, p, lacks, failures[i]))
+	}
+	return r
+}
+
+// cell is what came of a feature.
+func (f *feature) cell(t *testing.T, p profiles.Profile, lacks []string, err error) string {
+	t.Helper()
+	fails := p.Fails[f.name]
+	if fails == "" && p.Fails["all"] != "" && f.name != "messages" {
+		fails = p.Fails["all"]
+	}
+	if fails != "" {
+		require.ErrorContains(t, err, fails, f.name)
+		return "refused"
+	}
+	if p.Literal && err != nil {
+		require.ErrorContains(t, err, "bad lua script", f.name)
+		return "refused"
+	}
+	require.NoError(t, err, f.name)
+	for _, l := range lacks {
+		if how := f.needs[l]; how != "" {
+			return how
+		}
+	}
+	return "works"
+}
+
+// replicas is what comes of MinReplicas: refused where WAIT is, and by whoever opens.
+func replicas(t *testing.T, p profiles.Profile, open func(func(*redlatch.Options)) (*redlatch.Client, error)) string {
+	t.Helper()
+	red, err := open(func(o *redlatch.Options) {
+		o.MinReplicas, o.CallTimeout, o.Logger = 1, time.Second, slog.New(slog.DiscardHandler)
+	})
+	if p.MinReplicas != "" {
+		require.ErrorContains(t, err, p.MinReplicas)
+		require.ErrorContains(t, err, "MinReplicas")
+		return "refused"
+	}
+	require.NoError(t, err)
+	end(red)
+	return "works"
+}
+
+// end closes a client, for a moment at most: what is behind a server that does not answer ends in the background.
+func end(red *redlatch.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	_ = red.Close(ctx) // it may be cut off
+}
+
+// tabulate makes the table of the page.
+func tabulate(rows []row) string {
+	var b strings.Builder
+	b.WriteString("| |")
+	for _, f := range core {
+		b.WriteString(" " + f.name + " |")
+	}
+	b.WriteString(" MinReplicas |\n|" + strings.Repeat("---|", len(core)+2) + "\n")
+	for _, r := range rows {
+		b.WriteString("| " + r.profile + " |")
+		for i := range core {
+			if r.open != "" {
+				b.WriteString(" " + r.open + " |")
+			} else if i < len(r.cells) {
+				b.WriteString(" " + r.cells[i] + " |")
+			}
+		}
+		b.WriteString(" " + cmp.Or(r.replicas, r.open) + " |\n")
+	}
+	return b.String()
+}
