@@ -54,8 +54,8 @@ func trace(addr string) error {
 				n, _ := strconv.Atoi(words[2])
 				declared = words[3:min(3+n, len(words))]
 			case len(words) == 2 && words[0] == "ECHO":
-				if mark, is := marks.Load(words[1]); is {
-					close(mark.(chan struct{}))
+				if read, is := marks.Load(words[1]); is {
+					close(read.(chan struct{}))
 				}
 			case len(words) > 0 && strings.HasSuffix(source, " lua"):
 				traced(file, addr, sha, declared, words)
@@ -66,11 +66,11 @@ func trace(addr string) error {
 }
 
 var (
-	marks    sync.Map // the text of an ECHO -> a channel that ends when MONITOR has told of it
+	marks    sync.Map // the text of an ECHO -> a channel that ends when MONITOR has said it
 	marksSet atomic.Int64
 )
 
-// untraced has all that a server has told be read, before the connections to it are cut.
+// untraced has all that a server has said be read, before the connections to it are cut.
 func untraced(addr string) {
 	if os.Getenv(TraceEnv) == "" {
 		return
@@ -80,13 +80,13 @@ func untraced(addr string) {
 		return
 	}
 	defer c.Close()
-	mark, told := fmt.Sprint("traced-", os.Getpid(), "-", marksSet.Add(1)), make(chan struct{})
-	marks.Store(mark, told)
+	mark, read := fmt.Sprint("traced-", os.Getpid(), "-", marksSet.Add(1)), make(chan struct{})
+	marks.Store(mark, read)
 	defer marks.Delete(mark)
 	fmt.Fprintf(c, "ECHO %s\r\n", mark)
 	select {
-	case <-told:
-	case <-time.After(2 * time.Second): // it has been stopped, or told of nothing since it started again
+	case <-read:
+	case <-time.After(2 * time.Second): // it has been stopped, or has said nothing since it started again
 	}
 }
 
@@ -112,7 +112,8 @@ func monitored(line string) (source string, words []string) {
 var (
 	traceMu sync.Mutex
 	seen    = map[string]bool{}
-	// of a command's keys among its words: the first, the last, the step. The channel of SPUBLISH has a slot, and is no key.
+	// of a command's keys among its words: the first, the last, the step. The channel of SPUBLISH has a slot, and is no
+	// key.
 	places = map[string][3]int{"SPUBLISH": {}}
 )
 

@@ -84,7 +84,8 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a hold that is reaped one millisecond late", file: "rcounter/stock/lua/lib/rare.lua", pkg: "rcounter/stock",
-		old: "'-inf', elapsed(s.now), 'BYSCORE', 'LIMIT', 0, most)", new: "'-inf', elapsed(s.now - 1), 'BYSCORE', 'LIMIT', 0, most)",
+		old:    "'-inf', elapsed(s.now), 'BYSCORE', 'LIMIT', 0, most)",
+		new:    "'-inf', elapsed(s.now - 1), 'BYSCORE', 'LIMIT', 0, most)",
 		breaks: "a reservation ends at its deadline",
 		tests:  "TestAReservationIsSoldOrGoesBackOnce TestWhatHasEndedIsForgotten",
 	},
@@ -97,8 +98,9 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a unit that goes to another in its holder's last millisecond", file: "rcounter/stock/lua/lib/rare.lua",
-		pkg: "rcounter/stock",
-		old: "'-inf', elapsed(s.now), 'BYSCORE', 'LIMIT', 0, most)", new: "'-inf', digits(s.now), 'BYSCORE', 'LIMIT', 0, most)",
+		pkg:    "rcounter/stock",
+		old:    "'-inf', elapsed(s.now), 'BYSCORE', 'LIMIT', 0, most)",
+		new:    "'-inf', digits(s.now), 'BYSCORE', 'LIMIT', 0, most)",
 		breaks: "a holder has its units until the instant that it was promised",
 		tests:  "TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold TestTheRestOfAReservationIsNoLongerThanItIs",
 	},
