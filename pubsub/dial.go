@@ -33,10 +33,10 @@ const topologyRefresh = 5 * time.Second
 //     Trying again is safe and may help. After every other error the same attempt will fail again.
 //   - ErrDenied: the server does not know the user, or the user lacks a right that connecting needs.
 //   - ErrInvalidOption: o cannot be used, and nothing was sent; or the server cannot do what o says (SelectDB, or
-//     client-side caching with the options that are for it); or the server is older than Redis 7.0, or a sentinel though
-//     Sentinel.MasterSet is empty, or a proxy that does not know HELLO (InitAddress); or only one side speaks TLS
-//     (TLSConfig); or it may evict keys (Options.Strict), or forget what it has confirmed (Options.Durable). The text
-//     names the field.
+//     client-side caching with the options that are for it); or the server is older than Redis 7.0, or a sentinel
+//     though Sentinel.MasterSet is empty, or a proxy that does not know HELLO (InitAddress); or only one side speaks
+//     TLS (TLSConfig); or it may evict keys (Options.Strict), or forget what it has confirmed (Options.Durable). The
+//     text names the field.
 //   - Any other error is the server's refusal of what o says, and its text says which.
 //
 // o.ConnLifetime is refused. When a connection's lifetime ends while a reply is awaited, rueidis sends the script again
@@ -47,9 +47,9 @@ const topologyRefresh = 5 * time.Second
 // o.Sentinel.TopologyRefreshInterval says otherwise. The sentinels announce a new primary once. A client that missed
 // the message would stay with a primary that has become a replica.
 //
-// What the server refuses and can be done without is logged, and is in Stats.Lacks. Where it has no client-side caching,
-// or speaks RESP2 only, Dial connects as with DisableCache and AlwaysRESP2, unless o says what caching is to be like
-// (ClientTrackingOptions, OnInvalidations, NewCacheStoreFn).
+// What the server refuses and can be done without is logged, and is in Stats.Lacks. Where it has no client-side
+// caching, or speaks RESP2 only, Dial connects as with DisableCache and AlwaysRESP2, unless o says what caching is to
+// be like (ClientTrackingOptions, OnInvalidations, NewCacheStoreFn).
 //
 // Invalidations are observed in a Cluster. Elsewhere rlock has a connection of its
 // own for them: a client that observes invalidations pipelines on every connection, which makes each single call
@@ -239,8 +239,9 @@ var errHello = errs.InvalidOption("InitAddress", "a proxy, or a server, that doe
 
 // unfit refuses a sentinel, which knows no scripts, and a server that is older than Redis 7.0. Its scripts hide why a
 // command of theirs was refused, so that a lock would fail for good where it is to try again, and it has no sharded
-// channels. What does not say its version, because it refuses INFO or does not answer in time, is not refused. Valkey says redis_version:7.2.4, whatever its own. If strict, it refuses servers that may evict keys, too;
-// if durable, those that may forget what they have confirmed.
+// channels. What does not say its version, because it refuses INFO or does not answer in time, is not refused. Valkey
+// says redis_version:7.2.4, whatever its own. If strict, it refuses servers that may evict keys, too; if durable, those
+// that may forget what they have confirmed.
 func (h *Hub) unfit(ctx context.Context, limit time.Duration, strict, durable bool) error {
 	c := h.client
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -415,7 +416,7 @@ func hangsUp(o rueidis.ClientOption) bool {
 	if err != nil {
 		return false
 	}
-	defer conn.Close()                                 //nolint:errcheck // it is over, whatever it says
+	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(probeTimeout)) // a TCP connection that is open takes one
 	if o.TLSConfig != nil {
 		conn = tls.Client(conn, o.TLSConfig)

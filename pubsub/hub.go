@@ -32,8 +32,8 @@ type Options struct {
 	// takes context.WithoutCancel of it. Defaults to rueidis.NewClient.
 	NewClient func(rueidis.ClientOption) (rueidis.Client, error)
 	// Strict makes Dial fail (ErrInvalidOption) if a server may evict keys when its memory is full, that is, if its
-	// maxmemory-policy is not noeviction, or if it refuses INFO. Eviction can take a lock from its holder, and ends a sale.
-	// Without Strict each package logs a warning when it is first used. New refuses Strict, because it asks nothing.
+	// maxmemory-policy is not noeviction, or if it refuses INFO. Eviction can take a lock from its holder, and ends a
+	// sale. Without Strict each package logs a warning when it is first used. New refuses Strict, because it asks nothing.
 	Strict bool
 	// Durable makes Dial fail (ErrInvalidOption) if a server may forget what it has confirmed: if it keeps no append-only
 	// file (appendonly), so that a restart brings back what the last snapshot has; or if it is a primary that needs no

@@ -43,9 +43,9 @@ func (l *link) wake() {
 // sendTimeout bounds each exchange on a link's connection.
 const sendTimeout = 5 * time.Second
 
-// deafTries is after how many times in a row a server refuses to subscribe that answers, but not this: a proxy may close
-// the connection, or stay silent, at a command that it does not know. An outage does that too, at any command; so after a
-// failure a PING is sent before, and only what follows its answer counts. The next confirmation says otherwise.
+// deafTries is after how many times in a row a server refuses to subscribe that answers, but not this: a proxy may
+// close the connection, or stay silent, at a command that it does not know. An outage does that too, at any command; so
+// after a failure a PING is sent before, and only what follows its answer counts. The next confirmation says otherwise.
 const deafTries = 3
 
 func (l *link) run() {
@@ -263,8 +263,8 @@ func (h *Hub) checkPrimary(node rueidis.Client) error {
 	return h.replica(node.Do(ctx, node.B().Info().Section("replication").Build()))
 }
 
-// probe has countListeners ask, once in the hub's life, when the first channel is confirmed whose listeners scripts count.
-// Where nothing waits for a lock or a permit no script asks, and the user needs no right to it.
+// probe has countListeners ask, once in the hub's life, when the first channel is confirmed whose listeners scripts
+// count. Where nothing waits for a lock or a permit no script asks, and the user needs no right to it.
 func (l *link) probe() {
 	h := l.hub
 	h.mu.Lock()

@@ -423,7 +423,8 @@ func TestALockOfGoAndJavaReadersEndsWithItsLastReader(t *testing.T) {
 		} {
 			h, err := r.locks.ReadWrite("rw").Read().Lock(within(t))
 			require.NoError(t, err, name)
-			_, _, err = dead.eval(within(t), javaReadLock, []string{"rw", dead.timeouts()}, "2000", dead.self, dead.self+":write")
+			_, _, err = dead.eval(within(t), javaReadLock, []string{"rw", dead.timeouts()}, "2000", dead.self,
+				dead.self+":write")
 			require.NoError(t, err, name)
 			require.NoError(t, end(h), name)
 			left, err := r.redis.Do(within(t), r.redis.B().Pttl().Key("rw").Build()).AsInt64()

@@ -12,8 +12,8 @@ import (
 
 // trim gives a read-write lock that Redisson's readers hold too the end of the last of its holds. A script said that it
 // is to be asked for, because it could not see their ends: the keys of these follow from the lock's hash, and scripts
-// look at no key that is not declared (lua/lib/rw.lua). If it fails, the lock's end is late, and so is a writer that waits
-// for a reader of Redisson's which has died; that is over with the lease that the lock has.
+// look at no key that is not declared (lua/lib/rw.lua). If it fails, the lock's end is late, and so is a writer that
+// waits for a reader of Redisson's which has died; that is over with the lease that the lock has.
 func (l *single) trim(ctx context.Context) {
 	r, err := l.c.runInspect(ctx, l.key, false)
 	if err != nil {

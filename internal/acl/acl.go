@@ -46,7 +46,8 @@ var locks = feature{
 	channels: []string{"redisson_lock__channel", "redisson_rwlock", "redlatch_plain"},
 	fixed:    []string{"~redlatch_alive:*", "&redlatch_grant:*"},
 	plain:    pubsubCommands + " exists",
-	scripts: published + counted + " exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
+	scripts: published + counted +
+		" exists pttl pexpire get set del hget hgetall hset hdel hlen hexists hmget hscan zadd zrem " +
 		"zcard " +
 		"zscore zcount zrange " +
 		"zremrangebyscore rpush lpop lrange llen lindex lrem info time",
@@ -67,7 +68,8 @@ var features = []feature{
 		name: "semaphores", own: []string{"", "{"}, keys: []string{"redlatch_queue"},
 		channels: []string{"redisson_sc", "redlatch_barrier", latchChannel},
 		fixed:    locks.fixed, plain: pubsubCommands + " get set",
-		scripts: published + counted + " exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan " +
+		scripts: published + counted +
+			" exists pttl pexpire persist get set del incrby hget hgetall hset hdel hexists hmget hscan " +
 			"zadd zrem zcard zscore zmscore " +
 			"zcount zrange zremrangebyscore time",
 	},

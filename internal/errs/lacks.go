@@ -22,8 +22,9 @@ const (
 
 // suffers is what each is for, and what does not hold without it.
 var suffers = [allLacks]struct{ command, effect string }{
-	LackTracking: {"CLIENT TRACKING", "a hold whose key was deleted is noticed at its next renewal, and neither counters " +
-		"nor sold-out stocks are cached"},
+	LackTracking: {"CLIENT TRACKING",
+		"a hold whose key was deleted is noticed at its next renewal, and neither counters " +
+			"nor sold-out stocks are cached"},
 	LackEvalsha:   {"EVALSHA", "every call sends the whole text of its script"},
 	LackSubscribe: {"SUBSCRIBE", "waiters poll every PollCap, without a place in the queue, and Hub.Subscribe fails"},
 	LackNumsub:    {"PUBSUB NUMSUB", "a release may hand over to a waiter that is gone, and Redisson's waiters come last"},
@@ -34,8 +35,8 @@ var suffers = [allLacks]struct{ command, effect string }{
 // About returns the command, and what does not hold without it.
 func (k Lack) About() (command, effect string) { return suffers[k].command, suffers[k].effect }
 
-// Lacks are what one server is known to lack: of a hub, for all clients on it. Each is logged once, when it is added. It is
-// safe for concurrent use.
+// Lacks are what one server is known to lack: of a hub, for all clients on it. Each is logged once, when it is added.
+// It is safe for concurrent use.
 type Lacks struct {
 	log   *slog.Logger
 	known atomic.Uint32 // a bit for each; it is read with every call

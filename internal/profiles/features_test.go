@@ -202,7 +202,8 @@ func after(ctx context.Context, release, wait func(context.Context) error) error
 // sells sells a stock out by a reservation that is paid, and a claim.
 func sells(ctx context.Context, s scene) error {
 	sale := s.red.Stocks().Stock("stock")
-	if _, err := sale.Open(ctx, stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute, Ledger: true}); err != nil {
+	if _, err := sale.Open(ctx,
+		stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute, Ledger: true}); err != nil {
 		return err
 	}
 	if _, err := sale.Reserve(ctx, "ann", stock.Request{ID: "r", N: 1}, time.Minute); err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// refusing is the call that has a server answer text as an error: a script of one line. So the answer has its place among
-// those of the calls before and after it, as a server's own refusal has, and none of them lose step.
+// refusing is the call that has a server answer text as an error: a script of one line. So the answer has its place
+// among those of the calls before and after it, as a server's own refusal has, and none of them lose step.
 func refusing(text string) []byte {
 	return call("EVAL", "return redis.error_reply(ARGV[1])", "0", text)
 }

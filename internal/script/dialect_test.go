@@ -23,7 +23,8 @@ func everyScript(t *testing.T) map[string]string {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".lua") || !is || folder == "internal/script" {
 			return err
 		}
-		texts[file], err = script.Compose(os.DirFS(filepath.Join("../..", folder)), strings.TrimSuffix(path.Base(file), ".lua"))
+		texts[file], err = script.Compose(os.DirFS(filepath.Join("../..", folder)),
+			strings.TrimSuffix(path.Base(file), ".lua"))
 		return err
 	}))
 	require.Greater(t, len(texts), 80)

@@ -86,7 +86,8 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "an end that outlives its owner", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
-		old: "local gone = redis.pcall('HDEL', key, list[i], list[i] .. '!')", new: "local gone = redis.pcall('HDEL', key, list[i])",
+		old:    "local gone = redis.pcall('HDEL', key, list[i], list[i] .. '!')",
+		new:    "local gone = redis.pcall('HDEL', key, list[i])",
 		breaks: "nothing of an owner keeps a lock that no owner holds",
 		tests:  "TestAHoldOfAnyKindThatWasJoinedLeavesNothing TestForceUnlockFreesWhatUnlockAfterLeft",
 	},
@@ -305,7 +306,8 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a shared call that takes what is held", file: "rlock/lua/free.lua", pkg: "rlock",
-		old: "redis.pcall('EXISTS', key, queue) == 0 and redis.pcall('HSET'", new: "redis.pcall('EXISTS', queue) == 0 and redis.pcall('HSET'",
+		old:    "redis.pcall('EXISTS', key, queue) == 0 and redis.pcall('HSET'",
+		new:    "redis.pcall('EXISTS', queue) == 0 and redis.pcall('HSET'",
 		breaks: "a lock has one owner", tests: "TestSharedScriptTable",
 	},
 	{
