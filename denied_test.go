@@ -91,7 +91,6 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"CountingSemaphore.TrySetPermits": second(counting.TrySetPermits(ctx, 1, 0)),
 		"CountingSemaphore.Acquire":       counting.Acquire(ctx, 1),
 		"CountingSemaphore.Release":       counting.Release(ctx, 1),
-		"CountingSemaphore.Drain":         second(counting.Drain(ctx)),
 		"CountingSemaphore.Inspect":       second(counting.Inspect(ctx)),
 		"CountDownLatch.Inspect":          second(latch.Inspect(ctx)),
 		"CountDownLatch.TrySetCount":      second(latch.TrySetCount(ctx, 1, 0)),

@@ -128,11 +128,11 @@ end
 return n`
 
 func (s *hostileRig) weightedScenes(holder, waiter, other *rsemaphore.Client,
-	make func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore) []hostileCase {
+	make func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore) []hostileCase {
 	bg := context.Background()
-	acts := func(name string, p *rsemaphore.WeightedPermit) (all []act) {
+	acts := func(name string, p *rsemaphore.Permit) (all []act) {
 		x := make(other, name)
-		take := func(ctx context.Context, n int64, wait time.Duration) error {
+		take := func(ctx context.Context, n int, wait time.Duration) error {
 			p, err := x.TryAcquire(ctx, n, wait, 0)
 			if err == nil {
 				err = p.Release(ctx)
@@ -170,7 +170,7 @@ func (s *hostileRig) weightedScenes(holder, waiter, other *rsemaphore.Client,
 		}
 		return p.Release(ctx)
 	}
-	hold := func(t testing.TB, name string) *rsemaphore.WeightedPermit {
+	hold := func(t testing.TB, name string) *rsemaphore.Permit {
 		p, err := make(holder, name).WithLabel("label").Acquire(bg, 60)
 		require.NoError(t, err)
 		return p
@@ -217,7 +217,6 @@ func (s *hostileRig) countingScenes(other *rsemaphore.Client) []hostileCase {
 			does("Release", func(ctx context.Context) error { return x.Release(ctx, 2) }),
 			does("AddPermits", func(ctx context.Context) error { return second(x.AddPermits(ctx, 2)) }),
 			does("TrySetPermits", func(ctx context.Context) error { return second(x.TrySetPermits(ctx, 2, 0)) }),
-			does("Drain", func(ctx context.Context) error { return second(x.Drain(ctx)) }),
 		}, func() {}
 	}, func(ctx context.Context, name string) error {
 		x := other.CountingSemaphore(name)
@@ -323,13 +322,13 @@ func TestHostileValuesOfSemaphoresAreErrWrongType(t *testing.T) {
 		},
 		"Weighted": func(s *hostileRig, holder, waiter, other *rsemaphore.Client) []hostileCase {
 			return s.weightedScenes(holder, waiter, other,
-				func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore {
+				func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
 					return c.WeightedSemaphore(name, 100)
 				})
 		},
 		"WeightedRevised": func(s *hostileRig, holder, waiter, other *rsemaphore.Client) []hostileCase {
 			return s.weightedScenes(holder, waiter, other,
-				func(c *rsemaphore.Client, name string) *rsemaphore.WeightedSemaphore {
+				func(c *rsemaphore.Client, name string) *rsemaphore.Semaphore {
 					return c.WeightedSemaphore(name, 100).WithRevision(7)
 				})
 		},

@@ -34,7 +34,7 @@ func releases(t *testing.T, red *redlatch.Client) verbs {
 	all["Permit.Release"] = permit.Release
 	weight, err := permits.WeightedSemaphore("weighted", 9).Acquire(ctx, 3)
 	require.NoError(t, err)
-	all["WeightedPermit.Release"] = weight.Release
+	all["Permit.Release of weights"] = weight.Release
 	leader, err := red.Elections().Election("election").Campaign(ctx, "")
 	require.NoError(t, err)
 	all["Leadership.Resign"] = leader.Resign

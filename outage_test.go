@@ -321,17 +321,16 @@ var apart = []string{
 	// They wait for others, or for time.
 	"Lock.Lock", "Lock.Do", "Election.Campaign", "Election.Run", "Shards.Run", "Shards.Slot", "Semaphore.Acquire",
 	"Semaphore.Do",
-	"WeightedSemaphore.Acquire", "WeightedSemaphore.Do",
 	"CountingSemaphore.Acquire", "CountDownLatch.Await", "CyclicBarrier.Await", "Packet.KeepLedger", "Stock.KeepLedger",
 	"Stock.KeepReaped", "Stock.Events",
 	"Hub.Subscribe", "Subscription.Next", "Client.Close", "Hub.Close",
 	// They give back, and go on for as long as they may.
-	"Hold.Unlock", "Hold.UnlockAfter", "Leadership.Resign", "Shard.Release", "Permit.Release", "WeightedPermit.Release",
+	"Hold.Unlock", "Hold.UnlockAfter", "Leadership.Resign", "Shard.Release", "Permit.Release",
 	"CountingSemaphore.Release",
 	// It goes on in the background: TestAValueIsKeptWhenTheAnnouncementIsMadeAgain.
 	"Leadership.Proclaim",
 	// They ask nobody.
-	"Lock.WithOwner", "Hold.Context", "Leadership.Context", "Shard.Context", "Permit.Context", "WeightedPermit.Context",
+	"Lock.WithOwner", "Hold.Context", "Leadership.Context", "Shard.Context", "Permit.Context",
 }
 
 func TestEveryCallIsMeasuredInAnOutageOrNamedHere(t *testing.T) {
@@ -347,9 +346,9 @@ func TestEveryCallIsMeasuredInAnOutageOrNamedHere(t *testing.T) {
 	for _, v := range []any{
 		&redlatch.Client{}, &pubsub.Hub{}, &pubsub.Subscription{}, &rlock.Lock{}, &rlock.Hold{}, &election.Election{},
 		&election.Leadership{}, &election.Shards{}, &election.Shard{},
-		&rsemaphore.Semaphore{}, &rsemaphore.WeightedSemaphore{}, &rsemaphore.CountingSemaphore{},
+		&rsemaphore.Semaphore{}, &rsemaphore.CountingSemaphore{},
 		&rsemaphore.CountDownLatch{}, &rsemaphore.CyclicBarrier{},
-		&rsemaphore.Permit{}, &rsemaphore.WeightedPermit{}, &rcounter.Counter{}, &ratelimit.Client{}, &ratelimit.Limiter{},
+		&rsemaphore.Permit{}, &rcounter.Counter{}, &ratelimit.Client{}, &ratelimit.Limiter{},
 		&ratelimit.Reservation{}, &redpacket.Packet{}, &stock.Stock{}, &stock.Group{},
 	} {
 		typ := reflect.TypeOf(v)
@@ -456,7 +455,7 @@ func TestACallThatWaitsEndsAtItsOwnTimeoutAndGrantsNothing(t *testing.T) {
 			"Semaphore.Do": func(ctx context.Context) error {
 				return permits.Semaphore("done", 1).Do(ctx, 1, none)
 			},
-			"WeightedSemaphore.Acquire": func(ctx context.Context) error {
+			"Semaphore.Acquire of weights": func(ctx context.Context) error {
 				return err1(permits.WeightedSemaphore("weighed", 9).Acquire(ctx, 3))
 			},
 			"CountingSemaphore.Acquire": func(ctx context.Context) error {

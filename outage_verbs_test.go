@@ -102,17 +102,17 @@ func ofPermits(t *testing.T, red *redlatch.Client, all verbs) {
 	w := c.WeightedSemaphore("weighted", 99)
 	weight, err := w.Acquire(t.Context(), 90)
 	require.NoError(t, err)
-	all["WeightedPermit.Extend"] = func(ctx context.Context) error { return weight.Extend(ctx, 30*time.Second) }
-	all["WeightedPermit.ReleasePart"] = func(ctx context.Context) error { return weight.ReleasePart(ctx, 1) }
-	all["WeightedSemaphore.TryAcquire"] = func(ctx context.Context) error { return err1(w.TryAcquire(ctx, 1, 0, 0)) }
-	all["WeightedSemaphore.Available"] = func(ctx context.Context) error { return err1(w.Available(ctx)) }
-	all["WeightedSemaphore.Inspect"] = func(ctx context.Context) error { return err1(w.Inspect(ctx)) }
-	all["WeightedSemaphore.Resize"] = func(ctx context.Context) error { return err1(w.Resize(ctx, 99)) }
-	all["WeightedSemaphore.ReleaseIDs"] = func(ctx context.Context) error { return w.ReleaseIDs(ctx, weight.IDs()...) }
-	all["WeightedSemaphore.ExtendIDs"] = func(ctx context.Context) error {
+	all["Permit.Extend of weights"] = func(ctx context.Context) error { return weight.Extend(ctx, 30*time.Second) }
+	all["Permit.ReleasePart"] = func(ctx context.Context) error { return weight.ReleasePart(ctx, 1) }
+	all["Semaphore.TryAcquire of weights"] = func(ctx context.Context) error { return err1(w.TryAcquire(ctx, 1, 0, 0)) }
+	all["Semaphore.Available of weights"] = func(ctx context.Context) error { return err1(w.Available(ctx)) }
+	all["Semaphore.Inspect of weights"] = func(ctx context.Context) error { return err1(w.Inspect(ctx)) }
+	all["Semaphore.Resize of weights"] = func(ctx context.Context) error { return err1(w.Resize(ctx, 99)) }
+	all["Semaphore.ReleaseIDs of weights"] = func(ctx context.Context) error { return w.ReleaseIDs(ctx, weight.IDs()...) }
+	all["Semaphore.ExtendIDs of weights"] = func(ctx context.Context) error {
 		return w.ExtendIDs(ctx, time.Minute, weight.IDs()...)
 	}
-	all["WeightedSemaphore.InspectIDs"] = func(ctx context.Context) error {
+	all["Semaphore.InspectIDs of weights"] = func(ctx context.Context) error {
 		return err1(w.InspectIDs(ctx, weight.IDs()...))
 	}
 }
@@ -123,7 +123,6 @@ func ofParties(red *redlatch.Client, all verbs) {
 	all["CountingSemaphore.TrySetPermits"] = func(ctx context.Context) error { return err1(n.TrySetPermits(ctx, 3, 0)) }
 	all["CountingSemaphore.TryAcquire"] = func(ctx context.Context) error { return n.TryAcquire(ctx, 1, 0) }
 	all["CountingSemaphore.AddPermits"] = func(ctx context.Context) error { return err1(n.AddPermits(ctx, 1)) }
-	all["CountingSemaphore.Drain"] = func(ctx context.Context) error { return err1(n.Drain(ctx)) }
 	all["CountingSemaphore.Available"] = func(ctx context.Context) error { return err1(n.Available(ctx)) }
 	all["CountingSemaphore.Inspect"] = func(ctx context.Context) error { return err1(n.Inspect(ctx)) }
 	all["CountDownLatch.TrySetCount"] = func(ctx context.Context) error { return err1(l.TrySetCount(ctx, 2, 0)) }

@@ -45,7 +45,8 @@ type Options struct {
 	// answer or refuses, as during a failover. The context may end it sooner, and never later. At least CallTimeout.
 	// Defaults to CallTimeout.
 	RetryTimeout time.Duration
-	// MinReplicas has grants and renewals confirmed by that many replicas within ReplicaTimeout. Defaults to 0: off.
+	// MinReplicas has grants and renewals confirmed by that many replicas within ReplicaTimeout. Open fails with it on a
+	// server that refuses WAIT. Defaults to 0: off.
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration

@@ -100,14 +100,14 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	const patience = 10 * time.Second
 	locks, err := rlock.New(hub,
 		rlock.Options{CallTimeout: patience, Observer: func(ctx context.Context, e rlock.Event) context.Context {
-			see(ctx, e.Kind.String())
+			see(ctx, string(e.Kind))
 			return ctx
 		}})
 	require.NoError(t, err)
 	t.Cleanup(func() { locks.Close(t.Context()) }) // which has ended then
 	semaphores, err := rsemaphore.New(hub,
 		rsemaphore.Options{CallTimeout: patience, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
-			see(ctx, "permits "+e.Kind.String())
+			see(ctx, "permits "+string(e.Kind))
 			return ctx
 		}})
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { counters.Close(t.Context()) })
 	stocks, err := stock.New(hub, stock.Options{CallTimeout: patience, Observer: func(ctx context.Context, e stock.Event) {
-		see(ctx, e.Kind.String())
+		see(ctx, string(e.Kind))
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { stocks.Close(t.Context()) })
@@ -343,8 +343,8 @@ func TestObserversSeeRenewalsAndLossesWithTheContextOfAcquire(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { hub.Close(context.Background()) })
 		events := make(chan string, 1000)
-		see := func(ctx context.Context, kind fmt.Stringer, name string) context.Context {
-			if what := kind.String(); what == "renewed" || what == "ended" {
+		see := func(ctx context.Context, what, name string) context.Context {
+			if what == "renewed" || what == "ended" {
 				select {
 				case events <- fmt.Sprint(what, " ", name, " in ", spanOf(ctx), ": ", ctx.Err()):
 				default:
@@ -355,14 +355,14 @@ func TestObserversSeeRenewalsAndLossesWithTheContextOfAcquire(t *testing.T) {
 		locks, err := rlock.New(hub,
 			rlock.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second,
 				Observer: func(ctx context.Context, e rlock.Event) context.Context {
-					return see(ctx, e.Kind, e.Name)
+					return see(ctx, string(e.Kind), e.Name)
 				}})
 		require.NoError(t, err)
 		t.Cleanup(func() { locks.Close(t.Context()) })
 		semaphores, err := rsemaphore.New(hub,
 			rsemaphore.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second,
 				Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
-					return see(ctx, e.Kind, e.Name)
+					return see(ctx, string(e.Kind), e.Name)
 				}})
 		require.NoError(t, err)
 		t.Cleanup(func() { semaphores.Close(t.Context()) })

@@ -84,18 +84,16 @@ func ExampleNew() {
 	ctx := context.Background()
 	var hub *pubsub.Hub
 	events := map[pubsub.EventKind]int{}
-	var news, alarm pubsub.Observer
+	var news pubsub.Observer
 	news = func(e pubsub.Event) {
 		if events[e.Kind]++; e.Kind == pubsub.EventSubscribed {
 			fmt.Println("subscribed to", e.Channel)
 		}
-	}
-	alarm = func(e pubsub.Event) {
 		if e.Kind == pubsub.EventLost {
 			fmt.Println("cut off:", e.Err)
 		}
 	}
-	hub, err = pubsub.New(client, pubsub.Options{Observer: news.And(alarm)})
+	hub, err = pubsub.New(client, pubsub.Options{Observer: news})
 	if err != nil {
 		fmt.Println(err)
 		return

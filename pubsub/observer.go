@@ -1,7 +1,5 @@
 package pubsub
 
-import "strconv"
-
 // Observer is called with what happens to a hub's subscriptions, for metrics. It runs on the goroutine where that
 // happens, mostly the connection's reader, so it must return at once and call nothing that waits for the server, such
 // as Subscribe. One event comes after the other; a call of Subscribe returns after the event that it waits for. A panic
@@ -21,48 +19,21 @@ type Event struct {
 	Err error
 }
 
-// EventKind is the kind of an Event.
-type EventKind uint8
+// EventKind is the kind of an Event, in words.
+type EventKind string
 
 // The kinds of events.
 const (
 	// EventSubscribed: the server confirmed a channel (Channel, Again).
-	EventSubscribed EventKind = iota + 1
+	EventSubscribed EventKind = "subscribed"
 	// EventRefused: the server refused to subscribe a channel (Channel, Err).
-	EventRefused
+	EventRefused EventKind = "refused"
 	// EventLost: a connection with subscriptions ended, or could not be made (Node, Err). The hub tries another.
-	EventLost
+	EventLost EventKind = "lost"
 	// EventDropped: a message was dropped, because Options.Buffer others waited for a subscriber (Channel). A Gap stands
 	// in its place.
-	EventDropped
+	EventDropped EventKind = "dropped"
 )
-
-// String is the kind in words, such as "subscribed".
-func (k EventKind) String() string {
-	switch k {
-	case EventSubscribed:
-		return "subscribed"
-	case EventRefused:
-		return "refused"
-	case EventLost:
-		return "lost"
-	case EventDropped:
-		return "dropped"
-	}
-	return "EventKind(" + strconv.Itoa(int(k)) + ")"
-}
-
-// And returns an Observer that calls o and then next, for example one for metrics and one for an alarm. If o panics,
-// next is not called. Either may be nil.
-func (o Observer) And(next Observer) Observer {
-	switch {
-	case o == nil:
-		return next
-	case next == nil:
-		return o
-	}
-	return func(e Event) { o(e); next(e) }
-}
 
 // note is what is left to do when mu is let go of: the observer gets an event, or an answer is given.
 type note struct {

@@ -14,32 +14,16 @@ import (
 // ctx is that of the call: it carries the caller's span, and may have ended.
 type Observer func(ctx context.Context, e Event)
 
-// Event is something that happened to a counter. Its Kind says which fields are set, besides Name.
+// Event: the server answered a call that writes (Add, Incr, Decr, AddOnce, Set or CompareAndSet), or did not. What is
+// refused before anything is sent is not an event.
 type Event struct {
-	Kind EventKind
 	// Name is the counter's, as the caller gave it.
 	Name string
-	// Took is how long the call took. Of EventWritten.
+	// Took is how long the call took.
 	Took time.Duration
-	// Err is why the server did not write; nil: it did. Of EventWritten.
+	// Err is why the server did not write; nil: it did.
 	Err error
 }
-
-// EventKind is the kind of an Event.
-type EventKind uint8
-
-// EventWritten: the server answered an Add, Incr, Decr, AddOnce, Set or CompareAndSet, or did not (Took, Err). What is
-// refused before anything is sent is not an event.
-const EventWritten EventKind = 1
-
-var eventNames = [...]string{EventWritten: "written"}
-
-// String is the kind in words: "written".
-func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
-
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next
-// is not called. Either may be nil.
-func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
 
 // write makes a call that writes, and reports it. Without an observer no clock is read.
 func (k *Counter) write(ctx context.Context, call func() error) error {
@@ -48,7 +32,6 @@ func (k *Counter) write(ctx context.Context, call func() error) error {
 	}
 	began := time.Now()
 	err := call()
-	session.Tell(ctx, k.c.calls, k.c.observer,
-		Event{Kind: EventWritten, Name: k.name, Took: time.Since(began), Err: edged(err)})
+	session.Tell(ctx, k.c.calls, k.c.observer, Event{Name: k.name, Took: time.Since(began), Err: edged(err)})
 	return err
 }

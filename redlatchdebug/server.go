@@ -81,8 +81,11 @@ func (c *client) object(of any, name string) *object {
 		o.Kind, o.look = x.Kind(), looked(x.Inspect, (*object).lock)
 	case *rsemaphore.Semaphore:
 		o.Kind, o.look = "Semaphore", looked(x.Inspect, (*object).semaphore)
-	case *rsemaphore.WeightedSemaphore:
-		o.Kind, o.look = "WeightedSemaphore", looked(x.Inspect, (*object).weighted)
+	case interface { // a semaphore of weights
+		Kind() string
+		Inspect(ctx context.Context) (rsemaphore.SemaphoreState, error)
+	}:
+		o.Kind, o.look = x.Kind(), looked(x.Inspect, (*object).semaphore)
 	case *rsemaphore.CountingSemaphore:
 		o.Kind, o.look = "CountingSemaphore", looked(x.Inspect, (*object).counting)
 	case *rsemaphore.CountDownLatch:
@@ -184,15 +187,7 @@ func (o *object) semaphore(s rsemaphore.SemaphoreState) {
 	o.room(int64(s.Capacity), int64(s.Available))
 	o.Known = true
 	for _, h := range s.Permits {
-		o.permit(h, 1)
-	}
-}
-
-func (o *object) weighted(s rsemaphore.WeightedState) {
-	o.room(s.Capacity, s.Available)
-	o.Known = true
-	for _, h := range s.Permits {
-		o.permit(h.Holder, h.Weight)
+		o.permit(h)
 	}
 }
 
@@ -213,9 +208,9 @@ func (o *object) room(capacity, free int64) {
 	o.Held, o.Capacity, o.Free = free < capacity, &capacity, &free
 }
 
-func (o *object) permit(h rsemaphore.Holder, n int64) {
+func (o *object) permit(h rsemaphore.Holder) {
 	o.Holders.add(person{Owner: short(h.ID), Label: h.Label, Process: h.Process, Here: h.Client != "" && o.here(h.Client),
-		Left: left(h.Lease), Count: n}, mostNamed)
+		Left: left(h.Lease), Count: int64(h.N)}, mostNamed)
 }
 
 // here reports whether an owner, or the beginning of the id of a client, is of this process.

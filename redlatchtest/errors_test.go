@@ -327,7 +327,7 @@ func TestAReservationThatIsOver(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(want.String(), func(t *testing.T) {
+		t.Run(string(want), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
 				s := reserved(t, red)
 				is(t, end(t, srv, s), nil)

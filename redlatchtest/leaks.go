@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -84,7 +85,7 @@ func (l *ledger) watch(o *redlatch.Options) {
 			}
 			return nil
 		}
-		o.Observer = locks.And(o.Observer)
+		o.Observer = session.Chain(locks, o.Observer)
 	})
 	o.Semaphores = after(o.Semaphores, func(o *rsemaphore.Options) {
 		prefix := o.KeyPrefix
@@ -101,7 +102,7 @@ func (l *ledger) watch(o *redlatch.Options) {
 			}
 			return nil
 		}
-		o.Observer = permits.And(o.Observer)
+		o.Observer = session.Chain(permits, o.Observer)
 	})
 }
 

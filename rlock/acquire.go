@@ -52,7 +52,6 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 	hold, seen, err := l.acquired(ctx, began, t, auto, part)
 	waited := time.Since(began)
 	if err != nil {
-		c.session.Leave()
 		err = ending(l.name, waited, seen.unsure).Explain(err)
 		var refused *NotAcquiredError
 		if errors.As(err, &refused) {
@@ -61,7 +60,11 @@ func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, err
 			if seen.holder.other() {
 				refused.Kind = l.kind.otherwise()
 			}
+			if !refused.unheard {
+				refused.Holders = l.holders(ctx, waited)
+			}
 		}
+		c.session.Leave()
 		c.observe(ctx, Event{Kind: EventNotAcquired, Name: l.name, Waited: waited, Err: err})
 		return nil, err
 	}
@@ -282,7 +285,7 @@ func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool,
 
 // joinable says why an owner of another process cannot be joined, if so.
 func (l *single) joinable(id Owner) error {
-	if !id.Ours() {
+	if !id.ours() {
 		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", errs.ErrInvalidOption, id)
 	}
 	if !l.kind.entry.joins() {

@@ -31,9 +31,15 @@ type Client struct {
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
 	tenancies      tenancies
-	rechecks       session.Rechecks
 	observer       Observer
+	looks
 	voter
+}
+
+// looks are what is looked at for those that wait, or have waited.
+type looks struct {
+	rechecks session.Rechecks
+	named    session.Holders[Holder] // by the errors of calls that gave up
 }
 
 // asked are parts of the session, which are asked for all the time.

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -34,7 +35,12 @@ type NotAcquiredError struct {
 	// a service moves from one kind to another: "string" is a Plain lock of this library, or a lock of redsync,
 	// bsm/redislock or rueidislock; "hash" is a lock of any other kind, or of Redisson. Otherwise Kind is empty. It is as
 	// in the last answer, too.
-	Kind      string
+	Kind string
+	// Holders are those who held the lock when the call gave up, ten at most; nil if that is not known. It is asked for
+	// only if the call has waited for at least 100 ms, and was not cancelled: it then returns up to 20 ms later, and sends
+	// one call, and one for each process that holds the lock. In a process, calls for one name share that, ten times in a
+	// second at most. After a call that does not wait, [Lock.Inspect] says the same.
+	Holders   []Holder
 	cause     error
 	unheard   bool // ctx ended before anything was known of a holder
 	listeners int  // for the holder's release, by the last answer; 0: not said
@@ -42,8 +48,17 @@ type NotAcquiredError struct {
 
 func (e *NotAcquiredError) Error() string {
 	s := fmt.Sprintf("rlock: %q %v after %v", e.Name, errs.ErrNotAcquired, e.Waited.Round(time.Millisecond))
+	left := ""
 	if e.Lease >= 0 {
-		s += fmt.Sprintf(" (holder's lease: %v)", e.Lease.Round(time.Millisecond))
+		left = fmt.Sprintf("lease ends in %v", e.Lease.Round(time.Millisecond))
+	}
+	if len(e.Holders) > 0 {
+		s += ": held by " + listed(e.Holders)
+		if left != "" {
+			s += ", " + left
+		}
+	} else if left != "" {
+		s += " (holder's " + left + ")"
 	}
 	if e.unheard {
 		s += " (no answer by then)"
@@ -66,6 +81,26 @@ func (e *NotAcquiredError) Error() string {
 		s += ": " + e.cause.Error()
 	}
 	return s
+}
+
+// listed are the first of some holders: their processes as far as they are known, and as which the server has them.
+func listed(holders []Holder) string {
+	const shown = 3
+	var each []string
+	for _, h := range holders[:min(len(holders), shown)] {
+		who := "owner " + string(h.Owner)
+		if !h.Owner.ours() {
+			who = fmt.Sprintf("owner %.64q", h.Owner)
+		}
+		if h.Process != "" {
+			who = h.Process + " (" + who + ")"
+		}
+		each = append(each, who)
+	}
+	if n := len(holders) - len(each); n > 0 {
+		each = append(each, fmt.Sprintf("%d more", n))
+	}
+	return strings.Join(each, ", ")
 }
 
 // Unwrap returns ErrNotAcquired, and the context's error and cause if ctx ended.

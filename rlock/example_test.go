@@ -119,6 +119,13 @@ func ExampleLock_TryLock() {
 		fmt.Println(busy.Name, "is taken; a crashed holder blocks it for a minute at most:", busy.Lease <= time.Minute)
 	}
 
+	_, err = lock.TryLock(ctx, 150*time.Millisecond, 0)
+	if errors.As(err, &busy) {
+		for _, h := range busy.Holders {
+			log.Println("held by", h.Process, h.Owner, h.Lease) // web-3:4121 5f1c36d2-9d4e-8a10-9c3f-0b7d24e6a1f8:12 29.8s
+		}
+	}
+
 	hold.Unlock(ctx)
 	hold, err = lock.TryLock(ctx, time.Second, 5*time.Second) // wait for a second at most, hold for five, unrenewed
 	fmt.Println(err, time.Until(hold.Until()) <= 5*time.Second)

@@ -28,7 +28,7 @@ func ExampleLock_Inspect() {
 		fmt.Printf("%s: locked: %t for up to %v\n", state.Name, state.Locked, state.Lease.Round(time.Minute))
 	}
 	holder := func(h rlock.Holder) {
-		fmt.Printf("%q, of this library: %t, %d time(s)\n", h.Owner.Label(), h.Owner.Ours(), h.Count)
+		fmt.Printf("%q, %d time(s)\n", h.Owner.Label(), h.Count)
 	}
 	waiter := func(w rlock.Waiter) {
 		fmt.Printf("%q waits for %v\n", w.Owner.Label(), w.Waiting)
@@ -47,7 +47,7 @@ func ExampleLock_Inspect() {
 	}
 	// Output:
 	// report: locked: true for up to 1h0m0s
-	// "nightly run 17", of this library: true, 1 time(s)
+	// "nightly run 17", 1 time(s)
 }
 
 // An operator takes a lock from a holder that is stuck. The holder finds out when it next talks to the server.
@@ -198,7 +198,7 @@ func ExampleObserver() {
 }
 
 // Two observers, such as one for metrics and one for traces, and what the client does at the moment.
-func ExampleObserver_And() {
+func ExampleObserver_two() {
 	defer serve()()
 	ctx := context.Background()
 	hub, err := pubsub.Dial(ctx, option, pubsub.Options{})
@@ -222,7 +222,8 @@ func ExampleObserver_And() {
 		}
 		return ctx
 	}
-	locks, err := rlock.New(hub, rlock.Options{Observer: metrics.And(traces)})
+	both := func(ctx context.Context, e rlock.Event) context.Context { return traces(metrics(ctx, e), e) }
+	locks, err := rlock.New(hub, rlock.Options{Observer: both})
 	if err != nil {
 		log.Fatal(err)
 	}

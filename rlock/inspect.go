@@ -77,28 +77,32 @@ func (l *single) Inspect(ctx context.Context) (State, error) {
 	_, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (struct{}, error) {
 		r, err := l.c.runInspect(ctx, l.key, true)
 		if err == nil {
-			l.describe(ctx, &s, r)
+			l.read(&s, r)
+			l.nameProcesses(ctx, &s)
 		}
 		return struct{}{}, err
 	})
 	return s, err
 }
 
-func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
-	var said []string
-	ask := func(owner string) {
-		if key := l.c.saidBy(l.key, owner); key != "" {
-			said = append(said, key)
+// holders are those who hold the lock when a call gives up that has waited; see session.Holders. It asks for no
+// waiters: a queue may be long.
+func (l *single) holders(ctx context.Context, waited time.Duration) []Holder {
+	return slices.Clone(l.c.named.Of(ctx, l.key, waited, func(ctx context.Context) []Holder {
+		r, err := l.c.runInspect(ctx, l.key, false)
+		if err != nil {
+			return nil
 		}
-	}
-	for field := range r.fields {
-		ask(strings.TrimSuffix(field, ":write"))
-	}
-	for _, w := range r.waiting {
-		ask(w.owner)
-	}
-	processes := lease.Processes(ctx, l.c.runner, said)
-	process := func(owner string) string { return processes[l.c.saidBy(l.key, owner)] }
+		var s State
+		l.read(&s, r)
+		s.Holders = s.Holders[:min(len(s.Holders), session.MostNamed)]
+		l.nameProcesses(ctx, &s)
+		return s.Holders
+	}))
+}
+
+// read is what the server said, without the names of processes.
+func (l *single) read(s *State, r inspectReply) {
 	s.Token = r.token
 	if r.locked {
 		s.Locked, s.Lease, s.Mode = true, r.left, r.fields["mode"]
@@ -111,7 +115,7 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 		if s.Mode != "" {
 			owner, write = strings.CutSuffix(field, ":write")
 		}
-		h := Holder{Owner: Owner(owner), Process: process(owner), Lease: r.left, Write: write}
+		h := Holder{Owner: Owner(owner), Lease: r.left, Write: write}
 		h.Count, _ = strconv.Atoi(value)
 		end, bounded := r.ends[field]
 		if till, err := strconv.ParseInt(r.fields[field+"!"], 10, 64); err == nil {
@@ -124,12 +128,32 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 	}
 	slices.SortFunc(s.Holders, func(a, b Holder) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
 	for _, w := range r.waiting {
-		x := Waiter{Owner: Owner(w.owner), Process: process(w.owner), Write: w.write}
+		x := Waiter{Owner: Owner(w.owner), Write: w.write}
 		if w.since > 0 {
 			x.Waiting = max(0, time.Duration(r.server-w.since)*time.Millisecond)
 		}
 		s.Waiters = append(s.Waiters, x)
 	}
+}
+
+// nameProcesses asks the processes of holders and waiters for their names.
+func (l *single) nameProcesses(ctx context.Context, s *State) {
+	var said []string
+	each := func(do func(owner Owner, process *string)) {
+		for i := range s.Holders {
+			do(s.Holders[i].Owner, &s.Holders[i].Process)
+		}
+		for i := range s.Waiters {
+			do(s.Waiters[i].Owner, &s.Waiters[i].Process)
+		}
+	}
+	each(func(owner Owner, _ *string) {
+		if key := l.c.saidBy(l.key, string(owner)); key != "" {
+			said = append(said, key)
+		}
+	})
+	processes := lease.Processes(ctx, l.c.runner, said)
+	each(func(owner Owner, process *string) { *process = processes[l.c.saidBy(l.key, string(owner))] })
 }
 
 // IsLocked reports whether the lock is held; of a side of a read-write lock, whether that side is held.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	heldlease "github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -202,7 +203,7 @@ func TestInspectShowsHoldersAndLabels(t *testing.T) {
 		require.True(t, st.Locked)
 		require.Greater(t, st.Lease, 20*time.Second)
 		require.Len(t, st.Holders, 1)
-		require.True(t, st.Holders[0].Owner.Ours())
+		require.True(t, heldlease.Ours(string(st.Holders[0].Owner)))
 		require.Equal(t, rlock.Holder{Owner: h.Owner(), Count: 1, Lease: st.Lease}, st.Holders[0])
 		require.NoError(t, in.Unlock(within(t)))
 		require.NoError(t, h.Unlock(within(t)))

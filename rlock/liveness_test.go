@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	heldlease "github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -511,7 +512,7 @@ func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
 		require.Equal(t, "shop/web-1", state.Holders[0].Process)
 		for n, w := range state.Waiters {
 			require.Equal(t, fmt.Sprint("waiter ", n), w.Owner.Label())
-			require.True(t, w.Owner.Ours())
+			require.True(t, heldlease.Ours(string(w.Owner)))
 			require.Equal(t, kind != "Fair", w.Waiting > 0)
 		}
 		token, _ := h.Token()

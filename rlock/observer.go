@@ -45,54 +45,41 @@ type Event struct {
 	Acquisition context.Context
 }
 
-// EventKind is the kind of an Event.
-type EventKind uint8
+// EventKind is the kind of an Event, in words.
+type EventKind string
 
 // The kinds of events.
 const (
 	// EventAcquiring: an acquisition begins, and nothing was sent yet. One EventAcquired or EventNotAcquired follows, with
 	// the context that the Observer returns. The members of a Multi that one script acquires begin when that has ended;
 	// each has a context of its own.
-	EventAcquiring EventKind = iota + 1
+	EventAcquiring EventKind = "acquiring"
 	// EventWaiting: an acquisition begins to wait, because it was refused and may wait, because this process holds the
 	// lock, or because another call of the process is before it. At most once in an acquisition. Of a Quorum it has the
 	// Quorum's name and the caller's context, as EventWoken has.
-	EventWaiting
+	EventWaiting EventKind = "waiting"
 	// EventWoken: a sleeping waiter tries again (ByMessage).
-	EventWoken
+	EventWoken EventKind = "woken"
 	// EventAcquired: the lock was acquired (Waited).
-	EventAcquired
+	EventAcquired EventKind = "acquired"
 	// EventNotAcquired: an acquisition ended without the lock (Waited, Err).
-	EventNotAcquired
+	EventNotAcquired EventKind = "not acquired"
 	// EventReleasing: Unlock begins, and nothing was sent yet (Acquisition). One EventReleased follows, with the context
 	// that the Observer returns. Later calls of Unlock have the result of the first, and are not events.
-	EventReleasing
+	EventReleasing EventKind = "releasing"
 	// EventReleased: Unlock has ended (Held, Err).
-	EventReleased
+	EventReleased EventKind = "released"
 	// EventRenewed: a renewal was confirmed, or failed (Err). A failure is not final: EventEnded says when a hold is lost.
-	EventRenewed
+	EventRenewed EventKind = "renewed"
 	// EventEnded: a hold ended without Unlock (Err: ErrLost, ErrMaxHold or ErrClosed).
-	EventEnded
+	EventEnded EventKind = "ended"
 	// EventTakenOver: this client has removed holds of crashed processes (Options.Liveness) from a lock that it waits for
 	// (Holds). Another process may acquire the lock then.
-	EventTakenOver
+	EventTakenOver EventKind = "taken over"
 )
 
-var eventNames = [...]string{EventAcquiring: "acquiring", EventWaiting: "waiting", EventWoken: "woken",
-	EventAcquired:    "acquired",
-	EventNotAcquired: "not acquired", EventReleasing: "releasing", EventReleased: "released", EventRenewed: "renewed",
-	EventEnded:     "ended",
-	EventTakenOver: "taken over"}
-
-// String is the kind in words, such as "not acquired".
-func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
-
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. next gets the
-// context that o returned. If o panics, next is not called. Either may be nil.
-func (o Observer) And(next Observer) Observer { return session.Chain(o, next) }
-
 // failures are what the debug page calls what went wrong.
-var failures = [EventTakenOver + 1]string{EventNotAcquired: "acquire", EventReleased: "release", EventRenewed: "renew",
+var failures = map[EventKind]string{EventNotAcquired: "acquire", EventReleased: "release", EventRenewed: "renew",
 	EventEnded: "hold"}
 
 // observe tells of e, and returns the context under which goes on what e begins. Called without a mutex held.

@@ -52,14 +52,14 @@ func (l *single) leaseKey(owner string) string {
 // can be sent to another process, which joins the hold with [Lock.WithOwner].
 type Owner string
 
-// Ours reports whether o is an owner of this library, and not one of Redisson's or another program's.
-func (o Owner) Ours() bool { return lease.Ours(string(o)) }
+// ours reports whether o is an owner of this library, and not one of Redisson's or another program's.
+func (o Owner) ours() bool { return lease.Ours(string(o)) }
 
 // Label returns the label of the lock that the owner acquired; "" if it had none, or if the owner is not one of this
 // library.
 func (o Owner) Label() string {
 	parts := strings.SplitN(string(o), ":", 3)
-	if len(parts) < 3 || !o.Ours() {
+	if len(parts) < 3 || !o.ours() {
 		return ""
 	}
 	label, err := url.PathUnescape(parts[2])

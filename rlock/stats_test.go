@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -107,16 +108,17 @@ func TestAnObserverAndAnotherAreToldInTurn(t *testing.T) {
 	observer := func(who string, kinds ...rlock.EventKind) rlock.Observer {
 		return func(_ context.Context, e rlock.Event) context.Context {
 			if slices.Contains(kinds, e.Kind) {
-				told = append(told, who+" "+e.Kind.String())
+				told = append(told, who+" "+string(e.Kind))
 			}
 			return nil
 		}
 	}
 	first, second := observer("first", rlock.EventAcquired, rlock.EventReleased), observer("second", rlock.EventAcquired)
 	var none rlock.Observer
-	require.Nil(t, none.And(nil))
+	require.Nil(t, session.Chain(none, nil))
 	r := newRig(t, redistest.Embedded(t),
-		rlock.Options{CallTimeout: 20 * time.Second, Observer: none.And(first).And(second).And(none)})
+		rlock.Options{CallTimeout: 20 * time.Second,
+			Observer: session.Chain(session.Chain(session.Chain(none, first), second), none)})
 	hold, err := r.locks.Reentrant("l").Lock(within(t))
 	require.NoError(t, err)
 	require.NoError(t, hold.Unlock(within(t)))

@@ -57,8 +57,8 @@ func BenchmarkAcquireRelease(b *testing.B) {
 
 // BenchmarkWeight is one uncontended cycle of a weight, small and large, beside as many permits where that is possible.
 func BenchmarkWeight(b *testing.B) {
-	for _, n := range []int64{1, 1000, 1e9} {
-		b.Run(strconv.FormatInt(n, 10), func(b *testing.B) {
+	for _, n := range []int{1, 1000, 1e9} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			r := newRig(b, redistest.Start(b), rsemaphore.Options{})
 			ctx := context.Background()
 			s := r.c.WeightedSemaphore("s", 1<<40)

@@ -18,21 +18,23 @@ import (
 // lease is over); nothing was given back. ErrUnknownOutcome: a request was lost, and the ids may have been released by
 // it. A *Permit whose id is released so is lost: it learns of it at its next renewal.
 func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
-	return s.releaseIDs(ctx, ids, func(ctx context.Context, raw []string) (held int64, err error) {
-		return s.runRelease(ctx, strings.Join(raw, ""), true, "")
-	})
-}
-
-// releaseIDs gives back by ids, all or none. run sends one request, and returns -1 where not all are held.
-func (s *Semaphore) releaseIDs(ctx context.Context, ids []string,
-	run func(ctx context.Context, raw []string) (held int64, err error)) error {
 	list, err := parseIDs(ids)
 	if err != nil {
 		return err
 	}
+	run := func(ctx context.Context) (held int64, err error) {
+		if s.weighted {
+			var others []string
+			for _, id := range list[1:] {
+				others = append(others, baseOf(id), "")
+			}
+			return s.runWeightedRelease(ctx, baseOf(list[0]), allOrNone, "", others...)
+		}
+		return s.runRelease(ctx, strings.Join(list, ""), true, "")
+	}
 	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (held int64, err error) {
 		unsure, err := script.Repeat(ctx, false, func() (err error) {
-			held, err = run(ctx, list)
+			held, err = run(ctx) // -1: not all are held
 			return err
 		})
 		switch {
@@ -60,11 +62,6 @@ func (s *Semaphore) releaseIDs(ctx context.Context, ids []string,
 // ErrNotReplicated: they were extended, and too few replicas confirmed it. A *Permit of these ids does not move its
 // Until by it.
 func (s *Semaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...string) error {
-	return s.extendIDs(ctx, d, ids, s.extendExchange)
-}
-
-func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string,
-	exchange func(raw []string, d time.Duration) exchange[bool]) error {
 	list, err := parseIDs(ids)
 	if err != nil {
 		return err
@@ -72,7 +69,10 @@ func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string
 	if err := session.CheckRange("d", d, session.MinLease); err != nil {
 		return s.c.session.Error(err)
 	}
-	x := exchange(list, d)
+	x := s.extendExchange(list, d)
+	if s.weighted {
+		x = s.weightedExtendExchange(list, d)
+	}
 	x.Replicas, x.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
 	held, err := ask(ctx, &s.object, x, s.c.runner.Do)
 	if err == nil && !held {
@@ -81,13 +81,16 @@ func (s *Semaphore) extendIDs(ctx context.Context, d time.Duration, ids []string
 	return err
 }
 
-// InspectIDs looks at permits by their ids, 1 to 1,000, none twice: a Holder for each, in their order. Its Lease is 0
-// if the permit is not held: released, over, or never granted. It changes nothing, and what it returns may be out of
-// date when it is read. Unlike Inspect its cost does not grow with the permits that are out.
+// InspectIDs looks at permits by their ids, 1 to 1,000, none twice: a Holder for each, in their order. Its Lease and N
+// are 0 if the permit is not held: released, over, or never granted. It changes nothing, and what it returns may be out
+// of date when it is read. Unlike Inspect its cost does not grow with the permits that are out.
 func (s *Semaphore) InspectIDs(ctx context.Context, ids ...string) ([]Holder, error) {
 	list, err := parseIDs(ids)
 	if err != nil {
 		return nil, err
+	}
+	if s.weighted {
+		return s.inspectWeights(ctx, list)
 	}
 	return ask(ctx, &s.object, s.lookExchange(list), s.c.runner.Do)
 }

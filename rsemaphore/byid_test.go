@@ -168,7 +168,7 @@ func TestAnotherProcessExtendsInspectsAndReleasesAWeightByItsID(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, seen, 4)
 		require.Equal(t, []string{ids[0], unknown, ids[1], second}, []string{seen[0].ID, seen[1].ID, seen[2].ID, seen[3].ID})
-		require.Equal(t, []int64{4, 0, 6, 0}, []int64{seen[0].Weight, seen[1].Weight, seen[2].Weight, seen[3].Weight})
+		require.Equal(t, []int{4, 0, 6, 0}, []int{seen[0].N, seen[1].N, seen[2].N, seen[3].N})
 		require.Equal(t, "import", seen[0].Label)
 		require.True(t, strings.HasPrefix(r.c.ID(), seen[0].Client) && seen[0].Client != "", seen[0].Client)
 		require.Greater(t, seen[0].Lease, 50*time.Minute)
@@ -179,7 +179,7 @@ func TestAnotherProcessExtendsInspectsAndReleasesAWeightByItsID(t *testing.T) {
 			require.ErrorIs(t, w.ExtendIDs(within(t), 3*time.Hour, bad...), errs.ErrLost)
 			require.ErrorIs(t, w.ReleaseIDs(within(t), bad...), errs.ErrLost)
 		}
-		require.Less(t, must1[[]rsemaphore.WeightedHolder](t)(w.InspectIDs(within(t), ids[0]))[0].Lease, 2*time.Hour,
+		require.Less(t, must1[[]rsemaphore.Holder](t)(w.InspectIDs(within(t), ids[0]))[0].Lease, 2*time.Hour,
 			"all or none")
 
 		served := make(chan error, 1)

@@ -34,6 +34,7 @@ type Client struct {
 	live      liveness
 	delay     time.Duration // Options.LockDelay
 	rechecks  session.Rechecks
+	named     session.Holders[Holder] // by the errors of calls that gave up
 	// texts that nearly every call sends
 	watchdogMillis, staleMillis string
 	grantChannel                string // the channel of grants of this process, where it is that of all keys
@@ -114,9 +115,6 @@ func (c *Client) millis(lease time.Duration) string {
 	}
 	return script.Millis(lease + c.delay)
 }
-
-// ID is the connection id, which tells this client from others on the server.
-func (c *Client) ID() string { return c.session.ID }
 
 // Close refuses new calls, ends waiting ones (ErrClosed), and ends the contexts of all permits with cause ErrClosed. It
 // waits until the permits that are not lost have been released, and until no release is pending in the background. It

@@ -171,25 +171,6 @@ func (s *CountingSemaphore) AddPermits(ctx context.Context, n int) (int64, error
 	return session.Ask(ctx, s.c.session, bad, func(ctx context.Context) (int64, error) { return s.runAdd(ctx, int64(n)) })
 }
 
-// Drain takes all free permits, and returns how many they were. If the number of free permits was negative, Drain sets
-// it to 0 and returns the negative number. For a missing key it returns 0, and the key stays missing. It is sent once.
-func (s *CountingSemaphore) Drain(ctx context.Context) (int64, error) {
-	type reply struct{ status, taken int64 }
-	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (int64, error) {
-		x, replied := returned(s,
-			exchange[reply]{s.once(countingDrainScript), func(m rueidis.RedisMessage) (r reply, err error) {
-				err = read(m, "drain", s.key, &r.status, &r.taken)
-				if err == nil && r.status == countingNoInteger {
-					err = notInteger(s.key)
-				}
-				return r, err
-			}}, func(r reply) int64 { return r.taken })
-		r, err := x.by(ctx, s.c.doOnce)
-		s.awaitReply(err, replied)
-		return r.taken, err
-	})
-}
-
 // Available is how many permits are free: 0 of a missing key, negative after AddPermits of less than what was free.
 func (s *CountingSemaphore) Available(ctx context.Context) (int64, error) {
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (int64, error) {

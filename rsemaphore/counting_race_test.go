@@ -190,10 +190,6 @@ func TestCloseWaitsForTheReplyToARequestThatTakesPermits(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(s *rsemaphore.CountingSemaphore, ctx context.Context) error{
 		"acquire": func(s *rsemaphore.CountingSemaphore, ctx context.Context) error { return s.Acquire(ctx, 2) },
-		"drain": func(s *rsemaphore.CountingSemaphore, ctx context.Context) error {
-			_, err := s.Drain(ctx)
-			return err
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {

@@ -259,15 +259,3 @@ func TestCountingSetScriptTable(t *testing.T) {
 			after: is("0")},
 	})
 }
-
-func TestCountingDrainScriptTable(t *testing.T) {
-	t.Parallel()
-	runCases(t, "counting_drain", countingKeys, []scriptCase{
-		{name: "a missing key stays missing", reply: []string{"0", "0"}},
-		{name: "all of it, and the expiry is kept", before: []string{"SET KEY 9 PX 100000"}, reply: []string{"1", "9"},
-			again: []string{"1", "0"}, after: is("0"), ttl: map[string]int64{"KEY": 100_000}},
-		{name: "a debt is forgiven", before: []string{"SET KEY -2"}, reply: []string{"1", "-2"}, again: []string{"1", "0"},
-			after: is("0")},
-		{name: "no integer", before: []string{"SET KEY ten"}, reply: []string{"3", "0"}, after: is("ten")},
-	})
-}

@@ -65,11 +65,8 @@ func TestACountingSemaphoreIsRedissonsNumber(t *testing.T) {
 		require.EqualValues(t, 10, n(s.AddPermits(within(t), 4)))
 		require.EqualValues(t, -2, n(s.AddPermits(within(t), -12)))
 		require.NoError(t, s.Release(within(t), 3))
-		require.EqualValues(t, 1, n(s.Drain(within(t))))
-		require.EqualValues(t, 0, n(s.Drain(within(t))))
+		require.EqualValues(t, 1, n(s.Available(within(t))))
 		r.must(t, "DEL", "s")
-		require.EqualValues(t, 0, n(s.Drain(within(t))))
-		require.Empty(t, r.keys(t), "draining nothing leaves nothing")
 
 		require.True(t, ok(s.TrySetPermits(within(t), 1, time.Minute)))
 		require.EqualValues(t, 3, n(s.AddPermits(within(t), 2)))
@@ -101,7 +98,7 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
 		bad := r.c.CountingSemaphore(name)
 		for _, err := range []error{bad.Acquire(ctx, 1), bad.TryAcquire(ctx, 1, 0), bad.Release(ctx, 1),
-			errOf(bad.Drain(ctx)), errOf(bad.Available(ctx)), errOf(bad.TrySetPermits(ctx, 1, 0)),
+			errOf(bad.Available(ctx)), errOf(bad.TrySetPermits(ctx, 1, 0)),
 			errOf(bad.AddPermits(ctx, 1))} {
 			require.ErrorIs(t, err, errs.ErrInvalidName)
 		}
@@ -112,8 +109,8 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 		r.must(t, put...)
 		for what, err := range map[string]error{
 			"acquire": s.Acquire(ctx, 1), "try": s.TryAcquire(ctx, 1, 0), "release": s.Release(ctx, 1),
-			"add":   errOf(s.AddPermits(ctx, 1)),
-			"drain": errOf(s.Drain(ctx)), "available": errOf(s.Available(ctx)),
+			"add":       errOf(s.AddPermits(ctx, 1)),
+			"available": errOf(s.Available(ctx)),
 		} {
 			require.ErrorIs(t, err, errs.ErrWrongType, "%s %d", what, i)
 		}
@@ -292,7 +289,6 @@ func TestAPlainVerbWithoutAReplyIsSentOnceAndSaysSo(t *testing.T) {
 		"release": {func(s *rsemaphore.CountingSemaphore) error { return s.Release(within(t), 2) }, "12"},
 		"add":     {func(s *rsemaphore.CountingSemaphore) error { return errOf(s.AddPermits(within(t), 2)) }, "12"},
 		"reduce":  {func(s *rsemaphore.CountingSemaphore) error { return errOf(s.AddPermits(within(t), -5)) }, "5"},
-		"drain":   {func(s *rsemaphore.CountingSemaphore) error { return errOf(s.Drain(within(t))) }, "0"},
 	} {
 		direct.must(t, "SET", name, "10") // each has its own: what it took may be given back while others run
 		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReply})
@@ -322,7 +318,6 @@ func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
 		direct.load(t, "counting_*")
 		for what, f := range map[string]func() error{
 			"acquire": func() error { return s.Acquire(within(t), 4) },
-			"drain":   func() error { return errOf(s.Drain(within(t))) },
 		} {
 			release := make(chan struct{})
 			trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.HoldReply, Release: release})
@@ -470,8 +465,6 @@ func TestAReleaseUnderAContextThatHasEndedIsMadeAllTheSame(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, s.Acquire(over, 1), context.Canceled)
 	require.NoError(t, s.Release(over, 2))
-	require.Equal(t, "2", r.text(t, "GET", "s"))
-	require.ErrorIs(t, errOf(s.Drain(over)), errs.ErrUnavailable, "the other verbs do not")
 	require.Equal(t, "2", r.text(t, "GET", "s"))
 }
 

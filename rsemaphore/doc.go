@@ -10,10 +10,10 @@
 //	return call(permit.Context(ctx)) // this context ends with the permit
 //
 // [Semaphore] is the one to use. Its permits have leases, and its layout is that of Redisson's
-// RPermitExpirableSemaphore. [WeightedSemaphore] shares out an amount, such as bytes; Java does not see it.
-// [CountingSemaphore] is Redisson's RSemaphore, for sharing one with Java: a crash leaks its permits. [CountDownLatch]
-// is Redisson's RCountDownLatch with additions that Java does not see. [CyclicBarrier] makes parties wait for each
-// other, again and again.
+// RPermitExpirableSemaphore. One of [Client.WeightedSemaphore] shares out an amount, such as bytes; Java does not see
+// it. [CountingSemaphore] is Redisson's RSemaphore, for sharing one with Java: a crash leaks its permits.
+// [CountDownLatch] is Redisson's RCountDownLatch with additions that Java does not see. [CyclicBarrier] makes parties
+// wait for each other, again and again.
 //
 // # What is guaranteed
 //

@@ -27,3 +27,6 @@ func (c *Client) Owed() int {
 
 // MinLease is the shortest lease.
 const MinLease = session.MinLease
+
+// ID is the connection id, which tells this client from others on the server.
+func (c *Client) ID() string { return c.session.ID }

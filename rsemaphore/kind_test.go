@@ -46,9 +46,6 @@ func TestWhatIsKnownToBeAnotherKindIsRefusedAndNothingIsChanged(t *testing.T) {
 		"Release": func(t *testing.T, r *rig, name string) error {
 			return r.c.CountingSemaphore(name).Release(within(t), 1)
 		},
-		"Drain": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.CountingSemaphore(name).Drain(within(t)))
-		},
 		"TrySetPermits": func(t *testing.T, r *rig, name string) error {
 			return errOf(r.c.CountingSemaphore(name).TrySetPermits(within(t), 3, 0))
 		},

@@ -54,7 +54,6 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 			must("waiter for permits", <-waited)
 			must("add", errOf(s.AddPermits(ctx, 1)))
 			must("reduce", errOf(s.AddPermits(ctx, -1)))
-			must("drain", errOf(s.Drain(ctx)))
 			must("available", errOf(s.Available(ctx)))
 
 			for _, ttl := range []time.Duration{0, time.Minute} {

@@ -308,11 +308,6 @@ func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
 			case op < 83:
 				got, err := s.AddPermits(ctx, -n)
 				same("reduce", m.add(-int64(n)), got, nil, err)
-			case op < 86:
-				want := m.free
-				m.free = 0
-				got, err := s.Drain(ctx)
-				same("drain", want, got, nil, err)
 			case op < 92:
 				got, err := s.Available(ctx)
 				same("available", m.free, got, nil, err)

@@ -58,7 +58,7 @@ func TestAKilledProcessesPermitsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
 	take := map[string]func(name string) (*rsemaphore.Permit, error){
 		"take": func(name string) (*rsemaphore.Permit, error) { return r.c.Semaphore(name, 4).Acquire(within(t), 4) },
 		"weigh": func(name string) (*rsemaphore.Permit, error) {
-			return weighed(r.c.WeightedSemaphore(name, 4).Acquire(within(t), 4))
+			return r.c.WeightedSemaphore(name, 4).Acquire(within(t), 4)
 		},
 	}
 	var wg sync.WaitGroup
@@ -87,14 +87,6 @@ func TestAKilledProcessesPermitsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// weighed is a permit of a weight as any other.
-func weighed(p *rsemaphore.WeightedPermit, err error) (*rsemaphore.Permit, error) {
-	if err != nil {
-		return nil, err
-	}
-	return p.Permit, nil
 }
 
 // It has no time for a second heartbeat, and whoever waits comes only when its first one is old.
@@ -200,7 +192,7 @@ func TestNoPermitIsTakenFromAProcessThatLives(t *testing.T) {
 		p := forgo(t, acquire(t, r.c.Semaphore("s", 2), 1))
 		w, err := r.c.WeightedSemaphore("w", 2).Acquire(within(t), 1)
 		require.NoError(t, err)
-		forgo(t, w.Permit)
+		forgo(t, w)
 		ctx, cancel := context.WithTimeout(context.Background(), 20*beat)
 		defer cancel()
 		var wg sync.WaitGroup
@@ -216,7 +208,7 @@ func TestNoPermitIsTakenFromAProcessThatLives(t *testing.T) {
 		wg.Go(func() {
 			p, err := other.c.WeightedSemaphore("w", 2).Acquire(ctx, 2)
 			if err == nil {
-				forgo(t, p.Permit)
+				forgo(t, p)
 			}
 			if !isNotAcquired(err) {
 				t.Errorf("a weighted permit of a living process was taken: %v", err)
@@ -260,7 +252,7 @@ func TestAHolderThatIsCutOffStopsBeforeItsPermitsAreTaken(t *testing.T) {
 					if n < 4 {
 						return r.c.Semaphore(fmt.Sprint("s", n), 1).Acquire(within(t), 1)
 					}
-					return weighed(r.c.WeightedSemaphore(fmt.Sprint("s", n), 1).Acquire(within(t), 1))
+					return r.c.WeightedSemaphore(fmt.Sprint("s", n), 1).Acquire(within(t), 1)
 				}
 				x, err := take(r)
 				if err != nil {

@@ -21,7 +21,7 @@ func TestAPermitThatWasLostIsKeptFromOthersForTheLockDelay(t *testing.T) {
 			return c.Semaphore("s", 3).TryAcquire(context.Background(), 2, time.Minute, lease)
 		},
 		"WeightedSemaphore": func(c *rsemaphore.Client, lease time.Duration) (*rsemaphore.Permit, error) {
-			return weighed(c.WeightedSemaphore("s", 3).TryAcquire(context.Background(), 2, time.Minute, lease))
+			return c.WeightedSemaphore("s", 3).TryAcquire(context.Background(), 2, time.Minute, lease)
 		},
 	}
 	short := rsemaphore.Options{LockDelay: delay, WatchdogTimeout: 3 * time.Second, CallTimeout: 100 * time.Millisecond}

@@ -45,54 +45,42 @@ type Event struct {
 	Acquisition context.Context
 }
 
-// EventKind is the kind of an Event.
-type EventKind uint8
+// EventKind is the kind of an Event, in words.
+type EventKind string
 
 // The kinds of events.
 const (
 	// EventAcquiring: an acquisition of permits begins, and nothing was sent yet (N). One EventAcquired or
 	// EventNotAcquired follows, with the context that the Observer returns.
-	EventAcquiring EventKind = iota + 1
+	EventAcquiring EventKind = "acquiring"
 	// EventWaiting: an acquisition or an Await begins to wait, because it was refused and may wait, or because another
 	// call of the process is before it. At most once in each.
-	EventWaiting
+	EventWaiting EventKind = "waiting"
 	// EventWoken: a sleeping waiter tries again (ByMessage).
-	EventWoken
+	EventWoken EventKind = "woken"
 	// EventAcquired: permits were acquired (N, Waited).
-	EventAcquired
+	EventAcquired EventKind = "acquired"
 	// EventNotAcquired: an acquisition ended without the permits (N, Waited, Err).
-	EventNotAcquired
+	EventNotAcquired EventKind = "not acquired"
 	// EventAwaited: an Await ended (Waited, Err). A nil Err: the latch opened or the barrier tripped.
-	EventAwaited
+	EventAwaited EventKind = "awaited"
 	// EventReleasing: Release begins, and nothing was sent yet (N, Acquisition). One EventReleased follows, with the
 	// context that the Observer returns. Later calls of Release have the result of the first, and are not events.
-	EventReleasing
+	EventReleasing EventKind = "releasing"
 	// EventReleased: Release has ended (N, Held, Err).
-	EventReleased
+	EventReleased EventKind = "released"
 	// EventRenewed: the lease of a permit or of a barrier's party was renewed, or the renewal failed (Err). A failure is
 	// not final: EventEnded says when a permit is lost, EventAwaited when a party is.
-	EventRenewed
+	EventRenewed EventKind = "renewed"
 	// EventEnded: a permit ended without Release (Err: ErrLost, ErrMaxHold or ErrClosed).
-	EventEnded
+	EventEnded EventKind = "ended"
 	// EventTakenOver: this client has taken permits of crashed processes (Options.Liveness) for a semaphore that it waits
 	// for (N). The first in line has them then, in whatever process.
-	EventTakenOver
+	EventTakenOver EventKind = "taken over"
 )
 
-var eventNames = [...]string{EventAcquiring: "acquiring", EventWaiting: "waiting", EventWoken: "woken",
-	EventAcquired:    "acquired",
-	EventNotAcquired: "not acquired", EventAwaited: "awaited", EventReleasing: "releasing", EventReleased: "released",
-	EventRenewed: "renewed", EventEnded: "ended", EventTakenOver: "taken over"}
-
-// String is the kind in words, such as "not acquired".
-func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
-
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. next gets the
-// context that o returned. If o panics, next is not called. Either may be nil.
-func (o Observer) And(next Observer) Observer { return session.Chain(o, next) }
-
 // failures are what the debug page calls what went wrong.
-var failures = [EventTakenOver + 1]string{EventNotAcquired: "acquire", EventAwaited: "await", EventReleased: "release",
+var failures = map[EventKind]string{EventNotAcquired: "acquire", EventAwaited: "await", EventReleased: "release",
 	EventRenewed: "renew",
 	EventEnded:   "permit"}
 

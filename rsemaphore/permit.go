@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -32,7 +35,8 @@ type permit struct {
 	n               int
 	token           int64        // set before the handle is made; 0: none
 	unheard         atomic.Bool  // a request of it was not answered, and may have served other waiters of this process
-	weight          atomic.Int64 // of a WeightedPermit: what it holds
+	weight          atomic.Int64 // what it holds: of weights n less the parts that were released
+	parts           sync.Mutex   // one ReleasePart at a time, so that what the server hears last is least
 }
 
 func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration, renewed bool) *permit {
@@ -206,9 +210,12 @@ func (x *Permit) Err() error { return x.h.Err() }
 // Name returns the semaphore's name.
 func (x *Permit) Name() string { return x.h.Holding.Lease.Name }
 
+// N returns how many permits it holds: as many as were acquired, less what ReleasePart has given back. After the end of
+// the permit it means nothing.
+func (x *Permit) N() int { return int(x.permit().weight.Load()) }
+
 // IDs returns the ids of its permits, as many as were acquired, each 32 hexadecimal digits: what
-// [Semaphore.ReleaseIDs] and Redisson take. An acquisition of a WeightedSemaphore has one, for
-// [WeightedSemaphore.ReleaseIDs].
+// [Semaphore.ReleaseIDs] and Redisson take. An acquisition of a WeightedSemaphore has one, whatever it weighs.
 func (x *Permit) IDs() []string {
 	ids := x.permit().ids()
 	for i, raw := range ids {
@@ -240,4 +247,49 @@ func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 func (x *Permit) Release(ctx context.Context) error {
 	x.cleanup.Stop()
 	return x.h.Release(ctx, x.acquired)
+}
+
+// ReleasePart gives n back and keeps the rest: n is 1 to less than [Permit.N]. It serves waiters, and may be called
+// with a ctx that has ended, and then has a second. To give back all, call Release. It is for permits of a
+// WeightedSemaphore; ErrInvalidOption refuses others, and another n.
+//
+// Before anything is sent, N is less by n, and stays so whatever the error: act with no more. nil: the server has
+// confirmed it. ErrUnavailable or ErrUnknownOutcome: it may keep n from others until the next ReleasePart or Release
+// that it hears. ErrLost, ErrReleased, ErrMaxHold or ErrClosed: the permit is over. A repeated request gives nothing
+// back twice.
+func (x *Permit) ReleasePart(ctx context.Context, n int) error {
+	p := x.permit()
+	s := p.s
+	if !s.weighted {
+		return s.c.session.Error(fmt.Errorf("%q: %w: ReleasePart is for permits of a WeightedSemaphore",
+			s.name, errs.ErrInvalidOption))
+	}
+	p.parts.Lock()
+	defer p.parts.Unlock()
+	has := p.weight.Load()
+	if n < 1 || int64(n) >= has {
+		return s.c.session.Error(fmt.Errorf("%q: %w", s.name,
+			errs.InvalidOption("n", n, fmt.Sprintf("1 to %d, less than the permit has", has-1))))
+	}
+	if err := x.Err(); err != nil {
+		return s.c.session.Error(fmt.Errorf("release of a part of %q: %w", s.name, err))
+	}
+	kept := has - int64(n)
+	p.weight.Store(kept)
+	ctx, cancel := toRelease(ctx)
+	defer cancel()
+	held, err := session.Ask(ctx, s.c.session, nil, func(ctx context.Context) (held int64, err error) {
+		unsure, err := script.Repeat(ctx, false, func() (err error) {
+			held, err = s.runWeightedRelease(ctx, p.base(), kept, "")
+			return err
+		})
+		if unsure {
+			s.c.waiters.AskAgain(s.made.queueKey)
+		}
+		return held, err
+	})
+	if err == nil && held == 0 {
+		err = s.c.session.Error(fmt.Errorf("release of a part of %q: %w", s.name, errs.ErrLost))
+	}
+	return err
 }

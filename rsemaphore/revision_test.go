@@ -67,12 +67,12 @@ func TestTwoVersionsDoNotFightOverTheCapacityOfWeights(t *testing.T) {
 		require.NoError(t, weigh(t, r.c.WeightedSemaphore("s", 7), 1).Release(within(t)))
 		_, err := r.c.WeightedSemaphore("s", 90).WithRevision(2).TryAcquire(within(t), 1, 0, 0)
 		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
-		require.EqualValues(t, 80, must1[int64](t)(older.Resize(within(t), 60)))
+		require.EqualValues(t, 80, must1[int](t)(older.Resize(within(t), 60)))
 		require.NoError(t, weigh(t, newer, 10).Release(within(t)))
 		require.NoError(t, held.Release(within(t)))
-		require.EqualValues(t, 60, must1[int64](t)(newer.Available(within(t))))
+		require.EqualValues(t, 60, must1[int](t)(newer.Available(within(t))))
 		require.NoError(t, weigh(t, r.c.WeightedSemaphore("s", 40).WithRevision(3), 40).Release(within(t)))
-		require.EqualValues(t, 40, must1[int64](t)(newer.Available(within(t))))
+		require.EqualValues(t, 40, must1[int](t)(newer.Available(within(t))))
 	})
 }
 

@@ -4,12 +4,15 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -26,6 +29,7 @@ var (
 	queryScript   = script.Load("query", luaFiles, "query")
 	inspectScript = script.Load("inspect", luaFiles, "inspect")
 	holdersScript = script.Load("look at holders", luaFiles, "holders")
+	whoScript     = script.Load("say who holds", luaFiles, "who")
 
 	weightedAcquireScript = script.Load("acquire", luaFiles, "weighted_acquire")
 	weightedReleaseScript = script.Load("release", luaFiles, "weighted_release")
@@ -37,7 +41,6 @@ var (
 	countingAcquireScript = script.Load("acquire", luaFiles, "counting_acquire")
 	countingAddScript     = script.Load("add permits", luaFiles, "counting_add")
 	countingSetScript     = script.Load("set permits", luaFiles, "counting_set")
-	countingDrainScript   = script.Load("drain", luaFiles, "counting_drain")
 	countingInspectScript = script.Load("inspect", luaFiles, "counting_inspect")
 	countingGetScript     = script.Plain("get permits")
 
@@ -339,7 +342,62 @@ func holder(id, label string, end, now int64) Holder {
 	if end >= forever {
 		h.Lease = -1
 	}
+	if h.Lease != 0 {
+		h.N = 1
+	}
 	return h
+}
+
+// weightHolder is what is known of an acquisition of weights, as the server has it: "<weight> <label>"; "" if it is not
+// out.
+func weightHolder(base, text string, end, now int64) (h Holder, err error) {
+	number, label, _ := strings.Cut(text, " ")
+	h = holder(idOf(base, 0), label, end, now)
+	if h.N = 0; number != "" {
+		h.N, err = strconv.Atoi(number)
+	}
+	return h, err
+}
+
+// whoExchange looks at some permits that are out.
+func (s *Semaphore) whoExchange() exchange[[]Holder] {
+	keys := []string{s.permits, s.notes}
+	if s.weighted {
+		keys[1] = s.key
+	}
+	return exchange[[]Holder]{script.Call{Script: whoScript, Keys: keys, Args: []string{strconv.Itoa(session.MostNamed)}},
+		func(m rueidis.RedisMessage) (holders []Holder, err error) {
+			v, err := m.ToArray()
+			if err != nil || len(v)%3 != 1 {
+				return nil, malformed("who", s.permits, &m)
+			}
+			now, _ := v[0].AsInt64()
+			for i := 1; i < len(v); i += 3 {
+				id, _ := v[i].ToString()
+				end, _ := v[i+1].AsInt64()
+				text, _ := v[i+2].ToString()
+				h := Holder{}
+				if !s.weighted {
+					h = holder(id, text, end, now)
+				} else if h, err = weightHolder(id, text, end, now); err != nil {
+					return nil, malformed("who", s.permits, &m)
+				}
+				holders = append(holders, h)
+			}
+			return holders, nil
+		}}
+}
+
+// holders are some of those who hold permits when a call gives up that has waited; see session.Holders.
+func (s *Semaphore) holders(ctx context.Context, waited time.Duration) []Holder {
+	return slices.Clone(s.c.named.Of(ctx, s.permits, waited, func(ctx context.Context) []Holder {
+		holders, err := s.whoExchange().by(ctx, s.c.runner.Do)
+		if err != nil {
+			return nil
+		}
+		s.nameProcesses(ctx, holders)
+		return holders
+	}))
 }
 
 // queryReply is what is known about a semaphore. For one that is not in use it is what this handle would make.

@@ -686,7 +686,7 @@ func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
 
 func TestEveryScriptSaysHowItIsCalledAndWhatASecondRunDoes(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"acquire", "release", "renew", "resize", "query", "inspect", "look", "extend"} {
+	for _, name := range []string{"acquire", "release", "renew", "resize", "query", "inspect", "look", "extend", "who"} {
 		text, err := os.ReadFile("lua/" + name + ".lua")
 		require.NoError(t, err)
 		header, _, _ := strings.Cut(string(text), "\nlocal")

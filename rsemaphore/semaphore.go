@@ -15,8 +15,8 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Semaphore describes a number of permits that processes share, and how to acquire them. It is immutable and holds no
-// state: share it, or make it anew for every use. What is held is a *Permit.
+// Semaphore describes a number of permits that processes share, or an amount ([Client.WeightedSemaphore]), and how to
+// acquire them. It is immutable and holds no state: share it, or make it anew for every use. What is held is a *Permit.
 type Semaphore struct {
 	object
 	permits, notes, queue string
@@ -99,7 +99,11 @@ func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 }
 
 func (s *Semaphore) checkCapacity(n int) error {
-	if err := checkRange("capacity", int64(n), 1, maxCapacity); err != nil {
+	most := int64(maxCapacity)
+	if s.weighted {
+		most = maxWeight
+	}
+	if err := checkRange("capacity", int64(n), 1, most); err != nil {
 		return fmt.Errorf("%q: %w", s.name, err)
 	}
 	return nil
@@ -148,6 +152,7 @@ func (s *Semaphore) WithLabel(label string) *Semaphore {
 // the semaphore is not used for seven days.
 func (s *Semaphore) Shared() *Semaphore {
 	m := *s
+	m.unweighted("Shared")
 	m.interop = true
 	return m.make()
 }
@@ -203,7 +208,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 // described is the semaphore as its users know it.
 func (s *Semaphore) described() any {
 	if s.weighted {
-		return &WeightedSemaphore{s}
+		return weighted{s}
 	}
 	return s
 }
@@ -239,8 +244,12 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	permit, err := a.run(ctx, waitTime)
 	waited := time.Since(a.began)
 	if err != nil {
-		c.session.Leave()
 		err = a.explain(err, waited)
+		var refused *NotAcquiredError
+		if errors.As(err, &refused) && !refused.unheard {
+			refused.Holders = s.holders(ctx, waited)
+		}
+		c.session.Leave()
 		c.observe(ctx, Event{Kind: EventNotAcquired, Name: s.name, N: n, Waited: waited, Err: err})
 		return nil, err
 	}
@@ -261,6 +270,12 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err error) {
 	if err := s.checkCapacity(capacity); err != nil {
 		return 0, s.c.session.Error(err)
+	}
+	if s.weighted {
+		r, err := s.resizeBy(ctx, func(notAfter int64, id string) exchange[resizeReply] {
+			return s.weightedResizeExchange(capacity, notAfter, id)
+		})
+		return int(r.before), err
 	}
 	r, err := s.resize(ctx, capacity, false)
 	return int(r.before), err
@@ -316,6 +331,10 @@ func (s *Semaphore) resizeBy(ctx context.Context,
 // Available is how many permits can be acquired now; negative if a Resize left fewer than are held. All of the capacity
 // if the semaphore is not in use.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
+	if s.weighted {
+		state, err := ask(ctx, &s.object, s.weightedInspectExchange(false), s.c.runner.Do)
+		return state.Available, err
+	}
 	q, err := ask(ctx, &s.object, s.queryExchange(), s.c.runner.Do)
 	return int(q.available), err
 }
@@ -331,10 +350,12 @@ type SemaphoreState struct {
 	Permits   []Holder      // the permits that are held, first the one whose lease ends first
 }
 
-// Holder is one permit that is held. A *Permit of n has n.
+// Holder is one permit that is held. A *Permit of n has n; of a WeightedSemaphore it has one.
 type Holder struct {
 	ID string
-	// Client is the beginning of the holder's Client.ID; "" if it is not one of this library.
+	N  int // how many permits: 1, and of a WeightedSemaphore the weight
+	// Client tells the holder's client from others: the beginning of its connection id; "" if it is not one of this
+	// library.
 	Client string
 	Label  string // see WithLabel
 	// Process is Options.Process of the holder's client. It is "" if that client first held something less than a second
@@ -348,22 +369,22 @@ type Holder struct {
 // what it returns may be out of date when it is read. Its cost to the server grows with the number of permits out, and
 // it takes one more call for each client that holds some, 100 at most and 16 at a time. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
-	state, err := ask(ctx, &s.object, s.inspectExchange(), s.c.runner.Do)
+	exchange := s.inspectExchange()
+	if s.weighted {
+		exchange = s.weightedInspectExchange(true)
+	}
+	state, err := ask(ctx, &s.object, exchange, s.c.runner.Do)
 	if err != nil {
 		return state, err
 	}
-	holders := make([]*Holder, len(state.Permits))
-	for i := range state.Permits {
-		holders[i] = &state.Permits[i]
-	}
-	s.object.nameProcesses(ctx, holders)
+	s.nameProcesses(ctx, state.Permits)
 	return state, nil
 }
 
 // nameProcesses fills in whose the holders are.
-func (o *object) nameProcesses(ctx context.Context, holders []*Holder) {
-	said := func(h *Holder) string {
-		return lease.BeatKey(o.c.clustered, lease.SlotGroup(o.c.clustered, o.key), h.Client)
+func (s *Semaphore) nameProcesses(ctx context.Context, holders []Holder) {
+	said := func(h Holder) string {
+		return lease.BeatKey(s.c.clustered, lease.SlotGroup(s.c.clustered, s.key), h.Client)
 	}
 	var keys []string
 	for _, h := range holders {
@@ -371,10 +392,10 @@ func (o *object) nameProcesses(ctx context.Context, holders []*Holder) {
 			keys = append(keys, said(h))
 		}
 	}
-	who := lease.Processes(ctx, o.c.runner, keys)
-	for _, h := range holders {
+	who := lease.Processes(ctx, s.c.runner, keys)
+	for i, h := range holders {
 		if h.Client != "" {
-			h.Process = who[said(h)]
+			holders[i].Process = who[said(h)]
 		}
 	}
 }

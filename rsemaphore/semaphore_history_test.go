@@ -131,11 +131,15 @@ func underFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 	defer stop()
 	var granted, refused, unknown, lost, killed, handed, renewed, taken atomic.Int64
 	o.CallTimeout, o.PollCap = historyTimeout, 50*time.Millisecond
-	o.Observer = heeding(rsemaphore.EventRenewed, func(e rsemaphore.Event) {
-		if e.Err == nil {
+	o.Observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
+		switch {
+		case e.Kind == rsemaphore.EventRenewed && e.Err == nil:
 			renewed.Add(1)
+		case e.Kind == rsemaphore.EventTakenOver:
+			taken.Add(int64(e.N))
 		}
-	}).And(heeding(rsemaphore.EventTakenOver, func(e rsemaphore.Event) { taken.Add(int64(e.N)) }))
+		return ctx
+	}
 	var rigs []*rig
 	var proxies []*redistest.Proxy
 	for c := range 4 {

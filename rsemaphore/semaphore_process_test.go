@@ -53,11 +53,11 @@ func bePermitUser() error {
 			fmt.Println("got")
 		case "weigh":
 			many, _ := strconv.Atoi(n)
-			w, err := c.WeightedSemaphore(os.Args[2], int64(capacity)).Acquire(context.Background(), int64(many))
+			w, err := c.WeightedSemaphore(os.Args[2], capacity).Acquire(context.Background(), many)
 			if err != nil {
 				return err
 			}
-			p = w.Permit
+			p = w
 			fmt.Println("got")
 		case "check":
 			if until := p.Until(); p.Err() == nil && time.Now().Before(until) {

@@ -471,7 +471,7 @@ func TestInspectSaysWhoHoldsWhatUntilWhen(t *testing.T) {
 			require.Empty(t, h.Label)
 			require.Greater(t, h.Lease, 29*time.Minute)
 		}
-		require.Equal(t, rsemaphore.Holder{ID: hex.EncodeToString([]byte(java)), Lease: -1}, state.Permits[3])
+		require.Equal(t, rsemaphore.Holder{ID: hex.EncodeToString([]byte(java)), N: 1, Lease: -1}, state.Permits[3])
 		release(t, p)
 		require.NotContains(t, a.keys(t), "{p:s}:notes", "labels go with their permits")
 		require.NoError(t, sem.ReleaseIDs(within(t), hex.EncodeToString([]byte(java))))

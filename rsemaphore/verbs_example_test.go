@@ -158,27 +158,6 @@ func ExampleSemaphore_Shared() {
 	// 1
 }
 
-// Inspect tells whose a permit is: the client's whose ID begins so.
-func ExampleClient_ID() {
-	c, end := demo()
-	defer end()
-	ctx := context.Background()
-
-	slots := c.Semaphore("slots", 5)
-	permit, err := slots.Acquire(ctx, 1)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer permit.Release(ctx)
-	state, err := slots.Inspect(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("ours:", c.ID()[:len(state.Permits[0].Client)] == state.Permits[0].Client)
-	// Output:
-	// ours: true
-}
-
 // The number of permits changes while the semaphore is in use.
 func ExampleCountingSemaphore_AddPermits() {
 	c, end := onEmbedded()
@@ -192,13 +171,10 @@ func ExampleCountingSemaphore_AddPermits() {
 	fmt.Println(free, err)
 	state, err := s.Inspect(ctx)
 	fmt.Println(state.Available, state.TTL < 0, err)
-	taken, err := s.Drain(ctx)
-	fmt.Println(taken, err)
 	// Output:
 	// 3 <nil>
 	// 2 <nil>
 	// 2 true <nil>
-	// 2 <nil>
 }
 
 // What is left of a latch, and its end.
@@ -279,24 +255,21 @@ func ExampleObserver() {
 	}
 	defer hub.Close(context.Background())
 	held := expvar.Map{}
-	var metrics, alarm rsemaphore.Observer
-	metrics = func(ctx context.Context, e rsemaphore.Event) context.Context {
+	var observer rsemaphore.Observer
+	observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
 		switch e.Kind {
 		case rsemaphore.EventAcquired:
 			held.Add(e.Name, int64(e.N))
 		case rsemaphore.EventReleased:
 			held.Add(e.Name, -int64(e.N))
 		}
-		return ctx
-	}
-	alarms := []rsemaphore.EventKind{rsemaphore.EventRenewed, rsemaphore.EventEnded}
-	alarm = func(ctx context.Context, e rsemaphore.Event) context.Context {
+		alarms := []rsemaphore.EventKind{rsemaphore.EventRenewed, rsemaphore.EventEnded}
 		if e.Err != nil && slices.Contains(alarms, e.Kind) {
 			log.Println(e.Name, e.Kind, e.Err)
 		}
 		return ctx
 	}
-	c, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(alarm)})
+	c, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Observer: observer})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Downloads share a gigabyte of memory. Each takes what it may need, and gives back what it turns out not to.
-func ExampleWeightedSemaphore() {
+func ExampleClient_WeightedSemaphore() {
 	c, end := demo()
 	defer end()
 	ctx := context.Background()
@@ -24,7 +24,7 @@ func ExampleWeightedSemaphore() {
 		log.Fatal(err)
 	}
 	free, _ := memory.Available(ctx)
-	fmt.Println("holds", download.Weight()>>20, "MiB, free", free>>20)
+	fmt.Println("holds", download.N()>>20, "MiB, free", free>>20)
 	if err := download.Release(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func ExampleWeightedSemaphore() {
 }
 
 // What is out, with its holders. The budget is changed while it is in use.
-func ExampleWeightedSemaphore_Inspect() {
+func ExampleSemaphore_Inspect_weights() {
 	c, end := demo()
 	defer end()
 	ctx := context.Background()
@@ -60,7 +60,7 @@ func ExampleWeightedSemaphore_Inspect() {
 		log.Fatal(err)
 	}
 	for _, held := range state.Permits {
-		fmt.Println(held.Label, "has", held.Weight)
+		fmt.Println(held.Label, "has", held.N)
 	}
 	fmt.Println(before, "before, now", state.Available, "of", state.Capacity, "free")
 	// Output:
@@ -70,7 +70,7 @@ func ExampleWeightedSemaphore_Inspect() {
 
 // A job is handed to another process with the id of what it holds. That process keeps it, looks at it, and gives it
 // back.
-func ExampleWeightedSemaphore_ReleaseIDs() {
+func ExampleSemaphore_ReleaseIDs_weights() {
 	c, end := demo()
 	defer end()
 	ctx := context.Background()
@@ -88,7 +88,7 @@ func ExampleWeightedSemaphore_ReleaseIDs() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(seen[0].Label, "has", seen[0].Weight, "for up to", seen[0].Lease.Round(time.Minute))
+	fmt.Println(seen[0].Label, "has", seen[0].N, "for up to", seen[0].Lease.Round(time.Minute))
 	fmt.Println(memory.ReleaseIDs(ctx, ids...))
 	// Output:
 	// job-17 has 9216 for up to 1h0m0s
@@ -97,28 +97,28 @@ func ExampleWeightedSemaphore_ReleaseIDs() {
 
 // What is held grows with the work only up to what was asked for at first: take the most, and give back what is not
 // needed.
-func ExampleWeightedPermit_ReleasePart() {
+func ExamplePermit_ReleasePart() {
 	c, end := demo()
 	defer end()
 	ctx := context.Background()
 
-	var job *rsemaphore.WeightedPermit
+	var job *rsemaphore.Permit
 	job, err := c.WeightedSemaphore("tokens", 1000).Acquire(ctx, 800)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer job.Release(ctx)
-	for job.Weight() > 200 {
+	for job.N() > 200 {
 		if err := job.ReleasePart(ctx, 200); err != nil {
 			log.Fatal(err)
 		}
 	}
-	var state rsemaphore.WeightedState
+	var state rsemaphore.SemaphoreState
 	if state, err = c.WeightedSemaphore("tokens", 1000).Inspect(ctx); err != nil {
 		log.Fatal(err)
 	}
-	var first rsemaphore.WeightedHolder = state.Permits[0]
-	fmt.Println(first.Weight, "held,", state.Available, "free")
+	var first rsemaphore.Holder = state.Permits[0]
+	fmt.Println(first.N, "held,", state.Available, "free")
 	// Output:
 	// 200 held, 800 free
 }

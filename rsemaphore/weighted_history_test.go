@@ -71,7 +71,7 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(100+10*c+k)))
 			work.Go(func() {
 				for enough.Err() == nil {
-					switch err := useWeight(r.c.WeightedSemaphore(l.name, int64(l.capacity)), l, rnd, &lost, &parts); {
+					switch err := useWeight(r.c.WeightedSemaphore(l.name, l.capacity), l, rnd, &lost, &parts); {
 					case err == nil:
 						granted.Add(1)
 					case errors.Is(err, errs.ErrUnknownOutcome):
@@ -102,13 +102,13 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 	require.Greater(t, most, l.capacity/2, "a test in which little is in use finds nothing")
 	require.Positive(t, granted.Load())
 	back := func() bool {
-		state, err := direct.c.WeightedSemaphore(l.name, int64(l.capacity)).Inspect(within(t))
-		return err == nil && state.Available == int64(l.capacity) && len(state.Permits) == 0
+		state, err := direct.c.WeightedSemaphore(l.name, l.capacity).Inspect(within(t))
+		return err == nil && state.Available == l.capacity && len(state.Permits) == 0
 	}
 	redistest.Eventually(t, 30*time.Second, "all is back", back)
 	// one at a time
 	thenWell(t, s, rigs[0], func(c *rsemaphore.Client, ctx context.Context, wait time.Duration) (func(), error) {
-		p, err := c.WeightedSemaphore(l.name, int64(l.capacity)).TryAcquire(ctx, int64(l.capacity)/2+1, wait, 0)
+		p, err := c.WeightedSemaphore(l.name, l.capacity).TryAcquire(ctx, l.capacity/2+1, wait, 0)
 		return func() { p.Release(context.Background()) }, err
 	}, back)
 	for _, r := range rigs {
@@ -117,12 +117,12 @@ func weightsUnderFaults(t *testing.T, seed uint64, o rsemaphore.Options) {
 }
 
 // useWeight acquires in some way, keeps it for some time, gives a part back now and then, and releases.
-func useWeight(s *rsemaphore.WeightedSemaphore, l *ledger, rnd *rand.Rand, lost, parts *atomic.Int64) error {
-	n := 1 + rnd.Int64N(int64(l.capacity))
+func useWeight(s *rsemaphore.Semaphore, l *ledger, rnd *rand.Rand, lost, parts *atomic.Int64) error {
+	n := 1 + rnd.IntN(l.capacity)
 	if rnd.IntN(3) > 0 {
 		n = 1 + n/4
 	}
-	var p *rsemaphore.WeightedPermit
+	var p *rsemaphore.Permit
 	var err error
 	if rnd.IntN(3) == 0 {
 		_, err = redistest.Impatient(rnd, func(ctx context.Context, wait time.Duration) (_ func(), err error) {
@@ -138,12 +138,12 @@ func useWeight(s *rsemaphore.WeightedSemaphore, l *ledger, rnd *rand.Rand, lost,
 		return err
 	}
 	from := time.Now()
-	used := func(n int64) {
+	used := func(n int) {
 		to := time.Now()
 		if until := p.Until(); until.Before(to) {
 			to = until
 		}
-		l.add(from, to, int(n))
+		l.add(from, to, n)
 	}
 	wait := func() {
 		keep := time.Duration(rnd.IntN(2000)) * time.Microsecond
@@ -161,16 +161,16 @@ func useWeight(s *rsemaphore.WeightedSemaphore, l *ledger, rnd *rand.Rand, lost,
 	wait()
 	release, end := context.WithTimeout(context.Background(), 2*historyTimeout)
 	defer end()
-	if has := p.Weight(); has > 1 && rnd.IntN(2) == 0 && p.Err() == nil {
+	if has := p.N(); has > 1 && rnd.IntN(2) == 0 && p.Err() == nil {
 		used(has)
 		from = time.Now()
-		part := 1 + rnd.Int64N(has-1)
+		part := 1 + rnd.IntN(has-1)
 		if p.ReleasePart(release, part) == nil {
 			parts.Add(1)
 		}
 		wait()
 	}
-	used(p.Weight())
+	used(p.N())
 	switch err := p.Release(release); {
 	case err == nil, errors.Is(err, errs.ErrLost), errors.Is(err, errs.ErrUnavailable),
 		errors.Is(err, errs.ErrUnknownOutcome):

@@ -18,7 +18,7 @@ import (
 var weightedKeys = []string{"{s}:weighted", "{s}:weights", "redlatch_queue:{s}:weighted"}
 
 // weigh acquires without waiting.
-func weigh(t *testing.T, s *rsemaphore.WeightedSemaphore, n int64) *rsemaphore.WeightedPermit {
+func weigh(t *testing.T, s *rsemaphore.Semaphore, n int) *rsemaphore.Permit {
 	t.Helper()
 	p, err := s.TryAcquire(within(t), n, 0, 0)
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestAWeightIsOneRecordHoweverMuchItIs(t *testing.T) {
 		s := r.c.WeightedSemaphore("s", all)
 		a := weigh(t, s.WithLabel("half and one"), all/2+1)
 		b := weigh(t, s, all/2)
-		require.Zero(t, must1[int64](t)(s.Available(within(t))))
+		require.Zero(t, must1[int](t)(s.Available(within(t))))
 		require.EqualValues(t, 2, r.number(t, "ZCARD", weightedKeys[1]))
 		require.EqualValues(t, 4, r.number(t, "HLEN", weightedKeys[0]), "capacity, used and one of each")
 		_, err := s.TryAcquire(within(t), 1, 0, 0)
@@ -49,13 +49,13 @@ func TestAWeightIsOneRecordHoweverMuchItIs(t *testing.T) {
 		for _, h := range state.Permits {
 			require.True(t, strings.HasPrefix(r.c.ID(), h.Client) && h.Client != "")
 			require.Positive(t, h.Lease)
-			require.Equal(t, map[bool]int64{true: all/2 + 1, false: all / 2}[h.Label != ""], h.Weight)
+			require.Equal(t, map[bool]int{true: all/2 + 1, false: all / 2}[h.Label != ""], h.N)
 		}
 		require.Equal(t, []string{state.Permits[0].ID, state.Permits[1].ID}, append(a.IDs(), b.IDs()...))
 		require.NoError(t, a.Release(within(t)))
-		require.EqualValues(t, all/2+1, must1[int64](t)(s.Available(within(t))))
+		require.EqualValues(t, all/2+1, must1[int](t)(s.Available(within(t))))
 		require.NoError(t, b.Release(within(t)))
-		require.EqualValues(t, all, must1[int64](t)(s.Available(within(t))))
+		require.EqualValues(t, all, must1[int](t)(s.Available(within(t))))
 		require.ErrorIs(t, a.Err(), errs.ErrReleased)
 		require.NoError(t, a.Release(within(t)), "the first call's result")
 	})
@@ -68,9 +68,9 @@ func TestAPartOfAWeightIsReleasedAndTheRestIsKept(t *testing.T) {
 		s := r.c.WeightedSemaphore("s", 100)
 		p := weigh(t, s, 90)
 		require.NoError(t, p.ReleasePart(within(t), 40))
-		require.EqualValues(t, 50, p.Weight())
-		require.EqualValues(t, 50, must1[int64](t)(s.Available(within(t))))
-		for _, n := range []int64{50, 51, 0, -1, 1 << 60} {
+		require.EqualValues(t, 50, p.N())
+		require.EqualValues(t, 50, must1[int](t)(s.Available(within(t))))
+		for _, n := range []int{50, 51, 0, -1, 1 << 60} {
 			err := p.ReleasePart(within(t), n)
 			require.ErrorIs(t, err, errs.ErrInvalidOption)
 			require.ErrorContains(t, err, `n is `)
@@ -80,7 +80,7 @@ func TestAPartOfAWeightIsReleasedAndTheRestIsKept(t *testing.T) {
 		require.NoError(t, p.ReleasePart(ended, 1), "it has a second")
 		require.NoError(t, p.Extend(within(t), time.Hour), "the rest has its lease")
 		require.NoError(t, p.Release(within(t)))
-		require.EqualValues(t, 100, must1[int64](t)(s.Available(within(t))))
+		require.EqualValues(t, 100, must1[int](t)(s.Available(within(t))))
 		require.ErrorIs(t, p.ReleasePart(within(t), 1), errs.ErrReleased)
 
 		q := weigh(t, s, 10)
@@ -103,12 +103,12 @@ func TestARepeatedReleaseOfAPartGivesBackOnce(t *testing.T) {
 		trap := proxy.Trap(&redistest.Trap{Match: redistest.With(weightedKeys[0]), Fate: fate})
 		require.NoError(t, p.ReleasePart(within(t), 20))
 		trap.Wait(t)
-		want := int64(20 + 20*(i+1))
-		require.Equal(t, 100-want, p.Weight())
-		require.Equal(t, want, must1[int64](t)(beside.Available(within(t))))
+		want := 20 + 20*(i+1)
+		require.Equal(t, 100-want, p.N())
+		require.Equal(t, want, must1[int](t)(beside.Available(within(t))))
 	}
 	require.NoError(t, p.Release(within(t)))
-	require.EqualValues(t, 100, must1[int64](t)(beside.Available(within(t))))
+	require.EqualValues(t, 100, must1[int](t)(beside.Available(within(t))))
 }
 
 func TestReleasingAPartServesWhoWaits(t *testing.T) {
@@ -116,7 +116,7 @@ func TestReleasingAPartServesWhoWaits(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 		p := weigh(t, r.c.WeightedSemaphore("s", 100), 100)
-		got := make(chan *rsemaphore.WeightedPermit, 1)
+		got := make(chan *rsemaphore.Permit, 1)
 		go func() {
 			q, err := other.c.WeightedSemaphore("s", 100).Acquire(within(t), 60)
 			if err != nil {
@@ -126,14 +126,14 @@ func TestReleasingAPartServesWhoWaits(t *testing.T) {
 		}()
 		redistest.Eventually(t, 30*time.Second, "it waits", func() bool { return r.number(t, "ZCARD", weightedKeys[2]) > 0 })
 		require.NoError(t, p.ReleasePart(within(t), 59))
-		require.EqualValues(t, 59, must1[int64](t)(r.c.WeightedSemaphore("s", 100).Available(within(t))))
+		require.EqualValues(t, 59, must1[int](t)(r.c.WeightedSemaphore("s", 100).Available(within(t))))
 		require.NoError(t, p.ReleasePart(within(t), 1))
 		q := <-got
 		require.NotNil(t, q)
-		require.EqualValues(t, 60, q.Weight())
+		require.EqualValues(t, 60, q.N())
 		require.NoError(t, q.Release(within(t)))
 		require.NoError(t, p.Release(within(t)))
-		require.EqualValues(t, 100, must1[int64](t)(r.c.WeightedSemaphore("s", 100).Available(within(t))))
+		require.EqualValues(t, 100, must1[int](t)(r.c.WeightedSemaphore("s", 100).Available(within(t))))
 	})
 }
 
@@ -145,11 +145,11 @@ func TestWeightsOfTheDeadComeBackAndWhoIsRenewedStays(t *testing.T) {
 		kept, gone := weigh(t, s, 4), weigh(t, s, 6)
 		base := rawBase(t, gone.IDs()[0])
 		r.must(t, "ZADD", weightedKeys[1], "1000", base) // its lease is over
-		require.EqualValues(t, 6, must1[int64](t)(s.Available(within(t))), "a look counts it as given back")
+		require.EqualValues(t, 6, must1[int](t)(s.Available(within(t))), "a look counts it as given back")
 		p := weigh(t, s, 6)
 		require.ErrorIs(t, gone.Extend(within(t), time.Minute), errs.ErrLost)
 		require.ErrorIs(t, gone.Release(within(t)), errs.ErrLost)
-		require.Zero(t, must1[int64](t)(s.Available(within(t))), "a release after the end gives nothing back")
+		require.Zero(t, must1[int](t)(s.Available(within(t))), "a release after the end gives nothing back")
 		require.NoError(t, kept.Extend(within(t), time.Minute))
 		require.NoError(t, p.Release(within(t)))
 		require.NoError(t, kept.Release(within(t)))
@@ -162,14 +162,14 @@ func TestARenewedWeightOutlivesItsLease(t *testing.T) {
 		r := newRig(t, servers[0], rsemaphore.Options{WatchdogTimeout: 5 * time.Second})
 		s := r.c.WeightedSemaphore("s", 10)
 		p := weigh(t, s, 4)
-		first := must1[rsemaphore.WeightedState](t)(s.Inspect(within(t)))
+		first := must1[rsemaphore.SemaphoreState](t)(s.Inspect(within(t)))
 		until := p.Until()
 		redistest.Eventually(t, 30*time.Second, "it is renewed", func() bool {
 			return p.Until().After(until.Add(time.Second))
 		})
-		again := must1[rsemaphore.WeightedState](t)(s.Inspect(within(t)))
+		again := must1[rsemaphore.SemaphoreState](t)(s.Inspect(within(t)))
 		require.Equal(t, first.Permits[0].ID, again.Permits[0].ID)
-		require.EqualValues(t, 4, again.Permits[0].Weight)
+		require.EqualValues(t, 4, again.Permits[0].N)
 		require.Greater(t, r.pttl(t, weightedKeys[0]), time.Duration(0))
 		require.NoError(t, p.Release(within(t)))
 	})
@@ -187,9 +187,9 @@ func TestAWeightedSemaphoreOfWhichAKeyIsDeletedHasAllFree(t *testing.T) {
 			r.must(t, "DEL", key)
 			q := weigh(t, s, 10)
 			require.ErrorIs(t, p.Release(within(t)), errs.ErrLost, key)
-			require.Zero(t, must1[int64](t)(s.Available(within(t))), key)
+			require.Zero(t, must1[int](t)(s.Available(within(t))), key)
 			require.NoError(t, q.Release(within(t)))
-			require.EqualValues(t, 10, must1[int64](t)(s.Available(within(t))), key)
+			require.EqualValues(t, 10, must1[int](t)(s.Available(within(t))), key)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestAWeightedSemaphoresCapacityIsTheSameForAllOrTheServers(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		s := r.c.WeightedSemaphore("s", 10)
-		require.EqualValues(t, 10, must1[int64](t)(s.Available(within(t))), "not in use")
+		require.EqualValues(t, 10, must1[int](t)(s.Available(within(t))), "not in use")
 		p := weigh(t, s, 8)
 		_, err := r.c.WeightedSemaphore("s", 11).TryAcquire(within(t), 1, 0, 0)
 		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
@@ -207,8 +207,8 @@ func TestAWeightedSemaphoresCapacityIsTheSameForAllOrTheServers(t *testing.T) {
 		_, err = s.Acquire(within(t), 11)
 		require.ErrorIs(t, err, errs.ErrInvalidOption)
 
-		require.EqualValues(t, 10, must1[int64](t)(s.Resize(within(t), 5)))
-		require.EqualValues(t, -3, must1[int64](t)(s.Available(within(t))), "what is held stays held")
+		require.EqualValues(t, 10, must1[int](t)(s.Resize(within(t), 5)))
+		require.EqualValues(t, -3, must1[int](t)(s.Available(within(t))), "what is held stays held")
 		_, err = s.Acquire(within(t), 6)
 		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
 		require.NoError(t, p.Release(within(t)))
@@ -245,7 +245,7 @@ func TestAResizeOfWeightsServesWhoWaits(t *testing.T) {
 		got <- other.c.WeightedSemaphore("s", 10).Do(within(t), 5, func(context.Context) error { return nil })
 	}()
 	redistest.Eventually(t, 30*time.Second, "it waits", func() bool { return r.number(t, "ZCARD", weightedKeys[2]) > 0 })
-	require.EqualValues(t, 10, must1[int64](t)(s.Resize(within(t), 15)))
+	require.EqualValues(t, 10, must1[int](t)(s.Resize(within(t), 15)))
 	require.NoError(t, <-got)
 	require.NoError(t, p.Release(within(t)))
 }
@@ -294,9 +294,9 @@ func TestALostReplyOfAnAcquisitionOfAWeightTakesItOnce(t *testing.T) {
 		p, err := s.Acquire(within(t), 60)
 		require.NoError(t, err)
 		trap.Wait(t)
-		require.EqualValues(t, 40, must1[int64](t)(beside.Available(within(t))))
+		require.EqualValues(t, 40, must1[int](t)(beside.Available(within(t))))
 		require.NoError(t, p.Release(within(t)))
-		require.EqualValues(t, 100, must1[int64](t)(beside.Available(within(t))))
+		require.EqualValues(t, 100, must1[int](t)(beside.Available(within(t))))
 	}
 	// A semaphore of its own: what is sent later, because of the replies lost so far, is not to be caught here.
 	s, beside = r.c.WeightedSemaphore("other", 100), direct.c.WeightedSemaphore("other", 100)

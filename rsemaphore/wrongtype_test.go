@@ -16,7 +16,7 @@ import (
 // spoiled is a kind of permits, three in all, and the keys of each.
 type spoiled struct {
 	take  func(c *rsemaphore.Client, n int, wait time.Duration) (release func() error, err error)
-	free  func(c *rsemaphore.Client) (available int64, out int, err error)
+	free  func(c *rsemaphore.Client) (available, out int, err error)
 	sides []string // these only help; without the others nothing is held
 	whole []string
 }
@@ -26,14 +26,14 @@ func spoiledKinds(t *testing.T) map[string]spoiled {
 		"Semaphore": {func(c *rsemaphore.Client, n int, wait time.Duration) (func() error, error) {
 			p, err := c.Semaphore("s", 3).WithLabel("mine").TryAcquire(within(t), n, wait, 0)
 			return func() error { return p.Release(within(t)) }, err
-		}, func(c *rsemaphore.Client) (int64, int, error) {
+		}, func(c *rsemaphore.Client) (int, int, error) {
 			state, err := c.Semaphore("s", 3).Inspect(within(t))
-			return int64(state.Available), len(state.Permits), err
+			return state.Available, len(state.Permits), err
 		}, []string{"{s}:notes", "{s}:latch", "redlatch_queue:{s}"}, []string{"s", "{s}:timeout"}},
 		"WeightedSemaphore": {func(c *rsemaphore.Client, n int, wait time.Duration) (func() error, error) {
-			p, err := c.WeightedSemaphore("s", 3).TryAcquire(within(t), int64(n), wait, 0)
+			p, err := c.WeightedSemaphore("s", 3).TryAcquire(within(t), n, wait, 0)
 			return func() error { return p.Release(within(t)) }, err
-		}, func(c *rsemaphore.Client) (int64, int, error) {
+		}, func(c *rsemaphore.Client) (int, int, error) {
 			state, err := c.WeightedSemaphore("s", 3).Inspect(within(t))
 			return state.Available, len(state.Permits), err
 		}, []string{"redlatch_queue:{s}:weighted"}, []string{"{s}:weighted", "{s}:weights"}},

@@ -27,11 +27,11 @@ no server. Put a password of your own in place of the word secret.
   packets     rcounter/redpacket
   inspect     redlatch inspect and top, also without names; everything does not have it, because it may read the names of all keys
 
-Programs behind Sentinel need +role, too, and those with MinReplicas +wait.`
+With --server it leaves out what that kind of server is never sent, and adds +role for Sentinel. Programs with MinReplicas need +wait, too.`
 
 func (t *tool) acl() *cobra.Command {
 	var only []string
-	var user string
+	var user, server string
 	c := &cobra.Command{
 		Use: "acl", Short: "write the ACL line of a user's rights", Long: aclHelp,
 		Example: "  redlatch acl --only locks --prefix shop:\n  redlatch acl --user batch --only locks,semaphores | redis-cli",
@@ -44,6 +44,9 @@ func (t *tool) acl() *cobra.Command {
 			}
 			if c.Flags().Changed("only") && len(only) == 0 {
 				return usage(`--only "": must be some of %s`, strings.Join(acl.Features(), ","))
+			}
+			if server != "" && !slices.Contains(acl.Servers, server) {
+				return usage("--server %q: must be one of %s", server, strings.Join(acl.Servers, ","))
 			}
 			for flag, text := range map[string]string{"--user": user, "--prefix": t.server.prefix} {
 				if strings.ContainsFunc(text, func(r rune) bool {
@@ -58,11 +61,13 @@ func (t *tool) acl() *cobra.Command {
 			if err := keyname.Check(t.server.prefix + "x"); err != nil {
 				return usage("--prefix %q: %w", t.server.prefix, err)
 			}
-			fmt.Fprintln(t.out, acl.Line(user, t.server.prefix, only...))
+			fmt.Fprintln(t.out, acl.LineOn(server, user, t.server.prefix, only...))
 			return nil
 		},
 	}
 	c.Flags().StringSliceVar(&only, "only", nil, "the rights for these `packages`, with commas between them; see above")
+	c.Flags().StringVar(&server, "server", "",
+		"what the line is for: a `kind` of "+strings.Join(acl.Servers, ", ")+" (default: single and cluster)")
 	c.Flags().StringVar(&user, "user", "redlatch", "the `name` of the user")
 	return c
 }

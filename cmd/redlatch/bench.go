@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -69,7 +70,7 @@ func (t *tool) bench() *cobra.Command {
 
 func measure(ctx context.Context, red *redlatch.Client, length time.Duration) (all []measurement, err error) {
 	client := red.Hub().Client()
-	name := "redlatch_bench:" + red.Semaphores().ID()
+	name := "redlatch_bench:" + rand.Text()
 	// a script as small as one can be, with a key, so that it goes where the lock is
 	smallest := rueidis.NewLuaScript("return redis.call('EXISTS', KEYS[1])")
 	for _, n := range []int{1, 64} {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -147,7 +148,7 @@ func (x *checkup) run(ctx context.Context) (err error) {
 		return nil
 	}
 	defer x.red.Close(context.Background())
-	x.name = "redlatch_check:" + x.red.Semaphores().ID()
+	x.name = "redlatch_check:" + rand.Text()
 	u, _ := x.server.address()
 	x.ok("connection", "%s", redacted(u))
 	for _, look := range []func(context.Context){

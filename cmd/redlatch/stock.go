@@ -127,7 +127,7 @@ func (t *tool) showStocks(ctx context.Context, red *redlatch.Client, names []str
 		if err != nil && !errors.Is(err, redlatch.ErrCorrupt) {
 			return err
 		}
-		x := stockStatus{name, s.Phase.String(), s.Limit, s.Sold, s.Held, s.Remaining, s.Reservations, s.Epoch,
+		x := stockStatus{name, string(s.Phase), s.Limit, s.Sold, s.Held, s.Remaining, s.Reservations, s.Epoch,
 			s.UntilStart.Milliseconds(), s.UntilEnd.Milliseconds(), s.UntilGone.Milliseconds(), ""}
 		if err != nil {
 			x.State, x.Error, result = "corrupt", err.Error(), err

@@ -23,7 +23,6 @@ var inTerms = strings.NewReplacer(
 	"see Username and Password", "see REDLATCH_USERNAME and REDLATCH_PASSWORD",
 	"Password is set, and", "a password is given, and",
 	"see SelectDB", "it is the path of --redis",
-	"DisableCache must be true", "add ?client_cache=0 to --redis",
 	"the server refuses these options", "the server refuses what --redis says",
 	"InitAddress is", "--redis is",
 	"Sentinel.MasterSet the name", "?master_set= with the name",

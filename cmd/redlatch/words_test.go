@@ -198,7 +198,8 @@ func TestTheUserOfAnACLLineMayInspectOrRun(t *testing.T) {
 	require.Contains(t, r.err, "+scan")
 	require.Contains(t, r.err, "redlatch acl --only inspect")
 	require.Zero(t, here(s, "", "--redis", works, "--prefix", "shop:", "inspect", "job").code)
-	for _, refused := range [][]string{{"--only", "lock"}, {"--only", ""}, {"--user", "a b"}, {"--user", ""},
+	for _, refused := range [][]string{{"--only", "lock"}, {"--only", ""}, {"--server", "redis"}, {"--user", "a b"},
+		{"--user", ""},
 		{"--prefix", "a b"}, {"--prefix", "}"}} {
 		require.Equal(t, exitUsage, alone(append([]string{"acl"}, refused...)...).code, "%v", refused)
 	}

@@ -99,7 +99,7 @@ func TestAServerThatIsDownIsAsThePolicySays(t *testing.T) {
 		asks := map[ratelimit.Policy]func(string, ...string) *http.Response{}
 		for _, p := range []ratelimit.Policy{ratelimit.Fail, ratelimit.Closed, ratelimit.Open} {
 			asks[p] = limited(t, c, served, redlatchhttp.Options{
-				Limits: []redlatchhttp.Limit{{Limiter: c.Limiter(p.String(), ratelimit.LimiterOptions{Rate: 10, WhenDown: p})}},
+				Limits: []redlatchhttp.Limit{{Limiter: c.Limiter(string(p), ratelimit.LimiterOptions{Rate: 10, WhenDown: p})}},
 				Failed: func(_ *http.Request, err error) { failures = append(failures, err) },
 			})
 			require.Equal(t, http.StatusOK, asks[p]("").StatusCode)

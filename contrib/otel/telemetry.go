@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/measure"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -85,12 +86,14 @@ func New(o Options) (*Telemetry, error) {
 // Instrument returns o with Observers in every package, after those that o has already.
 func (t *Telemetry) Instrument(o redlatch.Options) redlatch.Options {
 	o = t.observers.Instrument(o)
-	o.Locks = measure.Then(o.Locks, func(p *rlock.Options) { p.Observer = p.Observer.And(t.spans.locks(measure.Lock)) })
+	o.Locks = measure.Then(o.Locks, func(p *rlock.Options) {
+		p.Observer = session.Chain(p.Observer, t.spans.locks(measure.Lock))
+	})
 	o.Elections = measure.Then(o.Elections, func(p *election.Options) {
-		p.Observer = p.Observer.And(t.spans.locks(measure.Election))
+		p.Observer = session.Chain(p.Observer, t.spans.locks(measure.Election))
 	})
 	o.Semaphores = measure.Then(o.Semaphores, func(p *rsemaphore.Options) {
-		p.Observer = p.Observer.And(t.spans.semaphores())
+		p.Observer = session.Chain(p.Observer, t.spans.semaphores())
 	})
 	return o
 }
@@ -98,12 +101,12 @@ func (t *Telemetry) Instrument(o redlatch.Options) redlatch.Options {
 // Locks returns the Observer for rlock.Options. It and the next six are for programs that use the packages alone; for
 // others Instrument does.
 func (t *Telemetry) Locks() rlock.Observer {
-	return t.observers.Locks(measure.Lock).And(t.spans.locks(measure.Lock))
+	return session.Chain(t.observers.Locks(measure.Lock), t.spans.locks(measure.Lock))
 }
 
 // Semaphores returns the Observer for rsemaphore.Options.
 func (t *Telemetry) Semaphores() rsemaphore.Observer {
-	return t.observers.Semaphores().And(t.spans.semaphores())
+	return session.Chain(t.observers.Semaphores(), t.spans.semaphores())
 }
 
 // Counters returns the Observer for rcounter.Options.

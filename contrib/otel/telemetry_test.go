@@ -20,6 +20,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	redlatchotel "github.com/redlatch/redlatch/contrib/otel"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -357,7 +358,8 @@ func TestTelemetryAndAnotherObserverAreBothTold(t *testing.T) {
 		return ctx
 	}
 	locks, err := rlock.New(r.server.Hub(),
-		rlock.Options{CallTimeout: 20 * time.Second, Observer: r.telemetry.Locks().And(other.Locks()).And(mine)})
+		rlock.Options{CallTimeout: 20 * time.Second,
+			Observer: session.Chain(session.Chain(r.telemetry.Locks(), other.Locks()), mine)})
 	require.NoError(t, err)
 	ctx, caller := r.under("work")
 	require.NoError(t, locks.Reentrant("l").Do(ctx, func(context.Context) error { return nil }))

@@ -221,8 +221,8 @@ func TestClassesAreBounded(t *testing.T) {
 		})
 	}
 	all.Wait()
-	counters(context.Background(), rcounter.Event{Kind: rcounter.EventWritten, Name: "another kind"})
-	counters(context.Background(), rcounter.Event{Kind: rcounter.EventWritten})
+	counters(context.Background(), rcounter.Event{Name: "another kind"})
+	counters(context.Background(), rcounter.Event{})
 	require.Equal(t, 3+1, testutil.CollectAndCount(c, "redlatch_acquisitions_total"))
 	require.EqualValues(t, 97, value(t, c, "redlatch_acquisitions_total", "class=other", "kind=lock", "result=acquired"))
 	require.EqualValues(t, 1, value(t, c, "redlatch_writes_total", "class=another kind", "result=written"))
@@ -260,9 +260,9 @@ func everything() *redlatchprom.Collector {
 	stocks(ctx, stock.Event{Kind: stock.EventClaimed, Name: "st", Outcome: stock.Granted, N: 1, Took: 1})
 	stocks(ctx, stock.Event{Kind: stock.EventAnsweredLocally, Name: "st", Outcome: stock.SoldOut})
 	stocks(ctx, stock.Event{Kind: stock.EventBackgroundFailed, Name: "st", Err: err})
-	c.RedPackets()(ctx, redpacket.Event{Kind: redpacket.EventClaimed, Name: "p", Outcome: redpacket.Granted, Cents: 1,
+	c.RedPackets()(ctx, redpacket.Event{Name: "p", Outcome: redpacket.Granted, Cents: 1,
 		Took: 1})
-	c.Counters()(ctx, rcounter.Event{Kind: rcounter.EventWritten, Name: "c", Took: 1})
+	c.Counters()(ctx, rcounter.Event{Name: "c", Took: 1})
 	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventBackgroundFailed, Name: "r", Err: err})
 	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventAdmitted, Name: "r", Allowed: true, Took: time.Second})
 	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventDegraded, Name: "r", Policy: ratelimit.Open, Err: err})

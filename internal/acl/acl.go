@@ -109,10 +109,25 @@ func Features() (names []string) {
 	return names
 }
 
+// Servers are the kinds of servers that [LineOn] knows.
+var Servers = []string{"single", "sentinel", "cluster"}
+
+// elsewhere are the commands that one kind of server is never sent, and more those that no other is.
+var (
+	elsewhere = map[string]string{
+		"single":  "ssubscribe sunsubscribe spublish pubsub|shardnumsub",
+		"cluster": "subscribe unsubscribe publish pubsub|numsub",
+	}
+	more = map[string]string{"sentinel": "role"}
+)
+
 // Line is the command that makes a user called so, whose password is the word secret, with the rights that these
 // features need and no others; without any, all but those of inspect. With a prefix they are bounded to keys and
 // channels of names that begin with it. Line returns "" for a feature that it does not know.
-func Line(user, prefix string, of ...string) string {
+func Line(user, prefix string, of ...string) string { return LineOn("", user, prefix, of...) }
+
+// LineOn is Line for one kind of server; "": for a single one and a Cluster.
+func LineOn(server, user, prefix string, of ...string) string {
 	if len(of) == 0 {
 		of = Features()[:len(features)-1]
 	}
@@ -133,8 +148,14 @@ func Line(user, prefix string, of ...string) string {
 		f := features[i]
 		add(&words, f.keyPatterns(prefix)...)
 		add(&channels, f.channelPatterns(prefix)...)
-		add(&commands, strings.Fields(every+" "+f.plain+" "+f.scripts)...)
+		add(&commands, strings.Fields(every+" "+f.plain+" "+f.scripts+" "+more[server])...)
 	}
+	kind := server
+	if kind == "sentinel" {
+		kind = "single" // which it is, but for the one more
+	}
+	never := strings.Fields(elsewhere[kind])
+	commands = slices.DeleteFunc(commands, func(c string) bool { return slices.Contains(never, c) })
 	words = append(words, channels...)
 	for _, c := range commands {
 		words = append(words, "+"+c)

@@ -93,3 +93,16 @@ func TestAPrefixBoundsTheNamesAsTheyAreWritten(t *testing.T) {
 	require.Contains(t, Line("u", "", "locks"), " ~* &redisson_lock__channel:* ")
 	require.Empty(t, Line("u", "", "locks", "nothing"))
 }
+
+func TestALineForOneKindOfServerLeavesOutWhatOthersAreSent(t *testing.T) {
+	single, sentinel, cluster := LineOn("single", "u", "", "locks"), LineOn("sentinel", "u", "", "locks"),
+		LineOn("cluster", "u", "", "locks")
+	require.NotContains(t, single, "+ssubscribe")
+	require.NotContains(t, single, "shardnumsub")
+	require.Contains(t, single, " +subscribe ")
+	require.Equal(t, len(single)+len(" +role"), len(sentinel))
+	require.Contains(t, sentinel, "+role")
+	require.NotContains(t, cluster, " +subscribe ")
+	require.NotContains(t, cluster, "|numsub")
+	require.Contains(t, cluster, " +ssubscribe ")
+}

@@ -17,16 +17,14 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// traced are the tests that run every script, by package.
+// traced are tests that run every script on a server, by their folder.
 var traced = map[string]string{
-	"rlock":              "(?i)script|table|java|lua|recheck",
-	"rlock/election":     ".",
-	"rsemaphore":         ".",
-	"rcounter":           ".",
-	"rcounter/ratelimit": ".",
-	"rcounter/redpacket": ".",
-	"rcounter/stock":     ".",
-	"internal/lease":     ".",
+	"internal/rights": "IsEnough", // all of what users call
+	"rlock":           "Script|Table|Java|TestManyWaitersAskTogether",
+	"rlock/election":  "Script|Table",
+	"rsemaphore":      "Script|Table|TestManySemaphoresAreAskedForTogether",
+	"rcounter":        "Table|Shared|AddsInOneCall",
+	"rcounter/stock":  "Script|Table",
 }
 
 // What MONITOR tells of the scripts while tests run them: they touch the keys that they are given, and no others. The
@@ -40,8 +38,8 @@ func TestScriptsTouchTheKeysThatTheyAreGiven(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "trace")
 	for pkg, run := range traced {
-		cmd := exec.Command("go", "test", "-count=1", "-run", run, "./"+pkg)
-		cmd.Dir, cmd.Env = "../..", append(os.Environ(), redistest.TraceEnv+"="+file, redistest.LongEnv+"=")
+		cmd := exec.Command("go", "test", "-count=1", "-run", run, ".")
+		cmd.Dir, cmd.Env = filepath.Join("../..", pkg), append(os.Environ(), redistest.TraceEnv+"="+file, redistest.LongEnv+"=")
 		if out, err := cmd.CombinedOutput(); err != nil { // some count commands or clients, which MONITOR adds to
 			t.Logf("%s: %v: %.2000s", pkg, err, out)
 		}

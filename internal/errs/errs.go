@@ -46,6 +46,11 @@ func InvalidOption(field string, value any, must string) error {
 	return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, field, value, must)
 }
 
+// InvalidWord refuses a constant that is none of those of its type.
+func InvalidWord[T ~string](field string, value T, must string) error {
+	return InvalidOption(field, fmt.Sprintf("%.64q", string(value)), must)
+}
+
 // Ended returns why ctx ended: its error and, where the caller set one that says more, its cause. errors.Is finds both.
 // It returns nil while ctx lasts.
 func Ended(ctx context.Context) error {

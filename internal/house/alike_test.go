@@ -117,30 +117,6 @@ func TestStatsAreCountsThatNobodyIsAskedFor(t *testing.T) {
 	require.GreaterOrEqual(t, seen, 5)
 }
 
-func TestEveryObserverCanBeJoinedToAnother(t *testing.T) {
-	set, all := house(t)
-	observers, joined := 0, 0
-	for _, s := range library(all) {
-		if s.file == nil || !public(s.dir()) {
-			continue
-		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.Name == "Observer" {
-				observers++
-			}
-			return true
-		})
-	}
-	functions(all, func(s source, on string, d *ast.FuncDecl) {
-		if on == "Observer" && d.Name.Name == "And" {
-			params, results := signature(set, s, d.Type)
-			require.Equal(t, "Observer: Observer", params+": "+results, s.path)
-			joined++
-		}
-	})
-	require.Equal(t, observers, joined)
-}
-
 // A default or bound is said in the doc comment of its option, and in the text of the error that refuses it.
 func TestNoBoundIsExported(t *testing.T) {
 	set, all := house(t)
@@ -231,7 +207,10 @@ func TestEveryObserverIsGivenAContextAndAnEvent(t *testing.T) {
 			require.True(t, fields["Name"], s.path)
 		}
 		require.Equal(t, want, observer, s.path)
-		require.True(t, fields["Kind"], s.path)
+		if !fields["Kind"] { // there is one kind
+			require.Zero(t, kinds, s.path)
+			continue
+		}
 		require.Positive(t, kinds, s.path)
 		delete(fields, "Kind")
 		delete(fields, "Name")

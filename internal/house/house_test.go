@@ -49,7 +49,7 @@ var layers = map[string][]string{
 	"internal/acl": {},
 
 	// the modules in contrib import it
-	"internal/measure": {"internal/errs", "", "pubsub", "rlock/election", "rcounter", "rcounter/stock",
+	"internal/measure": {"internal/errs", "internal/session", "", "pubsub", "rlock/election", "rcounter", "rcounter/stock",
 		"rcounter/redpacket",
 		"rcounter/ratelimit", "rlock",
 		"rsemaphore"},
@@ -57,7 +57,7 @@ var layers = map[string][]string{
 
 	// only tests import these
 	"internal/dialect": {},
-	"redlatchtest": {"", "internal/errs", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
+	"redlatchtest": {"", "internal/errs", "internal/session", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore",
 		"internal/keyname"},
 	"internal/redistest":             {"internal/keyname"},
 	"internal/redistest/rig":         {"internal/redistest", "internal/errs", "internal/session", "pubsub"},

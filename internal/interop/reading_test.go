@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	heldlease "github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/rcounter"
 )
 
@@ -42,7 +43,7 @@ func TestOfAJavaHoldBothSidesReadTheSame(t *testing.T) {
 					require.NoError(t, err)
 					require.Len(t, st.Holders, 1)
 					require.Equal(t, n, st.Holders[0].Count)
-					require.False(t, st.Holders[0].Owner.Ours())
+					require.False(t, heldlease.Ours(string(st.Holders[0].Owner)))
 					require.Equal(t, kind == "write", st.Holders[0].Write)
 				}
 				locked, err := l.IsLocked(within(t))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -63,22 +64,36 @@ func (o *Observers) begin(kind, class string) {
 	}
 	if kind == Limiter {
 		for _, by := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open, ratelimit.Local} {
-			o.sink.Add(ctx, PolicyChanges, 0, class, by.String(), "true")
+			o.sink.Add(ctx, PolicyChanges, 0, class, string(by), "true")
 		}
 	}
 }
 
 // Instrument returns opts with the Observers in every package, after those that opts has already.
 func (o *Observers) Instrument(opts redlatch.Options) redlatch.Options {
-	opts.Hub = Then(opts.Hub, func(p *pubsub.Options) { p.Observer = p.Observer.And(o.Hub()) })
-	opts.Locks = Then(opts.Locks, func(p *rlock.Options) { p.Observer = p.Observer.And(o.Locks(Lock)) })
-	opts.Elections = Then(opts.Elections, func(p *election.Options) { p.Observer = p.Observer.And(o.Locks(Election)) })
-	opts.Semaphores = Then(opts.Semaphores, func(p *rsemaphore.Options) { p.Observer = p.Observer.And(o.Semaphores()) })
-	opts.Counters = Then(opts.Counters, func(p *rcounter.Options) { p.Observer = p.Observer.And(o.Counters()) })
-	opts.Stocks = Then(opts.Stocks, func(p *stock.Options) { p.Observer = p.Observer.And(o.Stocks()) })
-	opts.RedPackets = Then(opts.RedPackets, func(p *redpacket.Options) { p.Observer = p.Observer.And(o.RedPackets()) })
-	opts.Limiters = Then(opts.Limiters, func(p *ratelimit.Options) { p.Observer = p.Observer.And(o.Limiters()) })
+	opts.Hub = Then(opts.Hub, func(p *pubsub.Options) { p.Observer = bothHub(p.Observer, o.Hub()) })
+	opts.Locks = Then(opts.Locks, func(p *rlock.Options) { p.Observer = session.Chain(p.Observer, o.Locks(Lock)) })
+	opts.Elections = Then(opts.Elections, func(p *election.Options) {
+		p.Observer = session.Chain(p.Observer, o.Locks(Election))
+	})
+	opts.Semaphores = Then(opts.Semaphores, func(p *rsemaphore.Options) {
+		p.Observer = session.Chain(p.Observer, o.Semaphores())
+	})
+	opts.Counters = Then(opts.Counters, func(p *rcounter.Options) { p.Observer = session.Both(p.Observer, o.Counters()) })
+	opts.Stocks = Then(opts.Stocks, func(p *stock.Options) { p.Observer = session.Both(p.Observer, o.Stocks()) })
+	opts.RedPackets = Then(opts.RedPackets, func(p *redpacket.Options) {
+		p.Observer = session.Both(p.Observer, o.RedPackets())
+	})
+	opts.Limiters = Then(opts.Limiters, func(p *ratelimit.Options) { p.Observer = session.Both(p.Observer, o.Limiters()) })
 	return opts
+}
+
+// bothHub is session.Both for what happens to a hub, which has no context.
+func bothHub(f, g pubsub.Observer) pubsub.Observer {
+	if f == nil {
+		return g
+	}
+	return func(e pubsub.Event) { f(e); g(e) }
 }
 
 // Then returns a function of redlatch.Options that calls first, which may be nil, and then then.
@@ -140,11 +155,9 @@ func (o *Observers) Semaphores() rsemaphore.Observer {
 // Counters returns the Observer for rcounter.Options.
 func (o *Observers) Counters() rcounter.Observer {
 	return func(ctx context.Context, e rcounter.Event) {
-		if e.Kind == rcounter.EventWritten {
-			class := o.Class(CounterOf, e.Name)
-			o.sink.Add(ctx, Writes, 1, class, Result(e.Err, "written"))
-			o.sink.Record(ctx, WriteTime, e.Took.Seconds(), class)
-		}
+		class := o.Class(CounterOf, e.Name)
+		o.sink.Add(ctx, Writes, 1, class, Result(e.Err, "written"))
+		o.sink.Record(ctx, WriteTime, e.Took.Seconds(), class)
 	}
 }
 
@@ -153,9 +166,9 @@ func (o *Observers) Stocks() stock.Observer {
 	return func(ctx context.Context, e stock.Event) {
 		switch e.Kind {
 		case stock.EventClaimed:
-			o.claimed(ctx, Stock, e.Name, e.Outcome.String(), e.N, e.Outcome == stock.Granted, e.Took, e.Err)
+			o.claimed(ctx, Stock, e.Name, string(e.Outcome), e.N, e.Outcome == stock.Granted, e.Took, e.Err)
 		case stock.EventAnsweredLocally:
-			o.sink.Add(ctx, LocalAnswers, 1, o.Class(Stock, e.Name), labelValue(e.Outcome.String()))
+			o.sink.Add(ctx, LocalAnswers, 1, o.Class(Stock, e.Name), labelValue(string(e.Outcome)))
 		case stock.EventBackgroundFailed:
 			o.gaveUp(ctx, Stock, e.Name)
 		}
@@ -165,9 +178,7 @@ func (o *Observers) Stocks() stock.Observer {
 // RedPackets returns the Observer for redpacket.Options.
 func (o *Observers) RedPackets() redpacket.Observer {
 	return func(ctx context.Context, e redpacket.Event) {
-		if e.Kind == redpacket.EventClaimed {
-			o.claimed(ctx, RedPacket, e.Name, e.Outcome.String(), e.Cents, e.Outcome == redpacket.Granted, e.Took, e.Err)
-		}
+		o.claimed(ctx, RedPacket, e.Name, string(e.Outcome), e.Cents, e.Outcome == redpacket.Granted, e.Took, e.Err)
 	}
 }
 
@@ -185,7 +196,7 @@ func (o *Observers) Limiters() ratelimit.Observer {
 			o.sink.Add(ctx, Admissions, 1, class, Result(e.Err, result))
 			o.sink.Record(ctx, AdmitTime, e.Took.Seconds(), class)
 		case ratelimit.EventDegraded:
-			o.sink.Add(ctx, PolicyChanges, 1, o.Class(Limiter, e.Name), e.Policy.String(), strconv.FormatBool(e.Err != nil))
+			o.sink.Add(ctx, PolicyChanges, 1, o.Class(Limiter, e.Name), string(e.Policy), strconv.FormatBool(e.Err != nil))
 		}
 	}
 }

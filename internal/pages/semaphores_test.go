@@ -33,7 +33,7 @@ func Query(ctx context.Context, semaphores *rsemaphore.Client, ask func(context.
 }
 
 // Train takes as much of 64 GiB as it needs, in MiB, and gives a part back when it needs less.
-func Train(ctx context.Context, semaphores *rsemaphore.Client, mib int64, load, run func(context.Context) error) error {
+func Train(ctx context.Context, semaphores *rsemaphore.Client, mib int, load, run func(context.Context) error) error {
 	share, err := semaphores.WeightedSemaphore("gpu-memory", 64<<10).Acquire(ctx, mib)
 	if err != nil {
 		return err
@@ -95,16 +95,16 @@ func TestAQueryGivesUp(t *testing.T) {
 func TestATrainingGivesBackWhatItNeedsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		semaphores := redlatchtest.New(t).Open().Semaphores()
-		left := func() int64 {
+		left := func() int {
 			n, err := semaphores.WeightedSemaphore("gpu-memory", 64<<10).Available(t.Context())
 			require.NoError(t, err)
 			return n
 		}
-		var loading, running int64
+		var loading, running int
 		require.NoError(t, Train(t.Context(), semaphores, 48<<10,
 			func(context.Context) error { loading = left(); return nil },
 			func(context.Context) error { running = left(); return nil }))
-		require.Equal(t, []int64{16 << 10, 40 << 10, 64 << 10}, []int64{loading, running, left()})
+		require.Equal(t, []int{16 << 10, 40 << 10, 64 << 10}, []int{loading, running, left()})
 	})
 }
 

@@ -48,7 +48,7 @@ func HoldCart(ctx context.Context, stocks *stock.Client, order, user string,
 		return nil, err // call again, with the same order
 	}
 	for _, line := range held.Lines {
-		if !held.Won() && line.Grant.Outcome != 0 {
+		if !held.Won() && line.Grant.Outcome != "" {
 			missing = append(missing, line.Stock)
 		}
 	}

@@ -48,6 +48,9 @@ func reused(t testing.TB, n int, start func() (servers []*Server, end func())) [
 		}
 	}
 	t.Cleanup(func() {
+		for _, s := range c.servers {
+			untraced(s.Addr())
+		}
 		if !reusing || t.Failed() || !c.renewed() {
 			c.end()
 			return
@@ -81,7 +84,6 @@ func (c crew) renewed() bool {
 		if s.run.disturbed.Load() {
 			return false
 		}
-		untraced()
 		// who is still connected is gone before there is something to keep out of an empty server
 		set, err := s.tell("CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub", "CLIENT UNPAUSE", "FLUSHALL",
 			"SCRIPT FLUSH", "CONFIG RESETSTAT")

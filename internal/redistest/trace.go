@@ -2,15 +2,18 @@ package redistest
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -50,6 +53,10 @@ func trace(addr string) error {
 				}
 				n, _ := strconv.Atoi(words[2])
 				declared = words[3:min(3+n, len(words))]
+			case len(words) == 2 && words[0] == "ECHO":
+				if told, is := marks.Load(words[1]); is {
+					close(told.(chan struct{}))
+				}
 			case len(words) > 0 && strings.HasSuffix(source, " lua"):
 				traced(file, addr, sha, declared, words)
 			}
@@ -58,10 +65,28 @@ func trace(addr string) error {
 	return nil
 }
 
-// untraced lets what a server has told be read, before the connections to it are cut.
-func untraced() {
-	if os.Getenv(TraceEnv) != "" {
-		time.Sleep(20 * time.Millisecond)
+var (
+	marks    sync.Map // the text of an ECHO -> a channel that ends when MONITOR has told of it
+	marksSet atomic.Int64
+)
+
+// untraced has all that a server has told be read, before the connections to it are cut.
+func untraced(addr string) {
+	if os.Getenv(TraceEnv) == "" {
+		return
+	}
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	mark, told := fmt.Sprint("traced-", os.Getpid(), "-", marksSet.Add(1)), make(chan struct{})
+	marks.Store(mark, told)
+	defer marks.Delete(mark)
+	fmt.Fprintf(c, "ECHO %s\r\n", mark)
+	select {
+	case <-told:
+	case <-time.After(2 * time.Second): // it has been stopped, or told of nothing since it started again
 	}
 }
 
@@ -87,7 +112,8 @@ func monitored(line string) (source string, words []string) {
 var (
 	traceMu sync.Mutex
 	seen    = map[string]bool{}
-	places  = map[string][3]int{} // of a command's keys among its words: the first, the last, the step
+	// of a command's keys among its words: the first, the last, the step. The channel of SPUBLISH has a slot, and is no key.
+	places = map[string][3]int{"SPUBLISH": {}}
 )
 
 func traced(file, addr, sha string, declared, words []string) {
@@ -96,7 +122,10 @@ func traced(file, addr, sha string, declared, words []string) {
 	command := strings.ToUpper(words[0])
 	at, known := places[command]
 	if !known {
-		at = keyPlaces(addr, command)
+		var err error
+		if at, err = keyPlaces(addr, command); err != nil {
+			return
+		}
 		places[command] = at
 	}
 	line := sha + " " + command
@@ -123,13 +152,14 @@ func traced(file, addr, sha string, declared, words []string) {
 	}
 }
 
-// keyPlaces asks the server where the keys of a command are. A channel is none.
-func keyPlaces(addr, command string) (at [3]int) {
+// keyPlaces asks the server where the keys of a command are.
+func keyPlaces(addr, command string) (at [3]int, err error) {
 	c, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
-		return at
+		return at, err
 	}
 	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second)) // a test may have stopped it
 	fmt.Fprintf(c, "COMMAND INFO %s\r\n", command)
 	// *1 *10 $n name :arity *n +flag… :first :last :step
 	lines, numbers := bufio.NewScanner(c), 0
@@ -141,5 +171,8 @@ func keyPlaces(addr, command string) (at [3]int) {
 			numbers++
 		}
 	}
-	return at
+	if numbers < 4 { // the connection was cut, as all are when a server goes to the next test
+		return at, fmt.Errorf("COMMAND INFO %s: %w", command, cmp.Or(lines.Err(), io.ErrUnexpectedEOF))
+	}
+	return at, nil
 }

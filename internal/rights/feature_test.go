@@ -82,8 +82,12 @@ func TestTheRightsOfEachFeatureAreEnoughForIt(t *testing.T) {
 			if feature == "inspect" {
 				continue // of the command, which tries it
 			}
-			prefix := []string{"shop:", ""}[i%2]
-			enoughFor(t, s, admins, strings.Fields(acl.Line("redlatch", prefix, feature)), func(o rueidis.ClientOption) error {
+			prefix, server := []string{"shop:", ""}[i%2], "single"
+			if len(s.Addrs) > 1 {
+				server = "cluster"
+			}
+			line := strings.Fields(acl.LineOn(server, "redlatch", prefix, feature))
+			enoughFor(t, s, admins, line, func(o rueidis.ClientOption) error {
 				return one(o, prefix, feature)
 			})
 		}

@@ -55,6 +55,13 @@ func semaphores(ctx context.Context, hub *pubsub.Hub, prefix string, must func(w
 		must("resize", e)
 		_, e = s.AddPermits(ctx, 1)
 		must("add permits", e)
+		x, e := c.Semaphore(name+"x", 1).Fenced().TryAcquire(ctx, 1, 0, time.Second)
+		must("acquire with a token", e)
+		if e == nil {
+			must("release with a token", x.Release(ctx))
+		}
+		_, e = c.CountingSemaphore(name + "n").Inspect(ctx)
+		must("inspect a count", e)
 		weights(ctx, c, name, must)
 	}
 }

@@ -37,7 +37,7 @@ func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e 
 	must("reap", e)
 	_, e = s.Claim(ctx, "bob", stock.Request{ID: "order", N: 1})
 	must("claim once", e)
-	_, e = s.ClaimAny(ctx, 1)
+	some, e := s.ClaimAny(ctx, 1)
 	must("claim any", e)
 	for range 3 { // sold out: the process reads the flag from then on
 		_, e = s.ClaimAny(ctx, 1)
@@ -65,6 +65,8 @@ func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e 
 	must("reserve a cart", e)
 	_, e = g.Confirm(ctx, "cart", cart...)
 	must("confirm a cart", e)
+	_, e = g.Lookup(ctx, "cart", "a", "b")
+	must("look up a cart", e)
 	_, e = g.Cancel(ctx, "never", "a", "b")
 	must("cancel a cart", e)
 	must("change", s.Change(ctx, stock.Change{Limit: 5, PerUser: 5, StartIn: stock.In(0)}))
@@ -72,6 +74,10 @@ func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e 
 	must("confirm late", e)
 	_, e = s.Lookup(ctx, stock.Units{Request: "late"})
 	must("look up an id", e)
+	if some.N > 0 {
+		_, e = s.Return(ctx, stock.Units{Request: some.Request, Ordinal: some.Ordinal, N: some.N})
+		must("return any", e)
+	}
 	must("pause", s.Change(ctx, stock.Change{Pause: true}))
 	must("resume", s.Change(ctx, stock.Change{Resume: true}))
 	must("set end", s.Change(ctx, stock.Change{EndIn: stock.In(time.Minute)}))

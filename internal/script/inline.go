@@ -28,7 +28,7 @@ func (r *Runner) inline(ctx context.Context, c Call, limit time.Time, last *last
 		if why := errs.Cut(errs.Ended(ctx)); why != nil {
 			return m, errInFlight{why}
 		}
-		return m, errInFlight{errCallTimeout}
+		return m, errInFlight{r.late}
 	case classify(err) == answered:
 		r.answered(last, dials)
 	}

@@ -30,6 +30,7 @@ type Runner struct {
 	base    time.Time
 	last    []lastAnswer // of a Cluster for each span of slots, because one of its nodes may be silent and the others not
 	dials   *atomic.Int64
+	late    error     // of a call that got no reply within timeout
 	timers  sync.Pool // of each runner: a timer that is made inside a synctest bubble may not leave it
 	Clock   *Clock
 	Lacks   *errs.Lacks // of the server: its own, which are not logged, unless they are set before the first call
@@ -40,7 +41,7 @@ type Runner struct {
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return &Runner{
-		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64),
+		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), late: errCallTimeout,
 		Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
 		Lacks: errs.NewLacks(slog.New(slog.DiscardHandler)),
 		timers: sync.Pool{New: func() any {
@@ -50,6 +51,9 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 		}}, last: make([]lastAnswer, spans(client)),
 	}
 }
+
+// Late has the error of a call that got no reply in time wrap err, where the time is not that of Options.CallTimeout.
+func (r *Runner) Late(err error) { r.late = err }
 
 // HeedDials tells the runner of dials, a count that grows when the client begins to make a connection. It is called
 // before the first call. Without it a connection that is lost and cannot be made anew may keep calls for rueidis'
@@ -209,7 +213,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 	case <-ctx.Done():
 		gaveUp = errs.Cut(errs.Ended(ctx))
 	case <-t.C:
-		gaveUp = errCallTimeout
+		gaveUp = r.late
 	}
 	t.Stop()
 	r.timers.Put(t)

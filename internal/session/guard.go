@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 )
 
 // Tell tells an observer of an event. A nil one costs nothing; a panic is logged. It is called without a mutex held,
@@ -58,14 +57,6 @@ func Chain[E any](f, g func(context.Context, E) context.Context) func(context.Co
 		}
 		return ctx
 	}
-}
-
-// KindName is the name of a kind of event in words, of a table by kinds.
-func KindName[K ~uint8](names []string, k K) string {
-	if int(k) < len(names) && names[k] != "" {
-		return names[k]
-	}
-	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
 // guard logs a panic of an observer.

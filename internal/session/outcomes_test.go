@@ -115,7 +115,7 @@ func lockingOf(name string, members int, reenter bool,
 			WatchdogTimeout: o.watchdog, CallTimeout: o.call, MaxHold: o.maxHold, Logger: o.logger(),
 			Observer: func(_ context.Context, e rlock.Event) context.Context {
 				if e.Kind == rlock.EventEnded || e.Kind == rlock.EventReleased {
-					o.story.tell(e.Name, e.Kind.String(), e.Err)
+					o.story.tell(e.Name, string(e.Kind), e.Err)
 				}
 				return nil
 			},
@@ -150,7 +150,7 @@ func permitting(name string, n int) primitive {
 			WatchdogTimeout: o.watchdog, CallTimeout: o.call, MaxHold: o.maxHold, Logger: o.logger(),
 			Observer: func(_ context.Context, e rsemaphore.Event) context.Context {
 				if e.Kind == rsemaphore.EventEnded || e.Kind == rsemaphore.EventReleased {
-					o.story.tell(e.Name, e.Kind.String(), e.Err)
+					o.story.tell(e.Name, string(e.Kind), e.Err)
 				}
 				return nil
 			},

@@ -426,10 +426,11 @@ func TestAnEventThatNobodyObservesCostsNothing(t *testing.T) {
 	require.Positive(t, told)
 }
 
-func TestAKindOfEventIsPrintedInWords(t *testing.T) {
-	type kind uint8
-	names := []string{1: "acquired"}
-	require.Equal(t, "acquired", session.KindName(names, kind(1)))
-	require.Equal(t, "EventKind(0)", session.KindName(names, kind(0)))
-	require.Equal(t, "EventKind(9)", session.KindName(names, kind(9)))
+func TestANumberOfAScriptIsAConstant(t *testing.T) {
+	type outcome string
+	list := []outcome{"", "granted"}
+	require.Equal(t, outcome("granted"), session.Numbered(1, list))
+	require.Empty(t, session.Numbered(0, list))
+	require.Equal(t, outcome("number 9"), session.Numbered(9, list), "of a later release")
+	require.Equal(t, outcome("number -1"), session.Numbered(-1, list))
 }

@@ -2,10 +2,10 @@ package session
 
 import "strconv"
 
-// Word is the text of v, a constant of a public type: its own if words has one, else what and the number.
-func Word[T ~uint8](v T, what string, words ...string) string {
-	if int(v) < len(words) {
-		return words[v]
+// Numbered is the constant of a public type that a script answers as a number, of a list in the order of the numbers.
+func Numbered[T ~string](number int64, list []T) T {
+	if number >= 0 && number < int64(len(list)) {
+		return list[number]
 	}
-	return what + " " + strconv.Itoa(int(v))
+	return T("number " + strconv.FormatInt(number, 10)) // of a later release
 }

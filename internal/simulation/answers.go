@@ -46,7 +46,7 @@ func (e *entry) says() about {
 		return cancelled
 	case stock.Returned:
 		return returned
-	case 0:
+	case "":
 		if e.what == look {
 			return none
 		}

@@ -272,7 +272,7 @@ func permits() []*kind {
 			}),
 		holding("weighted", many, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(many) }, nil,
 			func(ctx context.Context, c *client, object string, s Step) (held, error) {
-				p, err := c.red.Semaphores().WeightedSemaphore(object, many).TryAcquire(ctx, int64(s.N), s.patience(), s.Lease)
+				p, err := c.red.Semaphores().WeightedSemaphore(object, many).TryAcquire(ctx, s.N, s.patience(), s.Lease)
 				if err != nil {
 					return held{}, err
 				}

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"strconv"
@@ -8,54 +9,69 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Algorithm is how a limiter counts.
-type Algorithm uint8
+type Algorithm string
 
 const (
 	// GCRA, the generic cell rate algorithm, lets Rate units pass in every Per, evenly, and up to Burst at once after a
 	// pause. It is the only one with Wait and Reserve, because it alone knows turns.
-	GCRA Algorithm = iota
+	GCRA Algorithm = "GCRA"
 	// SlidingWindow lets at most Rate units pass in any Per, however they are spread. Units are counted in slices of a
 	// 32nd of Per, so each may count for up to a 32nd longer.
-	SlidingWindow
+	SlidingWindow Algorithm = "SlidingWindow"
 	// FixedWindow lets at most Rate units pass in each Unit of the calendar, and starts again with the next. So up to
 	// twice as many may pass around its end.
-	FixedWindow
+	FixedWindow Algorithm = "FixedWindow"
 )
 
-// String returns the name of the algorithm.
-func (a Algorithm) String() string {
-	return session.Word(a, "algorithm", "GCRA", "SlidingWindow", "FixedWindow")
-}
-
 // Unit is a unit of the calendar, with which a FixedWindow ends.
-type Unit uint8
+type Unit string
 
 const (
 	// Minute is a minute of the clock on the wall, as are the others.
-	Minute Unit = iota + 1
+	Minute Unit = "Minute"
 	// Hour that comes twice, because clocks are put back, is one.
-	Hour
+	Hour Unit = "Hour"
 	// Day has 23 hours where clocks are put forward, and 25 where they are put back.
-	Day
+	Day Unit = "Day"
 	// Week begins on Monday.
-	Week
+	Week Unit = "Week"
 	// Month of the calendar.
-	Month
+	Month Unit = "Month"
 	// Year of the calendar.
-	Year
+	Year Unit = "Year"
 )
 
-// String returns the name of the unit.
-func (u Unit) String() string {
-	return session.Word(u, "unit", "none", "Minute", "Hour", "Day", "Week", "Month", "Year")
+// letter is how scripts name the unit; "" if it is none.
+func (u Unit) letter() string {
+	switch u {
+	case Minute:
+		return "m"
+	case Hour:
+		return "h"
+	case Day:
+		return "d"
+	case Week:
+		return "w"
+	case Month:
+		return "M"
+	case Year:
+		return "Y"
+	}
+	return ""
 }
 
-// letters are the units in scripts.
-const letters = "-mhdwMY"
+// unitOf is the unit that scripts name by a letter; "" if there is none.
+func unitOf(letter string) Unit {
+	for _, u := range []Unit{Minute, Hour, Day, Week, Month, Year} {
+		if u.letter() == letter {
+			return u
+		}
+	}
+	return ""
+}
 
 // maxPer is the longest period of a rate limiter.
 const maxPer = 366 * 24 * time.Hour
@@ -75,19 +91,19 @@ type terms struct {
 // checkAlgorithm refuses a Rate that is out of bounds, and what does not go with the algorithm.
 func (o *LimiterOptions) checkAlgorithm() error {
 	switch {
-	case o.Algorithm > FixedWindow:
-		return errs.InvalidOption("Algorithm", o.Algorithm, "GCRA, SlidingWindow or FixedWindow")
+	case o.Algorithm != GCRA && o.Algorithm != SlidingWindow && o.Algorithm != FixedWindow:
+		return errs.InvalidWord("Algorithm", o.Algorithm, "GCRA, SlidingWindow or FixedWindow")
 	case o.Rate < 1 || o.Rate > 1_000_000_000:
 		return errs.InvalidOption("Rate", o.Rate, "between 1 and 1000000000")
 	case o.Algorithm != GCRA && o.Burst != 0:
 		return errs.InvalidOption("Burst", o.Burst,
 			fmt.Sprintf("0 with %v, where all of Rate may pass at once", o.Algorithm))
-	case o.Algorithm == FixedWindow && (o.Unit < Minute || o.Unit > Year):
-		return errs.InvalidOption("Unit", o.Unit, "Minute, Hour, Day, Week, Month or Year with FixedWindow")
+	case o.Algorithm == FixedWindow && o.Unit.letter() == "":
+		return errs.InvalidWord("Unit", o.Unit, "Minute, Hour, Day, Week, Month or Year with FixedWindow")
 	case o.Algorithm == FixedWindow && o.Per != 0:
 		return errs.InvalidOption("Per", o.Per, "0 with FixedWindow, which has a Unit")
-	case o.Algorithm != FixedWindow && o.Unit != 0:
-		return errs.InvalidOption("Unit", o.Unit, fmt.Sprintf("left out with %v, which has a Per", o.Algorithm))
+	case o.Algorithm != FixedWindow && o.Unit != "":
+		return errs.InvalidWord("Unit", o.Unit, fmt.Sprintf("left out with %v, which has a Per", o.Algorithm))
 	case o.Algorithm != FixedWindow && o.Zone != nil:
 		return errs.InvalidOption("Zone", o.Zone, fmt.Sprintf("nil with %v", o.Algorithm))
 	}
@@ -96,6 +112,7 @@ func (o *LimiterOptions) checkAlgorithm() error {
 
 // newTerms checks what o lets pass.
 func newTerms(o *LimiterOptions) (*terms, error) {
+	o.Algorithm = cmp.Or(o.Algorithm, GCRA)
 	if err := o.checkAlgorithm(); err != nil {
 		return nil, err
 	}
@@ -104,7 +121,7 @@ func newTerms(o *LimiterOptions) (*terms, error) {
 		if t.burst = t.rate; t.zone == nil {
 			t.zone = time.UTC
 		}
-		t.numbers = [3]string{strconv.FormatInt(t.rate, 10), letters[t.unit : t.unit+1]}
+		t.numbers = [3]string{strconv.FormatInt(t.rate, 10), t.unit.letter()}
 		return t, nil
 	}
 	per := o.Per

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -144,7 +145,7 @@ func decide(all []reply) Decision {
 }
 
 // severity orders the policies.
-func (p Policy) severity() int { return [...]int{Fail: 3, Closed: 2, Local: 1, Open: 0}[p] }
+func (p Policy) severity() int { return slices.Index([]Policy{Open, Local, Closed, Fail}, p) }
 
 // insteadOfAll is what policies answer of which the strictest is Closed, Local or Open.
 func (c *Client) insteadOfAll(err error, strictest Policy, parts []part) Decision {

@@ -87,6 +87,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 			return &localLimits{base: time.Now(), keys: map[string]*localLimit{}}
 		}),
 	}
+	c.allows.Late(errAllowTimeout)
 	c.asks = batch.NewSlots(cluster, 1, c.newAsks)
 	if !cluster {
 		c.down.pause = o.AllowTimeout

@@ -17,23 +17,20 @@ import (
 //
 // The server is asked again every AllowTimeout: by one caller, who waits, while the others are answered at once. In a
 // Cluster, where others of its nodes may answer, each caller asks.
-type Policy uint8
+type Policy string
 
 const (
 	// Fail returns the error: ErrUnavailable or ErrUnknownOutcome.
-	Fail Policy = iota
+	Fail Policy = "Fail"
 	// Closed lets nothing pass. RetryAfter is Options.AllowTimeout.
-	Closed
+	Closed Policy = "Closed"
 	// Open lets everything pass, without any limit.
-	Open
+	Open Policy = "Open"
 	// Local lets pass what a limiter of this process does at LimiterOptions.Share of the rate. It knows nothing of what
 	// passed before, so up to Share * Burst units more pass in each process than the server would have let pass; and all
 	// processes together pass as much as the sum of their shares.
-	Local
+	Local Policy = "Local"
 )
-
-// String returns the name of the policy.
-func (p Policy) String() string { return session.Word(p, "policy", "Fail", "Closed", "Open", "Local") }
 
 // outage is what a client knows of a server that does not answer.
 type outage struct {
@@ -138,7 +135,7 @@ func (c *Client) unanswered(ctx context.Context, l *Limiter, err error) {
 	if !known {
 		edge(&err)
 		c.calls.Logger.Warn("redlatch: the server does not answer, and a rate limiter's policy does", "name", l.name,
-			"policy", l.o.WhenDown.String(), "error", err)
+			"policy", string(l.o.WhenDown), "error", err)
 		session.Tell(ctx, c.calls, c.observer, Event{Kind: EventDegraded, Name: l.name, Policy: l.o.WhenDown, Err: err})
 	}
 }
@@ -160,7 +157,7 @@ func (c *Client) answered(ctx context.Context, l *Limiter) {
 	c.down.mu.Unlock()
 	if over {
 		c.calls.Logger.Info("redlatch: the server answers again, and no rate limiter's policy", "name", l.name, "policy",
-			l.o.WhenDown.String())
+			string(l.o.WhenDown))
 		session.Tell(ctx, c.calls, c.observer, Event{Kind: EventDegraded, Name: l.name, Policy: l.o.WhenDown})
 	}
 }

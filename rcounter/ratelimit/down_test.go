@@ -59,7 +59,7 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 	of := func(p ratelimit.Policy, share float64) *ratelimit.Limiter {
 		o := o
 		o.WhenDown, o.Share = p, share
-		return c.Limiter(p.String(), o)
+		return c.Limiter(string(p), o)
 	}
 	fail, closed, open, local := of(ratelimit.Fail, 0), of(ratelimit.Closed, 0), of(ratelimit.Open, 0),
 		of(ratelimit.Local, .5)
@@ -147,7 +147,7 @@ func TestAPolicyAnswersWhileTheServerDoesNot(t *testing.T) {
 	seen := map[string][]bool{}
 	for len(changes) > 0 {
 		x := <-changes
-		require.Equal(t, x.name, x.by.String())
+		require.Equal(t, x.name, string(x.by))
 		seen[x.name] = append(seen[x.name], x.down)
 	}
 	for _, name := range []string{"Closed", "Open", "Local"} {
@@ -207,7 +207,7 @@ func TestWhatAnOutageLetsPassUnderOpenAndLocal(t *testing.T) {
 	t.Parallel()
 	const processes, rate, burst, phase = 4, 400, 40, 700 * time.Millisecond
 	for policy, share := range map[ratelimit.Policy]float64{ratelimit.Local: 1. / processes, ratelimit.Open: 0} {
-		t.Run(policy.String(), func(t *testing.T) {
+		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
 			srv := redistest.Start(t)
 			var asked, passed [2]atomic.Int64 // of the server, and of the policy

@@ -115,14 +115,13 @@ func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
 	events := map[ratelimit.EventKind]int{}
-	var metrics, alarm ratelimit.Observer
-	metrics = func(_ context.Context, e ratelimit.Event) { events[e.Kind]++ }
+	var alarm ratelimit.Observer
 	alarm = func(_ context.Context, e ratelimit.Event) {
-		if e.Kind == ratelimit.EventBackgroundFailed {
+		if events[e.Kind]++; e.Kind == ratelimit.EventBackgroundFailed {
 			fmt.Println("too few units of", e.Name, "pass:", e.Err)
 		}
 	}
-	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(alarm)})
+	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, Observer: alarm})
 	if err != nil {
 		log.Fatal(err)
 	}

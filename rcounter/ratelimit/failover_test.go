@@ -34,7 +34,7 @@ func TestAFailoverLetsAtMostOneBurstMorePass(t *testing.T) {
 		c, err := ratelimit.New(hub, ratelimit.Options{RefusalTrust: -1})
 		require.NoError(t, err)
 		for i, policy := range policies {
-			l := c.Limiter(policy.String(), ratelimit.LimiterOptions{Rate: rate, Burst: burst, WhenDown: policy})
+			l := c.Limiter(string(policy), ratelimit.LimiterOptions{Rate: rate, Burst: burst, WhenDown: policy})
 			for range 8 {
 				wg.Go(func() {
 					for {

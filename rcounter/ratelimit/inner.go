@@ -19,7 +19,7 @@ func (c *inner) Refused(match func(string) bool) (all []accessor.Refused) {
 		if !match(k.l.name) && !match(own) {
 			continue
 		}
-		all = append(all, accessor.Refused{Limiter: k.l, Name: k.l.name, Key: own, Algorithm: k.t.algorithm.String(),
+		all = append(all, accessor.Refused{Limiter: k.l, Name: k.l.name, Key: own, Algorithm: string(k.t.algorithm),
 			Burst: k.t.burst, N: k.n,
 			At: f.base.Add(k.at), Passes: f.base.Add(k.passes)})
 	}
@@ -32,7 +32,7 @@ func (c *inner) Refused(match func(string) bool) (all []accessor.Refused) {
 func (c *inner) Answering() (all []accessor.Answering) {
 	c.down.mu.Lock()
 	for name, p := range c.down.limiters {
-		all = append(all, accessor.Answering{Name: name, Policy: p.policy.String(), Last: c.calls.At(int64(p.last))})
+		all = append(all, accessor.Answering{Name: name, Policy: string(p.policy), Last: c.calls.At(int64(p.last))})
 	}
 	c.down.mu.Unlock()
 	slices.SortFunc(all, func(a, b accessor.Answering) int { return cmp.Compare(a.Name, b.Name) })

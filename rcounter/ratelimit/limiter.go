@@ -1,8 +1,10 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,11 +60,12 @@ func (o *LimiterOptions) check() error {
 	if o.MaxWait == 0 {
 		o.MaxWait = maxWait
 	}
+	o.WhenDown = cmp.Or(o.WhenDown, Fail)
 	switch {
 	case o.MaxWait < time.Millisecond || o.MaxWait > maxWait:
 		return errs.InvalidOption("MaxWait", o.MaxWait, fmt.Sprintf("between 1ms and %v, or 0 for that", maxWait))
-	case o.WhenDown > Local:
-		return errs.InvalidOption("WhenDown", o.WhenDown, "Fail, Closed, Open or Local")
+	case !slices.Contains([]Policy{Fail, Closed, Open, Local}, o.WhenDown):
+		return errs.InvalidWord("WhenDown", o.WhenDown, "Fail, Closed, Open or Local")
 	case o.WhenDown == Local && !(o.Share > 0 && o.Share <= 1):
 		return errs.InvalidOption("Share", o.Share, "above 0 and at most 1 with Local")
 	case o.WhenDown != Local && o.Share != 0:
@@ -70,7 +73,7 @@ func (o *LimiterOptions) check() error {
 	case o.PerProcess && o.Stored:
 		return errs.InvalidOption("Stored", o.Stored, "false with PerProcess, which asks no server")
 	case o.PerProcess && o.WhenDown != Fail:
-		return errs.InvalidOption("WhenDown", o.WhenDown, "Fail with PerProcess, which needs no server")
+		return errs.InvalidWord("WhenDown", o.WhenDown, "Fail with PerProcess, which needs no server")
 	}
 	return nil
 }
@@ -199,8 +202,8 @@ func (l *Limiter) Quota() (n int64, window time.Duration) {
 		return t.rate, script.Micros(t.per)
 	}
 	day := 24 * time.Hour
-	return t.rate, [...]time.Duration{Minute: time.Minute, Hour: time.Hour, Day: day, Week: 7 * day, Month: 30 * day,
-		Year: 365 * day}[t.unit]
+	return t.rate, map[Unit]time.Duration{Minute: time.Minute, Hour: time.Hour, Day: day, Week: 7 * day,
+		Month: 30 * day, Year: 365 * day}[t.unit]
 }
 
 // Reset lets key's limit start again, as if no unit had passed. Reservations keep their turns. One round trip, repeated

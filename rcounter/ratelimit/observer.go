@@ -3,8 +3,6 @@ package ratelimit
 import (
 	"context"
 	"time"
-
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Observer is called with what happens to the limiters of a client, for metrics. It runs on the goroutine where that
@@ -30,28 +28,18 @@ type Event struct {
 	Err error
 }
 
-// EventKind is the kind of an Event.
-type EventKind uint8
+// EventKind is the kind of an Event, in words.
+type EventKind string
 
 const (
 	// EventBackgroundFailed: units that were taken for a call whose caller has left could not be given back, and that is
 	// not tried again: too few units pass (Err).
-	EventBackgroundFailed EventKind = iota + 1
+	EventBackgroundFailed EventKind = "background failed"
 	// EventAdmitted: an Allow, AllowAtMost or AllowAll was answered, by the server, by this process or by a policy, or was
 	// not (Allowed, Took, Err). Of an AllowAll there is one event for each limit. What is refused before anything is sent
 	// is not an event.
-	EventAdmitted
+	EventAdmitted EventKind = "admitted"
 	// EventDegraded: the server does not answer, and from now on LimiterOptions.WhenDown does in its place; or it answers
 	// again, and Err is nil (Policy, Err). There is one for the first request and one for the last, not for each.
-	EventDegraded
+	EventDegraded EventKind = "degraded"
 )
-
-var eventNames = [...]string{EventBackgroundFailed: "background failed", EventAdmitted: "admitted",
-	EventDegraded: "degraded"}
-
-// String is the kind in words: "background failed".
-func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
-
-// And returns an Observer that calls o and then next, for example one for metrics and one for traces. If o panics, next
-// is not called. Either may be nil.
-func (o Observer) And(next Observer) Observer { return session.Both(o, next) }

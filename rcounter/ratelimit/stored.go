@@ -160,7 +160,7 @@ func readTerms(text string) (*terms, error) {
 		us, err2 = strconv.ParseInt(fields[2], 10, 64)
 		o.Per, o.Algorithm = script.Micros(us), SlidingWindow
 	case "f":
-		o.Algorithm, o.Unit = FixedWindow, Unit(max(0, strings.Index(letters, fields[2])))
+		o.Algorithm, o.Unit = FixedWindow, unitOf(fields[2])
 		o.Zone, err2 = time.LoadLocation(fields[3])
 	default:
 		err = errs.ErrWrongType

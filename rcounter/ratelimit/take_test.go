@@ -200,6 +200,31 @@ func TestACallerOfASharedAllowLeavesInItsOwnTime(t *testing.T) {
 	wg.Wait()
 }
 
+func TestALoneAllowSaysThatItsOwnTimeIsOver(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	c := on(t, srv.Client(t), ratelimit.Options{CallTimeout: time.Minute, AllowTimeout: 100 * time.Millisecond})
+	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1000})
+	allows := map[string]func() error{
+		"Allow":       func() error { _, err := l.Allow(ctx, "", 1); return err },
+		"AllowAtMost": func() error { _, err := l.AllowAtMost(ctx, "", 1); return err },
+		"Peek":        func() error { _, err := l.Peek(ctx, ""); return err },
+		"AllowAll":    func() error { _, err := c.AllowAll(ctx, ratelimit.Take{Limiter: l, N: 1}); return err },
+	}
+	for name, allow := range allows {
+		redistest.Eventually(t, 20*time.Second, name+" is answered", func() bool { return allow() == nil })
+	}
+	srv.Stop(t)
+	defer srv.Resume(t)
+	for name, allow := range allows {
+		for range 2 { // at first in place, because the server answered a moment ago
+			err := allow()
+			require.ErrorContains(t, err, "no answer within AllowTimeout", name)
+			require.NotContains(t, err.Error(), "call timeout", name)
+		}
+	}
+}
+
 func TestAllowAtMostTakesWhatThereIs(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {

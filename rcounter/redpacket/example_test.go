@@ -200,15 +200,13 @@ func ExamplePacket_Inspect() {
 func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
-	taken := map[redpacket.EventKind]int64{}
-	var metrics, printer redpacket.Observer
-	metrics = func(_ context.Context, e redpacket.Event) { taken[e.Kind] += e.Cents }
-	printer = func(_ context.Context, e redpacket.Event) {
-		if e.Kind == redpacket.EventClaimed {
-			fmt.Println(e.Name, e.Outcome, e.Cents, e.Err)
-		}
+	taken := int64(0)
+	var metrics redpacket.Observer
+	metrics = func(_ context.Context, e redpacket.Event) {
+		taken += e.Cents
+		fmt.Println(e.Name, e.Outcome, e.Cents, e.Err)
 	}
-	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(printer)})
+	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: metrics})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -218,7 +216,7 @@ func ExampleClient_observer() {
 	packet.Send(ctx, redpacket.Spec{Total: 800, Shares: 1, OpenFor: time.Hour})
 	packet.Grab(ctx, "ann")
 	packet.Grab(ctx, "bob")
-	fmt.Println(taken[redpacket.EventClaimed], "cents taken,", packets.Stats().SharedCalls, "calls shared")
+	fmt.Println(taken, "cents taken,", packets.Stats().SharedCalls, "calls shared")
 	// Output:
 	// wedding granted 800 <nil>
 	// wedding sold out 0 <nil>

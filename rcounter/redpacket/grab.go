@@ -66,7 +66,7 @@ func (p *Packet) grab(ctx context.Context, id string, users []string) ([]Share, 
 	shares := make([]Share, len(users))
 	for i := range shares {
 		o := v[4+3*i:]
-		shares[i] = Share{User: users[i], Outcome: Outcome(o[0]), Ordinal: o[1], Cents: o[2], Left: v[2], LeftCents: v[3],
+		shares[i] = Share{User: users[i], Outcome: outcome(o[0]), Ordinal: o[1], Cents: o[2], Left: v[2], LeftCents: v[3],
 			Epoch: v[1]}
 	}
 	return shares, unconfirmed

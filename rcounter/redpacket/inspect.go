@@ -13,24 +13,19 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Phase is where a red packet is in its life.
-type Phase uint8
+type Phase string
 
 // The phases of a red packet. An empty packet has no phase of its own: it is open, with no shares left.
 const (
-	PhaseAbsent   Phase = iota // never sent, its retention is over, or lost
-	PhaseSending               // Send has stored some of the shares: nothing can be taken yet
-	PhaseOpen                  // shares can be taken while any are left
-	PhaseEnded                 // its time is over, and what is left is not refunded yet
-	PhaseRefunded              // what was left is refunded
+	PhaseAbsent   Phase = "absent"   // never sent, its retention is over, or lost
+	PhaseSending  Phase = "sending"  // Send has stored some of the shares: nothing can be taken yet
+	PhaseOpen     Phase = "open"     // shares can be taken while any are left
+	PhaseEnded    Phase = "ended"    // its time is over, and what is left is not refunded yet
+	PhaseRefunded Phase = "refunded" // what was left is refunded
 )
-
-func (p Phase) String() string {
-	return session.Word(p, "phase", "absent", "sending", "open", "ended", "refunded")
-}
 
 // State is what the server knew of a red packet when it answered. Total - TakenCents is what is left, or, in
 // PhaseRefunded, what went back.
@@ -43,9 +38,9 @@ type State struct {
 	UntilEnd, UntilGone time.Duration
 }
 
-// Inspect reads the packet. The State is zero, PhaseAbsent, if there is none. One round trip, repeated until answered.
-// With ErrCorrupt for records, shares or entries of the ledger that are missing, the State is what the packet itself
-// says.
+// Inspect reads the packet. The State is zero, but for PhaseAbsent, if there is none. One round trip, repeated until
+// answered. With ErrCorrupt for records, shares or entries of the ledger that are missing, the State is what the packet
+// itself says.
 func (p *Packet) Inspect(ctx context.Context) (now State, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {

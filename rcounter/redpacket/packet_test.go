@@ -353,7 +353,7 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 				m.given += want.Cents
 				require.LessOrEqual(t, m.given, m.total)
 			}
-			if want.Outcome != 0 && want.Outcome != redpacket.NotOpen && !m.refunded {
+			if want.Outcome != "" && want.Outcome != redpacket.NotOpen && !m.refunded {
 				want.Left, want.LeftCents = m.n-int64(len(m.taken)), m.total-m.given
 			}
 			require.Equal(t, want, got)
@@ -383,7 +383,7 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			} else {
 				require.NoError(t, err)
 			}
-			want := redpacket.State{}
+			want := redpacket.State{Phase: redpacket.PhaseAbsent}
 			if m.there {
 				want = redpacket.State{Phase: redpacket.PhaseOpen, Shares: m.n, Taken: int64(len(m.taken)), Total: m.total,
 					TakenCents: m.given,
@@ -468,7 +468,7 @@ func TestARedPacketsBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		{redpacket.Spec{Total: 5, Shares: 6, OpenFor: time.Hour}, []string{"Total is 5", "Shares * Min", "6 * 1"}},
 		{redpacket.Spec{Total: 5, Shares: 2, Min: -1, OpenFor: time.Hour}, []string{"Min is -1"}},
 		{redpacket.Spec{Total: 5, Shares: 2, Max: 2, OpenFor: time.Hour}, []string{"Total is 5", "Shares * Max", "2 * 2"}},
-		{redpacket.Spec{Total: 5, Shares: 2, Method: 9, OpenFor: time.Hour}, []string{"Method is method 9"}},
+		{redpacket.Spec{Total: 5, Shares: 2, Method: "fair", OpenFor: time.Hour}, []string{`Method is "fair"`}},
 		{redpacket.Spec{Total: 5, Shares: 2}, []string{"OpenFor is 0s"}},
 		{redpacket.Spec{Total: 5, Shares: 2, OpenFor: time.Microsecond}, []string{"OpenFor is 1µs"}},
 		{redpacket.Spec{Total: 5, Shares: 2, OpenFor: time.Hour, Retain: -1}, []string{"Retain is -1ns"}},

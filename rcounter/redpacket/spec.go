@@ -1,6 +1,7 @@
 package redpacket
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -45,6 +46,7 @@ func (o *Spec) check() error {
 	if o.Min == 0 {
 		o.Min = 1
 	}
+	o.Method = cmp.Or(o.Method, DoubleMean)
 	if _, err := checkSplit(o.Total, o.Shares, o.Min, o.Max, o.Method,
 		[...]string{"Total", "Shares", "Min", "Max", "Method"}); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package redpacket
 
 import (
+	"cmp"
 	crand "crypto/rand"
 	"fmt"
 	"math/bits"
@@ -8,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 const (
@@ -19,23 +19,19 @@ const (
 )
 
 // Method is how a total is split into shares.
-type Method uint8
+type Method string
 
 const (
 	// DoubleMean draws each share between the least and twice the mean of what is left by then, and shuffles the shares,
 	// so that no place is better than another. Users of red packets know it: up to about the mean all amounts are equally
 	// likely, few are above twice the mean, and the largest is about that. The default.
-	DoubleMean Method = iota
+	DoubleMean Method = "double mean"
 	// LineCutting cuts the total at random points, and shuffles the shares: the spread is wider than DoubleMean's, the
 	// largest share about ln(n) times the mean.
-	LineCutting
+	LineCutting Method = "line cutting"
 	// Equal gives everybody the same, to the cent: the first total mod n shares have one more.
-	Equal
+	Equal Method = "equal"
 )
-
-func (m Method) String() string {
-	return session.Word(m, "method", "double mean", "line cutting", "equal")
-}
 
 // Split splits total cents into n shares whose sum is exactly total. Each share is at least lo and at most hi; hi 0
 // means no upper limit. The same r in the same state gives the same shares; a nil r stands for an unpredictable
@@ -45,6 +41,7 @@ func (m Method) String() string {
 // below lo, n shares of such sizes cannot add up to total, or the method is unknown.
 func Split(total, n, lo, hi int64, m Method, r *rand.Rand) (parts []int64, err error) {
 	defer edge(&err)
+	m = cmp.Or(m, DoubleMean)
 	hi, err = checkSplit(total, n, lo, hi, m, [...]string{"total", "n", "lo", "hi", "method"})
 	if err != nil {
 		return nil, err
@@ -99,8 +96,8 @@ func checkSplit(total, n, lo, hi int64, m Method, name [5]string) (int64, error)
 	case !lessThanProduct(total, n, hi) && total != n*hi:
 		return 0, errs.InvalidOption(name[0], total,
 			fmt.Sprintf("at most %s * %s, which is %d * %d", name[1], name[3], n, hi))
-	case m > Equal:
-		return 0, errs.InvalidOption(name[4], m, "DoubleMean, LineCutting or Equal")
+	case m != DoubleMean && m != LineCutting && m != Equal:
+		return 0, errs.InvalidWord(name[4], m, "DoubleMean, LineCutting or Equal")
 	}
 	return hi, nil
 }

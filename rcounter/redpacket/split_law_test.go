@@ -100,7 +100,7 @@ func TestSharesHaveTheDistributionOfTheirMethodAtEveryPlace(t *testing.T) {
 		{"line cutting, few cents", redpacket.LineCutting, 3, 4, 3, lineCuttingLaw(3, 4)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(11, uint64(tc.m)))
+			r := rand.New(rand.NewPCG(11, uint64(len(tc.m))))
 			counts := make([][]int, tc.n)
 			for place := range counts {
 				counts[place] = make([]int, tc.surplus+1)

@@ -89,7 +89,7 @@ func packetCountsOf(st packetState) string {
 func told(shares []redpacket.Share) string {
 	var out []string
 	for _, s := range shares {
-		text := s.Outcome.String()
+		text := string(s.Outcome)
 		if s.Won() {
 			text += fmt.Sprintf(" %d: %d", s.Ordinal, s.Cents)
 		}

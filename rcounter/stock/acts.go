@@ -58,15 +58,15 @@ type done struct {
 }
 
 // grants reports whether a replica must know of it.
-func (d done) grants() bool { return Outcome(d.front) == Granted || Outcome(d.front) == Replayed }
+func (d done) grants() bool { return outcome(d.front) == Granted || outcome(d.front) == Replayed }
 
 // again is what the second of two equal acts is answered in a call that has done the first: it has done nothing itself.
 func (d done) again(v verb) done {
 	switch {
 	case v == actCancel || v == actReturn:
 		d.second = min(d.second, 0)
-	case Outcome(d.front) == Granted:
-		d.front = int64(Replayed)
+	case outcome(d.front) == Granted:
+		d.front = replayed
 	}
 	return d
 }
@@ -229,7 +229,7 @@ func (s *Stock) won(d done, id string) (Grant, error) {
 	if d.front < 0 {
 		return Grant{}, s.verdict([]int64{d.front, -1, 0})
 	}
-	g := Grant{Outcome: Outcome(d.front), Ordinal: d.second, N: d.third, Remaining: d.remaining, Epoch: d.epoch}
+	g := Grant{Outcome: outcome(d.front), Ordinal: d.second, N: d.third, Remaining: d.remaining, Epoch: d.epoch}
 	g.Missing = max(0, d.asked-d.third)
 	if g.Won() {
 		g.Request = id

@@ -41,7 +41,7 @@ func (c *Cart) finish() (err error) {
 			err = fmt.Errorf("line %.64q: %w", l.Stock, l.Err)
 		}
 		l.Err = edged(l.Err)
-		if o := l.Grant.Outcome; c.Won() && o != 0 && (o == Granted || !l.Grant.Won()) {
+		if o := l.Grant.Outcome; c.Won() && o != "" && (o == Granted || !l.Grant.Won()) {
 			c.Outcome = o
 		}
 		if u := l.Grant.Until; !u.IsZero() && (c.Until.IsZero() || u.Before(c.Until)) {
@@ -49,7 +49,7 @@ func (c *Cart) finish() (err error) {
 		}
 	}
 	if err != nil {
-		c.Outcome = 0
+		c.Outcome = ""
 	}
 	return err
 }
@@ -106,7 +106,7 @@ func (g *Group) Reserve(ctx context.Context, claimant string, r CartRequest,
 			l = c.Lines[i]
 		}
 		s.processState().cache.observe(l.Grant, turns[i])
-		if l.Grant.Outcome != 0 || err != nil {
+		if l.Grant.Outcome != "" || err != nil {
 			g.c.claimed(ctx, s.name, began, l.Grant, cmp.Or(l.Err, err))
 		}
 	}
@@ -377,7 +377,7 @@ func (t *cartStocks) grants(ctx context.Context, v verb, args ...string) (Cart, 
 	}
 	failed := c.finish()
 	for _, l := range c.Lines { // what one line has is not a decision while another may get its units later
-		if o := l.Grant.Outcome; v == actConfirm && failed == nil && o != 0 && !o.Final() {
+		if o := l.Grant.Outcome; v == actConfirm && failed == nil && o != "" && !o.Final() {
 			c.Outcome = o
 			break
 		}

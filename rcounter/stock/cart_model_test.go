@@ -254,7 +254,7 @@ func walkCarts(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 			require.ErrorIs(t, l.Err, w.Err, story)
 			if w.Err == nil {
 				if verb == "E" && srv.Embedded == nil && w.Grant.Won() { // that server's clock goes on between a copy and the next
-					if w.Grant.Outcome = l.Grant.Outcome; l.Grant.Outcome == 0 { // it would have been put off, but for another line
+					if w.Grant.Outcome = l.Grant.Outcome; l.Grant.Outcome == "" { // it would have been put off, but for another line
 						w.Grant = stock.Grant{}
 					}
 				}

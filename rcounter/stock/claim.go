@@ -102,7 +102,7 @@ func (s *Stock) claim(ctx context.Context, id string, claimants []string) ([]Gra
 	}
 	grants := make([]Grant, len(claimants))
 	for i := range grants {
-		grants[i] = Grant{Outcome: Outcome(v[3+2*i]), Ordinal: v[4+2*i], Remaining: v[2], Epoch: v[1]}
+		grants[i] = Grant{Outcome: outcome(v[3+2*i]), Ordinal: v[4+2*i], Remaining: v[2], Epoch: v[1]}
 		if grants[i].Won() {
 			grants[i].N = 1
 		}

@@ -27,7 +27,9 @@ func ExampleGroup() {
 	// there is one cap
 	refused, err := sale.Reserve(ctx, "bob", stock.CartRequest{ID: "order-2", Lines: set}, 15*time.Minute)
 	fmt.Println(refused.Outcome, err)
-	show := func(line stock.LineGrant) { fmt.Println(" ", line.Stock, line.Grant.Outcome, line.Grant.Remaining) }
+	show := func(line stock.LineGrant) {
+		fmt.Printf("  %s: %q, %d left\n", line.Stock, line.Grant.Outcome, line.Grant.Remaining)
+	}
 	for _, line := range refused.Lines {
 		show(line)
 	}
@@ -37,8 +39,8 @@ func ExampleGroup() {
 	// Output:
 	// granted <nil>
 	// sold out <nil>
-	//   cap sold out 0
-	//   shirt none 8
+	//   cap: "sold out", 0 left
+	//   shirt: "", 8 left
 	// granted cap 1 shirt 1 <nil>
 }
 

@@ -183,18 +183,16 @@ func ExampleObserver() {
 	hub, end := demo()
 	defer end()
 	events := map[stock.EventKind]int{}
-	var metrics, alarm stock.Observer
+	var metrics stock.Observer
 	metrics = func(_ context.Context, e stock.Event) {
 		if events[e.Kind]++; e.Kind == stock.EventClaimed {
 			fmt.Println(e.Name, e.Outcome, e.N)
 		}
-	}
-	alarm = func(_ context.Context, e stock.Event) {
 		if e.Kind == stock.EventBackgroundFailed {
 			log.Println(e.Name, e.Err)
 		}
 	}
-	stocks, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(alarm)})
+	stocks, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second, Observer: metrics})
 	if err != nil {
 		log.Fatal(err)
 	}

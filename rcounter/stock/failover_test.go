@@ -330,7 +330,7 @@ func (c *tally) record(user int, g stock.Grant) {
 	c.claims.Add(1)
 	if !g.Won() {
 		if c.told[user].Load() != 0 {
-			c.fault("a winner was told " + g.Outcome.String())
+			c.fault("a winner was told " + string(g.Outcome))
 		}
 		return
 	}

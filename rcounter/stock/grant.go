@@ -7,40 +7,44 @@ import (
 )
 
 // Outcome is how a claim was answered. The zero Outcome is not an answer.
-type Outcome uint8
+type Outcome string
 
-func (o Outcome) String() string {
-	return session.Word(o, "outcome", "none", "granted", "replayed", "sold out", "not open", "not started", "ended",
-		"user limit", "suspended", "returned", "expired", "cancelled", "paused")
-}
+// outcomes are in the order of their numbers in scripts.
+var outcomes = []Outcome{"", Granted, Replayed, SoldOut, NotOpen, NotStarted, Ended, UserLimit, Suspended, Returned,
+	Expired, Cancelled, Paused}
+
+// replayed is the number of Replayed.
+const replayed = 2
+
+func outcome(number int64) Outcome { return session.Numbered(number, outcomes) }
 
 // The outcomes of a claim. Sold out, not open and over are answers, not errors.
 const (
 	// Granted: the claimant has a unit, by this claim.
-	Granted Outcome = iota + 1
+	Granted Outcome = "granted"
 	// Replayed: the claimant has a unit, by an earlier claim, whose ordinal this is.
-	Replayed
+	Replayed Outcome = "replayed"
 	// SoldOut: every unit is taken. One that is returned makes the stock sell again.
-	SoldOut
+	SoldOut Outcome = "sold out"
 	// NotOpen: there is no stock of that name: it was never opened, its retention is over, or it was lost.
-	NotOpen
+	NotOpen Outcome = "not open"
 	// NotStarted: the stock is there and its start is ahead.
-	NotStarted
+	NotStarted Outcome = "not started"
 	// Ended: its time is over, or it was closed.
-	Ended
+	Ended Outcome = "ended"
 	// UserLimit: the claimant has as many units as Spec.PerUser allows, by requests or reservations.
-	UserLimit
+	UserLimit Outcome = "user limit"
 	// Suspended: the stock's records are in doubt, and it grants nothing until Restore has run.
-	Suspended
+	Suspended Outcome = "suspended"
 	// Returned: this request or reservation was sold units and they were returned. Another id may claim.
-	Returned
+	Returned Outcome = "returned"
 	// Expired: the reservation's time was over, by the server's clock, before it was confirmed. Its units have gone back
 	// to the stock. Confirm takes them again, as far as they are left; of Confirm it says that none was.
-	Expired
+	Expired Outcome = "expired"
 	// Cancelled: the reservation was cancelled, perhaps before it was made. Another id may reserve.
-	Cancelled
+	Cancelled Outcome = "cancelled"
 	// Paused: the seller has paused the sale. It grants again after a Change with Resume.
-	Paused
+	Paused Outcome = "paused"
 )
 
 // Final reports whether o is what has become of a request or reservation, and not only the answer of this moment:

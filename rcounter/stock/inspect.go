@@ -9,22 +9,21 @@ import (
 )
 
 // Phase is where a stock is in its life.
-type Phase uint8
+type Phase string
 
 // The phases of a stock. Sold out is none of them: it is an open stock with nothing Remaining.
 const (
-	PhaseAbsent    Phase = iota // it was never opened, its retention is over, or it was lost
-	PhasePending                // it was opened, and its start is ahead
-	PhaseOpen                   // it grants units while some remain
-	PhaseEnded                  // its time is over
-	PhaseClosed                 // EndSale ended it
-	PhaseSuspended              // it grants nothing until Restore has run
-	PhasePaused                 // it grants nothing until a Change with Resume
+	PhaseAbsent    Phase = "absent"    // it was never opened, its retention is over, or it was lost
+	PhasePending   Phase = "pending"   // it was opened, and its start is ahead
+	PhaseOpen      Phase = "open"      // it grants units while some remain
+	PhaseEnded     Phase = "ended"     // its time is over
+	PhaseClosed    Phase = "closed"    // EndSale ended it
+	PhaseSuspended Phase = "suspended" // it grants nothing until Restore has run
+	PhasePaused    Phase = "paused"    // it grants nothing until a Change with Resume
 )
 
-func (p Phase) String() string {
-	return session.Word(p, "phase", "absent", "pending", "open", "ended", "closed", "suspended", "paused")
-}
+// phases are in the order of their numbers in scripts.
+var phases = []Phase{PhaseAbsent, PhasePending, PhaseOpen, PhaseEnded, PhaseClosed, PhaseSuspended, PhasePaused}
 
 // State is a stock as it was when the server answered.
 type State struct {
@@ -41,9 +40,9 @@ type State struct {
 	UntilStart, UntilEnd, UntilGone time.Duration
 }
 
-// Inspect reads the stock. If there is none, the State is zero: PhaseAbsent. If records or entries of the ledger are
-// missing, the error is ErrCorrupt and the State is what the stock's own numbers say. One round trip, repeated until
-// answered.
+// Inspect reads the stock. If there is none, the State is zero, but for PhaseAbsent. If records or entries of the
+// ledger are missing, the error is ErrCorrupt and the State is what the stock's own numbers say. One round trip,
+// repeated until answered.
 func (s *Stock) Inspect(ctx context.Context) (now State, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -63,7 +62,8 @@ func (s *Stock) status(ctx context.Context) (State, error) {
 	if v[0] < 0 {
 		return State{}, corrupt(s.keys[0], -1, 0)
 	}
-	st := State{Phase: Phase(v[0]), Limit: v[1], Sold: v[2], Held: v[10], Remaining: v[1] - v[2] - v[10], Seq: v[3],
+	st := State{Phase: session.Numbered(v[0], phases), Limit: v[1], Sold: v[2], Held: v[10],
+		Remaining: v[1] - v[2] - v[10], Seq: v[3],
 		Epoch: v[4], Reservations: v[11],
 		UntilStart: script.Duration(max(0, v[5])), UntilEnd: script.Duration(max(0, v[6])),
 		UntilGone: script.Duration(max(0, v[7]))}

@@ -101,7 +101,7 @@ func (m *model) giveBack(u string, ordinal int64) (bool, error) {
 
 func (m *model) status() (stock.State, error) {
 	if !m.there {
-		return stock.State{}, nil
+		return stock.State{Phase: stock.PhaseAbsent}, nil
 	}
 	st := stock.State{Phase: stock.PhaseOpen, Limit: m.limit, Sold: int64(len(m.held)),
 		Remaining: m.limit - int64(len(m.held)), Seq: m.seq, Epoch: m.epoch,

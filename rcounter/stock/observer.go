@@ -31,29 +31,19 @@ type Event struct {
 }
 
 // EventKind is what an Event tells of.
-type EventKind uint8
+type EventKind string
 
 // The kinds of events.
 const (
 	// EventClaimed: the server answered a Claim, ClaimAny or Reserve, or there is no answer (Outcome, N, Took, Err).
-	EventClaimed EventKind = iota + 1
+	EventClaimed EventKind = "claimed"
 	// EventAnsweredLocally: the process answered one of these by itself, because the stock is sold out (Outcome).
 	// EventClaimed does not come then.
-	EventAnsweredLocally
+	EventAnsweredLocally EventKind = "answered locally"
 	// EventBackgroundFailed: work in the background failed and is not tried again: the return of units whose callers had
 	// left. These units stay sold (Err). KeepReaped and KeepLedger tell of every failure after which they go on.
-	EventBackgroundFailed
+	EventBackgroundFailed EventKind = "background failed"
 )
-
-var eventNames = [...]string{EventClaimed: "claimed", EventAnsweredLocally: "answered locally",
-	EventBackgroundFailed: "background failed"}
-
-// String is the kind in words, such as "answered locally".
-func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
-
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next
-// is not reported. Either may be nil.
-func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
 
 // observe tells of e. Called without a mutex held.
 func (c *Client) observe(ctx context.Context, e Event) { session.Tell(ctx, c.calls, c.observer, e) }

@@ -77,7 +77,7 @@ func TestAnObserverIsToldOfEveryClaimOnce(t *testing.T) {
 	require.Equal(t, []string{"s: granted, 1, <nil>", "s: replayed, 1, <nil>", "s: granted, 2, <nil>",
 		"s: granted, 1, <nil>", "s: granted, 2, <nil>",
 		"s: granted, 2, <nil>", "s: sold out, 0, <nil>",
-		`s: none, 0, stock: id used before with other arguments: on "rc:{shop:s}"`}, told.take())
+		`s: , 0, stock: id used before with other arguments: on "rc:{shop:s}"`}, told.take())
 	claimed(t, s, "last")
 	quiet(t, admin, func() { loses(t, s) })
 	told.take()

@@ -31,7 +31,7 @@ func (s *Stock) grant(ctx context.Context, sc *script.Script, call, id string, a
 	if v == nil {
 		return Grant{}, unconfirmed
 	}
-	g := Grant{Outcome: Outcome(v[3]), Ordinal: v[4], N: v[5], Remaining: v[2], Epoch: v[1]}
+	g := Grant{Outcome: outcome(v[3]), Ordinal: v[4], N: v[5], Remaining: v[2], Epoch: v[1]}
 	switch {
 	case !g.Won():
 		return g, nil // nothing was granted that a replica could forget

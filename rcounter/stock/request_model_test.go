@@ -93,14 +93,14 @@ func (m *requestModel) closed() stock.Outcome {
 	case m.paused:
 		return stock.Paused
 	}
-	return 0
+	return ""
 }
 
 // fits is how many of n units claimant may have, or nothing and why not.
 func (m *requestModel) fits(claimant string, n int64, part bool) (int64, stock.Grant) {
 	left, may := m.left(), m.per-m.has(claimant)
 	switch {
-	case m.closed() != 0:
+	case m.closed() != "":
 		return 0, stock.Grant{Outcome: m.closed()}
 	case left <= 0 || !part && left < n:
 		return 0, stock.Grant{Outcome: stock.SoldOut}
@@ -149,7 +149,7 @@ func (m *requestModel) reserve(id, claimant string, n int64, ttl time.Duration, 
 		return stock.Grant{Outcome: stock.Cancelled}, nil
 	case a != nil && (a.kind != "reserve" || a.claimant != claimant || a.asked != n):
 		return stock.Grant{}, errs.ErrMismatch
-	case a != nil && a.over() != 0:
+	case a != nil && a.over() != "":
 		return stock.Grant{Outcome: a.over()}, nil
 	case a != nil:
 		return a.has(stock.Replayed, id), nil
@@ -180,7 +180,7 @@ func (m *requestModel) answered(id string) (stock.Grant, error, bool) {
 		return stock.Grant{Outcome: stock.Cancelled}, nil, true
 	case a.kind != "reserve":
 		return stock.Grant{}, errs.ErrMismatch, true
-	case a.over() != 0:
+	case a.over() != "":
 		return stock.Grant{Outcome: a.over(), Missing: a.held}, nil, true
 	case a.state == "granted":
 		return a.paid(stock.Replayed, id), nil, true
@@ -259,7 +259,7 @@ func (m *requestModel) look(id string) stock.Holding {
 		return stock.Holding{}
 	}
 	h := stock.Holding{Outcome: a.over(), Request: id, Claimant: a.claimant, Ordinal: a.ordinal, N: a.n, Asked: a.asked}
-	if h.Outcome == 0 {
+	if h.Outcome == "" {
 		h.Outcome = stock.Replayed
 	}
 	if a.kind == "forbidden" || a.vain {
@@ -405,7 +405,7 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 			got, err := s.ClaimAny(ctx, n)
 			require.NoError(t, err)
 			want := stock.Grant{Outcome: stock.SoldOut}
-			if closed := m.closed(); closed != 0 {
+			if closed := m.closed(); closed != "" {
 				want.Outcome = closed
 			} else if left > 0 {
 				want = stock.Grant{Outcome: stock.Granted, Ordinal: m.seq + 1, N: min(n, left), Request: got.Request}
@@ -439,7 +439,7 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 			switch {
 			case m.single[claimant] > 0:
 				want.Outcome, want.Ordinal = stock.Replayed, m.single[claimant]
-			case m.closed() != 0:
+			case m.closed() != "":
 				want = stock.Grant{Outcome: m.closed()}
 			case m.left() == 0:
 				want = stock.Grant{Outcome: stock.SoldOut}

@@ -92,7 +92,7 @@ func countsOf(st stockState) string {
 func answers(gs []stock.Grant) string {
 	var out []string
 	for _, g := range gs {
-		out = append(out, g.Outcome.String()+" "+strconv.FormatInt(g.Ordinal, 10))
+		out = append(out, string(g.Outcome)+" "+strconv.FormatInt(g.Ordinal, 10))
 	}
 	return strings.Join(out, ", ")
 }
@@ -301,7 +301,7 @@ func TestStatusTable(t *testing.T) {
 				require.ErrorIs(t, err, tc.err)
 				require.Equal(t, tc.want, st.Phase)
 				if st.Phase == stock.PhaseAbsent {
-					require.Zero(t, st)
+					require.Equal(t, stock.State{Phase: stock.PhaseAbsent}, st)
 					return
 				}
 				for left, want := range map[int64]int64{st.UntilStart.Milliseconds(): tc.state.start,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -634,20 +633,4 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 		_, err := c.Stock(name).Claim(ctx, "u")
 		require.ErrorIs(t, err, errs.ErrInvalidName, name)
 	}
-}
-
-func TestOutcomesAndStatesHaveNames(t *testing.T) {
-	t.Parallel()
-	var names []string
-	for o := range stock.Paused + 2 {
-		names = append(names, o.String())
-	}
-	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, "+
-		"expired, cancelled, paused, outcome 13", strings.Join(names, ", "))
-	names = nil
-	for s := range stock.PhasePaused + 2 {
-		names = append(names, s.String())
-	}
-	require.Equal(t, "absent, pending, open, ended, closed, suspended, paused, phase 7", strings.Join(names, ", "))
-	require.False(t, stock.Grant{}.Won(), "no answer is no win")
 }

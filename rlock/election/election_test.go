@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rlock"
@@ -39,7 +40,7 @@ func TestALeaderIsShownUntilItResigns(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, value, leader.Value)
 			require.Equal(t, l.Token(), leader.Token)
-			require.True(t, leader.Owner.Ours())
+			require.True(t, lease.Ours(string(leader.Owner)))
 		}
 		require.Positive(t, l.Token())
 		require.NoError(t, l.Err())

@@ -134,7 +134,7 @@ func (s reservedGoods) lookup(ctx context.Context, user string) (bought, error) 
 	for n := 1; n <= maxHolds; n++ {
 		h, err := s.stock.Lookup(ctx, stock.Units{Request: holdID(user, n)})
 		switch {
-		case err != nil || h.Outcome == 0:
+		case err != nil || h.Outcome == "":
 			return bought{}, err
 		case h.Outcome == stock.Expired:
 			continue

@@ -54,12 +54,8 @@ var errVanished = errors.New("the stock is gone from Redis (flushed, evicted, or
 // connect makes a shop of one stock. The error names the server.
 func connect(srv server, name string, f form) (*shop, error) {
 	o := rueidis.ClientOption{InitAddress: srv.Addrs, ForceSingleClient: srv.Embedded, DisableCache: srv.Embedded}
-	opts := redlatch.Options{RetryTimeout: time.Minute} // the context of each call ends it sooner: patience.Retry
-	red, err := redlatch.Open(context.Background(), o, opts)
-	if errors.Is(err, rueidis.ErrNoCache) {
-		o.DisableCache = true // a server or proxy without CLIENT TRACKING; nothing here depends on it
-		red, err = redlatch.Open(context.Background(), o, opts)
-	}
+	// the context of each call ends it sooner: patience.Retry
+	red, err := redlatch.Open(context.Background(), o, redlatch.Options{RetryTimeout: time.Minute})
 	if err != nil {
 		return nil, fmt.Errorf("cannot use %v: %w", srv, err)
 	}

@@ -88,7 +88,7 @@ func answered(order string, g stock.Grant, err error) (orderAnswer, error) {
 
 // ended are the states of an order that has no unit.
 var ended = map[stock.Outcome]state{
-	0: unknown, stock.Expired: expired, stock.Cancelled: cancelled, stock.Returned: returned, stock.UserLimit: tooMany,
+	"": unknown, stock.Expired: expired, stock.Cancelled: cancelled, stock.Returned: returned, stock.UserLimit: tooMany,
 	stock.SoldOut: soldOut, stock.Ended: closed, stock.NotOpen: closed, stock.NotStarted: closed, stock.Suspended: closed,
 	stock.Paused: closed,
 }

@@ -93,7 +93,7 @@ func (c *client) shop(ctx context.Context, rnd *rand.Rand) {
 	e.Return, e.Out = now(), reason(err)
 	to := int64(0)
 	if err == nil {
-		if e.Out = cart.Outcome.String(); cart.Won() {
+		if e.Out = string(cart.Outcome); cart.Won() {
 			e.Out, to = "ok", until(cart.Until)
 		}
 	}
@@ -132,12 +132,12 @@ func answerOf(cart stock.Cart, err error, line string) event {
 			return event{Out: reason(l.Err)}
 		case l.Grant.Won():
 			return event{Out: "ok", V: l.Grant.Ordinal}
-		case err == nil && l.Grant.Outcome != 0:
-			return event{Out: l.Grant.Outcome.String()}
+		case err == nil && l.Grant.Outcome != "":
+			return event{Out: string(l.Grant.Outcome)}
 		}
 	}
 	if err == nil {
-		return event{Out: cart.Outcome.String()}
+		return event{Out: string(cart.Outcome)}
 	}
 	return event{Out: reason(err)}
 }

@@ -86,7 +86,7 @@ var primitives = []primitive{
 	}, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
 		n := 1 + rnd.Int64N(weight*2/3)
 		c.use(ctx, "weighted", n, rnd, func(ctx context.Context, wait, lease time.Duration) (holding, error) {
-			return c.red[0].Semaphores().WeightedSemaphore("weighted", weight).TryAcquire(ctx, n, wait, lease)
+			return c.red[0].Semaphores().WeightedSemaphore("weighted", weight).TryAcquire(ctx, int(n), wait, lease)
 		})
 	}},
 	{name: "counting", pace: 12, turn: counting, final: countingFinal, works: took, judge: anonymous},
@@ -158,7 +158,7 @@ var primitives = []primitive{
 		s, err := c.red[0].RedPackets().Packet("redpacket").Grab(ctx, e.ID)
 		e.Return, e.Out, e.V, e.N = now(), reason(err), s.Ordinal, s.Cents
 		if err == nil && !s.Won() {
-			e.Out = s.Outcome.String()
+			e.Out = string(s.Outcome)
 		}
 		c.say(e)
 	}, final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
@@ -374,7 +374,7 @@ func claim(ctx context.Context, c *client, rnd *rand.Rand) {
 func (c *client) sold(e event, g stock.Grant, err error) event {
 	e.Return, e.Out, e.V = now(), reason(err), g.Ordinal
 	if err == nil && !g.Won() {
-		e.Out = g.Outcome.String()
+		e.Out = string(g.Outcome)
 	}
 	c.say(e)
 	return e
@@ -387,7 +387,7 @@ func reserve(ctx context.Context, c *client, rnd *rand.Rand) {
 	g, err := s.Reserve(ctx, e.ID, stock.Request{ID: e.ID, N: 1}, lease)
 	e.Return, e.Out = now(), reason(err)
 	if err == nil {
-		if e.Out = g.Outcome.String(); g.Won() {
+		if e.Out = string(g.Outcome); g.Won() {
 			e.Out, e.To = "ok", until(g.Until)
 		}
 	}

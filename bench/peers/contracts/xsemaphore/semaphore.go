@@ -14,16 +14,16 @@ import (
 
 // Weighted is a WeightedSemaphore. Permits are handles: it keeps them for the caller that releases.
 type Weighted struct {
-	in   *rsemaphore.WeightedSemaphore
+	in   *rsemaphore.Semaphore
 	size int64
 
 	mu   sync.Mutex
-	held []*rsemaphore.WeightedPermit
+	held []*rsemaphore.Permit
 }
 
 // NewWeighted is the peer's.
 func NewWeighted(n int64) *Weighted {
-	return &Weighted{in: rig.Shared().Semaphores().WeightedSemaphore(rig.Name(), n), size: n}
+	return &Weighted{in: rig.Shared().Semaphores().WeightedSemaphore(rig.Name(), int(n)), size: n}
 }
 
 // Acquire is the peer's: a ctx that has ended is its error alone, nothing is acquired at once, and too much is waited
@@ -36,7 +36,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	p, err := w.in.Acquire(ctx, n)
+	p, err := w.in.Acquire(ctx, int(n))
 	if errors.Is(err, redlatch.ErrInvalidOption) {
 		panic(err)
 	}
@@ -52,7 +52,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 
 // TryAcquire is the peer's.
 func (w *Weighted) TryAcquire(n int64) bool {
-	p, err := w.in.TryAcquire(context.Background(), n, 0, 0)
+	p, err := w.in.TryAcquire(context.Background(), int(n), 0, 0)
 	if errors.Is(err, redlatch.ErrInvalidOption) {
 		panic(err)
 	}
@@ -63,7 +63,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	return true
 }
 
-func (w *Weighted) keep(p *rsemaphore.WeightedPermit) {
+func (w *Weighted) keep(p *rsemaphore.Permit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held = append(w.held, p)
@@ -80,11 +80,11 @@ func (w *Weighted) Release(n int64) {
 			w.mu.Unlock()
 			panic("semaphore: released more than held")
 		}
-		i := max(0, slices.IndexFunc(w.held, func(p *rsemaphore.WeightedPermit) bool { return p.Weight() <= n }))
+		i := max(0, slices.IndexFunc(w.held, func(p *rsemaphore.Permit) bool { return int64(p.N()) <= n }))
 		p := w.held[i]
-		part := min(n, p.Weight())
+		part := min(int(n), p.N())
 		var err error
-		if part == p.Weight() {
+		if part == p.N() {
 			w.held = slices.Delete(w.held, i, i+1)
 			w.mu.Unlock()
 			err = p.Release(context.Background())
@@ -95,6 +95,6 @@ func (w *Weighted) Release(n int64) {
 		if err != nil {
 			panic(err)
 		}
-		n -= part
+		n -= int64(part)
 	}
 }

@@ -1,0 +1,117 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// named is an error that names the holders. On a busy machine not all do: there is little time for it.
+func named(t *testing.T, acquire func(ctx context.Context) error) (refused *rsemaphore.NotAcquiredError) {
+	t.Helper()
+	redistest.Eventually(t, 30*time.Second, "the holders are named", func() bool {
+		require.ErrorAs(t, acquire(within(t)), &refused)
+		return len(refused.Holders) > 0
+	})
+	return refused
+}
+
+func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		o := patient
+		o.Process = "api-1"
+		r, waiter := newRig(t, srv, o), newRig(t, srv, patient)
+		for kind, of := range map[string]func(c *rsemaphore.Client) *rsemaphore.Semaphore{
+			"permits": func(c *rsemaphore.Client) *rsemaphore.Semaphore { return c.Semaphore("s", 3) },
+			"weights": func(c *rsemaphore.Client) *rsemaphore.Semaphore { return c.WeightedSemaphore("s", 3) },
+		} {
+			p, err := of(r.c).WithLabel("import").Acquire(within(t), 2)
+			require.NoError(t, err)
+			redistest.Eventually(t, 20*time.Second, "its process is known", func() bool {
+				state, err := of(waiter.c).Inspect(within(t))
+				return err == nil && len(state.Permits) > 0 && state.Permits[0].Process == "api-1"
+			})
+			refused := named(t, func(ctx context.Context) error {
+				return errOf(of(waiter.c).TryAcquire(ctx, 2, 110*time.Millisecond, 0))
+			})
+			held := 0
+			for _, h := range refused.Holders {
+				require.Contains(t, []string{"api-1", ""}, h.Process)
+				require.Equal(t, "import", h.Label)
+				require.Contains(t, p.IDs(), h.ID)
+				require.Positive(t, h.Lease)
+				held += h.N
+			}
+			require.Equal(t, 2, held, kind)
+			require.Regexp(t, `^rsemaphore: 2 of "s" not acquired after [\dms.]+: `+
+				`held by (?:api-1|client [\da-f-]+) \(2\) \(leases end in [\dms.]+\)$`, refused)
+
+			_, err = of(waiter.c).TryAcquire(within(t), 2, 0, 0)
+			require.ErrorAs(t, err, &refused)
+			require.Empty(t, refused.Holders, "it did not wait")
+			require.NoError(t, p.Release(within(t)))
+		}
+	})
+}
+
+func TestOfManyPermitsAFewAreNamed(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r, waiter := newRig(t, srv, patient), newRig(t, srv, patient)
+		r.must(t, "SET", "s", "7")
+		r.must(t, "ZADD", "{s}:timeout", "922337203685477", idJava) // Redisson's, for ever
+		p, err := r.c.Semaphore("s", 8).Shared().Acquire(within(t), 7)
+		require.NoError(t, err)
+		refused := named(t, func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
+			defer cancel()
+			return errOf(waiter.c.Semaphore("s", 8).Shared().Acquire(ctx, 1))
+		})
+		require.ErrorIs(t, refused, context.DeadlineExceeded)
+		require.Len(t, refused.Holders, 8)
+		last := refused.Holders[7]
+		require.Empty(t, last.Client)
+		require.Negative(t, last.Lease)
+		require.ErrorContains(t, refused, "(7), permit "+last.ID+" (1)")
+		require.NoError(t, p.Release(within(t)))
+
+		q, err := r.c.Semaphore("many", 500).Acquire(within(t), 500)
+		require.NoError(t, err)
+		refused = named(t, func(ctx context.Context) error {
+			return errOf(waiter.c.Semaphore("many", 500).TryAcquire(ctx, 1, 110*time.Millisecond, 0))
+		})
+		require.Len(t, refused.Holders, 10)
+		require.ErrorContains(t, refused, "(10), others (leases end")
+		require.NoError(t, q.Release(within(t)))
+	})
+}
+
+func TestWhoReadsWhatIsOutAndNothingElse(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, patient)
+		before := sem{count: "1", ttl: 50, out: map[string]int{idA: 50, idB: -1, idC: 40, idD: 60}, outTTL: 50,
+			notes: map[string]string{idA: "a label"}, noteTTL: 50}
+		r.put(t, before)
+		for range 2 {
+			m, err := r.script(t, "who", []string{"{s}:timeout", "{s}:notes"}, "2")
+			require.NoError(t, err)
+			v, err := m.AsStrSlice()
+			require.NoError(t, err)
+			require.Len(t, v, 7)
+			require.Equal(t, []string{idC, "", idA, "a label"}, []string{v[1], v[3], v[4], v[6]})
+			require.Equal(t, before, r.get(t))
+		}
+		m, err := r.script(t, "who", []string{"none", "{none}:notes"}, "2")
+		require.NoError(t, err)
+		v, err := m.AsStrSlice()
+		require.NoError(t, err)
+		require.Len(t, v, 1)
+	})
+}
