@@ -54,8 +54,8 @@ func trace(addr string) error {
 				n, _ := strconv.Atoi(words[2])
 				declared = words[3:min(3+n, len(words))]
 			case len(words) == 2 && words[0] == "ECHO":
-				if told, is := marks.Load(words[1]); is {
-					close(told.(chan struct{}))
+				if seen, is := marks.Load(words[1]); is {
+					close(seen.(chan struct{}))
 				}
 			case len(words) > 0 && strings.HasSuffix(source, " lua"):
 				traced(file, addr, sha, declared, words)
@@ -66,11 +66,11 @@ func trace(addr string) error {
 }
 
 var (
-	marks    sync.Map // the text of an ECHO -> a channel that ends when MONITOR has told of it
+	marks    sync.Map // the text of an ECHO -> a channel that ends when MONITOR has reported it
 	marksSet atomic.Int64
 )
 
-// untraced has all that a server has told be read, before the connections to it are cut.
+// untraced has all that a server has reported be read, before the connections to it are cut.
 func untraced(addr string) {
 	if os.Getenv(TraceEnv) == "" {
 		return
@@ -80,13 +80,13 @@ func untraced(addr string) {
 		return
 	}
 	defer c.Close()
-	mark, told := fmt.Sprint("traced-", os.Getpid(), "-", marksSet.Add(1)), make(chan struct{})
-	marks.Store(mark, told)
+	mark, seen := fmt.Sprint("traced-", os.Getpid(), "-", marksSet.Add(1)), make(chan struct{})
+	marks.Store(mark, seen)
 	defer marks.Delete(mark)
 	fmt.Fprintf(c, "ECHO %s\r\n", mark)
 	select {
-	case <-told:
-	case <-time.After(2 * time.Second): // it has been stopped, or told of nothing since it started again
+	case <-seen:
+	case <-time.After(2 * time.Second): // it has been stopped, or has reported nothing since it started again
 	}
 }
 
