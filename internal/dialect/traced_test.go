@@ -39,7 +39,8 @@ func TestScriptsTouchTheKeysThatTheyAreGiven(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace")
 	for pkg, run := range traced {
 		cmd := exec.Command("go", "test", "-count=1", "-run", run, ".")
-		cmd.Dir, cmd.Env = filepath.Join("../..", pkg), append(os.Environ(), redistest.TraceEnv+"="+file, redistest.LongEnv+"=")
+		cmd.Dir, cmd.Env = filepath.Join("../..", pkg), append(os.Environ(), redistest.TraceEnv+"="+file,
+			redistest.LongEnv+"=")
 		if out, err := cmd.CombinedOutput(); err != nil { // some count commands or clients, which MONITOR adds to
 			t.Logf("%s: %v: %.2000s", pkg, err, out)
 		}

@@ -23,6 +23,7 @@ import (
 const TraceEnv = "REDLATCH_TRACE"
 
 // trace watches the server at addr until it ends. It returns when the server has begun to tell.
+//nolint:gocognit // one loop over the lines of one program, a case for each form
 func trace(addr string) error {
 	file := os.Getenv(TraceEnv)
 	if file == "" {
@@ -112,7 +113,8 @@ func monitored(line string) (source string, words []string) {
 var (
 	traceMu sync.Mutex
 	seen    = map[string]bool{}
-	// of a command's keys among its words: the first, the last, the step. The channel of SPUBLISH has a slot, and is no key.
+	// of a command's keys among its words: the first, the last, the step. The channel of SPUBLISH has a slot, and is no
+	// key.
 	places = map[string][3]int{"SPUBLISH": {}}
 )
 
