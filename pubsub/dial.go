@@ -416,7 +416,7 @@ func hangsUp(o rueidis.ClientOption) bool {
 	if err != nil {
 		return false
 	}
-	defer conn.Close()                                 //nolint:errcheck // it is over, whatever it says
+	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(probeTimeout)) // a TCP connection that is open takes one
 	if o.TLSConfig != nil {
 		conn = tls.Client(conn, o.TLSConfig)

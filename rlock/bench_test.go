@@ -228,8 +228,8 @@ func contend(b *testing.B, rigs [][]*rig, locks []*rlock.Lock) {
 // BenchmarkPlainByCommands compares the two scripts of a Plain lock, and its renewal, with commands that newer servers
 // have in their place: SET with IFEQ, and DELEX or DELIFEQ. Those see no line and notify nobody, so that they are the
 // least that could be sent. Release-commands are an acquisition by script, and a release that also asks in the same
-// message whether anyone is in line. They take turns, 200 pairs at a time. Reported are the medians of these windows, and
-// the worst, in us a pair, and what the server's processor spent.
+// message whether anyone is in line. They take turns, 200 pairs at a time. Reported are the medians of these windows,
+// and the worst, in us a pair, and what the server's processor spent.
 func BenchmarkPlainByCommands(b *testing.B) {
 	s := redistest.Start(b)
 	c, ctx := s.Client(b), context.Background()

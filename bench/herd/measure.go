@@ -98,7 +98,8 @@ func (cfg config) set(k kind, n int) (s *scene, err error) {
 	if k.servers > 1 {
 		time.Sleep(votingLease + 2*time.Second) // a server counts whole seconds
 	}
-	if s.herd, err = processes.Start[order, answer](n, patience, roleEnv+"=waiter", "GOMAXPROCS=1", "GOGC=400"); err != nil {
+	if s.herd, err = processes.Start[order, answer](n, patience, roleEnv+"=waiter", "GOMAXPROCS=1",
+		"GOGC=400"); err != nil {
 		return s, err
 	}
 	s.close = append(s.close, s.herd.Stop)

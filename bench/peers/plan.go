@@ -11,7 +11,8 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/results"
 )
 
-// step is one measurement: one peer, once. Several workloads keep their processes from one step to the next (see processSet).
+// step is one measurement: one peer, once. Several workloads keep their processes from one step to the next (see
+// processSet).
 type step struct {
 	round    int
 	workload string

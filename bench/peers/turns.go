@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/results"
 )
 
-// processSet is the processes of all peers at one time, idle but for one, which change every tenth of a second: differences
-// between peers that are smaller than what the machine's mood changes within seconds can be seen only so.
+// processSet is the processes of all peers at one time, idle but for one, which change every tenth of a second:
+// differences between peers that are smaller than what the machine's mood changes within seconds can be seen only so.
 type processSet struct {
 	servers map[string]*redisServer
 	members map[string]*child

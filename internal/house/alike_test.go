@@ -19,7 +19,8 @@ var onHub = []string{"rlock", "rlock/election", "rsemaphore", "rcounter", "rcoun
 // logKeys are all that a log line may name.
 var logKeys = []string{
 	"name", "error", "owner", // one thing, one key
-	"channel", "command", "due", "effect", "holds", "maxmemory-policy", "more", "node", "panic", "permits", "policy", "silence", "trust",
+	"channel", "command", "due", "effect", "holds", "maxmemory-policy", "more", "node", "panic", "permits", "policy",
+	"silence", "trust",
 }
 
 // text is an expression as it stands in the source.

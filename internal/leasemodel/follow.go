@@ -214,8 +214,8 @@ func (f *Follower) handed(emit func(Lock)) {
 	}
 }
 
-// cut takes off what is no whole millisecond where a lease is written again without making it longer: the embedded server
-// keeps durations, in nanoseconds, of which it says the milliseconds. A real one keeps ends, in milliseconds.
+// cut takes off what is no whole millisecond where a lease is written again without making it longer: the embedded
+// server keeps durations, in nanoseconds, of which it says the milliseconds. A real one keeps ends, in milliseconds.
 func (l *Lock) cut(o Owner, lease time.Duration) {
 	if l.Holder == o && lease > 0 && l.Left > micros(lease) {
 		l.Left -= l.Left % micros(time.Millisecond)

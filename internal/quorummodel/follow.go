@@ -65,8 +65,8 @@ func (f *Follower) Restarted(at time.Duration, server string, empty bool) {
 	}
 }
 
-// Voted takes in that a server votes for an owner for that long, and says which token was the last: minus, if it does not
-// count. age is how long it must have run, clock its clock in µs.
+// Voted takes in that a server votes for an owner for that long, and says which token was the last: minus, if it does
+// not count. age is how long it must have run, clock its clock in µs.
 func (f *Follower) Voted(at, now, lease, age time.Duration, server, process, owner string,
 	last, run, clock int64) error {
 	m, o := f.member(server), f.owner(owner)

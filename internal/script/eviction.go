@@ -66,8 +66,8 @@ func Forgetful(ctx context.Context, client rueidis.Client) (found *Setting, err 
 }
 
 // eachInfo calls f with what INFO says of each node that answers, or its refusal, until f returns false or ctx ends.
-// silent is the last error if none of them answered. INFO is allowed where CONFIG is forbidden. It asks on connections of
-// its own: two calls at a time make rueidis pipeline on that connection from then on, which is slower for a single
+// silent is the last error if none of them answered. INFO is allowed where CONFIG is forbidden. It asks on connections
+// of its own: two calls at a time make rueidis pipeline on that connection from then on, which is slower for a single
 // caller.
 func eachInfo(ctx context.Context, client rueidis.Client, sections []string,
 	f func(info map[string]string, refusal error) bool) (silent error) {

@@ -17,7 +17,7 @@ type Answer interface{ Failed() string }
 
 // Group is some processes of this program. O is an order, A an answer.
 type Group[O any, A Answer] struct {
-	members    []*member
+	members  []*member
 	patience time.Duration
 }
 
