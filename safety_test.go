@@ -73,11 +73,15 @@ func TestSafetyRefusesAServerWhoseSettingsLoseWrites(t *testing.T) {
 		admin.B().Arbitrary("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info").Build()).Error())
 	o := s.Option()
 	o.Username, o.Password = "app", "any"
-	err := opens(o, safe)
-	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
-	require.ErrorContains(t, err, "the server's INFO is NOPERM")
+	lax := safe
+	lax.Hub = func(h *pubsub.Options) { h.Strict = false }
+	for _, opts := range []redlatch.Options{safe, lax} {
+		err := opens(o, opts)
+		require.ErrorIs(t, err, redlatch.ErrInvalidOption)
+		require.ErrorContains(t, err, "the server's INFO is NOPERM")
+	}
 
-	_, err = pubsub.New(admin, pubsub.Options{Durable: true})
+	_, err := pubsub.New(admin, pubsub.Options{Durable: true})
 	require.ErrorIs(t, err, redlatch.ErrInvalidOption)
 	require.ErrorContains(t, err, "Durable is true, must be false")
 }

@@ -63,7 +63,7 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a server that will not say how it is set", file: "internal/script/eviction.go", pkg: ".",
-		old: "case errors.As(err, &refused):", new: "case errors.As(err, &refused) && false:",
+		old: "\t\t\tfound = &Setting{\"INFO\",", new: "\t\t\treturn true\n\t\t\tfound = &Setting{\"INFO\",",
 		breaks: "Durable refuses a server that does not let it ask",
 		tests:  "TestSafetyRefusesAServerWhoseSettingsLoseWrites",
 	},
