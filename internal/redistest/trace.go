@@ -23,6 +23,8 @@ import (
 const TraceEnv = "REDLATCH_TRACE"
 
 // trace watches the server at addr until it ends. It returns when the server has begun to tell.
+//
+//nolint:gocognit // one loop over the lines of one program, a case for each form
 func trace(addr string) error {
 	file := os.Getenv(TraceEnv)
 	if file == "" {
