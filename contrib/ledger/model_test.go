@@ -52,7 +52,7 @@ func TestAMoverWritesWhatTheModelOfStocksWrites(t *testing.T) {
 		entries := make([]stock.Entry, len(batch))
 		for i, e := range batch {
 			id := strconv.FormatInt(e.ID, 10)
-			entries[i] = stock.Entry{Epoch: e.Epoch, Serial: e.Serial + 1, Kind: stock.Kind(string(e.Kind)), N: int64(e.N),
+			entries[i] = stock.Entry{Epoch: e.Epoch, Serial: e.Serial + 1, Kind: stock.Kind(e.Kind.String()), N: int64(e.N),
 				Claimant: "ann", Request: id, At: time.UnixMicro(1)}
 		}
 		fresh, ok := stockmodel.Write(rows, batch, known, stockmodel.Whole)

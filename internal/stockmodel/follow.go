@@ -215,7 +215,7 @@ func (f *Follower) Read(lines []Line) error {
 		if n >= len(f.log) || l.Serial != n+1 {
 			return fmt.Errorf("the model refuses entry %+v: it has %d entries, of which %d were removed", l, len(f.log), f.moved)
 		}
-		if e := f.log[n]; l.Kind != string(e.Kind) || l.Ordinal != e.Ordinal || l.N != e.N || l.Request != e.id {
+		if e := f.log[n]; l.Kind != e.Kind.String() || l.Ordinal != e.Ordinal || l.N != e.N || l.Request != e.id {
 			return fmt.Errorf("the model refuses entry %+v: it has %v %+v", l, e.Kind, e)
 		}
 	}
