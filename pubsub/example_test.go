@@ -84,8 +84,7 @@ func ExampleNew() {
 	ctx := context.Background()
 	var hub *pubsub.Hub
 	events := map[pubsub.EventKind]int{}
-	var news pubsub.Observer
-	news = func(e pubsub.Event) {
+	var news pubsub.Observer = func(e pubsub.Event) {
 		if events[e.Kind]++; e.Kind == pubsub.EventSubscribed {
 			fmt.Println("subscribed to", e.Channel)
 		}

@@ -252,8 +252,7 @@ func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
 	events := 0
-	var metrics rcounter.Observer
-	metrics = func(_ context.Context, e rcounter.Event) {
+	var metrics rcounter.Observer = func(_ context.Context, e rcounter.Event) {
 		events++
 		fmt.Println(e.Name, e.Took > 0, e.Err)
 	}

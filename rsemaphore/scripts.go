@@ -376,7 +376,7 @@ func (s *Semaphore) whoExchange() exchange[[]Holder] {
 				id, _ := v[i].ToString()
 				end, _ := v[i+1].AsInt64()
 				text, _ := v[i+2].ToString()
-				h := Holder{}
+				var h Holder
 				if !s.weighted {
 					h = holder(id, text, end, now)
 				} else if h, err = weightHolder(id, text, end, now); err != nil {

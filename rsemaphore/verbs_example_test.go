@@ -255,8 +255,7 @@ func ExampleObserver() {
 	}
 	defer hub.Close(context.Background())
 	held := expvar.Map{}
-	var observer rsemaphore.Observer
-	observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
+	var observer rsemaphore.Observer = func(ctx context.Context, e rsemaphore.Event) context.Context {
 		switch e.Kind {
 		case rsemaphore.EventAcquired:
 			held.Add(e.Name, int64(e.N))

@@ -149,8 +149,10 @@ func traced(file, addr, sha string, declared, words []string) {
 	if err != nil {
 		panic(err)
 	}
-	defer f.Close()
 	if _, err := f.WriteString(line + "\n"); err != nil {
+		panic(err)
+	}
+	if err := f.Close(); err != nil {
 		panic(err)
 	}
 }

@@ -36,7 +36,7 @@ type lookUp[H any] struct {
 // for NamedAfter, or if it was cancelled: then no one waits for its error.
 func (s *Holders[H]) Of(ctx context.Context, key string, waited time.Duration,
 	ask func(ctx context.Context) []H) []H {
-	if waited < NamedAfter || ctx.Err() == context.Canceled { //nolint:errorlint // a context's own
+	if waited < NamedAfter || ctx.Err() == context.Canceled {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), NamedWithin)

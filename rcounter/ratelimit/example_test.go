@@ -115,8 +115,7 @@ func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
 	events := map[ratelimit.EventKind]int{}
-	var alarm ratelimit.Observer
-	alarm = func(_ context.Context, e ratelimit.Event) {
+	var alarm ratelimit.Observer = func(_ context.Context, e ratelimit.Event) {
 		if events[e.Kind]++; e.Kind == ratelimit.EventBackgroundFailed {
 			fmt.Println("too few units of", e.Name, "pass:", e.Err)
 		}

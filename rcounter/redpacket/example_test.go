@@ -201,8 +201,7 @@ func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
 	taken := int64(0)
-	var metrics redpacket.Observer
-	metrics = func(_ context.Context, e redpacket.Event) {
+	var metrics redpacket.Observer = func(_ context.Context, e redpacket.Event) {
 		taken += e.Cents
 		fmt.Println(e.Name, e.Outcome, e.Cents, e.Err)
 	}

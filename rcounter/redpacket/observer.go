@@ -14,7 +14,7 @@ import (
 // ctx is that of the call: it carries the caller's span, and may have ended.
 type Observer func(ctx context.Context, e Event)
 
-// Event: the server answered a Grab, or did not.
+// Event is one call: the server answered a Grab, or did not.
 type Event struct {
 	// Name is the packet's, as the caller gave it.
 	Name string

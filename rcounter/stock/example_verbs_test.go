@@ -183,8 +183,7 @@ func ExampleObserver() {
 	hub, end := demo()
 	defer end()
 	events := map[stock.EventKind]int{}
-	var metrics stock.Observer
-	metrics = func(_ context.Context, e stock.Event) {
+	var metrics stock.Observer = func(_ context.Context, e stock.Event) {
 		if events[e.Kind]++; e.Kind == stock.EventClaimed {
 			fmt.Println(e.Name, e.Outcome, e.N)
 		}
