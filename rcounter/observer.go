@@ -14,8 +14,8 @@ import (
 // ctx is that of the call: it carries the caller's span, and may have ended.
 type Observer func(ctx context.Context, e Event)
 
-// Event is one call: the server answered a call that writes (Add, Incr, Decr, AddOnce, Set or CompareAndSet), or did not. What is
-// refused before anything is sent is not an event.
+// Event is one call: the server answered a call that writes (Add, Incr, Decr, AddOnce, Set or CompareAndSet), or did
+// not. What is refused before anything is sent is not an event.
 type Event struct {
 	// Name is the counter's, as the caller gave it.
 	Name string
