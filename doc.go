@@ -44,9 +44,9 @@
 //   - One error value stands for one state in all packages, and is exported here. There are four families. Contended
 //     (ErrNotAcquired): another owner has it. Lost (ErrLost, ErrMaxHold): the caller had it, and has it no longer. Not
 //     run (ErrUnavailable, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrDenied, ErrWrongType, and what is exported
-//     by one package): nothing changed on the server. Unknown (ErrUnknownOutcome): the request was sent and no reply
-//     came; ErrNotReplicated: it ran, and too few replicas confirmed it. Sold out, over, taken before are answers, not
-//     errors.
+//     by one package): nothing changed on the server, but for what the comment of ErrDenied says. Unknown
+//     (ErrUnknownOutcome): the request was sent and no reply came; ErrNotReplicated: it ran, and too few replicas
+//     confirmed it. Sold out, over, taken before are answers, not errors.
 //   - The zero value of every Options is good. What cannot be used is refused before anything is sent, with field,
 //     value and bounds.
 //   - Making a Lock or a Counter sends nothing. All values are safe for concurrent use.
