@@ -30,7 +30,7 @@ var traced = map[string]string{
 // What MONITOR tells of the scripts while tests run them: they touch the keys that they are given, and no others. The
 // scripts of Redisson that a test has, which make keys of their own, show that others would be noticed.
 func TestScriptsTouchTheKeysThatTheyAreGiven(t *testing.T) {
-	redistest.InFull(t, "TestEveryScriptKeepsToTheDialect")
+	redistest.InFull(t, "TestAScriptThatLeavesTheDialectIsFound")
 	names := map[string]string{}
 	for file, text := range scripts(t) {
 		sum := sha1.Sum([]byte(text))
