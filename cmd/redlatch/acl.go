@@ -29,7 +29,6 @@ no server. Put a password of your own in place of the word secret.
 
 With --server it leaves out what that kind of server is never sent, and adds +role for Sentinel. Programs with MinReplicas need +wait, too.`
 
-//nolint:gocognit // flags, and the refusal of each, one after the other
 func (t *tool) acl() *cobra.Command {
 	var only []string
 	var user, server string

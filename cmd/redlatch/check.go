@@ -147,7 +147,7 @@ func (x *checkup) run(ctx context.Context) (err error) {
 			err)
 		return nil
 	}
-	defer x.red.Close(context.Background())
+	defer x.red.Close(context.WithoutCancel(ctx))
 	x.name = "redlatch_check:" + rand.Text()
 	u, _ := x.server.address()
 	x.ok("connection", "%s", redacted(u))

@@ -30,7 +30,7 @@ func (x *checkup) profile(ctx context.Context) {
 		x.add(finding{level, "safe profile", "Open refuses: %v", means, do}, errors.Unwrap(err)) // without the address
 		return
 	}
-	defer red.Close(context.Background())
+	defer red.Close(context.WithoutCancel(ctx))
 	name := x.name + ":safe"
 	defer x.removeToken(ctx, name)
 	began := time.Now()

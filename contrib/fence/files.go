@@ -55,7 +55,7 @@ func (f Files) Do(ctx context.Context, path string, token Token, act func(ctx co
 	if err != nil {
 		return err
 	}
-	defer file.Close() // which unlocks it
+	defer func() { _ = file.Close() }() // which unlocks it
 	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
 		locked, err := tryLock(file)
 		if err != nil {

@@ -60,7 +60,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer red.Close(context.Background())
+	defer red.Close(context.WithoutCancel(ctx))
 
 	sale := red.Stocks().Stock("sale")
 	epoch, err := sale.Open(ctx, stock.Spec{Limit: 20, OpenFor: time.Hour, Ledger: true})

@@ -110,7 +110,7 @@ func stand(c config) error {
 
 // lead does one piece of work after the other, until stop ends. It returns false if it is no longer the leader.
 func lead(stop context.Context, client rueidis.Client, l *election.Leadership) bool {
-	ctx := l.Context(context.Background()) // not of stop: work that was begun is finished
+	ctx := l.Context(context.WithoutCancel(stop)) // work that was begun is finished
 	for stop.Err() == nil {
 		select {
 		case <-time.After(50 * time.Millisecond): // the work

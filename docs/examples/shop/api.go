@@ -57,7 +57,7 @@ func readJSON(r *http.Request, into any) error {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v)
+	_ = json.NewEncoder(w).Encode(v) // it fails if the client is gone
 }
 
 // failure answers an error. 503 is for those after which the same request, with the same ids, is to be sent again: to

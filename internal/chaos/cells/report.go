@@ -321,7 +321,8 @@ deployment, but where safety.md says so.
 | Valkey 9.1.2 | slot migration | 37 | 38579 | 3673 | 30 | 1.061s | none |
 | Valkey 9.1.2 | none | 57 | 43813 | 3646 | 43 | 593ms | none |
 
-To run it: ` + "`REDLATCH_SERVER=/path/to/valkey-server go -C internal/chaos run . -deployments Cluster -faults \"atomic slot migration\"`" + `.
+To run it: ` + "`REDLATCH_SERVER=/path/to/valkey-server go -C internal/chaos run . " +
+	"-deployments Cluster -faults \"atomic slot migration\"`" + `.
 
 ## Rivals
 

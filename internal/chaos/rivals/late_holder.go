@@ -208,6 +208,6 @@ func (h *holder) stop() error {
 
 func (h *holder) end() {
 	h.in.Close()
-	h.signal(syscall.SIGKILL)
+	_ = h.signal(syscall.SIGKILL) // it may have ended
 	h.cmd.Wait()
 }
