@@ -127,7 +127,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // parseFlags checks args. Its error is one line that names the flag and the value.
 func parseFlags(args []string) (options, error) {
 	o := options{users: 60,
-		packet: redpacket.Spec{Total: 20_000, Shares: 50, OpenFor: 10 * time.Second, Retain: time.Hour}}
+		packet: redpacket.Spec{Total: 20_000, Shares: 50, Method: redpacket.DoubleMean, OpenFor: 10 * time.Second,
+			Retain: time.Hour}}
 	fs := flag.NewFlagSet("redpacket", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	number := func(to *int64, most int64) func(string) error {

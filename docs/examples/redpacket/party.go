@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -205,7 +206,7 @@ func (p *party) check(answers []answer, epoch int64) {
 		user := fmt.Sprintf("user-%04d", i+1)
 		kept, won := byUser[user]
 		if s := a.other(kept, won); s != nil {
-			fault("%s got the answer %v, %s, and has %s", user, s.Outcome, money(s.Cents), money(kept.Cents))
+			fault("%s got the answer %v, %s, and has %s", user, cmp.Or(s.Outcome, "none"), money(s.Cents), money(kept.Cents))
 		}
 		if !won {
 			p.empty++
