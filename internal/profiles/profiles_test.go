@@ -43,6 +43,8 @@ type row struct {
 	cells                   []string
 }
 
+func TestMain(m *testing.M) { redistest.Main(m, nil) }
+
 // The core of the tests with a server that refuses what a provider refuses. What the library goes on without is logged
 // once for each hub, is in its Stats, and is all that the profile says; what it cannot do is an error that says so.
 func TestTheCoreRunsAgainstEveryProfile(t *testing.T) {
