@@ -306,21 +306,29 @@ func (s *scene) failover(n *redistest.Server, behind bool) {
 	}
 }
 
+// toMigrate are the primaries in any order, and some key of the first; "" if there is no second, or no key.
+func (s *scene) toMigrate(rnd *rand.Rand) (all []*redistest.Server, key string) {
+	if all = s.d.primaries(); len(all) < 2 {
+		return nil, ""
+	}
+	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	key, err := all[0].TryAsk(s.st, "RANDOMKEY")
+	if err != nil {
+		return nil, ""
+	}
+	return all, key
+}
+
 // migrate moves the slot of some key to another primary, all of it: a node that learns of the slot's new owner while
 // it still holds keys of it removes them. So a step that is refused or not answered, because the machine stood still,
 // is made again; a key that was moved by a MIGRATE whose answer came too late is there twice, and the one that clients
 // wrote to replaces the other.
 func (s *scene) migrate(rnd *rand.Rand) {
-	all := s.d.primaries()
-	if len(all) < 2 {
+	all, key := s.toMigrate(rnd)
+	if key == "" {
 		return
 	}
-	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	from, to := all[0], all[1]
-	key, err := from.TryAsk(s.st, "RANDOMKEY")
-	if err != nil || key == "" {
-		return
-	}
 	done := func(n *redistest.Server, what string, f func() error) {
 		var err error
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -365,16 +373,11 @@ func (s *scene) migrate(rnd *rand.Rand) {
 // where it was, and is moved again.
 func (s *scene) migrateAtOnce(rnd *rand.Rand) {
 	const most = 1000 // slots
-	all := s.d.primaries()
-	if len(all) < 2 {
+	all, key := s.toMigrate(rnd)
+	if key == "" {
 		return
 	}
-	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	from, to := all[0], all[1]
-	key, err := from.TryAsk(s.st, "RANDOMKEY")
-	if err != nil || key == "" {
-		return
-	}
 	slot := int(keyname.Slot(key))
 	owned := slotsOf(s.st, from)
 	in := slices.IndexFunc(owned, func(r slotRange) bool { return r.first <= slot && slot <= r.last })
