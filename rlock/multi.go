@@ -268,7 +268,7 @@ func (t *together) possible(ctx context.Context) bool {
 		if m.c != t.c || votingKinds[m.kind] == nil || m.kind == fencing {
 			return false
 		}
-		if t.c.session.Hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(m.key) != slot {
+		if t.c.runner.Apart() && keyname.Slot(m.key) != slot {
 			return false
 		}
 		if ctx.Value(m.ownKey) != nil || t.waits && t.c.waiting(m.key) > 0 {
@@ -408,7 +408,7 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	if err != nil && !unmet {
 		var re *rueidis.RedisError
 		switch {
-		case errors.As(err, &re) && re.IsTryAgain():
+		case errors.As(err, &re) && re.IsTryAgain(), script.AcrossSlots(err):
 			return wait.Answer{}, errOneByOne
 		case errors.Is(err, errs.ErrUnknownOutcome):
 			t.unsure = true

@@ -15,7 +15,7 @@ var recheckScript = script.Load("recheck", luaFiles, "recheck")
 // the waiter's own last question.
 func (a *acquisition) Recheck(s wait.QueueEntry, ticket int64, answered func(same bool, left time.Duration)) bool {
 	c, all := a.s.c, a.s.made.all
-	if a.s.weighted || c.clustered || c.live.monitor != nil {
+	if a.s.weighted || c.runner.Apart() || c.live.monitor != nil {
 		return false
 	}
 	c.rechecks.Add(session.Recheck{

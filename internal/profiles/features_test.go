@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -149,6 +154,7 @@ var core = []feature{
 			return l.Resign(ctx)
 		})
 	}},
+	{"many at once", nil, many},
 	{"messages", nil, func(ctx context.Context, s scene) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -218,6 +224,104 @@ func sells(ctx context.Context, s scene) error {
 			return fmt.Errorf("a claim is %v: %w", g.Outcome, err)
 		}
 		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// many has many objects in each call: what is held is renewed, waited for, acquired, counted and limited in a crowd.
+func many(ctx context.Context, s scene) error {
+	const held, callers = 70, 64
+	names := func(of string, i int) string { return fmt.Sprint(of, i) }
+	holds := make([]*rlock.Hold, held)
+	for i := range holds {
+		h, err := s.other.Locks().Reentrant(names("many", i)).Lock(ctx)
+		if err != nil {
+			return err
+		}
+		holds[i] = h
+	}
+	all, crowd := errgroup.WithContext(ctx)
+	for i := range held {
+		all.Go(func() error {
+			return s.red.Locks().Reentrant(names("many", i)).Do(crowd, func(context.Context) error { return nil })
+		})
+	}
+	all.Go(func() error {
+		time.Sleep(watchdog * 4 / 3)
+		for _, h := range holds {
+			if err := h.Err(); err != nil {
+				return err
+			}
+			if err := h.Unlock(crowd); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i := range callers {
+		all.Go(func() error {
+			l := s.red.Locks().Reentrant(names("crowd-lock", i))
+			p := s.red.Semaphores().Semaphore(names("crowd-permit", i), 1)
+			k := s.red.Counters().Counter(names("crowd", i%8), rcounter.CounterOptions{TTL: time.Minute})
+			limit := s.red.Limiters().Limiter("crowd", ratelimit.LimiterOptions{Rate: 1000, Burst: 5})
+			for range 5 {
+				err := l.Do(crowd, func(context.Context) error { return nil })
+				if err == nil {
+					err = p.Do(crowd, 1, func(context.Context) error { return nil })
+				}
+				if err == nil {
+					_, err = k.Incr(crowd)
+				}
+				if err == nil {
+					var a ratelimit.Admission
+					if a, err = limit.Allow(crowd, names("", i), 1); err == nil && !a.Allowed {
+						err = errors.New("a unit that is free was refused")
+					}
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	for i := range 8 {
+		if v, err := s.other.Counters().Counter(names("crowd", i),
+			rcounter.CounterOptions{TTL: time.Minute}).Get(ctx); err != nil || v != callers/8*5 {
+			return fmt.Errorf("%d of a crowd counted %d: %w", callers/8*5, v, err)
+		}
+	}
+	return together(ctx, s)
+}
+
+// together has several objects be one step, or an error that says that they cannot.
+func together(ctx context.Context, s scene) error {
+	l, err := rlock.Multi(s.red.Locks().Reentrant("multi1"), s.red.Locks().Reentrant("multi2"))
+	if err != nil {
+		return err
+	}
+	if err := l.Do(ctx, func(ctx context.Context) error {
+		if _, err := s.other.Locks().Reentrant("multi2").TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+			return fmt.Errorf("another acquires what is held: %w", err)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	limit := s.red.Limiters().Limiter("all", ratelimit.LimiterOptions{Rate: 1})
+	d, err := s.red.Limiters().AllowAll(ctx, ratelimit.Take{Limiter: limit, Key: "ann", N: 1},
+		ratelimit.Take{Limiter: limit, Key: "bob", N: 1})
+	apart := slices.ContainsFunc(s.red.Hub().Stats().Lacks, func(l pubsub.Lack) bool {
+		return strings.HasSuffix(l.Command, "several slots")
+	})
+	if apart && errors.Is(err, redlatch.ErrInvalidName) { // as in a Cluster
+		return nil
+	}
+	if err != nil || !d.Allowed || apart {
+		return fmt.Errorf("of several limits, %v: %w", d, err)
 	}
 	return nil
 }

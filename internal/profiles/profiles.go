@@ -8,9 +8,12 @@ package profiles
 import (
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -23,6 +26,8 @@ type Profile struct {
 	Refuses []Refusal
 	// Literal: a script is refused where it does not name its commands and the elements of KEYS in its calls.
 	Literal bool
+	// OneSlot is the error's text for a script with keys of several slots; "": it runs.
+	OneSlot string
 	// Limits are what else the documents say that is not tried here.
 	Limits string
 
@@ -88,7 +93,11 @@ const (
 	numsub    = "PUBSUB NUMSUB"
 	info      = "INFO"
 	evalsha   = "EVALSHA"
+	slots     = "EVALSHA with keys of several slots"
 )
+
+// crossSlot is Redis' own text for a call with keys of several slots.
+const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 
 // All are the profiles. To see what the library does with each: go test -v ./internal/profiles
 var All = []Profile{
@@ -157,13 +166,16 @@ var All = []Profile{
 			refuse("ERR command is not allowed", "CLUSTER"),
 			assume("ERR command 'config|get' is not allowed", "CONFIG GET"),
 		),
-		Lacks: []string{tracking},
+		OneSlot: crossSlot,
+		Lacks:   []string{tracking, slots},
 	},
 	{
 		Name: "Azure Managed Redis, Redis Cloud and Software, databases since 7.4",
 		Source: `"Connection management commands compatibility" and "Pub/sub commands compatibility", redis.io, read ` +
 			`2026-11-28: CLIENT TRACKING and PUBSUB are supported; CLUSTER as before 7.4`,
 		Refuses: refuse("ERR command is not allowed", "CLUSTER"),
+		OneSlot: crossSlot,
+		Lacks:   []string{slots},
 	},
 	{
 		Name: "Upstash",
@@ -185,8 +197,8 @@ var All = []Profile{
 			refuse(unknown, "WAIT", "HELLO"),
 			assume(unknown, "CLIENT TRACKING", "CLIENT CACHING", "CONFIG"),
 		),
-		Limits:      "keys of one call are of one slot",
-		Lacks:       []string{tracking},
+		OneSlot:     sameSlot,
+		Lacks:       []string{tracking, slots},
 		MinReplicas: "the server refuses WAIT",
 	},
 	{
@@ -197,8 +209,8 @@ var All = []Profile{
 			assume(unknown, "CLIENT TRACKING", "CLIENT CACHING", "CONFIG"),
 		),
 		Literal:     true,
-		Limits:      "keys of one call are of one slot",
-		Lacks:       []string{tracking},
+		OneSlot:     sameSlot,
+		Lacks:       []string{tracking, slots},
 		MinReplicas: "the server refuses WAIT",
 	},
 	{
@@ -307,6 +319,10 @@ func (p *Profile) Before(t testing.TB, server *redistest.Server) *redistest.Serv
 		proxy.Trap(&redistest.Trap{Match: redistest.Command(r.Command), Fate: fate, Every: true,
 			Says: func(words []string) string { return r.text(words) }})
 	}
+	if p.OneSlot != "" {
+		proxy.Trap(&redistest.Trap{Every: true, Fate: redistest.RefuseRequest, Match: ofSeveralSlots,
+			Says: func([]string) string { return p.OneSlot }})
+	}
 	if p.Literal {
 		proxy.Trap(&redistest.Trap{Every: true, Fate: redistest.RefuseRequest,
 			Match: func(words []string) bool {
@@ -315,6 +331,16 @@ func (p *Profile) Before(t testing.TB, server *redistest.Server) *redistest.Serv
 			Says: func([]string) string { return notLiteral }})
 	}
 	return proxy.Server()
+}
+
+// ofSeveralSlots reports whether the keys of a script are of several slots.
+func ofSeveralSlots(words []string) bool {
+	if !redistest.Command("EVAL")(words) && !redistest.Command("EVALSHA")(words) || len(words) < 4 {
+		return false
+	}
+	n, _ := strconv.Atoi(words[2])
+	keys := words[3:min(len(words), 3+n)]
+	return slices.ContainsFunc(keys, func(key string) bool { return keyname.Slot(key) != keyname.Slot(keys[0]) })
 }
 
 // text is the answer to a call.
@@ -330,6 +356,9 @@ func (r *Refusal) text(words []string) string {
 	}
 	return fmt.Sprintf(r.Says, command)
 }
+
+// sameSlot is the text of Alibaba Cloud for a script with keys of several slots ("Lua scripting in Tair").
+const sameSlot = "ERR eval/evalsha command keys must be in same slot"
 
 // notLiteral is the text of Alibaba Cloud.
 const notLiteral = "ERR bad lua script for redis cluster, all the keys that the script uses should be passed using " +

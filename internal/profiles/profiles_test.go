@@ -53,7 +53,7 @@ func TestTheCoreRunsAgainstEveryProfile(t *testing.T) {
 		for i, p := range profiles.All {
 			t.Run(p.Name, func(t *testing.T) {
 				t.Parallel()
-				rows[i] = run(t, p)
+				rows[i] = run(t, p, redistest.Start(t), p.Before)
 			})
 		}
 	})
@@ -64,12 +64,19 @@ func TestTheCoreRunsAgainstEveryProfile(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, p profiles.Profile) (r row) {
+// A Cluster of three nodes behind a proxy that has each call run by the node of its first key.
+func TestTheCoreRunsOnAClusterBehindOneAddress(t *testing.T) {
+	t.Parallel()
+	p := profiles.Profile{Lacks: []string{"CLIENT TRACKING", "EVALSHA with keys of several slots"}}
+	run(t, p, redistest.Cluster(t), redistest.OneAddress)
+}
+
+func run(t *testing.T, p profiles.Profile, server *redistest.Server,
+	stand func(testing.TB, *redistest.Server) *redistest.Server) (r row) {
 	r.profile = p.Name
-	server := redistest.Start(t)
 	direct := server.Client(t)
 	require.NoError(t, direct.Do(t.Context(), direct.B().ScriptFlush().Build()).Error())
-	before := p.Before(t, server)
+	before := stand(t, server)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var book redistest.Logbook
