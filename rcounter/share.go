@@ -20,8 +20,8 @@ type addition struct {
 	d int64
 }
 
-// shareSlots is over how many batchers counters are spread where keys of several slots may share a call. INCRs of two counters in one script take
-// longer than both in a row, so mostly those of one counter share a call.
+// shareSlots is over how many batchers counters are spread where keys of several slots may share a call. INCRs of two
+// counters in one script take longer than both in a row, so mostly those of one counter share a call.
 const shareSlots = 4096
 
 // newAdds makes the batcher of Adds.

@@ -158,7 +158,8 @@ func (l *Coalescer[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 		}
 		return
 	case errors.Is(err, errs.ErrDenied) && !script.BrokenOff(err), script.AcrossSlots(err):
-		// it did not begin: no right to scripts, or to these keys; or they are of several slots, and no call is shared any more
+		// it did not begin: no right to scripts, or to these keys; or they are of several slots, and no call is shared any
+		// more
 		done = make([]int64, len(requests)) // each learns alone what is wrong
 	default:
 		for _, r := range requests {

@@ -30,7 +30,7 @@ var suffers = [allLacks]struct{ command, effect string }{
 	LackSubscribe: {"SUBSCRIBE", "waiters poll every PollCap, without a place in the queue, and Hub.Subscribe fails"},
 	LackNumsub:    {"PUBSUB NUMSUB", "a release may hand over to a waiter that is gone, and Redisson's waiters come last"},
 	LackWait:      {"WAIT", "MinReplicas cannot be kept: what it is set for returns ErrNotReplicated"},
-	LackSlots: {"EVALSHA with keys of several slots",
+	LackSlots: {"keys of several slots",
 		"calls that carry several objects, as renewals, are made slot by slot, and Multi and AllowAll are one step only " +
 			"in one slot"},
 	LackInfo: {"INFO", "version and eviction policy are not checked, and after a failover waiters may poll"},

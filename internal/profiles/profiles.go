@@ -8,12 +8,9 @@ package profiles
 import (
 	"fmt"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -26,7 +23,7 @@ type Profile struct {
 	Refuses []Refusal
 	// Literal: a script is refused where it does not name its commands and the elements of KEYS in its calls.
 	Literal bool
-	// OneSlot is the error's text for a script with keys of several slots; "": it runs.
+	// OneSlot is the error's text for a script with keys of several slots; "": it runs, or nothing is known.
 	OneSlot string
 	// Limits are what else the documents say that is not tried here.
 	Limits string
@@ -93,7 +90,7 @@ const (
 	numsub    = "PUBSUB NUMSUB"
 	info      = "INFO"
 	evalsha   = "EVALSHA"
-	slots     = "EVALSHA with keys of several slots"
+	slots     = "keys of several slots"
 )
 
 // crossSlot is Redis' own text for a call with keys of several slots.
@@ -166,7 +163,7 @@ var All = []Profile{
 			refuse("ERR command is not allowed", "CLUSTER"),
 			assume("ERR command 'config|get' is not allowed", "CONFIG GET"),
 		),
-		OneSlot: crossSlot,
+		OneSlot: crossSlot, // redis.io, "Clustering", "Multi-key operations": a command whose keys are of several slots
 		Lacks:   []string{tracking, slots},
 	},
 	{
@@ -191,8 +188,9 @@ var All = []Profile{
 	{
 		Name: "Alibaba Cloud Tair, cluster in proxy mode, script_check_enable 0",
 		Source: `"Limits on commands supported by cluster and read/write splitting instances", alibabacloud.com, read ` +
-			`2026-11-28: no CLIENT ID; the page of 2024 has no WAIT and no HELLO, either (help.aliyun.com 147892). The text: ` +
-			`redisson/redisson#4645, 2022-11-01, and #6716, 2025-08-01`,
+			`2026-11-28: no CLIENT ID; the page of 2024 has no WAIT and no HELLO, either (help.aliyun.com 147892). The texts: ` +
+			`redisson/redisson#4645, 2022-11-01, and #6716, 2025-08-01; of several slots: segmentfault.com ` +
+			`1190000017050169, read 2026-11-28`,
 		Refuses: join(
 			refuse(unknown, "WAIT", "HELLO"),
 			assume(unknown, "CLIENT TRACKING", "CLIENT CACHING", "CONFIG"),
@@ -209,8 +207,8 @@ var All = []Profile{
 			assume(unknown, "CLIENT TRACKING", "CLIENT CACHING", "CONFIG"),
 		),
 		Literal:     true,
-		OneSlot:     sameSlot,
-		Lacks:       []string{tracking, slots},
+		Limits:      "keys of one call are of one slot",
+		Lacks:       []string{tracking},
 		MinReplicas: "the server refuses WAIT",
 	},
 	{
@@ -249,7 +247,9 @@ var All = []Profile{
 			refuse("unsupported command '%s'", "CLIENT", "SUBSCRIBE", "SSUBSCRIBE", "WAIT", "PUBSUB", "CLUSTER", "CONFIG"),
 			assume("unsupported command '%s'", "INFO"),
 		),
-		Lacks:       []string{tracking, subscribe, info},
+		OneSlot:     crossSlot, // of the node of a Cluster behind it: it looks at the first key alone
+		Limits:      "before several servers that are no Cluster it has a script run at that of its first key",
+		Lacks:       []string{tracking, subscribe, info, slots},
 		MinReplicas: "the server refuses WAIT",
 		Fails:       map[string]string{"messages": "unsupported command"},
 	},
@@ -320,7 +320,7 @@ func (p *Profile) Before(t testing.TB, server *redistest.Server) *redistest.Serv
 			Says: func(words []string) string { return r.text(words) }})
 	}
 	if p.OneSlot != "" {
-		proxy.Trap(&redistest.Trap{Every: true, Fate: redistest.RefuseRequest, Match: ofSeveralSlots,
+		proxy.Trap(&redistest.Trap{Every: true, Fate: redistest.RefuseRequest, Match: redistest.SeveralSlots,
 			Says: func([]string) string { return p.OneSlot }})
 	}
 	if p.Literal {
@@ -331,16 +331,6 @@ func (p *Profile) Before(t testing.TB, server *redistest.Server) *redistest.Serv
 			Says: func([]string) string { return notLiteral }})
 	}
 	return proxy.Server()
-}
-
-// ofSeveralSlots reports whether the keys of a script are of several slots.
-func ofSeveralSlots(words []string) bool {
-	if !redistest.Command("EVAL")(words) && !redistest.Command("EVALSHA")(words) || len(words) < 4 {
-		return false
-	}
-	n, _ := strconv.Atoi(words[2])
-	keys := words[3:min(len(words), 3+n)]
-	return slices.ContainsFunc(keys, func(key string) bool { return keyname.Slot(key) != keyname.Slot(keys[0]) })
 }
 
 // text is the answer to a call.
@@ -357,7 +347,7 @@ func (r *Refusal) text(words []string) string {
 	return fmt.Sprintf(r.Says, command)
 }
 
-// sameSlot is the text of Alibaba Cloud for a script with keys of several slots ("Lua scripting in Tair").
+// sameSlot is the text of Alibaba Cloud for a script with keys of several slots.
 const sameSlot = "ERR eval/evalsha command keys must be in same slot"
 
 // notLiteral is the text of Alibaba Cloud.

@@ -67,7 +67,7 @@ func TestTheCoreRunsAgainstEveryProfile(t *testing.T) {
 // A Cluster of three nodes behind a proxy that has each call run by the node of its first key.
 func TestTheCoreRunsOnAClusterBehindOneAddress(t *testing.T) {
 	t.Parallel()
-	p := profiles.Profile{Lacks: []string{"CLIENT TRACKING", "EVALSHA with keys of several slots"}}
+	p := profiles.Profile{OneSlot: "by the nodes", Lacks: []string{"CLIENT TRACKING", "keys of several slots"}}
 	run(t, p, redistest.Cluster(t), redistest.OneAddress)
 }
 
@@ -102,6 +102,9 @@ func run(t *testing.T, p profiles.Profile, server *redistest.Server,
 	failures := make([]error, len(core))
 	var all sync.WaitGroup
 	for i, f := range core {
+		if f.skips(p) {
+			continue
+		}
 		all.Go(func() {
 			for range 3 { // a machine that stood still has lost a hold of a fraction of a second
 				if failures[i] = f.try(ctx, scene{red, other, direct}); !errors.Is(failures[i], redlatch.ErrLost) {
@@ -136,9 +139,17 @@ func run(t *testing.T, p profiles.Profile, server *redistest.Server,
 	return r
 }
 
+// skips reports whether a feature is not tried.
+func (f *feature) skips(p profiles.Profile) bool {
+	return f.crowd && p.OneSlot == "" && p.Name != "Redis"
+}
+
 // cell is what came of a feature.
 func (f *feature) cell(t *testing.T, p profiles.Profile, lacks []string, err error) string {
 	t.Helper()
+	if f.skips(p) {
+		return "not tried"
+	}
 	fails := p.Fails[f.name]
 	if fails == "" && p.Fails["all"] != "" && f.name != "messages" {
 		fails = p.Fails["all"]

@@ -24,9 +24,9 @@ import (
 //	b                      ----------> runs
 //
 // That a refusal proves that nothing has run is assumed of proxies, too. They have the whole call when they answer, and
-// none is known to run a script in parts. A proxy that asks no one, and has the server of the first key run the call, is
-// found out only by that server, if it is a node of a Cluster. If it is not, the script runs on keys of which others know
-// nothing, and no client can see that: see docs/operations.md.
+// none is known to run a script in parts. A proxy that asks no one, and has the server of the first key run the call,
+// is found out only by that server, if it is a node of a Cluster. If it is not, the script runs on keys of which others
+// know nothing, and no client can see that: see docs/operations.md.
 
 // apartTexts are what is in the texts of Redis ("CROSSSLOT Keys in request don't hash to the same slot"), Alibaba Cloud
 // ("ERR eval/evalsha command keys must be in same slot") and redis-cluster-proxy ("ERR Cross-slot queries are not
@@ -50,8 +50,8 @@ type acrossSlots struct{ error }
 
 func (e acrossSlots) Unwrap() error { return e.error }
 
-// AcrossSlots reports whether a call was refused because its keys are of several slots. Nothing has run, and the same in
-// parts of one slot each is not refused for that.
+// AcrossSlots reports whether a call was refused because its keys are of several slots. Nothing has run, and the same
+// in parts of one slot each is not refused for that.
 func AcrossSlots(err error) bool {
 	var e acrossSlots
 	return errors.As(err, &e)
