@@ -22,7 +22,8 @@ import (
 //	                                shared                           then
 //	done                            1                                nothing: one call
 //	anything but the common case    0, nothing is done               a call of its own, which queues, waits, says what is wrong
-//	the whole call was refused      nothing is done                  a call of its own
+//	the whole call was refused      nothing is done                  a call of its own; if it was for its slots, no call
+//	                                                                 is shared from then on
 //	no reply                        unknown                          as after a lone call without a reply
 //
 // Some interleavings:

@@ -246,6 +246,7 @@ func TestAConnectionIDSaysForHowLongItIsTrusted(t *testing.T) {
 		require.Equal(t, trust, lease.TrustIn(text+":12"))
 		require.Equal(t, "redlatch_alive:{"+lease.SlotGroupTag(lease.SlotGroup(true, "key"))+"}:"+text[:18],
 			lease.BeatKeyFor(text[:18], "key"), "as semaphores have it")
+		require.Equal(t, "redlatch_alive:", lease.BeatKeyFor("", "key"), "an id of Redisson's has no client")
 	}
 	for _, foreign := range []string{
 		"", "x", "8c2d3a54-1111-4fff-9fff-0123456789ab:57", "8c2d3a54-1111-8zzz-9fff-0123456789ab:57",

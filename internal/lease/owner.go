@@ -50,8 +50,8 @@ func TrustIn(owner string) time.Duration {
 	return time.Duration(units) * trustUnit
 }
 
-// grouped reports what a connection id, of which at least the first 13 characters are there, says of its heartbeats.
-func grouped(id string) bool { return strings.IndexByte("13579bdf", id[12]) >= 0 }
+// grouped reports what a connection id, or its beginning, says of its heartbeats.
+func grouped(id string) bool { return len(id) > 12 && strings.IndexByte("13579bdf", id[12]) >= 0 }
 
 // TrustInBytes is TrustIn of an id that begins with the bytes of a connection id, eight of them at least.
 func TrustInBytes(id string) time.Duration {

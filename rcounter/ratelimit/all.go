@@ -38,7 +38,8 @@ const mostTakes = 16
 //
 // In a Cluster the keys must be in one slot: those that are the same are, and those with the same {tag} in them, as
 // "{acme}" and "{acme}:ann". Otherwise nothing is sent, and the error is ErrInvalidName. (A limit with the key "" is in
-// a slot of its own.)
+// a slot of its own.) So it is behind a proxy that hides a Cluster, from its first refusal of several slots on; that
+// refusal is the same error, and nothing was taken.
 //
 // While the server does not answer, the strictest of the limiters' policies decides about all: Fail, Closed, Local and
 // Open, in this order. Where it is Local, each of those limits decides by itself in this process, and all or none are
