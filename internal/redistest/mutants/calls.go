@@ -15,12 +15,6 @@ var ofCalls = []mutant{
 		tests:  "TestNoAcquisitionFailsWhereKeysOfSeveralSlotsAreRefused",
 	},
 	{
-		name: "a shared call that fails where it is refused for its slots", file: "internal/batch/coalescer.go", pkg: "rlock",
-		old: ", script.AcrossSlots(err):\n", new: ":\n",
-		breaks: "what was refused for its slots has not run, and is asked for alone",
-		tests:  "TestNoAcquisitionFailsWhereKeysOfSeveralSlotsAreRefused",
-	},
-	{
 		name: "a refusal of one slot that is split for ever", file: "internal/script/slots.go", pkg: "internal/script",
 		old: "return keyname.Slot(key) != keyname.Slot(keys[0])", new: "return true",
 		breaks: "a call is made in parts only if its keys are of several slots",
