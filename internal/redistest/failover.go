@@ -291,7 +291,7 @@ func join(t testing.TB, nodes []*Server) bool {
 			if time.Now().After(end) {
 				return false
 			}
-			if time.Since(met) > 5*time.Second { // one that did not answer within a node timeout has been forgotten
+			if time.Since(met) > 2*time.Second { // one that did not answer within a second has been forgotten
 				meet()
 				met = time.Now()
 			}
