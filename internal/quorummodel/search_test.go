@@ -21,6 +21,7 @@ func TestTokensGrowInEveryState(t *testing.T) {
 
 // Each with the fewest clients and restarts with which the search finds it.
 func TestEachRuleIsNeeded(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for rule, with := range map[quorummodel.Rule]struct{ clients, restarts int }{
 		quorummodel.AsksMajority:  {2, 1},
