@@ -12,7 +12,7 @@ import (
 
 func TestTokensGrowInEveryState(t *testing.T) {
 	t.Parallel()
-	clients, restarts := redistest.Sized(2, 2, 3), redistest.Sized(1, 1, 2) // in full: some minutes, and some GB
+	clients, restarts := redistest.Sized(2, 2, 3), redistest.Sized(0, 1, 2) // in full: some minutes, and some GB
 	found := quorummodel.Search(quorummodel.Whole, clients, restarts)
 	require.Empty(t, found.Wrong, strings.Join(found.Trace, "\n"))
 	require.True(t, found.Exhausted)
