@@ -237,7 +237,7 @@ var tries atomic.Int64
 
 // many has many objects in each call: what is held is renewed, waited for, acquired, counted and limited in a crowd.
 func many(ctx context.Context, s scene) error {
-	const held, callers, rounds = 66, 32, 4
+	const held, callers, rounds = 24, 24, 3
 	try := tries.Add(1)
 	names := func(of string, i int) string { return fmt.Sprint(of, "-", try, "-", i) }
 	holds := make([]*rlock.Hold, held)
