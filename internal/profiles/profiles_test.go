@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -49,14 +50,18 @@ func TestMain(m *testing.M) { redistest.Main(m, nil) }
 // once for each hub, is in its Stats, and is all that the profile says; what it cannot do is an error that says so.
 func TestTheCoreRunsAgainstEveryProfile(t *testing.T) {
 	rows := make([]row, len(profiles.All))
-	t.Run("profiles", func(t *testing.T) {
-		for i, p := range profiles.All {
-			t.Run(p.Name, func(t *testing.T) {
-				t.Parallel()
-				rows[i] = run(t, p, redistest.Start(t), p.Before)
-			})
-		}
-	})
+	for _, crowd := range []bool{false, true} { // which takes the others' time
+		t.Run(fmt.Sprintf("with a crowd %v", crowd), func(t *testing.T) {
+			for i, p := range profiles.All {
+				if crowd == crowds(p) {
+					t.Run(p.Name, func(t *testing.T) {
+						t.Parallel()
+						rows[i] = run(t, p, redistest.Start(t), p.Before)
+					})
+				}
+			}
+		})
+	}
 	table := tabulate(rows)
 	t.Log("\n" + table)
 	if dir := os.Getenv("REDLATCH_ARTEFACTS"); dir != "" {
@@ -141,8 +146,11 @@ func run(t *testing.T, p profiles.Profile, server *redistest.Server,
 
 // skips reports whether a feature is not tried.
 func (f *feature) skips(p profiles.Profile) bool {
-	return f.crowd && p.OneSlot == "" && p.Name != "Redis"
+	return f.crowd && !crowds(p)
 }
+
+// crowds reports whether features with a crowd are tried.
+func crowds(p profiles.Profile) bool { return p.OneSlot != "" || p.Name == "Redis" }
 
 // cell is what came of a feature.
 func (f *feature) cell(t *testing.T, p profiles.Profile, lacks []string, err error) string {
