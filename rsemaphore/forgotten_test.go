@@ -26,6 +26,7 @@ func TestAForgottenPermitIsNoticedHoweverItsContextsWereMade(t *testing.T) {
 			work(acquire(t, r.c.Semaphore(name, 1), 1))
 			redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
 				collect()
+				time.Sleep(10 * time.Millisecond)
 				return book.Count("dropped without Release") == 1
 			})
 		})
@@ -49,6 +50,7 @@ func TestAPermitThatIsOverIsDroppedWithoutAWord(t *testing.T) {
 	func() { acquire(t, r.c.Semaphore("lasts", 1), 1) }()
 	redistest.Eventually(t, 20*time.Second, "warned of the one that lasts", func() bool {
 		collect()
+		time.Sleep(10 * time.Millisecond)
 		return book.Count("dropped without Release") > 0
 	})
 	for range 3 {
@@ -77,7 +79,7 @@ func TestTheChannelOfAForgottenPermitIsClosedWithItsLease(t *testing.T) {
 					return
 				case <-end:
 					t.Fatal("still open")
-				case <-time.After(10 * time.Millisecond):
+				case <-time.After(25 * time.Millisecond):
 				}
 			}
 		})

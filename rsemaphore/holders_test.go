@@ -34,6 +34,7 @@ func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
 			p, err := of(r.c).WithLabel("import").Acquire(within(t), 2)
 			require.NoError(t, err)
 			redistest.Eventually(t, 20*time.Second, "its process is known", func() bool {
+				time.Sleep(20 * time.Millisecond)
 				state, err := of(waiter.c).Inspect(within(t))
 				return err == nil && len(state.Permits) > 0 && state.Permits[0].Process == "api-1"
 			})

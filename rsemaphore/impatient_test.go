@@ -58,7 +58,7 @@ func TestACancelledCallLeavesAFreePermitFree(t *testing.T) {
 			s := redistest.Start(t)
 			take := of(newRig(t, s, unhurried).c)
 			failed := 0
-			for n := 0; failed < redistest.Sized(25, 25, 5000) && n < redistest.Sized(2000, 2000, 100_000); n++ {
+			for n := 0; failed < redistest.Sized(12, 12, 5000) && n < redistest.Sized(800, 800, 100_000); n++ {
 				ctx, cancel := context.WithCancel(context.Background())
 				time.AfterFunc(time.Duration(n%40)*10*time.Microsecond, cancel)
 				release, err := take(ctx, 0)

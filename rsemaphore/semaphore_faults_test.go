@@ -353,10 +353,12 @@ func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
 		events.B().Psubscribe().Pattern("__keyspace@0__:{abandoned-*").Build(), func(rueidis.PubSubMessage) { writes.Add(1) })
 	<-listening
 	s.Stop(t)
-	for i := range 20 {
+	many(20, func(i int) {
 		_, err := r.c.Semaphore(fmt.Sprintf("abandoned-%d", i), 5).TryAcquire(within(t), 3, 0, 0)
-		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
-	}
+		if !errors.Is(err, errs.ErrUnknownOutcome) {
+			t.Errorf("%d: %v", i, err)
+		}
+	})
 	s.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "what was owed is settled", func() bool { return r.c.Owed() == 0 })
 	require.Zero(t, writes.Load(), "not even for a moment")
@@ -506,7 +508,7 @@ func TestHundredsOfSemaphoresWithWaitersAreAllServed(t *testing.T) {
 	s := redistest.Start(t)
 	r := newRig(t, s, patient)
 	var wg sync.WaitGroup
-	for i := range 300 {
+	for i := range 200 {
 		for range 3 {
 			wg.Go(func() {
 				err := r.c.Semaphore(fmt.Sprint("s", i), 2).Do(within(t), 1+i%2, func(context.Context) error {
@@ -586,6 +588,7 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	require.Zero(t, log.Count("dropped"))
 	redistest.Eventually(t, 20*time.Second, "dropped", func() bool {
 		collect()
+		time.Sleep(20 * time.Millisecond) // a collection is of all that the package's tests have
 		return log.Count("dropped without Release") == 1
 	})
 	require.Equal(t, 1, log.Count("label=sieve"))

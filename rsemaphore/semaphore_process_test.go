@@ -86,7 +86,19 @@ func TestAKilledProcessGivesItsPermitsBackAfterOneLease(t *testing.T) {
 	c := redistest.Spawn(t, "permit user", s, "s", "10", "1200ms")
 	say(t, c, "take 3")
 	require.Equal(t, "got", c.Line(t))
-	time.Sleep(1400 * time.Millisecond) // it is renewed while it lives
+	lease := func() time.Duration {
+		state, err := sem.Inspect(within(t))
+		require.NoError(t, err)
+		require.NotEmpty(t, state.Permits)
+		return state.Permits[0].Lease
+	}
+	before := lease()
+	redistest.Eventually(t, 20*time.Second, "it is renewed while it lives", func() bool {
+		time.Sleep(10 * time.Millisecond)
+		now := lease()
+		defer func() { before = now }()
+		return now > before
+	})
 	require.Equal(t, [3]int{7, 3, 10}, counts(t, sem))
 	c.Signal(t, syscall.SIGKILL)
 	_, err := sem.TryAcquire(within(t), 10, 0, 0)
