@@ -345,9 +345,9 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 		return g, err
 	}
 	anys := map[int64]stock.Grant{}
-	steps := 300
+	steps := redistest.Sized(180, 180, 300)
 	if redistest.RaceEnabled {
-		steps = 200
+		steps = min(steps, 200)
 	}
 	for range steps {
 		id := fmt.Sprintf("id%d", rnd.IntN(12))
