@@ -369,7 +369,7 @@ func TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits(t *testing.T) {
 	s := redistest.Start(t)
 	waiter := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Millisecond})
 	var late atomic.Int32
-	o := rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 50 * time.Millisecond}
+	o := rsemaphore.Options{WatchdogTimeout: 600 * time.Millisecond, CallTimeout: 100 * time.Millisecond}
 	inLanes(t, s, 10, 40, o, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("hole-%d", i)
 		permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2)
@@ -378,7 +378,7 @@ func TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits(t *testing.T) {
 			return
 		}
 		work := permit.Context(context.Background())
-		time.Sleep(rand.N(250 * time.Millisecond)) // some phase of the renewals
+		time.Sleep(rand.N(500 * time.Millisecond)) // some phase of the renewals
 		p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[i%2])
 		next, err := waiter.c.Semaphore(name, 3).Acquire(within(t), 2)
 		acquired, told := time.Now(), work.Err() != nil

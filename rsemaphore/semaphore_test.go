@@ -961,7 +961,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
 		"Close, and nobody releases": {rsemaphore.Options{}, func(t *testing.T, r *rig, _ *rsemaphore.Permit) {
 			require.Error(t, r.c.Close(gone))
 		}, errs.ErrClosed},
-		"Close, and the keys go": {rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond},
+		"Close, and the keys go": {rsemaphore.Options{WatchdogTimeout: 600 * time.Millisecond},
 			func(t *testing.T, r *rig, p *rsemaphore.Permit) {
 				closed := make(chan error, 1)
 				go func() { closed <- r.c.Close(within(t)) }()
