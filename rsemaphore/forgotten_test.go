@@ -26,7 +26,7 @@ func TestAForgottenPermitIsNoticedHoweverItsContextsWereMade(t *testing.T) {
 			work(acquire(t, r.c.Semaphore(name, 1), 1))
 			redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
 				collect()
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond)
 				return book.Count("dropped without Release") == 1
 			})
 		})
@@ -50,7 +50,7 @@ func TestAPermitThatIsOverIsDroppedWithoutAWord(t *testing.T) {
 	func() { acquire(t, r.c.Semaphore("lasts", 1), 1) }()
 	redistest.Eventually(t, 20*time.Second, "warned of the one that lasts", func() bool {
 		collect()
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 		return book.Count("dropped without Release") > 0
 	})
 	for range 3 {

@@ -23,7 +23,7 @@ func named(t *testing.T, acquire func(ctx context.Context) error) (refused *rsem
 
 func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+	eachAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		o := patient
 		o.Process = "api-1"
 		r, waiter := newRig(t, srv, o), newRig(t, srv, patient)
@@ -63,7 +63,7 @@ func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
 
 func TestOfManyPermitsAFewAreNamed(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+	eachAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		r, waiter := newRig(t, srv, patient), newRig(t, srv, patient)
 		r.must(t, "SET", "s", "7")
 		r.must(t, "ZADD", "{s}:timeout", "922337203685477", idJava) // Redisson's, for ever

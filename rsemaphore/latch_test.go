@@ -122,7 +122,7 @@ func TestTheLargestCountIsCountedExactly(t *testing.T) {
 
 func TestAnExpiredLatchIsAnErrorToWaitersNotSuccess(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+	eachAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
 		l := r.c.CountDownLatch("l")
 		require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, 300*time.Millisecond)))

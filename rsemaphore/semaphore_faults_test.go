@@ -25,7 +25,7 @@ import (
 func inLanes(t *testing.T, s *redistest.Server, width, n int, o rsemaphore.Options,
 	fn func(t *testing.T, round int, p *redistest.Proxy, r *rig)) {
 	t.Helper()
-	n = redistest.Sized(n/10, n/4, n)
+	n = redistest.Sized(n/10, n/6, n)
 	var wg sync.WaitGroup
 	var next atomic.Int32
 	for range width {
@@ -528,7 +528,7 @@ func TestHundredsOfSemaphoresWithWaitersAreAllServed(t *testing.T) {
 func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	const capacity = 3
+	const capacity, each = 3, 15
 	var inside, done atomic.Int32
 	var wg sync.WaitGroup
 	for range 3 {
@@ -537,7 +537,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 		})
 		for g := range 8 {
 			wg.Go(func() {
-				for range 25 {
+				for range each {
 					n := int32(1 + g%2)
 					p, err := r.c.Semaphore("s", capacity).Acquire(within(t), int(n))
 					if err != nil {
@@ -555,7 +555,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.EqualValues(t, 3*8*25, done.Load())
+	require.EqualValues(t, 3*8*each, done.Load())
 	direct := newRig(t, s, patient)
 	redistest.Eventually(t, 40*time.Second, "all are back", func() bool {
 		return counts(t, direct.c.Semaphore("s", capacity)) == [3]int{capacity, 0, capacity}
@@ -588,7 +588,7 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	require.Zero(t, log.Count("dropped"))
 	redistest.Eventually(t, 20*time.Second, "dropped", func() bool {
 		collect()
-		time.Sleep(20 * time.Millisecond) // a collection is of all that the package's tests have
+		time.Sleep(50 * time.Millisecond) // a collection is of all that the package's tests have
 		return log.Count("dropped without Release") == 1
 	})
 	require.Equal(t, 1, log.Count("label=sieve"))

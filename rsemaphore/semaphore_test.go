@@ -111,7 +111,7 @@ func TestAHandleReleasedTwiceReturnsItsFirstResult(t *testing.T) {
 
 func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+	eachAtOnce(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
 		p, q := acquire(t, sem, 2), acquire(t, sem, 1)

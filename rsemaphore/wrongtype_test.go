@@ -49,7 +49,7 @@ func (r *rig) spoil(t testing.TB, command, key string) {
 // somebody waits. Whatever is refused then, no permit is lost, and none is there twice.
 func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+	eachAtOnce(t, func(t *testing.T, s *redistest.Server) {
 		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,
 			PollCap: 50 * time.Millisecond}
 		r, other := newRig(t, s, o), newRig(t, s, o)
@@ -116,7 +116,7 @@ func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
 // wants when that is gone.
 func TestAWaiterIsServedOrRefusedWhenTheKeyChangesItsType(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+	eachAtOnce(t, func(t *testing.T, s *redistest.Server) {
 		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,
 			PollCap: 50 * time.Millisecond}
 		r, other := newRig(t, s, o), newRig(t, s, o)
