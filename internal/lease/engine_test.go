@@ -1103,10 +1103,12 @@ func TestNothingRunsOnceASilentServerHasBeenGivenUp(t *testing.T) {
 		proxies = append(proxies, redistest.NewProxy(t, redistest.Start(t)))
 	}
 	before := goleak.IgnoreCurrent()
+	var closing sync.WaitGroup
 	for i, there := range []bool{false, true} { // the connection that tracks
 		p := proxies[i]
 		o := p.Server().Option()
 		o.ConnWriteTimeout = 500 * time.Millisecond // also of what is said first on a connection
+		o.Dialer.KeepAlive = 200 * time.Millisecond // between pings
 		c, err := rueidis.NewClient(o)
 		require.NoError(t, err)
 		e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
@@ -1126,9 +1128,9 @@ func TestNothingRunsOnceASilentServerHasBeenGivenUp(t *testing.T) {
 		}
 		e.Stop()
 		require.ErrorIs(t, h.why(t), errs.ErrClosed)
-		c.Close()
-		p.Heal()
+		closing.Go(func() { c.Close(); p.Heal() })
 	}
+	closing.Wait()
 	var left error
 	defer func() {
 		if left != nil {

@@ -301,7 +301,7 @@ func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
 
 func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
 	t.Parallel()
-	const batches, spell = 20, 75 * time.Millisecond
+	const batches, spell = 60, 25 * time.Millisecond
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
 		for i := range batches * lease.BatchSize {
