@@ -38,6 +38,7 @@ func releases(t *testing.T, red *redlatch.Client) verbs {
 	leader, err := red.Elections().Election("election").Campaign(ctx, "")
 	require.NoError(t, err)
 	all["Leadership.Resign"] = leader.Resign
+	require.NoError(t, keeping(all, nil))
 	return all
 }
 

@@ -67,49 +67,59 @@ var outages = map[string]struct {
 // callTimeout is the default.
 const callTimeout = 500 * time.Millisecond
 
-// eachOutage runs fn in parallel for each outage; by default for two of them, other ones for each test. connect makes a
-// client, which is connected; begin begins the outage, end ends it, and the server has what it had.
+// eachOutage runs fn in parallel for each outage: one of a real server, another one for each test, and those that are
+// left in simulated time; in full, all of real servers. connect makes a client, which is connected; begin begins the
+// outage, end ends it, and the server has what it had.
 func eachOutage(t *testing.T,
 	fn func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func())) {
 	for i, name := range slices.Sorted(maps.Keys(outages)) {
-		if (i+len(t.Name()))%len(outages) > 1 && !redistest.Long() {
-			continue
-		}
-		x := outages[name]
+		real := (i+len(t.Name()))%len(outages) == 0 || redistest.Long()
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, "--appendonly", "yes")
-			proxy := redistest.NewProxy(t, server)
-			seen := server
-			if !x.direct {
-				seen = proxy.Server()
+			if real {
+				inOutage(t, redistest.Start(t, "--appendonly", "yes"), name, fn)
+				return
 			}
-			var all []*redlatch.Client
-			connect := func(o redlatch.Options) *redlatch.Client {
-				if o.Logger == nil {
-					o.Logger = slog.New(slog.DiscardHandler)
-				}
-				red, err := redlatch.Open(t.Context(), seen.Option(), o)
-				require.NoError(t, err)
-				all = append(all, red)
-				return red
-			}
-			away := false
-			begin := func() { away = true; x.begin(t, server, proxy) }
-			end := func() { away = false; x.end(t, server, proxy) }
-			t.Cleanup(func() {
-				if away {
-					end()
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				defer cancel()
-				for _, red := range all {
-					red.Close(ctx)
-				}
-			})
-			fn(t, name, connect, begin, end)
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) { inOutage(t, servers[0], name, fn) })
 		})
 	}
+}
+
+func inOutage(t *testing.T, server *redistest.Server, name string,
+	fn func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func())) {
+	x, proxy, seen := outages[name], redistest.NewProxy(t, server), server
+	if server.Embedded != nil && name == "stopped" { // there is no process: what is sent to it is kept
+		x.direct = false
+		x.begin = func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Hold(redistest.Up) }
+		x.end = func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Heal() }
+	}
+	if !x.direct {
+		seen = proxy.Server()
+	}
+	var all []*redlatch.Client
+	connect := func(o redlatch.Options) *redlatch.Client {
+		if o.Logger == nil {
+			o.Logger = slog.New(slog.DiscardHandler)
+		}
+		red, err := redlatch.Open(t.Context(), seen.Option(), o)
+		require.NoError(t, err)
+		all = append(all, red)
+		return red
+	}
+	away := false
+	begin := func() { away = true; x.begin(t, server, proxy) }
+	end := func() { away = false; x.end(t, server, proxy) }
+	t.Cleanup(func() {
+		if away {
+			end()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		for _, red := range all {
+			red.Close(ctx)
+		}
+	})
+	fn(t, name, connect, begin, end)
 }
 
 // patient are the options of a client that sets things up, however busy the machine is.
@@ -214,7 +224,7 @@ func TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo(t *testing.T) {
 		require.NoError(t, err1(connect(patient).RedPackets().Packet("crowded").Send(t.Context(),
 			redpacket.Spec{Total: 1000, Shares: 100, OpenFor: time.Minute})))
 		permits := red.Semaphores().Semaphore("crowded", 1000)
-		require.NoError(t, err1(permits.Acquire(t.Context(), 1)))
+		require.NoError(t, keeping(permits.Acquire(t.Context(), 1)))
 		crowd := verbs{}
 		for i := range 100 { // more than share calls
 			id := fmt.Sprint(i)
@@ -381,11 +391,11 @@ func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
 		taken := connect(patient)
 		for _, l := range []*rlock.Lock{taken.Locks().Reentrant("crowd"), taken.Locks().Fair("fair"),
 			taken.Locks().ReadWrite("rw").Write(), taken.Locks().Plain("plain")} {
-			require.NoError(t, err1(l.Lock(ctx)))
+			require.NoError(t, keeping(l.Lock(ctx)))
 		}
-		require.NoError(t, err1(taken.Semaphores().Semaphore("permits", 1).Acquire(ctx, 1)))
+		require.NoError(t, keeping(taken.Semaphores().Semaphore("permits", 1).Acquire(ctx, 1)))
 		require.NoError(t, err1(taken.Semaphores().CountDownLatch("latch").TrySetCount(ctx, 1, 0)))
-		require.NoError(t, err1(taken.Elections().Election("leader").Campaign(ctx, "")))
+		require.NoError(t, keeping(taken.Elections().Election("leader").Campaign(ctx, "")))
 
 		ctx, leave := context.WithCancel(ctx)
 		var crowd sync.WaitGroup
@@ -510,7 +520,7 @@ func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
 		all := map[string]held{}
 		keep := func(what string) func(held, error) {
 			return func(h held, err error) {
-				require.NoError(t, err, what)
+				require.NoError(t, keeping(h, err), what)
 				all[what] = h
 			}
 		}
@@ -528,7 +538,7 @@ func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
 		leader, err := steady.Elections().Election("steady").Campaign(ctx, "")
 		keep("leadership with long heartbeats")(leader, err)
 		short, err := red.Elections().Election("short").Campaign(ctx, "")
-		require.NoError(t, err)
+		require.NoError(t, keeping(short, err))
 
 		began := time.Now()
 		begin()

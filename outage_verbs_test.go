@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"iter"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +23,21 @@ type verbs map[string]func(ctx context.Context) error
 // err drops the first result of a call.
 func err1[T any](_ T, err error) error         { return err }
 func err2[T, U any](_ T, _ U, err error) error { return err }
+
+// kept is what clients left held. The garbage collector must not find what is of a bubble, since it is outside: see
+// package redlatchtest.
+var kept struct {
+	sync.Mutex
+	all []any
+}
+
+// keeping is err1 of what is not dropped.
+func keeping[T any](v T, err error) error {
+	kept.Lock()
+	defer kept.Unlock()
+	kept.all = append(kept.all, v)
+	return err
+}
 
 // errOf is the error that ends a sequence.
 func errOf[T any](seq iter.Seq2[T, error]) (err error) {
@@ -44,6 +60,7 @@ func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 	ofClaims(t, red, other, all)
 	ofSales(t, red, other, all)
 	all["Hub.Publish"] = func(ctx context.Context) error { return err1(red.Hub().Publish(ctx, "news", "none")) }
+	require.NoError(t, keeping(all, nil))
 	return all
 }
 
