@@ -71,15 +71,16 @@ const callTimeout = 500 * time.Millisecond
 // outage, end ends it, and the server has what it had.
 type throughOutage func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func())
 
-// eachOutage runs fn in parallel for each outage: for one of them, another one for each test, on a real server, for the
-// others in simulated time; in full, for all on real servers.
-func eachOutage(t *testing.T, fn throughOutage) { outagesOf(t, 1, true, fn) }
+// eachOutage runs fn in parallel for each outage on real servers; by default for one on a real server, and for two in
+// simulated time, other ones for each test.
+func eachOutage(t *testing.T, fn throughOutage) { outagesOf(t, 1, 2, fn) }
 
-// outagesOf runs fn on real servers for some of the outages, all in full, and in simulated time for the others.
-func outagesOf(t *testing.T, reals int, simulated bool, fn throughOutage) {
+// outagesOf runs fn for each outage on real servers; by default for so many, and for so many in simulated time.
+func outagesOf(t *testing.T, reals, simulated int, fn throughOutage) {
 	for i, name := range slices.Sorted(maps.Keys(outages)) {
-		real := (i+len(t.Name()))%len(outages) < reals || redistest.Long()
-		if !real && !simulated {
+		n := (i + len(t.Name())) % len(outages)
+		real := n < reals || redistest.Long()
+		if !real && n >= reals+simulated {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -266,7 +267,7 @@ func TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo(t *testing.T) {
 func TestAnAnswerFromACacheWaitsForNoConnection(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	outagesOf(t, 2, false, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
+	outagesOf(t, 2, 0, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
 		red := connect(redlatch.Options{CallTimeout: callTimeout, Stocks: func(o *stock.Options) {
 			o.SoldOutTrust = time.Hour
 		}})

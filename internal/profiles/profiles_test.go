@@ -87,10 +87,22 @@ func run(t *testing.T, p profiles.Profile) (r row) {
 	}
 	require.NoError(t, err)
 	defer end(red)
+	type opened struct {
+		red *redlatch.Client
+		err error
+	}
+	replicated := make(chan opened, 1)
+	go func() { // meanwhile: it waits where the server does not answer
+		red, err := open(func(o *redlatch.Options) {
+			o.MinReplicas, o.CallTimeout, o.Logger = 1, time.Second, slog.New(slog.DiscardHandler)
+		})
+		replicated <- opened{red, err}
+	}()
 	other, err := open(func(o *redlatch.Options) { o.Logger = slog.New(slog.DiscardHandler) })
 	require.NoError(t, err)
 	defer end(other)
-	r.replicas = replicas(t, p, open)
+	with := <-replicated
+	r.replicas = replicas(t, p, with.red, with.err)
 
 	failures := make([]error, len(core))
 	var all sync.WaitGroup
@@ -153,12 +165,9 @@ func (f *feature) cell(t *testing.T, p profiles.Profile, lacks []string, err err
 	return "works"
 }
 
-// replicas is what comes of MinReplicas: refused where WAIT is, and by whoever opens.
-func replicas(t *testing.T, p profiles.Profile, open func(func(*redlatch.Options)) (*redlatch.Client, error)) string {
+// replicas is what came of MinReplicas when red was opened: refused where WAIT is.
+func replicas(t *testing.T, p profiles.Profile, red *redlatch.Client, err error) string {
 	t.Helper()
-	red, err := open(func(o *redlatch.Options) {
-		o.MinReplicas, o.CallTimeout, o.Logger = 1, time.Second, slog.New(slog.DiscardHandler)
-	})
 	if p.MinReplicas != "" {
 		require.ErrorContains(t, err, p.MinReplicas)
 		require.ErrorContains(t, err, "MinReplicas")
