@@ -101,8 +101,6 @@ func run(t *testing.T, p profiles.Profile) (r row) {
 	other, err := open(func(o *redlatch.Options) { o.Logger = slog.New(slog.DiscardHandler) })
 	require.NoError(t, err)
 	defer end(other)
-	with := <-replicated
-	r.replicas = replicas(t, p, with.red, with.err)
 
 	failures := make([]error, len(core))
 	var all sync.WaitGroup
@@ -116,6 +114,8 @@ func run(t *testing.T, p profiles.Profile) (r row) {
 		})
 	}
 	all.Wait()
+	with := <-replicated
+	r.replicas = replicas(t, p, with.red, with.err)
 	lacks := []string{}
 	for _, l := range red.Hub().Stats().Lacks {
 		lacks = append(lacks, l.Command)
