@@ -121,7 +121,7 @@ func inOutage(t *testing.T, server *redistest.Server, name string, fn throughOut
 		if away {
 			end()
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond) // it waits for what is held
 		defer cancel()
 		for _, red := range all {
 			red.Close(ctx)
@@ -307,27 +307,29 @@ func TestRetryTimeoutIsThePatienceThatNoContextGives(t *testing.T) {
 	t.Parallel()
 	const retry = 3 * callTimeout
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
-		red := connect(redlatch.Options{CallTimeout: callTimeout, RetryTimeout: retry})
-		all := unwaiting(t, red, connect(patient))
 		repeated := verbs{} // those whose requests may run twice
+		lasting := verbs{}  // the same, of a client with more patience
+		all := unwaiting(t, connect(redlatch.Options{CallTimeout: callTimeout, RetryTimeout: retry}), connect(patient))
+		others := unwaiting(t,
+			connect(redlatch.Options{CallTimeout: callTimeout, RetryTimeout: time.Minute, KeyPrefix: "lasting:"}),
+			connect(redlatch.Options{CallTimeout: time.Minute, KeyPrefix: "lasting:"}))
 		for _, verb := range []string{"Lock.IsLocked of Reentrant", "Election.Leader", "Hold.Extend of Reentrant",
 			"Semaphore.Available", "CountDownLatch.Inspect",
 			"Counter.Get", "Counter.AddOnce", "Limiter.Reserve", "Limiter.Inspect", "Packet.Grab", "Stock.Inspect",
 			"Stock.Claim", "Stock.Reserve"} {
 			require.NotNil(t, all[verb], verb)
-			repeated[verb] = all[verb]
+			repeated[verb], lasting[verb] = all[verb], others[verb]
 		}
 		begin()
+		back := make(chan map[string]result)
+		go func() { results, _ := lasting.all(context.Background()); back <- results }()
 		results, stall := repeated.all(context.Background())
 		requireAway(t, results, false)
 		for verb, r := range results {
 			require.Greater(t, r.took, retry-callTimeout/2, verb) // the last pause may be cut short
 			require.Less(t, r.took, soon(retry, stall), verb)
 		}
-		// The server is back in time.
-		back := make(chan map[string]result)
-		go func() { results, _ := repeated.all(context.Background()); back <- results }()
-		time.AfterFunc(callTimeout, end)
+		end() // in time for those who wait longer
 		for verb, r := range <-back {
 			require.NoError(t, r.err, verb)
 		}

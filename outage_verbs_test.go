@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -24,18 +25,20 @@ type verbs map[string]func(ctx context.Context) error
 func err1[T any](_ T, err error) error         { return err }
 func err2[T, U any](_ T, _ U, err error) error { return err }
 
-// kept is what clients left held. The garbage collector must not find what is of a bubble, since it is outside: see
-// package redlatchtest.
+// kept is what clients in bubbles left held. The garbage collector must not find it, since it is outside: see package
+// redlatchtest.
 var kept struct {
 	sync.Mutex
 	all []any
 }
 
-// keeping is err1 of what is not dropped.
+// keeping is err1 of what must not be dropped in a bubble.
 func keeping[T any](v T, err error) error {
-	kept.Lock()
-	defer kept.Unlock()
-	kept.all = append(kept.all, v)
+	if redistest.InABubble() {
+		kept.Lock()
+		defer kept.Unlock()
+		kept.all = append(kept.all, v)
+	}
 	return err
 }
 
