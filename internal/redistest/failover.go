@@ -177,13 +177,8 @@ func ReplicatedClusterWith(t testing.TB, args ...string) *Replicated {
 	return r
 }
 
-const (
-	// place is a primary that never was.
-	place = "ffffffffffffffffffffffffffffffffffffffff"
-	// forming is the node timeout, in ms, while a Cluster forms. What a node knows others learn by pings, which come at
-	// random once a second, or when half of the node timeout is over.
-	forming = "200"
-)
+// place is a primary that never was.
+const place = "ffffffffffffffffffffffffffffffffffffffff"
 
 // clusterNode is the arguments of the i-th node of a Cluster, for start. The first three share the slots.
 //
@@ -195,7 +190,7 @@ func clusterNode(i int, args ...string) func(host, port, dir string) []string {
 		bus, _ := FreeAddr()
 		_, busPort, _ := net.SplitHostPort(bus)
 		line := slices.Concat(settings(host, port, dir),
-			[]string{"--cluster-enabled", "yes", "--cluster-node-timeout", forming,
+			[]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000",
 				"--cluster-replica-no-failover", "yes", "--cluster-announce-ip", host, "--cluster-port", busPort}, args)
 		if i > 2 {
 			return line
@@ -238,6 +233,9 @@ func cluster(t testing.TB, nodes ...*Server) *Server {
 		if i < 3 {
 			serve(t, n)
 		}
+		// What a node knows others learn by pings, which come at random once a second, or when half of the node timeout
+		// is over.
+		ask(t, n.Addr(), "CONFIG", "SET", "cluster-node-timeout", "200")
 	}
 	for range 5 {
 		if join(t, nodes) {
