@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,10 +27,14 @@ import (
 )
 
 // options are for a busy machine, and quick where the library polls.
-func options(book *redistest.Logbook) redlatch.Options {
+func options(p profiles.Profile, book *redistest.Logbook) redlatch.Options {
+	asks := 5 * time.Second
+	if slices.ContainsFunc(p.Refuses, func(r profiles.Refusal) bool { return r.Fate == redistest.LoseRequestSilently }) {
+		asks = 300 * time.Millisecond // where each has no answer
+	}
 	return redlatch.Options{
 		Logger: book.Logger(), CallTimeout: 5 * time.Second,
-		Hub:        func(o *pubsub.Options) { o.CallTimeout = 300 * time.Millisecond },
+		Hub:        func(o *pubsub.Options) { o.CallTimeout = asks },
 		Locks:      func(o *rlock.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
 		Elections:  func(o *election.Options) { o.PollCap = pollCap },
 		Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
@@ -74,7 +79,7 @@ func run(t *testing.T, p profiles.Profile) (r row) {
 	defer cancel()
 	var book redistest.Logbook
 	open := func(set func(*redlatch.Options)) (*redlatch.Client, error) {
-		o := options(&book)
+		o := options(p, &book)
 		set(&o)
 		return redlatch.Open(ctx, before.Option(), o)
 	}
