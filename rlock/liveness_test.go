@@ -48,7 +48,7 @@ func beLiving() error {
 	if os.Args[2] == "dead" {
 		o.Liveness = false
 	}
-	_, locks, err := connectRole(o)
+	c, locks, err := connectRole(o)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,13 @@ func beLiving() error {
 			fmt.Println("over", kind, hold.Err())
 		}()
 	}
-	time.Sleep(2 * beat) // there was a beat
+	for beats := 0; o.Liveness && beats == 0; time.Sleep(beat / 20) {
+		alive, err := c.Do(context.Background(), c.B().Keys().Pattern("redlatch_alive:*").Build()).AsStrSlice()
+		if err != nil {
+			return err
+		}
+		beats = len(alive)
+	}
 	out.Lock()
 	fmt.Println("held")
 	out.Unlock()
@@ -590,7 +596,7 @@ func TestWithLivenessTurnsInTheProcessAreGranted(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			for range 200 {
+			for range redistest.Sized(100, 100, 200) {
 				h, err := l.Lock(ctx)
 				if err != nil {
 					t.Error(err)

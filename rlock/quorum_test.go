@@ -857,16 +857,7 @@ func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {
 		}
 	}
 	done := forgotten()
-	redistest.Eventually(t, 20*time.Second, "its channel is closed", func() bool {
-		collect()
-		time.Sleep(20 * time.Millisecond) // it is asked over and over
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	})
+	dropped(t, "its channel is closed", func() bool { return closed(done) })
 	servers.empty(t, "q")
 	for _, r := range p.rigs {
 		require.NoError(t, r.locks.Close(within(t)))
