@@ -110,6 +110,7 @@ func TestEveryKindKeepsTheSamePromises(t *testing.T) {
 
 func TestEveryKindExcludes(t *testing.T) {
 	t.Parallel()
+	rounds := redistest.Sized(20, 25, 50)
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +121,7 @@ func TestEveryKindExcludes(t *testing.T) {
 				r := newRig(t, s, rlock.Options{WatchdogTimeout: lease, PollCap: 20 * time.Millisecond})
 				for range 4 {
 					wg.Go(func() {
-						for range 50 {
+						for range rounds {
 							err := k.lock(r.locks, "l").Do(within(t), func(context.Context) error {
 								if acting.Add(1) != 1 {
 									return errors.New("two at once")
@@ -137,7 +138,7 @@ func TestEveryKindExcludes(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			require.EqualValues(t, 3*4*50, total.Load())
+			require.EqualValues(t, 3*4*rounds, total.Load())
 		})
 	}
 }

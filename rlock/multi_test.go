@@ -720,7 +720,7 @@ func TestAMultiOfASlotThatIsMigratedIsAcquiredOneByOne(t *testing.T) {
 
 func TestRandomSetsInRandomOrdersNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	lasts := redistest.Sized(200*time.Millisecond, 200*time.Millisecond, time.Minute)
+	lasts := redistest.Sized(100*time.Millisecond, 100*time.Millisecond, time.Minute)
 	const goroutines, names = 50, 12
 	kinds := func(r *rig, i int) *rlock.Lock {
 		name := fmt.Sprint("l", i)
@@ -843,7 +843,7 @@ func TestCancellingAMultiAtAnyInstantLeavesNothing(t *testing.T) {
 	for range 3 {
 		rigs = append(rigs, newRig(t, s, rlock.Options{}).warmUp(t))
 	}
-	end := time.Now().Add(redistest.Sized(500*time.Millisecond, 500*time.Millisecond, 2*time.Second))
+	end := time.Now().Add(redistest.Sized(250*time.Millisecond, 250*time.Millisecond, 2*time.Second))
 	var wg sync.WaitGroup
 	for g := range 24 {
 		r := rigs[g%len(rigs)]

@@ -589,7 +589,7 @@ func TestLostRepliesOfReadersAndWritersCountOnceAndLeaveNothing(t *testing.T) {
 			p := redistest.NewProxy(t, s)
 			r := newRig(t, p.Server(), rlock.Options{PollCap: 50 * time.Millisecond})
 			rw := r.locks.ReadWrite(fmt.Sprint("l", fate))
-			for i := range 40 {
+			for i := range redistest.Sized(20, 20, 40) {
 				l := [2]*rlock.Lock{rw.Read(), rw.Write()}[i%2]
 				p.Trap(&redistest.Trap{Match: redistest.IsScript, Fate: fate})
 				h, err := l.Lock(within(t))
