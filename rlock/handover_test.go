@@ -170,7 +170,7 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "only the other is left", func() bool {
 		return slices.Equal(line[1:], queued(t, c, "l"))
 	})
-	third := queueUp(t, c, rigs[1].locks.Reentrant("l").WithWait(100*time.Millisecond), within(t), 2)
+	third := queueUp(t, c, rigs[1].locks.Reentrant("l").WithWait(500*time.Millisecond), within(t), 2)
 	require.ErrorIs(t, (<-third).err, errs.ErrNotAcquired)
 	redistest.Eventually(t, 20*time.Second, "again", func() bool { return slices.Equal(line[1:], queued(t, c, "l")) })
 	require.NoError(t, h.Unlock(within(t)))

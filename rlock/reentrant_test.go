@@ -223,18 +223,19 @@ func TestWaitTimeZeroAsksOnceAndNeverSubscribes(t *testing.T) {
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Pexpire().Key("l").Milliseconds(600_000).Build()).Error())
 	_, err := l.TryLock(within(t), 0, 0) // the first of each script is EVALSHA, NOSCRIPT, EVAL
 	require.ErrorIs(t, err, errs.ErrNotAcquired)
-	before := redistest.CommandCalls(t, r.redis)
 	for range 10 {
-		_, err := l.TryLock(within(t), 0, 0)
-		require.ErrorIs(t, err, errs.ErrNotAcquired)
-		var na *rlock.NotAcquiredError
-		require.ErrorAs(t, err, &na)
-		require.Equal(t, "l", na.Name)
-		require.Greater(t, na.Lease, time.Second)
+		// one that a busy machine draws out asks who holds it, too
+		calls := callsOf(t, r.redis, func() {
+			_, err := l.TryLock(within(t), 0, 0)
+			require.ErrorIs(t, err, errs.ErrNotAcquired)
+			var na *rlock.NotAcquiredError
+			require.ErrorAs(t, err, &na)
+			require.Equal(t, "l", na.Name)
+			require.Greater(t, na.Lease, time.Second)
+		})
+		require.Equal(t, 1, calls["evalsha"])
 	}
-	after := redistest.CommandCalls(t, r.redis)
-	require.Equal(t, 10, after["evalsha"]-before["evalsha"])
-	require.Zero(t, after["subscribe"])
+	require.Zero(t, redistest.CommandCalls(t, r.redis)["subscribe"])
 }
 
 func TestAnUncontendedCycleIsTwoScriptCallsAndNoSubscribe(t *testing.T) {
