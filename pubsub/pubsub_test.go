@@ -611,7 +611,6 @@ func TestDialFindsTheNewPrimaryThoughTheSentinelsMessageIsLost(t *testing.T) {
 // A replica accepts subscriptions to the channels of its slots, and hears what its primary publishes. But a script that
 // publishes on the primary does not count who is subscribed there, and takes the process for gone.
 func TestInAClusterChannelsAreSubscribedAtPrimaries(t *testing.T) {
-	redistest.InFull(t, "TestClusterUsesShardedChannelsOnEveryNode")
 	t.Parallel()
 	s := redistest.ReplicatedCluster(t)
 	channels := map[string]redistest.Pair{}

@@ -239,7 +239,11 @@ func (k *Counter) incrby(ctx context.Context, d int64) (int64, error) {
 	if err != nil {
 		return 0, numeric(err)
 	}
-	return m.AsInt64()
+	n, err := m.AsInt64()
+	if err != nil {
+		return 0, malformed("add", k.key)
+	}
+	return n, nil
 }
 
 var (

@@ -107,7 +107,6 @@ func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
 // What no replica had received is forgotten. Its holder is told when it meets the heir, not when the next renewal is
 // due.
 func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestLossIsNoticedAtOnceWhereKeysAreTracked")
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {
 		c := dialled(t, s, rlock.Options{WatchdogTimeout: time.Hour})
@@ -144,7 +143,6 @@ func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 // Two holders never work at once, however often primary and replica change places: in a Cluster, which has the replica
 // catch up before, and behind sentinels, which do not, with MinReplicas.
 func TestHoldersExcludeEachOtherWhilePrimaryAndReplicaSwap(t *testing.T) {
-	t.Parallel()
 	redistest.InFull(t, "TestAHundredGoroutinesInFourProcessesExclude")
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {
 		o := rlock.Options{WatchdogTimeout: 6 * time.Second, CallTimeout: time.Second}

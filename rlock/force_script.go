@@ -18,7 +18,7 @@ func (l *single) runForce(ctx context.Context, fields, timeouts []string) (remov
 	if err != nil {
 		return 0, err
 	}
-	removed, err = m.AsInt64()
+	removed, err = script.Integer("force unlock", m)
 	if removed < 0 { // a read-write lock's
 		l.trim(ctx)
 	}

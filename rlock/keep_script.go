@@ -36,7 +36,7 @@ func (l *single) runKeep(ctx context.Context, owner string, lease time.Duration)
 	if err != nil {
 		return 0, err
 	}
-	v, err := m.AsInt64()
+	v, err := script.Integer("keep", m)
 	if releaseStatus(v) == releaseLook {
 		l.trim(ctx)
 		return releaseDone, err
@@ -51,7 +51,7 @@ func (l *single) runBegin(ctx context.Context, owner string, least time.Duration
 	if err != nil {
 		return err
 	}
-	switch v, err := m.AsInt64(); releaseStatus(v) {
+	switch v, err := script.Integer("keep", m); releaseStatus(v) {
 	case releaseLook:
 		l.trim(ctx)
 		return nil

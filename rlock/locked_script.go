@@ -1,6 +1,10 @@
 package rlock
 
-import "context"
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
 
 var lockedScript = load("is locked", "locked")
 
@@ -10,6 +14,6 @@ func (l *single) runLocked(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	n, err := m.AsInt64()
+	n, err := script.Integer("is locked", m)
 	return n > 0, err
 }

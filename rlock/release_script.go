@@ -49,7 +49,7 @@ func releaseCall(l *single, r releaseRequest) script.Call {
 
 func decodeRelease(m rueidis.RedisMessage, named bool) (releaseReply, error) {
 	if !named {
-		v, err := m.AsInt64()
+		v, err := script.Integer("release", m)
 		return releaseReply{status: releaseStatus(v)}, err
 	}
 	v, err := m.AsIntSlice()

@@ -68,7 +68,6 @@ func TestAnEvictingServerIsWarnedOf(t *testing.T) {
 
 // rueidis follows a redirection with the script alone, and WAIT is answered by the node that sent it on.
 func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
-	redistest.InFull(t, "TestAGrantThatIsNotReplicatedIsTakenBack")
 	t.Parallel()
 	s := redistest.ReplicatedCluster(t)
 	m := newMove(t, s.Server, "l")
@@ -78,7 +77,7 @@ func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
 			to = p
 		}
 	}
-	c := dialled(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 400 * time.Millisecond, CallTimeout: 2 * time.Second})
+	c := dialled(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond, CallTimeout: 2 * time.Second})
 	granted := func(what string) {
 		t.Helper()
 		redistest.Eventually(t, 20*time.Second, what, func() bool {

@@ -43,4 +43,11 @@ func TestALackIsLoggedOnceUntilItWasDropped(t *testing.T) {
 	require.Len(t, l.All(), 1)
 	l.Add(errs.LackTracking, no)
 	require.Equal(t, 2, strings.Count(text.String(), "\n"))
+	commands := errs.LackedCommands()
+	require.Contains(t, commands, "WAIT")
+	for k := errs.LackTracking; int(k) < len(commands); k++ {
+		command, effect := k.About()
+		require.Equal(t, commands[k], command)
+		require.NotEmpty(t, effect)
+	}
 }

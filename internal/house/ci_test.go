@@ -1,6 +1,9 @@
 package house_test
 
 import (
+	"fmt"
+	"go/ast"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -72,4 +75,76 @@ func TestCIRunsTheTestsOfEveryModule(t *testing.T) {
 		require.True(t, module == "." || in >= 2, "%s is in .ci/run %d times", module, in)
 		return nil
 	}))
+}
+
+// A test that asks twice to run beside others panics. Of a test that runs in full only, nobody sees it for days.
+func TestATestAsksOnceToRunBesideOthers(t *testing.T) {
+	set, all := house(t)
+	type function struct {
+		of   string // its *testing.T
+		body *ast.BlockStmt
+	}
+	byPackage := map[string]map[string]function{}
+	for _, s := range all {
+		if s.file == nil {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || f.Body == nil {
+				continue
+			}
+			for _, p := range f.Type.Params.List {
+				if x, ok := p.Type.(*ast.StarExpr); ok && len(p.Names) == 1 && fmt.Sprint(x.X) == "&{testing T}" {
+					at := s.dir() + " " + s.file.Name.Name
+					if byPackage[at] == nil {
+						byPackage[at] = map[string]function{}
+					}
+					byPackage[at][f.Name.Name] = function{p.Names[0].Name, f.Body}
+				}
+			}
+		}
+	}
+	for _, functions := range byPackage {
+		asking := map[string]bool{}
+		var asks func(f function) (at []token.Pos)
+		asks = func(f function) (at []token.Pos) {
+			ast.Inspect(f.body, func(n ast.Node) bool {
+				if _, inner := n.(*ast.FuncLit); inner {
+					return false
+				}
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				switch to := call.Fun.(type) {
+				case *ast.SelectorExpr:
+					if to.Sel.Name == "Parallel" && fmt.Sprint(to.X) == f.of {
+						at = append(at, call.Pos())
+					}
+				case *ast.Ident:
+					for _, arg := range call.Args {
+						if asking[to.Name] && fmt.Sprint(arg) == f.of {
+							at = append(at, call.Pos())
+						}
+					}
+				}
+				return true
+			})
+			return at
+		}
+		for grown := true; grown; {
+			grown = false
+			for name, f := range functions {
+				if !asking[name] && len(asks(f)) > 0 {
+					asking[name], grown = true, true
+				}
+			}
+		}
+		for name, f := range functions {
+			if at := asks(f); len(at) > 1 {
+				t.Errorf("%s asks at %v and at %v", name, set.Position(at[0]), set.Position(at[1]))
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package leasemodel_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,10 +50,7 @@ var large = []size{
 }
 
 func TestNoStateOfDeadlinesBreaksAPromise(t *testing.T) {
-	sizes := small
-	if redistest.Long() {
-		sizes = append(sizes[:len(sizes):len(sizes)], large...)
-	}
+	sizes := redistest.Sized(small[:1], small, slices.Concat(small, large))
 	for _, s := range sizes {
 		if redistest.RaceEnabled && s.faults != (faults{Acquires: s.faults.Acquires}) {
 			continue // there is one goroutine, and nothing for the detector to find
@@ -63,6 +61,7 @@ func TestNoStateOfDeadlinesBreaksAPromise(t *testing.T) {
 
 // Each with what a search of at most some hundred thousand states finds it by; the longest in full only.
 func TestWithoutARuleOfDeadlinesTheSearchFindsTheHarm(t *testing.T) {
+	redistest.SkipShort(t)
 	met := map[leasemodel.Rule]bool{leasemodel.Whole: true}
 	for _, c := range []struct {
 		rule   leasemodel.Rule

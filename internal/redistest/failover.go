@@ -2,6 +2,8 @@ package redistest
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -123,12 +125,13 @@ func Cluster(t testing.TB) *Server {
 				end()
 			}
 		}()
-		for range 3 {
+		for i := range 3 {
 			// none fails over, so none need be taken for dead soon: a busy machine starves one for seconds
-			n, _ := begin(t, clusterNode("--cluster-node-timeout", "5000"))
+			n, _ := begin(t, clusterNode(i))
 			nodes = append(nodes, n)
 		}
 		cluster(t, nodes...)
+		settle(t, "5000", nodes)
 		formed = true
 		return nodes, end
 	}) {
@@ -145,11 +148,11 @@ func ReplicatedClusterWith(t testing.TB, args ...string) *Replicated {
 	t.Helper()
 	SkipShort(t)
 	var nodes []*Server
-	for range 6 {
+	for i := range 6 {
 		nodes = append(nodes,
-			start(t, clusterNode(append([]string{"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration",
-				"no",
-				"--repl-ping-replica-period", "1"}, args...)...))) // a replica is not shown before its first ping
+			start(t, clusterNode(i,
+				append([]string{"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration",
+					"no"}, args...)...)))
 	}
 	r := &Replicated{Server: cluster(t, nodes...)}
 	for i, n := range nodes[:3] {
@@ -160,6 +163,7 @@ func ReplicatedClusterWith(t testing.TB, args ...string) *Replicated {
 	}
 	for _, p := range r.Pairs {
 		inStep(t, p.Replica)
+		ask(t, p.Primary.Addr(), "FLUSHALL") // a replica that has replicated nothing is not shown
 		Eventually(t, 30*time.Second, "every node knows every replica", func() bool {
 			for _, n := range nodes {
 				if !strings.Contains(ask(t, n.Addr(), "CLUSTER", "SLOTS"), portOf(p.Replica)) {
@@ -169,33 +173,81 @@ func ReplicatedClusterWith(t testing.TB, args ...string) *Replicated {
 			return true
 		})
 	}
+	settle(t, "1000", nodes)
 	return r
 }
 
-// clusterNode is the arguments of a node, for start.
-func clusterNode(args ...string) func(host, port, dir string) []string {
+// place is a primary that never was.
+const place = "ffffffffffffffffffffffffffffffffffffffff"
+
+// clusterNode is the arguments of the i-th node of a Cluster, for start. The first three share the slots.
+//
+// A primary that starts serves nothing for two seconds (CLUSTER_WRITABLE_DELAY in the server's source), in case another
+// has become the primary of its slots meanwhile. So these three start as replicas, each of a primary that never was and
+// that has its slots; serve takes its place.
+func clusterNode(i int, args ...string) func(host, port, dir string) []string {
 	return func(host, port, dir string) []string {
 		bus, _ := FreeAddr()
 		_, busPort, _ := net.SplitHostPort(bus)
-		return slices.Concat(settings(host, port, dir), []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
-			"--cluster-announce-ip", host, "--cluster-port", busPort}, args)
+		line := slices.Concat(settings(host, port, dir),
+			[]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000",
+				"--cluster-replica-no-failover", "yes", "--cluster-announce-ip", host, "--cluster-port", busPort}, args)
+		if i > 2 {
+			return line
+		}
+		var id [20]byte
+		_, _ = rand.Read(id[:]) // never fails
+		first, last := slotsOf(i)
+		nodes := fmt.Sprintf("%x %s:%s@%s myself,slave %s 0 0 0 connected\n"+
+			"%s %s:1@1 master - 0 0 0 connected %s-%s\n"+
+			"vars currentEpoch %d lastVoteEpoch 0\n", id, host, port, busPort, place, place, host, first, last, i)
+		_ = os.WriteFile(filepath.Join(dir, "nodes.conf"), []byte(nodes), 0o600) // without it, it takes its two seconds
+		return append(line, "--cluster-require-full-coverage", "no")
 	}
 }
 
-// cluster makes a Cluster of nodes, the slots being shared by the first three. Nodes that do not find each other,
-// because the machine stood still for longer than their node timeout, begin anew.
+// slotsOf are the slots of the i-th of three primaries.
+func slotsOf(i int) (first, last string) {
+	return strconv.Itoa(i * 16384 / 3), strconv.Itoa((i+1)*16384/3 - 1)
+}
+
+// serve makes a new node the primary of its slots.
+func serve(t testing.TB, n *Server) {
+	t.Helper()
+	// until it serves as a replica; one that was starved so long that it takes its primary for dead never does
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) &&
+		!strings.Contains(ask(t, n.Addr(), "CLUSTER", "INFO"), "cluster_state:ok"); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	ask(t, n.Addr(), "CLUSTER", "FAILOVER", "TAKEOVER")
+	ask(t, n.Addr(), "CLUSTER", "FORGET", place)
+}
+
+// cluster makes a Cluster of new nodes. Nodes that do not find each other, because the machine stood still for longer
+// than their node timeout, begin anew.
 func cluster(t testing.TB, nodes ...*Server) *Server {
 	t.Helper()
 	var s Server
-	for _, n := range nodes {
+	for i, n := range nodes {
 		s.Addrs = append(s.Addrs, n.Addr())
+		if i < 3 {
+			serve(t, n)
+		}
+		// What a node knows others learn by pings, which come at random once a second, or when half of the node timeout
+		// is over.
+		ask(t, n.Addr(), "CONFIG", "SET", "cluster-node-timeout", "200")
 	}
 	for range 5 {
 		if join(t, nodes) {
 			return &s
 		}
-		for _, a := range s.Addrs {
+		for i, a := range s.Addrs {
 			ask(t, a, "CLUSTER", "RESET", "HARD")
+			ask(t, a, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+			if i < 3 {
+				first, last := slotsOf(i)
+				ask(t, a, "CLUSTER", "ADDSLOTSRANGE", first, last)
+			}
 		}
 	}
 	for _, a := range s.Addrs {
@@ -208,44 +260,57 @@ func cluster(t testing.TB, nodes ...*Server) *Server {
 // join introduces new nodes to each other, and reports whether they have become a Cluster within 20 s.
 func join(t testing.TB, nodes []*Server) bool {
 	t.Helper()
-	for i, n := range nodes {
-		if i < 3 {
-			ask(t, n.Addr(), "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(i*16384/3), strconv.Itoa((i+1)*16384/3-1))
-		}
-		ask(t, n.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
-	}
 	var buses []string
-	for _, n := range nodes[1:] {
+	for _, n := range nodes {
 		info := ask(t, n.Addr(), "CLUSTER", "NODES") // "id host:port@busport …"
 		bus, _, _ := strings.Cut(strings.Split(strings.Fields(info)[1], "@")[1], ",")
 		buses = append(buses, bus)
 	}
 	meet := func() {
-		for i, n := range nodes[1:] {
-			ask(t, nodes[0].Addr(), "CLUSTER", "MEET", Host(), portOf(n), buses[i])
+		for i, n := range nodes {
+			for j := range i {
+				ask(t, nodes[j].Addr(), "CLUSTER", "MEET", Host(), portOf(n), buses[i])
+			}
 		}
 	}
 	meet()
 	met := time.Now()
-	known := "cluster_known_nodes:" + strconv.Itoa(len(nodes))
+	wanted := []string{"cluster_state:ok", "cluster_size:3\r", fmt.Sprintf("cluster_known_nodes:%d\r", len(nodes))}
 	end := time.Now().Add(20 * time.Second)
-	for _, n := range nodes {
+	for i, n := range nodes {
+		if i == 3 {
+			wanted = wanted[2:] // of those that are to be replicas: as primaries they serve nothing for two seconds
+		}
 		for {
 			info := ask(t, n.Addr(), "CLUSTER", "INFO")
-			if strings.Contains(info, "cluster_state:ok") && strings.Contains(info, known) {
+			if !slices.ContainsFunc(wanted, func(line string) bool { return !strings.Contains(info, line) }) {
 				break
 			}
 			if time.Now().After(end) {
 				return false
 			}
-			if time.Since(met) > 5*time.Second { // one that did not answer within a node timeout has been forgotten
+			if time.Since(met) > 2*time.Second { // one that did not answer within a second has been forgotten
 				meet()
 				met = time.Now()
 			}
-			time.Sleep(20 * time.Millisecond) // it takes two seconds
+			time.Sleep(10 * time.Millisecond)
 		}
 	}
 	return true
+}
+
+// settle gives a Cluster that has formed its node timeout, in ms, and returns when all of it serves.
+func settle(t testing.TB, timeout string, nodes []*Server) {
+	t.Helper()
+	for _, n := range nodes {
+		ask(t, n.Addr(), "CONFIG", "SET", "cluster-node-timeout", timeout, "cluster-require-full-coverage", "yes",
+			"cluster-replica-no-failover", "no")
+	}
+	for _, n := range nodes { // one that was starved may be taken for dead, for a moment
+		Eventually(t, 30*time.Second, "every node of a new Cluster serves", func() bool {
+			return strings.Contains(ask(t, n.Addr(), "CLUSTER", "INFO"), "cluster_state:ok")
+		})
+	}
 }
 
 func inStep(t testing.TB, replica *Server) {

@@ -35,11 +35,12 @@ func InFull(t testing.TB, shownBy string) {
 	}
 }
 
-// SkipShort skips a test that takes seconds, with -short.
+// SkipShort skips a test that takes long, with -short: one that waits for seconds, that searches a model, or that shows
+// that other tests find what is planted.
 func SkipShort(t testing.TB) {
 	t.Helper()
 	if testing.Short() && !Long() {
-		t.Skip("takes seconds; leave -short out")
+		t.Skip("takes long; leave -short out")
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // Servers go from test to test. A test has one to itself, and it is as one that has just started, but for its age. To
-// start one takes longer than many a test does, and a Cluster serves nothing in its first two seconds. One that was
-// stopped or killed, or that is set otherwise than when it was new, goes to no other test.
+// start one takes longer than many a test does. One that was stopped or killed, or that is set otherwise than when it
+// was new, goes to no other test.
 var (
 	reuseMu sync.Mutex
 	reusing bool               // Main ends those that no test has

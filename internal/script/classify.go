@@ -180,6 +180,15 @@ type unsureError struct {
 func (e unsureError) Error() string   { return e.text }
 func (e unsureError) Unwrap() []error { return e.is }
 
+// Integer reads a reply that is one number. what is for Unexpected.
+func Integer(what string, m rueidis.RedisMessage) (int64, error) {
+	n, err := m.AsInt64()
+	if err != nil {
+		return 0, Unexpected(what, nil, err)
+	}
+	return n, nil
+}
+
 // Unexpected is the error of a reply that a script does not return. err is what reading it said; nil: it was read, and
 // has other values.
 func Unexpected(what string, reply any, err error) error {

@@ -216,6 +216,7 @@ func leaseSteps(t *testing.T, w simulation.Wire, began time.Time) (steps []lease
 // A script with a planted fault does what the model does not: it is refused at that step. By default one of the faults
 // is planted.
 func TestTheModelOfDeadlinesRefusesPlantedFaults(t *testing.T) {
+	redistest.SkipShort(t)
 	faults := []simulation.Mutant{
 		*simulation.MutantOf("a release takes any owner's hold"),
 		*simulation.MutantOf("a renewal shortens a lease"),
@@ -241,6 +242,7 @@ func TestTheModelOfDeadlinesRefusesPlantedFaults(t *testing.T) {
 
 // What the library does not believe is refused: a moment too long, or by a renewal that was never confirmed.
 func TestAHolderThatBelievesTooLongIsRefused(t *testing.T) {
+	redistest.SkipShort(t)
 	p := leasePlan(4)
 	r := simulation.Run(t, p, nil)
 	_, err := followLeases(t, r, nil)

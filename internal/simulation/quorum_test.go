@@ -88,6 +88,7 @@ func followQuorum(t *testing.T, r simulation.Result) (*quorummodel.Follower, err
 
 // By default one of the faults is planted.
 func TestTheModelOfTokensRefusesPlantedFaults(t *testing.T) {
+	redistest.SkipShort(t)
 	vote, keep := "-- One server's vote for an owner", "-- Keep the fencing token"
 	faults := []simulation.Mutant{
 		{Name: "a record of an earlier run counts", Of: vote,

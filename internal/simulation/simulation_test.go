@@ -102,6 +102,7 @@ func TestLimitsKeepTheirPromiseWhateverGoesWrong(t *testing.T) {
 
 // What the simulation is worth. By default those faults are planted that one of the first seeds finds.
 func TestTheSimulationFindsPlantedFaults(t *testing.T) {
+	redistest.SkipShort(t)
 	quick := []string{
 		"a release takes any owner's hold", "a barrier lets go when one is missing",
 	}
@@ -143,6 +144,7 @@ func TestPlantedFaultsApply(t *testing.T) {
 }
 
 func TestAPlanThatFailsIsShortened(t *testing.T) {
+	redistest.SkipShort(t)
 	m := simulation.MutantOf("a plain release does not compare owners")
 	p, r, _ := simulation.Kill(t, m, 600)
 	require.NotEmpty(t, r.Violations)

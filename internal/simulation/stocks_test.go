@@ -189,6 +189,7 @@ func ledgerLines(w simulation.Wire) (lines []stockmodel.Line) {
 
 // A script with a planted fault does what the model does not. By default two of the faults are planted.
 func TestTheModelOfStocksRefusesPlantedFaults(t *testing.T) {
+	redistest.SkipShort(t)
 	tried := 0
 	quick := []string{"the end of a hold is not in the ledger", "an extension ends a hold"}
 	names := redistest.Sized(quick, quick, nil)

@@ -100,6 +100,7 @@ func beatStep(f *takeovermodel.Follower, w simulation.Wire, began time.Time) err
 // Where heartbeats move nothing, or are not seen to, the model refuses the first look; where a process removes an owner
 // that it has not watched for long enough, the removal.
 func TestTheModelOfTakeOverRefusesPlantedFaults(t *testing.T) {
+	redistest.SkipShort(t)
 	faults := []simulation.Mutant{
 		{Name: "a heartbeat moves nothing", Of: "-- One beat",
 			Old: "redis.call('PEXPIRE', KEYS[1], ARGV[1])", New: "redis.call('EXISTS', KEYS[1])"},

@@ -48,6 +48,7 @@ func TestWhatALockDoesOnTheWireTheModelOfTenuresCanDo(t *testing.T) {
 // What the library does not do is refused: a release that names nobody though one waits, one that is made twice, a
 // request that is not made.
 func TestAWireThatTheLibraryDoesNotHaveIsRefused(t *testing.T) {
+	redistest.SkipShort(t)
 	p, all := seen(t, 4)
 	reach := redistest.Sized(60, 60, 250)
 	if redistest.RaceEnabled {

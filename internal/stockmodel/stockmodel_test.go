@@ -1,6 +1,7 @@
 package stockmodel_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,10 +37,7 @@ var large = []size{
 }
 
 func TestNoStateOfAStockAndItsLedgerBreaksAPromise(t *testing.T) {
-	sizes := small
-	if redistest.Long() {
-		sizes = append(sizes[:len(sizes):len(sizes)], large...)
-	}
+	sizes := redistest.Sized(small[:1], small, slices.Concat(small, large))
 	for _, s := range sizes {
 		if redistest.RaceEnabled && s.faults.Moves > 0 {
 			continue // there is one goroutine, and nothing for the detector to find
@@ -49,6 +47,7 @@ func TestNoStateOfAStockAndItsLedgerBreaksAPromise(t *testing.T) {
 }
 
 func TestWithoutARuleOfStocksTheSearchFindsTheHarm(t *testing.T) {
+	redistest.SkipShort(t)
 	met := map[stockmodel.Rule]bool{stockmodel.Whole: true}
 	for _, c := range []struct {
 		rule   stockmodel.Rule

@@ -1,6 +1,7 @@
 package takeovermodel_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -36,10 +37,7 @@ var large = []size{
 }
 
 func TestNoLockIsTakenFromALivingHolderInAnyState(t *testing.T) {
-	sizes := small
-	if redistest.Long() {
-		sizes = append(sizes[:len(sizes):len(sizes)], large...)
-	}
+	sizes := redistest.Sized(small[:1], small, slices.Concat(small, large))
 	for _, s := range sizes {
 		if redistest.RaceEnabled && s.faults != small[0].faults {
 			continue // there is one goroutine, and nothing for the detector to find
@@ -49,6 +47,7 @@ func TestNoLockIsTakenFromALivingHolderInAnyState(t *testing.T) {
 }
 
 func TestWithoutARuleOfTakeOverTheSearchFindsTheHarm(t *testing.T) {
+	redistest.SkipShort(t)
 	with := map[takeovermodel.Rule]faults{
 		takeovermodel.FromSend:  {Acquires: 1, Slow: 1},
 		takeovermodel.Confirmed: {Acquires: 1, Slow: 1},

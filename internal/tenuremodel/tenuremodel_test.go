@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,10 +74,7 @@ func slow(c config) bool {
 
 // In full, tens of millions of states are looked at, and progress from one in sixteen.
 func TestNoStateOfTheModelBreaksAPromise(t *testing.T) {
-	sizes := small
-	if redistest.Long() {
-		sizes = append(sizes[:len(sizes):len(sizes)], large...)
-	}
+	sizes := redistest.Sized(small[:1], small, slices.Concat(small, large))
 	total := 0
 	for _, s := range sizes {
 		if slow(s.config) {
@@ -169,6 +167,7 @@ var rulesOff = []without{
 
 // By default those rules are off that a search of some thousands of states finds to be missed.
 func TestWithoutARuleTheSearchFindsWhatItPrevents(t *testing.T) {
+	redistest.SkipShort(t)
 	met := map[string]bool{}
 	for _, c := range rulesOff {
 		met[c.rule] = true

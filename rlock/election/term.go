@@ -107,7 +107,7 @@ func (t *term) announce(ctx context.Context,
 	if err != nil {
 		return false, err
 	}
-	n, err := m.AsInt64()
+	n, err := script.Integer("announce", m)
 	return n != 0, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/reach"
 	"github.com/stretchr/testify/require"
 )
@@ -56,6 +57,7 @@ func BenchmarkNot(b *testing.B)  { helper() }
 // What asks is used by a test that is found, as far as anything in its package uses it; and nothing asks in a way that
 // is not seen. Modules of their own are left out: CI runs their tests once, as they are.
 func TestNoTestThatIsLargerInFullIsMissed(t *testing.T) {
+	redistest.SkipShort(t)
 	asked, err := switches(root)
 	require.NoError(t, err)
 	tests, err := ofModule(root)
@@ -111,6 +113,7 @@ func TestNoTestThatIsLargerInFullIsMissed(t *testing.T) {
 
 // Nothing that is promised is shown in full only.
 func TestWhatRunsInFullOnlyIsShownInLittle(t *testing.T) {
+	redistest.SkipShort(t)
 	call := regexp.MustCompile(`redistest\.InFull\(t, "(\w+)"\)`)
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() || strings.Contains(path, "internal/redistest") {
@@ -138,6 +141,7 @@ func TestWhatRunsInFullOnlyIsShownInLittle(t *testing.T) {
 }
 
 func TestEveryLargerTestHasItsDay(t *testing.T) {
+	redistest.SkipShort(t)
 	tests, err := ofModule(root)
 	require.NoError(t, err)
 	total := 0
@@ -164,6 +168,7 @@ func TestEveryLargerTestHasItsDay(t *testing.T) {
 
 // Those are a part of their own.
 func TestHistoriesThatAreLargerAreInThePackagesOfTheirOwnSection(t *testing.T) {
+	redistest.SkipShort(t)
 	ci, err := os.ReadFile(filepath.Join(root, ".ci", "run"))
 	require.NoError(t, err)
 	require.Contains(t, string(ci), `-run "$larger" -skip Histor $packages`)
