@@ -42,7 +42,8 @@ func TestEveryKindKeepsTheSamePromises(t *testing.T) {
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-				o := rlock.Options{KeyPrefix: "app:", WatchdogTimeout: lease, PollCap: 50 * time.Millisecond}
+				o := rlock.Options{KeyPrefix: "app:", WatchdogTimeout: lease, PollCap: 50 * time.Millisecond,
+					CallTimeout: 5 * time.Second}
 				r, other := newRig(t, s, o), newRig(t, s, o)
 				l, theirs := k.lock(r.locks, "l"), k.lock(other.locks, "l")
 				ctx := within(t)
@@ -118,7 +119,8 @@ func TestEveryKindExcludes(t *testing.T) {
 			var acting, total atomic.Int32
 			var wg sync.WaitGroup
 			for range 3 {
-				r := newRig(t, s, rlock.Options{WatchdogTimeout: lease, PollCap: 20 * time.Millisecond})
+				r := newRig(t, s, rlock.Options{WatchdogTimeout: lease, PollCap: 20 * time.Millisecond,
+					CallTimeout: 5 * time.Second})
 				for range 4 {
 					wg.Go(func() {
 						for range rounds {
