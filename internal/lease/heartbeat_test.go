@@ -246,12 +246,18 @@ func TestSlotGroupsCoverTheSlotsAndTheirTagsAreWithin(t *testing.T) {
 func TestAConnectionIDSaysForHowLongItIsTrusted(t *testing.T) {
 	t.Parallel()
 	for _, trust := range []time.Duration{0, 150 * time.Millisecond, 3 * time.Second, lease.MaxTrust} {
-		text, id := lease.NewConnectionID(trust)
+		text, id := lease.NewConnectionID(trust, false)
 		require.Equal(t, trust, lease.TrustIn(text+":12"))
 		require.Equal(t, trust, lease.TrustIn(text+":12:label"))
 		require.Len(t, text, 36)
 		require.Equal(t, byte('8'), text[14])
 		require.Equal(t, byte(0x80), id[8]&0xc0)
+		require.Equal(t, "redlatch_alive:"+text, lease.BeatKeyFor(text, "key"))
+		text, _ = lease.NewConnectionID(trust, true)
+		require.Equal(t, trust, lease.TrustIn(text+":12"))
+		require.Equal(t, "redlatch_alive:{"+lease.SlotGroupTag(lease.SlotGroup(true, "key"))+"}:"+text[:18],
+			lease.BeatKeyFor(text[:18], "key"), "as semaphores have it")
+		require.Equal(t, "redlatch_alive:", lease.BeatKeyFor("", "key"), "an id of Redisson's has no client")
 	}
 	for _, foreign := range []string{
 		"", "x", "8c2d3a54-1111-4fff-9fff-0123456789ab:57", "8c2d3a54-1111-8zzz-9fff-0123456789ab:57",

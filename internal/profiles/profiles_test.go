@@ -58,7 +58,7 @@ func TestTheCoreRunsAgainstEveryProfile(t *testing.T) {
 		for i, p := range profiles.All {
 			t.Run(p.Name, func(t *testing.T) {
 				t.Parallel()
-				rows[i] = run(t, p)
+				rows[i] = run(t, p, redistest.Start(t), p.Before)
 			})
 		}
 	})
@@ -69,12 +69,19 @@ func TestTheCoreRunsAgainstEveryProfile(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, p profiles.Profile) (r row) {
+// A Cluster of three nodes behind a proxy that has each call run by the node of its first key.
+func TestTheCoreRunsOnAClusterBehindOneAddress(t *testing.T) {
+	t.Parallel()
+	p := profiles.Profile{OneSlot: "by the nodes", Lacks: []string{"CLIENT TRACKING", "keys of several slots"}}
+	run(t, p, redistest.Cluster(t), redistest.OneAddress)
+}
+
+func run(t *testing.T, p profiles.Profile, server *redistest.Server,
+	stand func(testing.TB, *redistest.Server) *redistest.Server) (r row) {
 	r.profile = p.Name
-	server := redistest.Start(t)
 	direct := server.Client(t)
 	require.NoError(t, direct.Do(t.Context(), direct.B().ScriptFlush().Build()).Error())
-	before := p.Before(t, server)
+	before := stand(t, server)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var book redistest.Logbook
@@ -110,6 +117,9 @@ func run(t *testing.T, p profiles.Profile) (r row) {
 	failures := make([]error, len(core))
 	var all sync.WaitGroup
 	for i, f := range core {
+		if f.skips(p) {
+			continue
+		}
 		all.Go(func() {
 			for range 3 { // a machine that stood still has lost a hold of a fraction of a second
 				if failures[i] = f.try(ctx, scene{red, other, direct}); !errors.Is(failures[i], redlatch.ErrLost) {
@@ -146,9 +156,17 @@ func run(t *testing.T, p profiles.Profile) (r row) {
 	return r
 }
 
+// skips reports whether a feature is not tried.
+func (f *feature) skips(p profiles.Profile) bool {
+	return f.crowd && p.OneSlot == "" && p.Name != "Redis"
+}
+
 // cell is what came of a feature.
 func (f *feature) cell(t *testing.T, p profiles.Profile, lacks []string, err error) string {
 	t.Helper()
+	if f.skips(p) {
+		return "not tried"
+	}
 	fails := p.Fails[f.name]
 	if fails == "" && p.Fails["all"] != "" && f.name != "messages" {
 		fails = p.Fails["all"]
