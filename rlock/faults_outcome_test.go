@@ -84,7 +84,12 @@ func TestAnUnlockTellsRefusedFromPerhapsDone(t *testing.T) {
 			}
 			admin(t, direct, "REPLICAOF", "127.0.0.1", "1") // READONLY from here on
 			refused := 0
+			tried := 0
 			for i, h := range held {
+				if i == 2 && (lose || refused > 0) && !redistest.Long() {
+					break
+				}
+				tried++
 				if lose {
 					p.Trap(&redistest.Trap{Match: redistest.With(fmt.Sprint("l", i)), Fate: redistest.LoseRequest})
 				}
@@ -105,6 +110,9 @@ func TestAnUnlockTellsRefusedFromPerhapsDone(t *testing.T) {
 				require.NotZero(t, refused)
 			}
 			admin(t, direct, "REPLICAOF", "NO", "ONE")
+			for _, h := range held[tried:] {
+				require.NoError(t, h.Unlock(within(t)))
+			}
 			redistest.Eventually(t, 20*time.Second, "released in the background, before the lease of 30 s", func() bool {
 				return len(keys(t, direct)) == 0
 			})
@@ -116,7 +124,7 @@ func TestAGrantThatArrivesAfterItsCallerLeftIsReleased(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	lanes(t, s, 8, 100, rlock.Options{CallTimeout: 2 * time.Second},
+	lanes(t, s, 16, 100, rlock.Options{CallTimeout: 2 * time.Second},
 		func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 			name := fmt.Sprintf("late-%d", i)
 			arrive := make(chan struct{})

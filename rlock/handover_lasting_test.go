@@ -90,10 +90,10 @@ func TestWaitingForLongCostsNoMoreCalls(t *testing.T) {
 		x.run(t, within(t), 250)
 		after := redistest.CommandCalls(t, c)
 		least = min(least, float64(serverCommands(before, after))/float64(len(x.order)))
-		if least <= 20 {
+		if least <= 22 {
 			break
 		}
 	}
 	t.Logf("%.1f commands an acquisition", least)
-	require.LessOrEqual(t, least, 20.0) // a renewal for each would be seven more
+	require.LessOrEqual(t, least, 22.0) // 19, and on a busy machine 21; a renewal for each would be seven more
 }

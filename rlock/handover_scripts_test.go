@@ -691,10 +691,12 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	redistest.SideBySide(t, map[string]func(testing.TB) *redistest.Server{
-		"embedded": redistest.Embedded, "redis": func(t testing.TB) *redistest.Server { return redistest.Start(t) },
-	}, func(t *testing.T, _ string, start func(testing.TB) *redistest.Server) {
-		g := newScriptRig(t, start(t))
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		pass := time.Sleep
+		if s.Embedded != nil {
+			pass = s.Clock()
+		}
+		g := newScriptRig(t, s)
 		g.must(t, "HSET", "l", alice, "1")
 		const ttl = 60_000
 		for i := range 24 { // for more than a second: its end is moved on once in each
@@ -704,7 +706,7 @@ func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
 			if i == 0 { // from now on its end has to be moved on
 				g.must(t, "PEXPIRE", "q", strconv.Itoa(ttl/2))
 			}
-			time.Sleep(50 * time.Millisecond)
+			pass(50 * time.Millisecond)
 		}
 		left, err := g.do(t, "PTTL", "q").AsInt64()
 		require.NoError(t, err)

@@ -43,7 +43,7 @@ func TestWhoGivesUpIsToldWhoHolds(t *testing.T) {
 		host, err := os.Hostname()
 		require.NoError(t, err)
 		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{Process: "waiter"})
-		for kind, k := range exclusive {
+		redistest.SideBySide(t, exclusive, func(t *testing.T, kind string, k exclusiveKind) {
 			h := lock(t, k.lock(a.locks, kind), within(t))
 			who := fmt.Sprintf("%s:%d", host, os.Getpid())
 			refused := named(t, k.lock(b.locks, kind), withProcess)
@@ -55,7 +55,7 @@ func TestWhoGivesUpIsToldWhoHolds(t *testing.T) {
 				`^rlock: %q not acquired after [\dms.]+: held by %s \(owner %s\), lease ends in [\d.]+s`,
 				kind, who, h.Owner()), refused.Error())
 			require.NoError(t, h.Unlock(within(t)))
-		}
+		})
 	})
 }
 

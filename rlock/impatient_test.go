@@ -63,7 +63,7 @@ func TestACancelledCallLeavesAFreeLockFree(t *testing.T) {
 			s := redistest.Start(t)
 			r := newRig(t, s, patient)
 			failed := 0
-			for n := 0; failed < redistest.Sized(15, 15, 1000) && n < 100000; n++ {
+			for n := 0; failed < redistest.Sized(8, 8, 1000) && n < 100000; n++ {
 				ctx, cancel := context.WithCancel(context.Background())
 				time.AfterFunc(time.Duration(n%40)*10*time.Microsecond, cancel)
 				h, err := of(r.locks, "x").Lock(ctx)

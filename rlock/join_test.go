@@ -130,7 +130,7 @@ func TestADeadParentKeepsNobodyOutAfterItsJoiner(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
-	parent := lock(t, a.locks.Reentrant("l").WithLease(2*time.Second), within(t))
+	parent := lock(t, a.locks.Reentrant("l").WithLease(1200*time.Millisecond), within(t))
 	remote := b.locks.Reentrant("l")
 	joiner := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
 	<-parent.Done()

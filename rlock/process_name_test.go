@@ -108,12 +108,16 @@ func TestInspectNamesProcessesInACluster(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
 	r, other := newRig(t, s, rlock.Options{Process: "worker"}), newRig(t, s, rlock.Options{})
-	for _, name := range []string{"a", "b", "c{1}"} { // in several parts of the slots
-		h := lock(t, r.locks.Reentrant(name), within(t))
+	names := []string{"a", "b", "c{1}"} // in several parts of the slots
+	var holds []*rlock.Hold
+	for _, name := range names {
+		holds = append(holds, lock(t, r.locks.Reentrant(name), within(t)))
+	}
+	for i, name := range names {
 		redistest.Eventually(t, 10*time.Second, "it says who it is", func() bool {
 			state, err := other.locks.Reentrant(name).Inspect(within(t))
 			return err == nil && len(state.Holders) == 1 && state.Holders[0].Process == "worker"
 		})
-		require.NoError(t, h.Unlock(within(t)))
+		require.NoError(t, holds[i].Unlock(within(t)))
 	}
 }

@@ -132,7 +132,7 @@ func TestAKilledHolderBlocksForItsLeaseAndNoLonger(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
-	holder := redistest.Spawn(t, "holder", s, "2s")
+	holder := redistest.Spawn(t, "holder", s, "1200ms")
 	require.Equal(t, "held", holder.Line(t))
 	holder.Signal(t, syscall.SIGKILL)
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
@@ -218,7 +218,7 @@ func TestAHolderStoppedBeyondItsLeaseDoesNotActAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second})
-	holder := redistest.Spawn(t, "careful holder", s, "2s")
+	holder := redistest.Spawn(t, "careful holder", s, "1s")
 	var token, acted int64
 	_, err := fmt.Sscanf(holder.Line(t), "held %d", &token)
 	require.NoError(t, err)

@@ -375,6 +375,7 @@ func TestAListenerOfOursKeepsNoReaderOut(t *testing.T) {
 		}
 		for began := time.Now(); time.Since(began) < 400*time.Millisecond; { // twice the time after which Java has a turn
 			require.NoError(t, try())
+			time.Sleep(2 * time.Millisecond)
 		}
 		require.EqualValues(t, 1, listeners(), "of ours, still")
 

@@ -40,7 +40,7 @@ func beReader() error {
 func TestAKilledReaderKeepsAWriterOutOnlyForItsOwnLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	const lease = 2 * time.Second
+	const lease = 1200 * time.Millisecond
 	r := newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
 	rw := r.locks.ReadWrite("l")
 	long := lock(t, rw.Read().WithLease(time.Hour), within(t))

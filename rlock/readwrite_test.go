@@ -40,7 +40,7 @@ func TestReleasingAReadDoesNotGoThroughAllReaders(t *testing.T) {
 	h := lock(t, rw.Read(), within(t))
 	const readers = 500
 	of, ends := c.B().Hset().Key("l").FieldValue(), c.B().Zadd().Key("redlatch_rw:{l}").ScoreMember()
-	end := time.Now().Add(2 * time.Second).UnixMilli()
+	end := time.Now().Add(1200 * time.Millisecond).UnixMilli()
 	for i := range readers { // who die soon
 		own := fmt.Sprintf("0e5d0d5e-1111-8000-8000-%012d:1", i)
 		of, ends = of.FieldValue(own, "1"), ends.ScoreMember(float64(end), own)
@@ -589,7 +589,7 @@ func TestLostRepliesOfReadersAndWritersCountOnceAndLeaveNothing(t *testing.T) {
 			p := redistest.NewProxy(t, s)
 			r := newRig(t, p.Server(), rlock.Options{PollCap: 50 * time.Millisecond})
 			rw := r.locks.ReadWrite(fmt.Sprint("l", fate))
-			for i := range 40 {
+			for i := range redistest.Sized(20, 20, 40) {
 				l := [2]*rlock.Lock{rw.Read(), rw.Write()}[i%2]
 				p.Trap(&redistest.Trap{Match: redistest.IsScript, Fate: fate})
 				h, err := l.Lock(within(t))

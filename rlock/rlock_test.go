@@ -160,6 +160,27 @@ func collect() {
 	runtime.Gosched()
 }
 
+// dropped waits for what follows once the garbage collector has found something that the test keeps no more. It is
+// asked ten times a second, because it goes through what all tests have that run.
+func dropped(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	redistest.Eventually(t, 20*time.Second, what, func() bool {
+		collect()
+		time.Sleep(100 * time.Millisecond)
+		return ok()
+	})
+}
+
+// closed reports whether a channel is.
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
 // pass has somebody wait for the lock and let go of it again, and says how that went.
 func pass(t testing.TB, l *rlock.Lock) <-chan error {
 	done := make(chan error, 1)

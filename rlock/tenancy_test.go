@@ -2,7 +2,6 @@ package rlock_test
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -348,8 +347,7 @@ func TestCallersBehindADroppedHoldAreServedWhenItsLeaseIsOver(t *testing.T) {
 	func() { lock(t, l, within(t)) }()
 	had := next(t, l, within(t))
 	r.waits(t, "l", 1)
-	redistest.Eventually(t, 20*time.Second, "it is served", func() bool {
-		runtime.GC()
+	dropped(t, "it is served", func() bool {
 		select {
 		case h := <-had:
 			if err := h.Unlock(within(t)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,10 +28,14 @@ import (
 )
 
 // options are for a busy machine, and quick where the library polls.
-func options(book *redistest.Logbook) redlatch.Options {
+func options(p profiles.Profile, book *redistest.Logbook) redlatch.Options {
+	asks := 5 * time.Second
+	if slices.ContainsFunc(p.Refuses, func(r profiles.Refusal) bool { return r.Fate == redistest.LoseRequestSilently }) {
+		asks = 300 * time.Millisecond // where each has no answer
+	}
 	return redlatch.Options{
 		Logger: book.Logger(), CallTimeout: 5 * time.Second,
-		Hub:        func(o *pubsub.Options) { o.CallTimeout = 300 * time.Millisecond },
+		Hub:        func(o *pubsub.Options) { o.CallTimeout = asks },
 		Locks:      func(o *rlock.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
 		Elections:  func(o *election.Options) { o.PollCap = pollCap },
 		Semaphores: func(o *rsemaphore.Options) { o.WatchdogTimeout, o.PollCap = watchdog, pollCap },
@@ -86,7 +91,7 @@ func run(t *testing.T, p profiles.Profile, server *redistest.Server,
 	defer cancel()
 	var book redistest.Logbook
 	open := func(set func(*redlatch.Options)) (*redlatch.Client, error) {
-		o := options(&book)
+		o := options(p, &book)
 		set(&o)
 		return redlatch.Open(ctx, before.Option(), o)
 	}
@@ -99,10 +104,20 @@ func run(t *testing.T, p profiles.Profile, server *redistest.Server,
 	}
 	require.NoError(t, err)
 	defer end(red)
+	type opened struct {
+		red *redlatch.Client
+		err error
+	}
+	replicated := make(chan opened, 1)
+	go func() { // meanwhile: it waits where the server does not answer
+		red, err := open(func(o *redlatch.Options) {
+			o.MinReplicas, o.CallTimeout, o.Logger = 1, time.Second, slog.New(slog.DiscardHandler)
+		})
+		replicated <- opened{red, err}
+	}()
 	other, err := open(func(o *redlatch.Options) { o.Logger = slog.New(slog.DiscardHandler) })
 	require.NoError(t, err)
 	defer end(other)
-	r.replicas = replicas(t, p, open)
 
 	failures := make([]error, len(core))
 	var all sync.WaitGroup
@@ -119,6 +134,8 @@ func run(t *testing.T, p profiles.Profile, server *redistest.Server,
 		})
 	}
 	all.Wait()
+	with := <-replicated
+	r.replicas = replicas(t, p, with.red, with.err)
 	lacks := []string{}
 	for _, l := range red.Hub().Stats().Lacks {
 		lacks = append(lacks, l.Command)
@@ -179,12 +196,9 @@ func (f *feature) cell(t *testing.T, p profiles.Profile, lacks []string, err err
 	return "works"
 }
 
-// replicas is what comes of MinReplicas: refused where WAIT is, and by whoever opens.
-func replicas(t *testing.T, p profiles.Profile, open func(func(*redlatch.Options)) (*redlatch.Client, error)) string {
+// replicas is what came of MinReplicas when red was opened: refused where WAIT is.
+func replicas(t *testing.T, p profiles.Profile, red *redlatch.Client, err error) string {
 	t.Helper()
-	red, err := open(func(o *redlatch.Options) {
-		o.MinReplicas, o.CallTimeout, o.Logger = 1, time.Second, slog.New(slog.DiscardHandler)
-	})
 	if p.MinReplicas != "" {
 		require.ErrorContains(t, err, p.MinReplicas)
 		require.ErrorContains(t, err, "MinReplicas")

@@ -1,10 +1,12 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	_ "time/tzdata" // the zones of the tests, wherever they run
 
@@ -71,6 +73,36 @@ func TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod(t *testing.T) {
 	}
 }
 
+// nextUnit is when the local name of the unit changes, found by looking: every quarter of an hour begins all units but
+// minutes.
+func nextUnit(at time.Time, unit ratelimit.Unit, zone *time.Location) time.Time {
+	name := func(at time.Time) string {
+		at = at.In(zone)
+		switch unit {
+		case ratelimit.Minute:
+			return at.Format("2006-01-02 15:04")
+		case ratelimit.Hour:
+			return at.Format("2006-01-02 15")
+		case ratelimit.Day:
+			return at.Format("2006-01-02")
+		case ratelimit.Week:
+			y, w := at.ISOWeek()
+			return strconv.Itoa(y*100 + w)
+		case ratelimit.Month:
+			return at.Format("2006-01")
+		}
+		return at.Format("2006")
+	}
+	step := 15 * time.Minute
+	if unit == ratelimit.Minute {
+		step = time.Minute
+	}
+	was := name(at)
+	for at = at.Truncate(step).Add(step); name(at) == was; at = at.Add(step) {
+	}
+	return at
+}
+
 // The server's calendar is that of package time: in UTC for a century, in other zones around the changes of the clocks.
 func TestAFixedWindowEndsWithTheUnitOfTheCalendar(t *testing.T) {
 	redistest.SkipShort(t)
@@ -91,39 +123,10 @@ func TestAFixedWindowEndsWithTheUnitOfTheCalendar(t *testing.T) {
 		require.True(t, a.Allowed)
 		return at.Add(a.ResetAfter)
 	}
-	// next is when the local name of the unit changes, found by looking: every quarter of an hour begins all units but
-	// minutes.
-	next := func(at time.Time, unit ratelimit.Unit, zone *time.Location) time.Time {
-		name := func(at time.Time) string {
-			at = at.In(zone)
-			switch unit {
-			case ratelimit.Minute:
-				return at.Format("2006-01-02 15:04")
-			case ratelimit.Hour:
-				return at.Format("2006-01-02 15")
-			case ratelimit.Day:
-				return at.Format("2006-01-02")
-			case ratelimit.Week:
-				y, w := at.ISOWeek()
-				return strconv.Itoa(y*100 + w)
-			case ratelimit.Month:
-				return at.Format("2006-01")
-			}
-			return at.Format("2006")
-		}
-		step := 15 * time.Minute
-		if unit == ratelimit.Minute {
-			step = time.Minute
-		}
-		was := name(at)
-		for at = at.Truncate(step).Add(step); name(at) == was; at = at.Add(step) {
-		}
-		return at
-	}
 	for range redistest.Sized(40, 40, 5000) {
 		at := time.Unix(rnd.Int64N(130*365*86400), rnd.Int64N(1_000_000)*1000)
 		unit := units[rnd.IntN(len(units)-1)] // a year takes long to look through
-		require.Equal(t, next(at, unit, time.UTC).UTC(), ends(t, at, unit, nil).UTC(), "%v of %v", unit, at.UTC())
+		require.Equal(t, nextUnit(at, unit, time.UTC).UTC(), ends(t, at, unit, nil).UTC(), "%v of %v", unit, at.UTC())
 	}
 	for _, year := range []int{1972, 1999, 2000, 2001, 2024, 2100, 2101} {
 		at := time.Date(year, 2, 29, 12, 0, 0, 0, time.UTC)
@@ -147,7 +150,7 @@ func TestAFixedWindowEndsWithTheUnitOfTheCalendar(t *testing.T) {
 		for range redistest.Sized(40, 40, 2000) {
 			at := around[rnd.IntN(len(around))].Add(time.Duration(rnd.Int64N(60*3600_000_000))*time.Microsecond - 30*time.Hour)
 			for _, unit := range []ratelimit.Unit{ratelimit.Day, ratelimit.Week} {
-				require.Equal(t, next(at, unit, zone).UTC(), ends(t, at, unit, zone).UTC(), "%v of %v (%v)", unit, at.In(zone),
+				require.Equal(t, nextUnit(at, unit, zone).UTC(), ends(t, at, unit, zone).UTC(), "%v of %v (%v)", unit, at.In(zone),
 					table)
 			}
 		}
@@ -216,4 +219,40 @@ func TestAnotherAlgorithmStartsAnew(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A limiter of one process looks at a calendar of its own.
+func TestAWindowOfOneProcessEndsWithTheUnitOfTheCalendar(t *testing.T) {
+	t.Parallel()
+	units := []ratelimit.Unit{ratelimit.Minute, ratelimit.Hour, ratelimit.Day, ratelimit.Week, ratelimit.Month,
+		ratelimit.Year}
+	for _, name := range []string{"UTC", "Europe/Berlin", "Asia/Kathmandu", "Asia/Beirut", "America/Havana"} {
+		zone, err := time.LoadLocation(name)
+		require.NoError(t, err)
+		synctest.Test(t, func(t *testing.T) {
+			c := on(t, nowhere{}, patient)
+			rnd := rand.New(rand.NewPCG(1, 1))
+			for round := range redistest.Sized(2, 2, 40) {
+				for _, unit := range units {
+					time.Sleep(time.Duration(rnd.Int64N(int64(30 * 24 * time.Hour))).Truncate(time.Microsecond))
+					l := c.Limiter(fmt.Sprint(unit, round),
+						ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: unit, Zone: zone, PerProcess: true})
+					left := nextUnit(time.Now(), unit, zone).Sub(time.Now())
+					a, err := l.Allow(ctx, "", 2)
+					require.NoError(t, err)
+					require.True(t, a.Allowed)
+					require.Equal(t, left, a.ResetAfter, "%v of %v", unit, time.Now().In(zone))
+					time.Sleep(left - time.Microsecond)
+					a, err = l.Allow(ctx, "", 1)
+					require.NoError(t, err)
+					require.False(t, a.Allowed)
+					require.Equal(t, time.Microsecond, a.RetryAfter)
+					time.Sleep(time.Microsecond)
+					a, err = l.Allow(ctx, "", 1)
+					require.NoError(t, err)
+					require.True(t, a.Allowed, "%v of %v", unit, time.Now().In(zone))
+				}
+			}
+		})
+	}
 }

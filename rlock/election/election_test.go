@@ -200,7 +200,9 @@ func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) 
 
 func TestALoopOverLeadersEndsWithTheCauseOfItsContext(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, patient, func(t *testing.T, _ *redistest.Server, all []*process) {
+	o := patient
+	o.PollCap = 10 * time.Second
+	bubble(t, 1, o, func(t *testing.T, _ *redistest.Server, all []*process) {
 		e := all[0].elections.Election("boss")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
@@ -244,7 +246,7 @@ func TestAnAnnouncementThatWasLostIsMadeAgain(t *testing.T) {
 		leader, err = all[1].elections.Election("boss").Leader(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, election.Leader{Value: "ann", Token: l.Token(), Owner: leader.Owner}, leader)
-		time.Sleep(10 * o.WatchdogTimeout)
+		time.Sleep(3 * o.WatchdogTimeout)
 		leader, err = e.Leader(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, l.Token(), leader.Token, "a leader is shown for as long as it leads")

@@ -21,7 +21,7 @@ import (
 )
 
 // The heartbeat of living is short, and three of them are still long for a busy machine.
-var living = election.Options{Heartbeat: 700 * time.Millisecond, WatchdogTimeout: 5 * time.Minute,
+var living = election.Options{Heartbeat: 500 * time.Millisecond, WatchdogTimeout: 5 * time.Minute,
 	CallTimeout: 10 * time.Second}
 
 // beCandidate leads whenever it can, and says so.
