@@ -857,7 +857,7 @@ func TestGoAndJavaShareOneSemaphore(t *testing.T) {
 
 func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Start(t, "--hz", "100") // by default WAIT ends with the next 100 ms, whatever its timeout
 	host, port, err := net.SplitHostPort(s.Addr())
 	require.NoError(t, err)
 	replica := redistest.Start(t, "--replicaof", host, port)
