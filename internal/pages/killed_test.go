@@ -118,7 +118,15 @@ func (l *link) Read(b []byte) (int, error) {
 
 // bank is a bank that knows one order.
 type bank struct {
+	mu            sync.Mutex
 	kept, refuses bool
+}
+
+// has reports whether the bank keeps the money.
+func (b *bank) has() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.kept
 }
 
 // pay is what a process calls: how is "at once", "declined", "unheard" (the money is taken, and no answer comes) or
@@ -126,6 +134,8 @@ type bank struct {
 func (b *bank) pay(p *process, how string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return p.step(func() error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
 			switch {
 			case b.kept:
 				return nil
@@ -134,14 +144,20 @@ func (b *bank) pay(p *process, how string) func(context.Context) error {
 			case how == "declined":
 				return errors.New(how)
 			case how == "later":
-				time.AfterFunc(20*time.Minute, func() { b.kept = b.kept || !b.refuses })
+				time.AfterFunc(20*time.Minute, func() {
+					b.mu.Lock()
+					defer b.mu.Unlock()
+					b.kept = b.kept || !b.refuses
+				})
 			default:
 				b.kept = true
 			}
 			if how == "at once" {
 				return nil
 			}
+			b.mu.Unlock()
 			<-ctx.Done()
+			b.mu.Lock() // for the deferred Unlock
 			return ctx.Err()
 		})
 	}
@@ -149,7 +165,12 @@ func (b *bank) pay(p *process, how string) func(context.Context) error {
 
 func (b *bank) refund(p *process) func(context.Context) error {
 	return func(context.Context) error {
-		return p.step(func() error { b.kept, b.refuses = false, true; return nil })
+		return p.step(func() error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.kept, b.refuses = false, true
+			return nil
+		})
 	}
 }
 
@@ -232,9 +253,9 @@ func TestAnOrderKilledAtAnyStepIsPaidAndSoldOrNeither(t *testing.T) {
 				require.Equal(t, sold, order(lives, how) == nil, "the last word")
 				g, err := s.sale.Lookup(t.Context(), stock.Units{Request: "1"})
 				require.NoError(t, err)
-				require.Equal(t, g.Outcome == stock.Replayed && g.Ordinal > 0, b.kept,
+				require.Equal(t, g.Outcome == stock.Replayed && g.Ordinal > 0, b.has(),
 					"the customer has a unit, and the bank the money")
-				require.Equal(t, sold, b.kept)
+				require.Equal(t, sold, b.has())
 				return met
 			})
 		})
