@@ -369,18 +369,23 @@ func (s *hostileRig) suffer(t *testing.T, group string, cases []hostileCase, eve
 					limit = patience
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), limit)
-				was := s.contents(t, name)
+				// Others may have written where somebody waits, and a call of a Multi is one for each lock.
+				alone, was := !a.parts && sc.state != "queued" && sc.state != "awaited" && group != "multi", ""
+				if alone {
+					was = s.contents(t, name)
+				}
 				began := time.Now()
 				err := a.do(ctx)
+				took := time.Since(began)
 				cancel()
-				// Others may have written where somebody waits, and a call of a Multi is one for each lock.
-				alone := !a.parts && sc.state != "queued" && sc.state != "awaited" && group != "multi"
-				if now := s.contents(t, name); alone && errors.Is(err, errs.ErrWrongType) && !errors.Is(err, errs.ErrLost) &&
-					now != was {
-					s.blame("changed: "+group+" "+sc.state+" "+a.name+
-						fmt.Sprintf(" %.150v", numerals.ReplaceAllString(err.Error(), "N")), fmt.Sprintf("\n%.600s\n%.600s", was, now))
+				if alone && errors.Is(err, errs.ErrWrongType) && !errors.Is(err, errs.ErrLost) {
+					if now := s.contents(t, name); now != was {
+						s.blame("changed: "+group+" "+sc.state+" "+a.name+
+							fmt.Sprintf(" %.150v", numerals.ReplaceAllString(err.Error(), "N")),
+							fmt.Sprintf("\n%.600s\n%.600s", was, now))
+					}
 				}
-				s.judge(act{group + " " + sc.state + " " + a.name, a.waits, nil, false}, err, time.Since(began))
+				s.judge(act{group + " " + sc.state + " " + a.name, a.waits, nil, false}, err, took)
 			}
 			end()
 			s.restore(t, name, before)

@@ -67,49 +67,67 @@ var outages = map[string]struct {
 // callTimeout is the default.
 const callTimeout = 500 * time.Millisecond
 
-// eachOutage runs fn in parallel for each outage; by default for two of them, other ones for each test. connect makes a
-// client, which is connected; begin begins the outage, end ends it, and the server has what it had.
-func eachOutage(t *testing.T,
-	fn func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func())) {
+// throughOutage is a test with a server that goes away. connect makes a client, which is connected; begin begins the
+// outage, end ends it, and the server has what it had.
+type throughOutage func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func())
+
+// eachOutage runs fn in parallel for each outage on real servers; by default for one on a real server, and for two in
+// simulated time, other ones for each test.
+func eachOutage(t *testing.T, fn throughOutage) { outagesOf(t, 1, 2, fn) }
+
+// outagesOf runs fn for each outage on real servers; by default for so many, and for so many in simulated time.
+func outagesOf(t *testing.T, reals, simulated int, fn throughOutage) {
 	for i, name := range slices.Sorted(maps.Keys(outages)) {
-		if (i+len(t.Name()))%len(outages) > 1 && !redistest.Long() {
+		n := (i + len(t.Name())) % len(outages)
+		real := n < reals || redistest.Long()
+		if !real && n >= reals+simulated {
 			continue
 		}
-		x := outages[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, "--appendonly", "yes")
-			proxy := redistest.NewProxy(t, server)
-			seen := server
-			if !x.direct {
-				seen = proxy.Server()
+			if real {
+				inOutage(t, redistest.Start(t, "--appendonly", "yes"), name, fn)
+				return
 			}
-			var all []*redlatch.Client
-			connect := func(o redlatch.Options) *redlatch.Client {
-				if o.Logger == nil {
-					o.Logger = slog.New(slog.DiscardHandler)
-				}
-				red, err := redlatch.Open(t.Context(), seen.Option(), o)
-				require.NoError(t, err)
-				all = append(all, red)
-				return red
-			}
-			away := false
-			begin := func() { away = true; x.begin(t, server, proxy) }
-			end := func() { away = false; x.end(t, server, proxy) }
-			t.Cleanup(func() {
-				if away {
-					end()
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				defer cancel()
-				for _, red := range all {
-					red.Close(ctx)
-				}
-			})
-			fn(t, name, connect, begin, end)
+			redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) { inOutage(t, servers[0], name, fn) })
 		})
 	}
+}
+
+func inOutage(t *testing.T, server *redistest.Server, name string, fn throughOutage) {
+	x, proxy, seen := outages[name], redistest.NewProxy(t, server), server
+	if server.Embedded != nil && name == "stopped" { // there is no process: what is sent to it is kept
+		x.direct = false
+		x.begin = func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Hold(redistest.Up) }
+		x.end = func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Heal() }
+	}
+	if !x.direct {
+		seen = proxy.Server()
+	}
+	var all []*redlatch.Client
+	connect := func(o redlatch.Options) *redlatch.Client {
+		if o.Logger == nil {
+			o.Logger = slog.New(slog.DiscardHandler)
+		}
+		red, err := redlatch.Open(t.Context(), seen.Option(), o)
+		require.NoError(t, err)
+		all = append(all, red)
+		return red
+	}
+	away := false
+	begin := func() { away = true; x.begin(t, server, proxy) }
+	end := func() { away = false; x.end(t, server, proxy) }
+	t.Cleanup(func() {
+		if away {
+			end()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond) // it waits for what is held
+		defer cancel()
+		for _, red := range all {
+			red.Close(ctx)
+		}
+	})
+	fn(t, name, connect, begin, end)
 }
 
 // patient are the options of a client that sets things up, however busy the machine is.
@@ -214,7 +232,7 @@ func TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo(t *testing.T) {
 		require.NoError(t, err1(connect(patient).RedPackets().Packet("crowded").Send(t.Context(),
 			redpacket.Spec{Total: 1000, Shares: 100, OpenFor: time.Minute})))
 		permits := red.Semaphores().Semaphore("crowded", 1000)
-		require.NoError(t, err1(permits.Acquire(t.Context(), 1)))
+		require.NoError(t, keeping(permits.Acquire(t.Context(), 1)))
 		crowd := verbs{}
 		for i := range 100 { // more than share calls
 			id := fmt.Sprint(i)
@@ -245,11 +263,11 @@ func TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo(t *testing.T) {
 }
 
 // Sold out, and a value of Cached, are read from a cache that goes with its connection. While another call connects,
-// they ask nobody.
+// they ask nobody. The in-memory server has no such cache.
 func TestAnAnswerFromACacheWaitsForNoConnection(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
+	outagesOf(t, 2, 0, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
 		red := connect(redlatch.Options{CallTimeout: callTimeout, Stocks: func(o *stock.Options) {
 			o.SoldOutTrust = time.Hour
 		}})
@@ -287,29 +305,31 @@ func TestAnAnswerFromACacheWaitsForNoConnection(t *testing.T) {
 func TestRetryTimeoutIsThePatienceThatNoContextGives(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	const retry = 6 * callTimeout
+	const retry = 3 * callTimeout
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
-		red := connect(redlatch.Options{CallTimeout: callTimeout, RetryTimeout: retry})
-		all := unwaiting(t, red, connect(patient))
 		repeated := verbs{} // those whose requests may run twice
+		lasting := verbs{}  // the same, of a client with more patience
+		all := unwaiting(t, connect(redlatch.Options{CallTimeout: callTimeout, RetryTimeout: retry}), connect(patient))
+		others := unwaiting(t,
+			connect(redlatch.Options{CallTimeout: callTimeout, RetryTimeout: time.Minute, KeyPrefix: "lasting:"}),
+			connect(redlatch.Options{CallTimeout: time.Minute, KeyPrefix: "lasting:"}))
 		for _, verb := range []string{"Lock.IsLocked of Reentrant", "Election.Leader", "Hold.Extend of Reentrant",
 			"Semaphore.Available", "CountDownLatch.Inspect",
 			"Counter.Get", "Counter.AddOnce", "Limiter.Reserve", "Limiter.Inspect", "Packet.Grab", "Stock.Inspect",
 			"Stock.Claim", "Stock.Reserve"} {
 			require.NotNil(t, all[verb], verb)
-			repeated[verb] = all[verb]
+			repeated[verb], lasting[verb] = all[verb], others[verb]
 		}
 		begin()
+		back := make(chan map[string]result)
+		go func() { results, _ := lasting.all(context.Background()); back <- results }()
 		results, stall := repeated.all(context.Background())
 		requireAway(t, results, false)
 		for verb, r := range results {
 			require.Greater(t, r.took, retry-callTimeout/2, verb) // the last pause may be cut short
 			require.Less(t, r.took, soon(retry, stall), verb)
 		}
-		// The server is back in time.
-		back := make(chan map[string]result)
-		go func() { results, _ := repeated.all(context.Background()); back <- results }()
-		time.AfterFunc(callTimeout, end)
+		end() // in time for those who wait longer
 		for verb, r := range <-back {
 			require.NoError(t, r.err, verb)
 		}
@@ -369,6 +389,7 @@ func TestEveryCallIsMeasuredInAnOutageOrNamedHere(t *testing.T) {
 func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
+	most := redistest.Sized(200, 200, 1000)
 	const silent, again = "the server does not answer those who wait", "the server answers those who wait again"
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
 		books := map[string]*redistest.Logbook{"rlock": {}, "election": {}, "rsemaphore": {}}
@@ -381,11 +402,11 @@ func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
 		taken := connect(patient)
 		for _, l := range []*rlock.Lock{taken.Locks().Reentrant("crowd"), taken.Locks().Fair("fair"),
 			taken.Locks().ReadWrite("rw").Write(), taken.Locks().Plain("plain")} {
-			require.NoError(t, err1(l.Lock(ctx)))
+			require.NoError(t, keeping(l.Lock(ctx)))
 		}
-		require.NoError(t, err1(taken.Semaphores().Semaphore("permits", 1).Acquire(ctx, 1)))
+		require.NoError(t, keeping(taken.Semaphores().Semaphore("permits", 1).Acquire(ctx, 1)))
 		require.NoError(t, err1(taken.Semaphores().CountDownLatch("latch").TrySetCount(ctx, 1, 0)))
-		require.NoError(t, err1(taken.Elections().Election("leader").Campaign(ctx, "")))
+		require.NoError(t, keeping(taken.Elections().Election("leader").Campaign(ctx, "")))
 
 		ctx, leave := context.WithCancel(ctx)
 		var crowd sync.WaitGroup
@@ -396,18 +417,18 @@ func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
 		}
 		defer crowd.Wait()
 		defer leave()
-		many(1000, func(ctx context.Context) error { return err1(locks.Reentrant("crowd").Lock(ctx)) })
+		many(most, func(ctx context.Context) error { return keeping(locks.Reentrant("crowd").Lock(ctx)) })
 		for _, l := range []*rlock.Lock{locks.Fair("fair"), locks.ReadWrite("rw").Read(), locks.ReadWrite("rw").Write(),
 			locks.Plain("plain"), locks.Spin("crowd", time.Millisecond, time.Second)} {
-			many(10, func(ctx context.Context) error { return err1(l.Lock(ctx)) })
+			many(10, func(ctx context.Context) error { return keeping(l.Lock(ctx)) })
 		}
-		many(100, func(ctx context.Context) error { return err1(permits.Semaphore("permits", 1).Acquire(ctx, 1)) })
+		many(100, func(ctx context.Context) error { return keeping(permits.Semaphore("permits", 1).Acquire(ctx, 1)) })
 		many(100, func(ctx context.Context) error { return permits.CountDownLatch("latch").Await(ctx) })
-		many(2, func(ctx context.Context) error { return err1(permits.CyclicBarrier("barrier", 3).Await(ctx)) })
+		many(2, func(ctx context.Context) error { return keeping(permits.CyclicBarrier("barrier", 3).Await(ctx)) })
 		many(2, func(ctx context.Context) error { return permits.CountingSemaphore("counting").Acquire(ctx, 1) })
-		many(2, func(ctx context.Context) error { return err1(leaders.Election("leader").Campaign(ctx, "")) })
+		many(2, func(ctx context.Context) error { return keeping(leaders.Election("leader").Campaign(ctx, "")) })
 		redistest.Eventually(t, 60*time.Second, "all wait", func() bool {
-			return locks.Stats().Waiting >= 1050 && permits.Stats().Waiting >= 200 && leaders.Stats().Campaigning >= 2
+			return locks.Stats().Waiting >= most+50 && permits.Stats().Waiting >= 200 && leaders.Stats().Campaigning >= 2
 		})
 
 		// On a busy machine there may be lines before and after. In the outage there is one.
@@ -422,7 +443,10 @@ func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
 		for of, b := range books {
 			redistest.Eventually(t, 60*time.Second, of+" logs the outage", func() bool { return b.Count(silent) > told[of] })
 		}
-		time.Sleep(4 * callTimeout) // in which each could say so again
+		if redistest.InABubble() {
+			time.Sleep(20 * callTimeout)
+		}
+		time.Sleep(2 * callTimeout) // in which each could say so again
 		for of, b := range books {
 			require.Equal(t, []int{told[of] + 1, ended[of]}, []int{b.Count(silent), b.Count(again)}, "%s: %s", of, b)
 		}
@@ -498,8 +522,10 @@ func TestACallThatWaitsEndsAtItsOwnTimeoutAndGrantsNothing(t *testing.T) {
 func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
+	const beat = 500 * time.Millisecond
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
-		red, ctx := connect(redlatch.Options{CallTimeout: callTimeout}), t.Context()
+		red, ctx := connect(redlatch.Options{CallTimeout: callTimeout,
+			Elections: func(o *election.Options) { o.Heartbeat = beat }}), t.Context()
 		steady := connect(redlatch.Options{CallTimeout: callTimeout,
 			Elections: func(o *election.Options) { o.Heartbeat = 10 * time.Second }})
 		type held interface {
@@ -510,7 +536,7 @@ func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
 		all := map[string]held{}
 		keep := func(what string) func(held, error) {
 			return func(h held, err error) {
-				require.NoError(t, err, what)
+				require.NoError(t, keeping(h, err), what)
 				all[what] = h
 			}
 		}
@@ -528,26 +554,29 @@ func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
 		leader, err := steady.Elections().Election("steady").Campaign(ctx, "")
 		keep("leadership with long heartbeats")(leader, err)
 		short, err := red.Elections().Election("short").Campaign(ctx, "")
-		require.NoError(t, err)
+		require.NoError(t, keeping(short, err))
 
 		began := time.Now()
 		begin()
 		select {
 		case <-short.Done():
 			require.ErrorIs(t, short.Err(), redlatch.ErrLost)
-			require.Greater(t, time.Since(began), 1500*time.Millisecond,
+			require.Greater(t, time.Since(began), 3*beat/2,
 				"two heartbeats at least, but for what the last one was early")
 		case <-time.After(time.Minute):
 			t.Fatal("a leadership without heartbeats is over")
 		}
 		lasted := time.Since(began)
 		end()
-		back := time.Now()
+		back, enough := time.Now(), 15*time.Second
+		if redistest.InABubble() {
+			enough = 30 * time.Second // as no renewal from before has
+		}
 		for what, h := range all {
 			require.NoError(t, h.Err(), "%s, after %v", what, lasted)
 			redistest.Eventually(t, 60*time.Second, what+" is renewed", func() bool {
 				require.NoError(t, h.Err(), what)
-				return h.Until().After(back.Add(15 * time.Second))
+				return h.Until().After(back.Add(enough))
 			})
 		}
 	})

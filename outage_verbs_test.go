@@ -3,12 +3,14 @@ package redlatch_test
 import (
 	"context"
 	"iter"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
@@ -22,6 +24,23 @@ type verbs map[string]func(ctx context.Context) error
 // err drops the first result of a call.
 func err1[T any](_ T, err error) error         { return err }
 func err2[T, U any](_ T, _ U, err error) error { return err }
+
+// kept is what clients in bubbles left held. The garbage collector must not find it, since it is outside: see package
+// redlatchtest.
+var kept struct {
+	sync.Mutex
+	all []any
+}
+
+// keeping is err1 of what must not be dropped in a bubble.
+func keeping[T any](v T, err error) error {
+	if redistest.InABubble() {
+		kept.Lock()
+		defer kept.Unlock()
+		kept.all = append(kept.all, v)
+	}
+	return err
+}
 
 // errOf is the error that ends a sequence.
 func errOf[T any](seq iter.Seq2[T, error]) (err error) {
@@ -44,6 +63,7 @@ func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 	ofClaims(t, red, other, all)
 	ofSales(t, red, other, all)
 	all["Hub.Publish"] = func(ctx context.Context) error { return err1(red.Hub().Publish(ctx, "news", "none")) }
+	require.NoError(t, keeping(all, nil))
 	return all
 }
 

@@ -89,8 +89,12 @@ func own(command string) bool { return command == "INFO" }
 
 func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	t.Parallel()
+	redistest.Simulated(t, 1, everyCallCarriesTheValues)
+}
+
+func everyCallCarriesTheValues(t *testing.T, servers []*redistest.Server) {
 	notes := &spans{}
-	client := &traced{redistest.Start(t).Client(t), notes}
+	client := &traced{servers[0].Client(t), notes}
 	hub, err := pubsub.New(client, pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })

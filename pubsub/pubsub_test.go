@@ -1103,7 +1103,7 @@ func TestADiscardedChannelGoesAtOnceAndItsConnectionLater(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
-	h := newHub(t, c, pubsub.Options{Grace: 2 * time.Second})
+	h := newHub(t, c, pubsub.Options{Grace: time.Second})
 	for range 20 { // the client makes all connections that it uses for calls
 		_, err := h.Publish(within(t), "none", "")
 		require.NoError(t, err)
@@ -1163,7 +1163,7 @@ func TestAChannelWantedAgainDuringAnothersCallIsConfirmedAnew(t *testing.T) {
 	p := redistest.NewProxy(t, s)
 	h := newHub(t, p.Server().Client(t), pubsub.Options{})
 	first := subscribe(t, h, "c")
-	p.Delay(0, 300*time.Millisecond)
+	p.Delay(0, 150*time.Millisecond)
 	go h.Subscribe(within(t), "another")
 	redistest.Eventually(t, 10*time.Second, "the reply is on its way", func() bool {
 		return numsub(t, direct, "another") == 1

@@ -14,7 +14,9 @@ type Stats struct {
 
 // Lack is a command that a server refuses.
 type Lack struct {
-	Command string // "CLIENT TRACKING", "EVALSHA", "SUBSCRIBE", "PUBSUB NUMSUB", "WAIT" or "INFO"; others may come
+	// Command is "CLIENT TRACKING", "EVALSHA", "SUBSCRIBE", "PUBSUB NUMSUB", "WAIT" or "INFO", or "keys of several slots"
+	// in a call, which a Cluster behind one address refuses; others may come.
+	Command string
 	Effect  string // what does not hold without it, or is slower, in words
 	Err     error  // the refusal
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"embed"
 
-	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/accessor"
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/session"
@@ -32,7 +31,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{calls: calls, observer: o.Observer}
-	c.adds = batch.NewSlots(h.Client().Mode() == rueidis.ClientModeCluster, shareSlots, c.newAdds)
+	c.adds = batch.NewSlots(calls.Runner.Apart, shareSlots, c.newAdds)
 	return c, nil
 }
 

@@ -20,8 +20,8 @@ type addition struct {
 	d int64
 }
 
-// shareSlots is over how many batchers counters are spread outside a Cluster. INCRs of two counters in one script take
-// longer than both in a row, so mostly those of one counter share a call.
+// shareSlots is over how many batchers counters are spread where keys of several slots may share a call. INCRs of two
+// counters in one script take longer than both in a row, so mostly those of one counter share a call.
 const shareSlots = 4096
 
 // newAdds makes the batcher of Adds.
@@ -113,6 +113,10 @@ func (c *Client) addSums(ctx context.Context, sums []*sum) {
 		call.Args = append(call.Args, s.of.addArgs(s.total)...)
 	}
 	m, err := c.calls.Do(ctx, call)
+	if script.AcrossSlots(err) { // nothing was added; the sums of one counter stay together, in their order
+		script.BySlot(sums, func(s *sum) string { return s.of.key }, func(part []*sum) { c.addSums(ctx, part) })
+		return
+	}
 	var v []string
 	if err == nil {
 		if v, err = m.AsStrSlice(); err != nil || len(v) != 2*len(sums) {

@@ -14,6 +14,7 @@ import (
 // The whole of what AddOnce remembers is forgotten by its turn, and by its expiry, in parts of which the server feels
 // none.
 func TestAddOnceHoldsNobodyUpWhenItForgets(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	k := on(t, admin, patient).Counter("k", rcounter.CounterOptions{Remember: time.Hour})

@@ -30,6 +30,7 @@ const (
 	// between the PINGs of a connection, of which rueidis sends one a second: two thirds of what simulated days cost
 	keepAlive  = time.Minute
 	bufferSize = 16 << 10 // of a connection, of which a test makes many: rueidis takes half a MiB
+	ringScale  = 8        // the logarithm of how many calls wait on a connection: of rueidis 10, with memory for each
 )
 
 // Server is an in-process server for one test. It is safe for concurrent use, but New and the end of the test are on
@@ -92,7 +93,7 @@ func (s *Server) Option() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress: []string{"redlatchtest:0"}, DialCtxFn: s.dial,
 		ForceSingleClient: true, DisableCache: true, // miniredis has neither CLUSTER nor a cache's CLIENT TRACKING
-		ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize,
+		ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize, RingScaleEachConn: ringScale,
 		// of rueidis, for whose default KeepAlive it is 10 s, too
 		Dialer: net.Dialer{KeepAlive: keepAlive}, ConnWriteTimeout: 10 * time.Second,
 	}

@@ -81,7 +81,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		delay: o.LockDelay, fenced: o.Fenced}
 	c.observer = o.Observer
 	c.rechecks.Session, c.rechecks.Script = s, recheckScript
-	beats := lease.Announced(func(group int) string { return c.aliveKey(group, s.ID) }, o.Process)
+	beats := lease.Announced(func(group int) string { return lease.BeatKey(s.ID, group) }, o.Process)
 	if o.Liveness {
 		beats.Interval, beats.Trust = o.Heartbeat, o.trust()
 		c.heartbeat = o.Heartbeat

@@ -21,7 +21,8 @@ import (
 //
 // Not shared: re-entries, joins and reads, of which a first look at the lock says nothing; fenced locks, which have a
 // key more; waiters that have a place in the queue, and releases that ask for the next tenure; clients that ask for
-// replicas; clients of a Cluster, where the keys of a call must be of one slot.
+// replicas; clients of a Cluster, where the keys of a call must be of one slot; and all others from when a proxy before
+// one has refused several.
 
 // freeRequest is one lock's part of a shared call.
 type freeRequest struct {

@@ -148,12 +148,12 @@ func (l *single) nameProcesses(ctx context.Context, s *State) {
 		}
 	}
 	each(func(owner Owner, _ *string) {
-		if key := l.c.saidBy(l.key, string(owner)); key != "" {
+		if key := saidBy(l.key, string(owner)); key != "" {
 			said = append(said, key)
 		}
 	})
 	processes := lease.Processes(ctx, l.c.runner, said)
-	each(func(owner Owner, process *string) { *process = processes[l.c.saidBy(l.key, string(owner))] })
+	each(func(owner Owner, process *string) { *process = processes[saidBy(l.key, string(owner))] })
 }
 
 // IsLocked reports whether the lock is held; of a side of a read-write lock, whether that side is held.

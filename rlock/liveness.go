@@ -10,23 +10,20 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// aliveKey is where a client of that connection id has its heartbeats for the keys of a slot group.
-func (c *Client) aliveKey(group int, id string) string { return lease.BeatKey(c.clustered, group, id) }
-
 // aliveOf is where the holder or waiter of that id has its heartbeats for a lock; "" if it has none.
-func (c *Client) aliveOf(key, owner string) string {
+func aliveOf(key, owner string) string {
 	if lease.TrustIn(owner) == 0 {
 		return ""
 	}
-	return c.saidBy(key, owner)
+	return saidBy(key, owner)
 }
 
 // saidBy is where the process of an owner says who it is, with heartbeats or without; "" if it is not of this library.
-func (c *Client) saidBy(key, owner string) string {
+func saidBy(key, owner string) string {
 	if !lease.Ours(owner) {
 		return ""
 	}
-	return c.aliveKey(lease.SlotGroup(c.clustered, key), owner[:36])
+	return lease.BeatKeyFor(owner[:36], key)
 }
 
 // monitor takes locks that this process waits for from processes that are gone:
@@ -81,7 +78,7 @@ func (w *watchedLock) Holds(ctx context.Context) (holds []lease.Hold, err error)
 		if strings.HasSuffix(field, "!") || field == "mode" || strings.HasPrefix(field, c.session.ID) {
 			continue
 		}
-		if alive := c.aliveOf(w.l.key, field); alive != "" {
+		if alive := aliveOf(w.l.key, field); alive != "" {
 			holds = append(holds, lease.Hold{Owner: field, Beat: alive, Trust: lease.TrustIn(field)})
 		}
 	}

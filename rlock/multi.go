@@ -48,9 +48,9 @@ import (
 // key through both waits for itself.
 //
 // Cost: one script call acquires all members if they are free, are Reentrant, NonReentrant or Spin locks of one client,
-// and in a Cluster of one slot. Otherwise, and if one of them is held, each takes one call or more, one after the
-// other, with the place in each queue that a single lock has. The first ones are held meanwhile, and renewed whatever
-// the lease. Unlock is one call for each, at the same time.
+// and in a Cluster, also one that a proxy hides, of one slot. Otherwise, and if one of them is held, each takes one
+// call or more, one after the other, with the place in each queue that a single lock has. The first ones are held
+// meanwhile, and renewed whatever the lease. Unlock is one call for each, at the same time.
 func Multi(locks ...*Lock) (*Lock, error) {
 	if len(locks) == 0 {
 		return nil, fmt.Errorf("rlock: %w: multi: no locks, must be one or more", errs.ErrInvalidOption)
@@ -268,7 +268,7 @@ func (t *together) possible(ctx context.Context) bool {
 		if m.c != t.c || votingKinds[m.kind] == nil || m.kind == fencing {
 			return false
 		}
-		if t.c.session.Hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(m.key) != slot {
+		if t.c.runner.Apart() && keyname.Slot(m.key) != slot {
 			return false
 		}
 		if ctx.Value(m.ownKey) != nil || t.waits && t.c.waiting(m.key) > 0 {
@@ -408,7 +408,7 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	if err != nil && !unmet {
 		var re *rueidis.RedisError
 		switch {
-		case errors.As(err, &re) && re.IsTryAgain():
+		case errors.As(err, &re) && re.IsTryAgain(), script.AcrossSlots(err):
 			return wait.Answer{}, errOneByOne
 		case errors.Is(err, errs.ErrUnknownOutcome):
 			t.unsure = true

@@ -78,7 +78,7 @@ func (r *rig) requireClean(t testing.TB, key string) {
 func TestABarrierOpensWhenTheLastArrivesInEveryGeneration(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		const parties, generations = 6, 40
+		const parties, generations = 6, 20
 		rigs := []*rig{newRig(t, srv, patient), newRig(t, srv, patient)}
 		var inside [generations + 1]atomic.Int32
 		var last [generations + 1]atomic.Int32
@@ -441,17 +441,17 @@ func TestWaitingPartiesAreRenewedForAsLongAsItTakes(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		done := arriveAt(ctx, rigs[0].c.CyclicBarrier("b", 3), 2)
-		time.Sleep(5 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		require.Empty(t, done)
 		require.NoError(t, errOf(rigs[1].c.CyclicBarrier("b", 3).WithAction(func(context.Context) error {
-			time.Sleep(5 * time.Minute) // the one that acts is, too
+			time.Sleep(2 * time.Minute) // the one that acts is, too
 			return nil
 		}).Await(ctx)))
 		for range 2 {
 			require.NoError(t, (<-done).err)
 		}
 		require.EqualValues(t, 2, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).Inspect(ctx)).Generation)
-		time.Sleep(2 * time.Hour)
+		time.Sleep(time.Hour + time.Minute)
 		require.EqualValues(t, 1, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).Inspect(ctx)).Generation,
 			"an idle one is forgotten")
 	})
@@ -510,7 +510,7 @@ func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 					direct.load(t, "barrier*")
 					b := r.c.CyclicBarrier("b", 2)
 					redistest.Eventually(t, 30*time.Second, "connected", func() bool { return errOf(b.Inspect(within(t))) == nil })
-					for g := range int64(5) {
+					for g := range int64(3) {
 						trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", verb), Fate: fate})
 						done := arriveAt(within(t), b, 2)
 						trap.Wait(t)
@@ -734,7 +734,7 @@ func init() { roles["party"] = beParty }
 func beParty() error {
 	parties, _ := strconv.Atoi(os.Args[2])
 	times, _ := strconv.Atoi(os.Args[3])
-	o := rsemaphore.Options{WatchdogTimeout: 2 * time.Second}
+	o := rsemaphore.Options{WatchdogTimeout: 1500 * time.Millisecond}
 	if slices.Contains(os.Args[4:], "patient") {
 		o = patient
 	}

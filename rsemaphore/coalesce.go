@@ -27,8 +27,8 @@ import (
 //
 // Not shared: more than one permit; waiters that ask for a place in the queue, and releases
 // that may have left one behind; weights; clients that ask for replicas; clients of a Cluster, where the keys of a call
-// must be of one slot; an acquire before the first answer of the server, because it has no instant after which it is
-// refused.
+// must be of one slot, and all others from when a proxy before one has refused several; an acquire before the first
+// answer of the server, because it has no instant after which it is refused.
 
 // freeRequest is one permit's part of a shared call.
 type freeRequest struct {

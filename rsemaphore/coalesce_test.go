@@ -234,7 +234,7 @@ func TestManyFreePermitsShareCalls(t *testing.T) {
 	t.Parallel()
 	near, far, _ := redistest.Away(t)
 	r, direct := newRig(t, far, patient), newRig(t, near, patient)
-	const goroutines, cycles = 64, 8
+	const goroutines, cycles = 64, 5
 	run := func(of func(g int) *rsemaphore.Semaphore, n, semaphores int) float64 {
 		for g := range semaphores { // in use
 			release(t, acquire(t, of(g), n))
@@ -287,7 +287,7 @@ func TestSharedCallsAmongContendedPermitsNeverPassTheCapacity(t *testing.T) {
 	t.Parallel()
 	near, far, _ := redistest.Away(t)
 	direct := newRig(t, near, patient)
-	const goroutines, cycles = 40, 15
+	const goroutines, cycles = 40, 10
 	var ledgers []*ledger
 	for _, capacity := range []int{1, 3, 20, 60} {
 		ledgers = append(ledgers, &ledger{name: "hot" + strconv.Itoa(capacity), capacity: capacity})
@@ -348,7 +348,7 @@ func TestSharedCallsThatAreLost(t *testing.T) {
 				return true
 			}})
 			many(64, func(int) {
-				for range 20 {
+				for range 12 {
 					p, err := sem.Acquire(within(t), 1)
 					if err != nil {
 						t.Error("acquire:", err)

@@ -23,7 +23,7 @@ func named(t *testing.T, acquire func(ctx context.Context) error) (refused *rsem
 
 func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+	eachAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		o := patient
 		o.Process = "api-1"
 		r, waiter := newRig(t, srv, o), newRig(t, srv, patient)
@@ -34,6 +34,7 @@ func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
 			p, err := of(r.c).WithLabel("import").Acquire(within(t), 2)
 			require.NoError(t, err)
 			redistest.Eventually(t, 20*time.Second, "its process is known", func() bool {
+				time.Sleep(20 * time.Millisecond)
 				state, err := of(waiter.c).Inspect(within(t))
 				return err == nil && len(state.Permits) > 0 && state.Permits[0].Process == "api-1"
 			})
@@ -62,7 +63,7 @@ func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
 
 func TestOfManyPermitsAFewAreNamed(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+	eachAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		r, waiter := newRig(t, srv, patient), newRig(t, srv, patient)
 		r.must(t, "SET", "s", "7")
 		r.must(t, "ZADD", "{s}:timeout", "922337203685477", idJava) // Redisson's, for ever

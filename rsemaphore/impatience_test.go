@@ -128,7 +128,7 @@ func TestWhoGivesUpWithinMillisecondsLeavesNoPermitTaken(t *testing.T) {
 			})
 		}
 		var worst time.Duration
-		for range redistest.Sized(8, 8, 20) {
+		for range redistest.Sized(5, 5, 20) {
 			began := time.Now()
 			release := try(rigs[0].c, within(t), time.Hour)
 			require.NotNil(t, release)

@@ -25,7 +25,7 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 	// messages alone wake: without rights on a channel a waiter would be late
 	c, err := rsemaphore.New(hub,
 		rsemaphore.Options{KeyPrefix: prefix, CallTimeout: 10 * time.Second, PollCap: time.Hour,
-			WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+			WatchdogTimeout: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 				}
 			}
 			arrive(ctx)
-			time.Sleep(1200 * time.Millisecond) // a renewal
+			time.Sleep(800 * time.Millisecond) // a renewal
 			must("barrier", errOf(b.Await(ctx)))
 			must("waiter at barrier", <-waited)
 			leaving, cancel := context.WithCancel(ctx)
@@ -113,39 +113,51 @@ func TestTheACLLinesAreEnoughForLatchesAndBarriers(t *testing.T) {
 		"single":  func(t testing.TB) *redistest.Server { return redistest.Start(t) },
 		"cluster": redistest.Cluster,
 	} {
-		for i, prefix := range []string{"", "shop:"} {
-			t.Run(where+" prefix "+prefix, func(t *testing.T) {
-				t.Parallel()
-				line := lines[i]
-				srv := start(t)
-				var admins []rueidis.Client
-				for _, addr := range srv.Addrs {
-					c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
-						DisableCache: true})
-					require.NoError(t, err)
-					t.Cleanup(c.Close)
-					require.NoError(t, c.Do(within(t), c.B().Arbitrary(strings.Fields(line)...).Build()).Error())
-					t.Cleanup(func() { // as it was, for another test
-						c.Do(context.Background(), c.B().Arbitrary("ACL", "DELUSER", "redlatch").Build())
-					})
-					admins = append(admins, c)
-				}
-				o := srv.Option()
-				o.Username, o.Password = "redlatch", "secret"
-				hub, err := pubsub.Dial(t.Context(), o, pubsub.Options{})
-				require.NoError(t, err)
-				defer hub.Close(context.Background())
-				require.NoError(t, primitives(within(t), hub, prefix))
-				for _, c := range admins {
-					entries, err := c.Do(within(t), c.B().Arbitrary("ACL", "LOG").Build()).ToArray()
-					require.NoError(t, err)
-					for _, e := range entries {
-						m, err := e.AsStrMap()
-						require.NoError(t, err)
-						require.Equal(t, "client|setinfo", m["object"], "refused: %v", m)
-					}
-				}
-			})
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			srv := start(t)
+			redistest.SideBySide(t, map[string][2]string{"all": {"", lines[0]}, "of one prefix": {"shop:", lines[1]}},
+				func(t *testing.T, _ string, c [2]string) {
+					prefix, words := c[0], strings.Fields(c[1])
+					require.Equal(t, "redlatch", words[2], "the user")
+					words[2] = "redlatch-" + prefix
+					requireEnough(t, srv, prefix, words)
+				})
+		})
+	}
+}
+
+// requireEnough uses all primitives on srv, with names of that prefix, as a user that the words of an ACL line make.
+func requireEnough(t *testing.T, srv *redistest.Server, prefix string, words []string) {
+	t.Helper()
+	user := words[2]
+	var admins []rueidis.Client
+	for _, addr := range srv.Addrs {
+		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+			DisableCache: true})
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		require.NoError(t, c.Do(within(t), c.B().Arbitrary(words...).Build()).Error())
+		t.Cleanup(func() { // as it was, for another test
+			c.Do(context.Background(), c.B().Arbitrary("ACL", "DELUSER", user).Build())
+		})
+		admins = append(admins, c)
+	}
+	o := srv.Option()
+	o.Username, o.Password = user, "secret"
+	hub, err := pubsub.Dial(t.Context(), o, pubsub.Options{})
+	require.NoError(t, err)
+	defer hub.Close(context.Background())
+	require.NoError(t, primitives(within(t), hub, prefix))
+	for _, c := range admins {
+		entries, err := c.Do(within(t), c.B().Arbitrary("ACL", "LOG").Build()).ToArray()
+		require.NoError(t, err)
+		for _, e := range entries {
+			m, err := e.AsStrMap()
+			require.NoError(t, err)
+			if m["username"] == user { // the other has its own
+				require.Equal(t, "client|setinfo", m["object"], "refused: %v", m)
+			}
 		}
 	}
 }

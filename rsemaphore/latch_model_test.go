@@ -152,7 +152,7 @@ func TestLatchKeepsToItsModel(t *testing.T) {
 			require.ErrorIs(t, gotErr, wantErr, "%v", trace)
 			require.Equal(t, want, got, "%v", trace)
 		}
-		for range 150 {
+		for range redistest.Sized(90, 110, 150) {
 			who := string(rune('a' + rnd.IntN(5)))
 			switch op := rnd.IntN(100); {
 			case op < 20:
@@ -269,7 +269,7 @@ func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
 			require.ErrorIs(t, gotErr, wantErr, "%v", trace)
 			require.Equal(t, want, got, "%v", trace)
 		}
-		for range 150 {
+		for range redistest.Sized(90, 110, 150) {
 			n := 1 + rnd.IntN(4)
 			switch op := rnd.IntN(100); {
 			case op < 15:

@@ -43,7 +43,7 @@ const leased = 0x80
 // heartbeats are those of the client.
 func (o *Options) heartbeats(c *Client) lease.Heartbeats {
 	trust := lease.TrustFor(o.Heartbeat)
-	key := func(group int) string { return lease.BeatKey(c.clustered, group, c.session.ID[:idClientText]) }
+	key := func(group int) string { return lease.BeatKey(c.session.ID[:idClientText], group) }
 	if !o.Liveness || trust >= c.session.WatchdogTimeout {
 		return lease.Announced(key, o.Process)
 	}
@@ -98,14 +98,13 @@ func (w watchedPermits) Holds(ctx context.Context) ([]lease.Hold, error) {
 			break
 		}
 	}
-	group := lease.SlotGroup(s.c.clustered, s.key)
 	var holds []lease.Hold
 	for base, n := range numbers {
 		client := idClient(idOf(base, 0))
 		if client == s.c.session.ID[:idClientText] {
 			continue
 		}
-		holds = append(holds, lease.Hold{Owner: base + decimal(n), Beat: lease.BeatKey(s.c.clustered, group, client),
+		holds = append(holds, lease.Hold{Owner: base + decimal(n), Beat: lease.BeatKeyFor(client, s.key),
 			Trust: lease.TrustInBytes(base), Proven: true})
 	}
 	return holds, nil

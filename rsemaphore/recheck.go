@@ -10,12 +10,12 @@ import (
 
 var recheckScript = script.Load("recheck", luaFiles, "recheck")
 
-// Recheck implements wait.Rechecker. Not in a Cluster, where the keys of a call are of one slot, and not for weights,
-// whose leases stand in a hash; nor with Liveness, which wants to know since when permits surely were not out, as of
-// the waiter's own last question.
+// Recheck implements wait.Rechecker. Not where the keys of a call are of one slot (script.Runner.Apart), and not for
+// weights, whose leases stand in a hash; nor with Liveness, which wants to know since when permits surely were not out,
+// as of the waiter's own last question.
 func (a *acquisition) Recheck(s wait.QueueEntry, ticket int64, answered func(same bool, left time.Duration)) bool {
 	c, all := a.s.c, a.s.made.all
-	if a.s.weighted || c.clustered || c.live.monitor != nil {
+	if a.s.weighted || c.runner.Apart() || c.live.monitor != nil {
 		return false
 	}
 	c.rechecks.Add(session.Recheck{

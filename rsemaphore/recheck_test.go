@@ -58,7 +58,7 @@ func TestManySemaphoresAreAskedForTogether(t *testing.T) {
 	})
 	time.Sleep(300 * time.Millisecond) // the second question of each, which is its own
 	before := redistest.CommandCalls(t, eye)["evalsha"]
-	const polls = 8
+	const polls = 4
 	time.Sleep(polls * 200 * time.Millisecond)
 	asked := redistest.CommandCalls(t, eye)["evalsha"] - before
 	require.Less(t, asked, polls*names/2)

@@ -69,6 +69,13 @@ func newRigOn(t testing.TB, s *redistest.Server, c rueidis.Client, o rsemaphore.
 	return r
 }
 
+// eachAtOnce is redistest.Each, both at the same time: for what waits most of the time.
+func eachAtOnce(t *testing.T, fn func(t *testing.T, s *redistest.Server)) {
+	redistest.SideBySide(t, map[string]func(testing.TB) *redistest.Server{
+		"embedded": redistest.Embedded, "redis": func(t testing.TB) *redistest.Server { return redistest.Start(t) },
+	}, func(t *testing.T, _ string, start func(testing.TB) *redistest.Server) { fn(t, start(t)) })
+}
+
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -127,11 +128,18 @@ func (r *rig) get(t *testing.T) sem {
 	return s
 }
 
+// sources are what source has composed: name -> text.
+var sources sync.Map
+
 // source is what is sent for a script.
 func source(t testing.TB, name string) string {
 	t.Helper()
+	if text, ok := sources.Load(name); ok {
+		return text.(string)
+	}
 	text, err := script.Compose(os.DirFS("."), name)
 	require.NoError(t, err)
+	sources.Store(name, text)
 	return text
 }
 

@@ -384,7 +384,7 @@ func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 // nameProcesses fills in whose the holders are.
 func (s *Semaphore) nameProcesses(ctx context.Context, holders []Holder) {
 	said := func(h Holder) string {
-		return lease.BeatKey(s.c.clustered, lease.SlotGroup(s.c.clustered, s.key), h.Client)
+		return lease.BeatKeyFor(h.Client, s.key)
 	}
 	var keys []string
 	for _, h := range holders {

@@ -25,7 +25,7 @@ import (
 func inLanes(t *testing.T, s *redistest.Server, width, n int, o rsemaphore.Options,
 	fn func(t *testing.T, round int, p *redistest.Proxy, r *rig)) {
 	t.Helper()
-	n = redistest.Sized(n/10, n/4, n)
+	n = redistest.Sized(n/10, n/6, n)
 	var wg sync.WaitGroup
 	var next atomic.Int32
 	for range width {
@@ -353,10 +353,12 @@ func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
 		events.B().Psubscribe().Pattern("__keyspace@0__:{abandoned-*").Build(), func(rueidis.PubSubMessage) { writes.Add(1) })
 	<-listening
 	s.Stop(t)
-	for i := range 20 {
+	many(20, func(i int) {
 		_, err := r.c.Semaphore(fmt.Sprintf("abandoned-%d", i), 5).TryAcquire(within(t), 3, 0, 0)
-		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
-	}
+		if !errors.Is(err, errs.ErrUnknownOutcome) {
+			t.Errorf("%d: %v", i, err)
+		}
+	})
 	s.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "what was owed is settled", func() bool { return r.c.Owed() == 0 })
 	require.Zero(t, writes.Load(), "not even for a moment")
@@ -367,7 +369,7 @@ func TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits(t *testing.T) {
 	s := redistest.Start(t)
 	waiter := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Millisecond})
 	var late atomic.Int32
-	o := rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 50 * time.Millisecond}
+	o := rsemaphore.Options{WatchdogTimeout: 600 * time.Millisecond, CallTimeout: 100 * time.Millisecond}
 	inLanes(t, s, 10, 40, o, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("hole-%d", i)
 		permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2)
@@ -376,7 +378,7 @@ func TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits(t *testing.T) {
 			return
 		}
 		work := permit.Context(context.Background())
-		time.Sleep(rand.N(250 * time.Millisecond)) // some phase of the renewals
+		time.Sleep(rand.N(500 * time.Millisecond)) // some phase of the renewals
 		p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[i%2])
 		next, err := waiter.c.Semaphore(name, 3).Acquire(within(t), 2)
 		acquired, told := time.Now(), work.Err() != nil
@@ -506,7 +508,7 @@ func TestHundredsOfSemaphoresWithWaitersAreAllServed(t *testing.T) {
 	s := redistest.Start(t)
 	r := newRig(t, s, patient)
 	var wg sync.WaitGroup
-	for i := range 300 {
+	for i := range 200 {
 		for range 3 {
 			wg.Go(func() {
 				err := r.c.Semaphore(fmt.Sprint("s", i), 2).Do(within(t), 1+i%2, func(context.Context) error {
@@ -526,7 +528,7 @@ func TestHundredsOfSemaphoresWithWaitersAreAllServed(t *testing.T) {
 func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	const capacity = 3
+	const capacity, each = 3, 15
 	var inside, done atomic.Int32
 	var wg sync.WaitGroup
 	for range 3 {
@@ -535,7 +537,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 		})
 		for g := range 8 {
 			wg.Go(func() {
-				for range 25 {
+				for range each {
 					n := int32(1 + g%2)
 					p, err := r.c.Semaphore("s", capacity).Acquire(within(t), int(n))
 					if err != nil {
@@ -553,7 +555,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.EqualValues(t, 3*8*25, done.Load())
+	require.EqualValues(t, 3*8*each, done.Load())
 	direct := newRig(t, s, patient)
 	redistest.Eventually(t, 40*time.Second, "all are back", func() bool {
 		return counts(t, direct.c.Semaphore("s", capacity)) == [3]int{capacity, 0, capacity}
@@ -586,6 +588,7 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	require.Zero(t, log.Count("dropped"))
 	redistest.Eventually(t, 20*time.Second, "dropped", func() bool {
 		collect()
+		time.Sleep(50 * time.Millisecond) // a collection is of all that the package's tests have
 		return log.Count("dropped without Release") == 1
 	})
 	require.Equal(t, 1, log.Count("label=sieve"))

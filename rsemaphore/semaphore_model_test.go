@@ -109,7 +109,7 @@ func againstModel(t *testing.T, c *rsemaphore.Client, rnd *rand.Rand, twice bool
 	var granted, refused, releases, notHeld, lost int
 	// a second run of a release finds nothing, and says so
 	ok := func(err, perhaps error) bool { return err == nil || twice && errors.Is(err, perhaps) }
-	for range 150 {
+	for range redistest.Sized(90, 110, 150) {
 		m.settle()
 		switch rnd.IntN(8) {
 		case 0, 1, 2:

@@ -111,7 +111,7 @@ func TestAHandleReleasedTwiceReturnsItsFirstResult(t *testing.T) {
 
 func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+	eachAtOnce(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
 		p, q := acquire(t, sem, 2), acquire(t, sem, 1)
@@ -509,7 +509,7 @@ func TestNoKeyIsWithoutAnEndUnlessSharedWithRedisson(t *testing.T) {
 func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), patient)
-	names := redistest.Sized(500, 500, 10_000)
+	names := redistest.Sized(200, 200, 10_000)
 	var wg sync.WaitGroup
 	for w := range 20 {
 		wg.Go(func() {
@@ -529,7 +529,10 @@ func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	redistest.Eventually(t, 30*time.Second, "no key is left", func() bool { return len(r.keys(t)) == 0 })
+	redistest.Eventually(t, 30*time.Second, "no key is left", func() bool {
+		time.Sleep(10 * time.Millisecond)
+		return len(r.keys(t)) == 0
+	})
 	require.Zero(t, r.c.Lines())
 	require.Zero(t, r.c.Refused())
 }
@@ -859,7 +862,7 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	require.NoError(t, err)
 	replica := redistest.Start(t, "--replicaof", host, port)
 	r := newRig(t, s, rsemaphore.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond,
-		CallTimeout: 2 * time.Second, WatchdogTimeout: 1800 * time.Millisecond})
+		CallTimeout: 2 * time.Second, WatchdogTimeout: 1500 * time.Millisecond})
 	sem := r.c.Semaphore("s", 3)
 	redistest.Eventually(t, 20*time.Second, "granted with the replica", func() bool {
 		p, err := sem.TryAcquire(within(t), 1, 0, 0)
@@ -958,7 +961,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
 		"Close, and nobody releases": {rsemaphore.Options{}, func(t *testing.T, r *rig, _ *rsemaphore.Permit) {
 			require.Error(t, r.c.Close(gone))
 		}, errs.ErrClosed},
-		"Close, and the keys go": {rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond},
+		"Close, and the keys go": {rsemaphore.Options{WatchdogTimeout: 600 * time.Millisecond},
 			func(t *testing.T, r *rig, p *rsemaphore.Permit) {
 				closed := make(chan error, 1)
 				go func() { closed <- r.c.Close(within(t)) }()

@@ -120,7 +120,6 @@ func TestTheTokenOfAKilledHolderIsLessThanTheNext(t *testing.T) {
 	holder := redistest.Spawn(t, "fenced holder", s, "killed")
 	before, err := strconv.ParseInt(holder.Line(t), 10, 64)
 	require.NoError(t, err)
-	time.Sleep(2 * beat)
 	holder.Signal(t, syscall.SIGKILL)
 	p := acquire(t, r.c.Semaphore("killed", 1).Fenced(), 1) // by a takeover, of a lease of minutes
 	require.Greater(t, tokenOf(t, p), before)

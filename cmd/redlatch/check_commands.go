@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -34,9 +35,9 @@ func lacking(k errs.Lack, level string, send func(ctx context.Context, x *checku
 }
 
 // probes are the commands that a program may have to do without. The others are tried with what needs them.
-func probes() []probe {
+func (x *checkup) probes() []probe {
 	_, untracked := errs.LackTracking.About()
-	return []probe{
+	all := []probe{
 		{what: "RESP3", level: "warning", send: on("HELLO 3"), means: untracked, do: "nothing; clients do without"},
 		lacking(errs.LackTracking, "warning", on("CLIENT TRACKING ON OPTIN NOLOOP", "CLIENT CACHING YES"),
 			"+client|tracking +client|caching", "nothing; clients do without"),
@@ -58,6 +59,11 @@ func probes() []probe {
 			do:    "look for them in the provider's console",
 		},
 	}
+	if x.client.Mode() != rueidis.ClientModeCluster { // whose clients know that they may not
+		all = append(all, lacking(errs.LackSlots, "note", slots, "", "nothing, if that is fast enough; "+
+			"or be a client of the Cluster itself, by a second address (?addr=)"))
+	}
+	return all
 }
 
 // on sends commands, one after the other, on a connection that is closed afterwards.
@@ -90,6 +96,16 @@ func evalsha(ctx context.Context, x *checkup) error {
 	return err
 }
 
+// slots has a script run that has keys of two slots.
+func slots(ctx context.Context, x *checkup) error {
+	one := x.server.prefix + x.name
+	two := one + ":two"
+	for keyname.Slot(two) == keyname.Slot(one) {
+		two += "o"
+	}
+	return x.client.Do(ctx, x.client.B().Eval().Script("return #KEYS").Numkeys(2).Key(one, two).Build()).Error()
+}
+
 // numsub asks for the listeners of a channel as the library's hub does, and as scripts do.
 func numsub(ctx context.Context, x *checkup) error {
 	ask := "NUMSUB"
@@ -110,7 +126,7 @@ func settings(_ context.Context, x *checkup) error { return x.nodes[0].noConfig 
 // commands tries what some servers refuse.
 func (x *checkup) commands(ctx context.Context) {
 	var work []string
-	for _, p := range probes() {
+	for _, p := range x.probes() {
 		if command, _ := errs.LackTracking.About(); p.what == command && !slices.Contains(work, "RESP3") {
 			continue // which it needs
 		}

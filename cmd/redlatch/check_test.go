@@ -165,6 +165,9 @@ func TestCheckFindsWhatEveryProviderRefuses(t *testing.T) {
 				}
 				require.Contains(t, []string{"note", "warning"}, found[what].Level, "%s: %v", r.Command, found)
 			}
+			if p.OneSlot != "" {
+				require.Equal(t, "note", found["keys of several slots"].Level, found)
+			}
 			for _, what := range tried {
 				if p.Literal { // some scripts do not name their keys in their calls
 					require.True(t, found[what].Level == "ok" || strings.Contains(found[what].Says, "bad lua script"),

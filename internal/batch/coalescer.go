@@ -22,7 +22,8 @@ import (
 //	                                shared                           then
 //	done                            1                                nothing: one call
 //	anything but the common case    0, nothing is done               a call of its own, which queues, waits, says what is wrong
-//	the whole call was refused      nothing is done                  a call of its own
+//	the whole call was refused      nothing is done                  a call of its own; if it was for its slots, no call
+//	                                                                 is shared from then on
 //	no reply                        unknown                          as after a lone call without a reply
 //
 // Some interleavings:
@@ -107,7 +108,7 @@ func NewCoalescer[Q any](with CoalescerConfig[Q]) *Coalescer[Q] {
 
 // Enter counts a call in that could be shared. shares: it is to be. The caller calls Leave afterwards.
 func (l *Coalescer[Q]) Enter() (shares bool) {
-	if !l.calls.enter() {
+	if !l.calls.enter() || l.with.Runner.Apart() {
 		return false
 	}
 	rest := l.until.Load()
@@ -157,8 +158,9 @@ func (l *Coalescer[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 			r.Err = err
 		}
 		return
-	case errors.Is(err, errs.ErrDenied) && !script.BrokenOff(err):
-		// it did not begin: no right to scripts, or to these keys
+	case errors.Is(err, errs.ErrDenied) && !script.BrokenOff(err), script.AcrossSlots(err):
+		// it did not begin: no right to scripts, or to these keys; or they are of several slots, and no call is shared any
+		// more
 		done = make([]int64, len(requests)) // each learns alone what is wrong
 	default:
 		for _, r := range requests {

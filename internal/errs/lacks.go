@@ -17,6 +17,7 @@ const (
 	LackNumsub
 	LackWait
 	LackInfo
+	LackSlots
 	allLacks
 )
 
@@ -29,7 +30,10 @@ var suffers = [allLacks]struct{ command, effect string }{
 	LackSubscribe: {"SUBSCRIBE", "waiters poll every PollCap, without a place in the queue, and Hub.Subscribe fails"},
 	LackNumsub:    {"PUBSUB NUMSUB", "a release may hand over to a waiter that is gone, and Redisson's waiters come last"},
 	LackWait:      {"WAIT", "MinReplicas cannot be kept: what it is set for returns ErrNotReplicated"},
-	LackInfo:      {"INFO", "version and eviction policy are not checked, and after a failover waiters may poll"},
+	LackSlots: {"keys of several slots",
+		"calls that carry several objects, as renewals, are made slot by slot, and Multi and AllowAll are one step only " +
+			"in one slot"},
+	LackInfo: {"INFO", "version and eviction policy are not checked, and after a failover waiters may poll"},
 }
 
 // About returns the command, and what does not hold without it.

@@ -54,8 +54,9 @@
 //     MaxHold, or a look (a question that renews nothing).
 //  2. Every third of its length a lease is renewed, on an absolute schedule. What is due at about the same time goes
 //     out in batches of at most batchSize, of at most batchRecords records, and of at most trackedKeys keys that are
-//     tracked; in a Cluster for each slot. At most maxFlights calls are under way, and what ends first goes first. A
-//     call that fails says nothing about the leases in it, and one lease's failure never touches another's.
+//     tracked; where the keys of a call have to be of one slot (script.Runner.Apart), for each slot. At most maxFlights
+//     calls are under way, and what ends first goes first. A call that fails says nothing about the leases in it, and
+//     one lease's failure never touches another's.
 //  3. Confirmed: the deadline moves. "Not held": ErrLost. An error: the renewal is repeated after a sixtieth of the
 //     lease, 250 ms at most; the deadline stays where it is. No answer: the call counts among those under way for half
 //     of what is left of the lease, and is then sent again. So a slow server is not sent the same again and again: see
@@ -66,7 +67,9 @@
 //     looked at.
 //  6. While a slot is being migrated its keys may be on two nodes, and the server refuses what uses both (TRYAGAIN;
 //     also if one of the keys does not exist). Then each lease of the batch is renewed alone, and one of several keys
-//     key by key: see askByKey. Extend is not taken apart like that.
+//     key by key: see askByKey. Extend is not taken apart like that. A batch that a proxy refuses, because its keys are
+//     of several slots, is renewed at once slot by slot. Nothing of it has run, and no renewal counts as failed
+//     (TestNoRenewalFailsWhereKeysOfSeveralSlotsAreRefused in rlock).
 //  7. The wall clock running 500 ms ahead of the monotonic one between two looks has everything renewed at once: see
 //     Sleep.
 //

@@ -82,7 +82,7 @@ type loop struct {
 	wakeup chan struct{}
 	wg     sync.WaitGroup
 	flight chan struct{} // places of calls under way
-	aside  chan struct{} // Cluster: places of those that have been under way for long
+	aside  chan struct{} // where each slot has its calls: places of those that have been under way for long
 }
 
 // sleep is when the goroutine looks next, and whether the machine has slept. Guarded by Engine.mu.
@@ -360,7 +360,7 @@ func (e *Engine) takeDue(now instant) (ended []event) {
 		case due:
 			l.inFlight, l.checkAt = true, 0
 			k := batchKey{script: l.Renew, untracked: l.Untracked}
-			if e.cluster {
+			if e.runner.Apart() {
 				k.slot = keyname.Slot(l.Key)
 			}
 			batches[k] = append(batches[k], asked{l, length})

@@ -95,14 +95,22 @@ func (h *Heartbeats) carries(length time.Duration, auto bool) bool {
 	return h.Renewed == 0 || auto && length >= h.Renewed
 }
 
-// BeatKey is where a client of that connection id has its beats for the keys of a slot group. Groups are fixed
-// sixteenths of the slots, not nodes: all processes agree on them, though they see slots move at different times.
-func BeatKey(cluster bool, group int, id string) string {
-	if !cluster {
+// BeatKey is where a client of that connection id has its beats for the keys of a slot group: all in one place, unless
+// it is a client of a Cluster. Groups are fixed sixteenths of the slots, not nodes: all processes agree on them, though
+// they see slots move at different times.
+//
+// The id says which, and not the client that looks. One process may be a client of the Cluster and another see it as
+// one server, behind a proxy. If each looked where it has its own beats, it would find none of the other's, and take
+// what that holds (TestAHolderBehindAProxyIsNotTakenFromByAClientOfTheCluster in rlock).
+func BeatKey(id string, group int) string {
+	if !grouped(id) {
 		return "redlatch_alive:" + id
 	}
 	return "redlatch_alive:{" + slotGroupTags()[group] + "}:" + id
 }
+
+// BeatKeyFor is the BeatKey for the group of key.
+func BeatKeyFor(id, key string) string { return BeatKey(id, SlotGroup(grouped(id), key)) }
 
 var slotGroupTags = sync.OnceValue(func() (tags [SlotGroups]string) {
 	for group := range tags {
@@ -137,9 +145,9 @@ const slots = 16384
 // beatless is the group of leases that beats have no say in.
 const beatless = SlotGroups
 
-// SlotGroup returns the part to which a key belongs.
-func SlotGroup(cluster bool, key string) int {
-	if !cluster {
+// SlotGroup returns the part to which a key belongs, where there are parts.
+func SlotGroup(parts bool, key string) int {
+	if !parts {
 		return 0
 	}
 	return int(keyname.Slot(key)) * SlotGroups / slots

@@ -34,6 +34,7 @@ const between = 300 * time.Millisecond
 const hour = 3 * time.Hour
 
 func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
+	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		start := time.Now()
 		h := s.take(t, "l", hour)
@@ -60,6 +61,7 @@ func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
 }
 
 func TestAServerThatIsSlowerThanTheBeatsEndsNoHold(t *testing.T) {
+	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", hour)
 		time.Sleep(beats.Interval + between)
@@ -82,6 +84,7 @@ func TestAServerThatIsSlowerThanTheBeatsEndsNoHold(t *testing.T) {
 
 // A process may die before its second beat, which would give the key an end, too.
 func TestAHeartbeatHasAnEndFromTheFirstOn(t *testing.T) {
+	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		s.take(t, "l", hour)
 		seen := 0
@@ -99,6 +102,7 @@ func TestAHeartbeatHasAnEndFromTheFirstOn(t *testing.T) {
 
 // The others have counted its sleep as time without a beat.
 func TestAfterASleepABeatIsSentAtOnceAndTrustIsShorterUntilIt(t *testing.T) {
+	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		var ahead atomic.Int64
 		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
@@ -126,6 +130,7 @@ func TestAfterASleepABeatIsSentAtOnceAndTrustIsShorterUntilIt(t *testing.T) {
 }
 
 func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
+	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		time.Sleep(time.Minute) // beats of before do not count
 		asked := time.Now()
@@ -148,6 +153,7 @@ func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
 // While another hold keeps the beats going, one that was asked for long ago is trusted like all: a process that saw it
 // saw the beats.
 func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
+	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		asked := time.Now()
 		s.take(t, "other", hour)
@@ -165,6 +171,7 @@ func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
 
 // Beats that begin anew after a gap are of no use to what may have been seen before it.
 func TestAHeartbeatAfterAGapBringsNothingBack(t *testing.T) {
+	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		other := s.take(t, "other", hour)
 		time.Sleep(5*time.Second + between)
@@ -182,6 +189,7 @@ func TestAHeartbeatAfterAGapBringsNothingBack(t *testing.T) {
 }
 
 func TestAHoldThatIsYoungerThanTheGapOutlastsIt(t *testing.T) {
+	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		old := s.take(t, "old", hour)
 		time.Sleep(10*time.Second + between)
@@ -201,6 +209,7 @@ func TestAHoldThatIsYoungerThanTheGapOutlastsIt(t *testing.T) {
 
 // Holds shorter than a beat send none; nothing is sent while nothing is held.
 func TestShortHoldsSendNoHeartbeat(t *testing.T) {
+	t.Parallel()
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		time.Sleep(time.Minute)
 		s.tap.calls()
@@ -219,6 +228,7 @@ func TestShortHoldsSendNoHeartbeat(t *testing.T) {
 }
 
 func TestSlotGroupsCoverTheSlotsAndTheirTagsAreWithin(t *testing.T) {
+	t.Parallel()
 	seen := map[int]int{}
 	for n := range 1 << 14 {
 		d := lease.SlotGroup(true, fmt.Sprint("key", n))
@@ -234,13 +244,20 @@ func TestSlotGroupsCoverTheSlotsAndTheirTagsAreWithin(t *testing.T) {
 }
 
 func TestAConnectionIDSaysForHowLongItIsTrusted(t *testing.T) {
+	t.Parallel()
 	for _, trust := range []time.Duration{0, 150 * time.Millisecond, 3 * time.Second, lease.MaxTrust} {
-		text, id := lease.NewConnectionID(trust)
+		text, id := lease.NewConnectionID(trust, false)
 		require.Equal(t, trust, lease.TrustIn(text+":12"))
 		require.Equal(t, trust, lease.TrustIn(text+":12:label"))
 		require.Len(t, text, 36)
 		require.Equal(t, byte('8'), text[14])
 		require.Equal(t, byte(0x80), id[8]&0xc0)
+		require.Equal(t, "redlatch_alive:"+text, lease.BeatKeyFor(text, "key"))
+		text, _ = lease.NewConnectionID(trust, true)
+		require.Equal(t, trust, lease.TrustIn(text+":12"))
+		require.Equal(t, "redlatch_alive:{"+lease.SlotGroupTag(lease.SlotGroup(true, "key"))+"}:"+text[:18],
+			lease.BeatKeyFor(text[:18], "key"), "as semaphores have it")
+		require.Equal(t, "redlatch_alive:", lease.BeatKeyFor("", "key"), "an id of Redisson's has no client")
 	}
 	for _, foreign := range []string{
 		"", "x", "8c2d3a54-1111-4fff-9fff-0123456789ab:57", "8c2d3a54-1111-8zzz-9fff-0123456789ab:57",
@@ -258,6 +275,7 @@ func TestAConnectionIDSaysForHowLongItIsTrusted(t *testing.T) {
 }
 
 func TestABeatIsAChangeOfTheExpiry(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := s.Client(t)
 		r := script.NewRunner(c, time.Second)
@@ -288,6 +306,7 @@ func TestABeatIsAChangeOfTheExpiry(t *testing.T) {
 }
 
 func TestALookThatIsAnsweredOtherwiseSaysSo(t *testing.T) {
+	t.Parallel()
 	s := redistest.Embedded(t)
 	_, err := lease.Look(context.Background(), script.NewRunner(redistest.Forged{Client: s.Client(t)}, time.Second), "k")
 	require.ErrorContains(t, err, "unexpected reply of 1 values")
@@ -303,6 +322,7 @@ func ofRenewed() lease.Heartbeats {
 
 // Who is killed in its first second was there: a beat says so as soon as anything is held.
 func TestTheFirstBeatIsSentBesideTheFirstHold(t *testing.T) {
+	t.Parallel()
 	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
 		s.take(t, "l", 30*time.Second)
 		synctest.Wait()
@@ -331,6 +351,7 @@ func TestTheFirstBeatIsSentBesideTheFirstHold(t *testing.T) {
 
 // Whatever is acquired, the last beat's key is there for longer than its lease.
 func TestShortHoldsSendOneBeatInALease(t *testing.T) {
+	t.Parallel()
 	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
 		const minutes = 10
 		for range minutes * 80 {
@@ -353,6 +374,7 @@ func TestShortHoldsSendOneBeatInALease(t *testing.T) {
 
 // What is not renewed, or is shorter, ends by itself, and beats say nothing of it.
 func TestALeaseThatIsNotRenewedHasNoPartInTheBeats(t *testing.T) {
+	t.Parallel()
 	inFreshShop(t, ofRenewed(), func(t *testing.T, s *shop) {
 		for name, x := range map[string]struct {
 			length time.Duration
@@ -383,6 +405,7 @@ func (w *waited) Holds(context.Context) ([]lease.Hold, error) { return w.holds()
 func (w *waited) TakeOver(_ context.Context, gone []lease.Hold) { w.taken.Add(int64(len(gone))) }
 
 func TestAHoldIsTakenOverWhenItsBeatHasNotChangedForTheTrust(t *testing.T) {
+	t.Parallel()
 	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup

@@ -44,6 +44,7 @@ return replies`)
 // of them must not be waited for by the others: its node may be the one that is gone.
 func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
 	redistest.SkipShort(t)
+	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
 		for i := range lease.BatchSize + 2 {
@@ -80,6 +81,7 @@ func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
 }
 
 func TestALeaseWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
+	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
 			h := newLease(name)
@@ -116,6 +118,7 @@ redis.call('DEL', KEYS[1]:sub(1, -2))
 return {1}`)
 
 func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
+	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		s.tap.migrate(true, "")
 		h := newLease("a")
@@ -128,6 +131,7 @@ func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
 }
 
 func TestALeaseOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
+	t.Parallel()
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
 			h := newLease(name)
@@ -142,7 +146,7 @@ func TestALeaseOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
 		a, b := pair("a"), pair("b")
 		require.ElementsMatch(t, []*lease.Lease{a.Lease, b.Lease}, s.All())
 		c := s.take(t, "c", term) // of one key, by another script
-		time.Sleep(time.Hour + 11*time.Second)
+		time.Sleep(long + 11*time.Second)
 		for _, h := range []*held{a, b, c} {
 			require.NoError(t, h.why(t))
 		}
@@ -199,6 +203,7 @@ type shownAs string
 func (s shownAs) Shown() string { return string(s) }
 
 func TestLogsCallAnOwnerThatIsNoTextByAnotherName(t *testing.T) {
+	t.Parallel()
 	var log strings.Builder
 	s := redistest.Embedded(t)
 	c := s.Client(t)

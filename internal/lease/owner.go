@@ -5,15 +5,20 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
 
 // NewConnectionID makes the first half of every owner of a client: a UUID of version 8 (RFC 9562), as text and in
 // binary. Redisson's are of version 4, so a script can tell which holders are of this library. 12 bits say for how long
-// the client is trusted without a heartbeat (see Heartbeats; 0: it has none); the other 110 are random.
-func NewConnectionID(trust time.Duration) (text string, id [16]byte) {
+// the client is trusted without a heartbeat (see Heartbeats; 0: it has none), and one, grouped, whether its heartbeats
+// are apart for each slot group (see BeatKey); the other 109 are random.
+func NewConnectionID(trust time.Duration, grouped bool) (text string, id [16]byte) {
 	rand.Read(id[:]) // never fails
+	if id[5] &^= 1; grouped {
+		id[5] |= 1
+	}
 	units := uint16(trust / trustUnit)
 	id[6], id[7] = 0x80|byte(units>>8), byte(units)
 	id[8] = id[8]&0x3f | 0x80
@@ -44,6 +49,9 @@ func TrustIn(owner string) time.Duration {
 	units, _ := strconv.ParseUint(owner[15:18], 16, 16)
 	return time.Duration(units) * trustUnit
 }
+
+// grouped reports what a connection id, or its beginning, says of its heartbeats.
+func grouped(id string) bool { return len(id) > 12 && strings.IndexByte("13579bdf", id[12]) >= 0 }
 
 // TrustInBytes is TrustIn of an id that begins with the bytes of a connection id, eight of them at least.
 func TrustInBytes(id string) time.Duration {

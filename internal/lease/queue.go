@@ -152,7 +152,7 @@ func (e *Engine) send(conn script.Conn, batch []asked, awaited time.Duration) {
 // while is set aside, so that a node that is silent takes no places from the others: the calls to it last for as long
 // as they may, and there may be one for each slot (TestASilentNodeOfAClusterTakesNoOtherLease).
 func (e *Engine) occupySlot() (giveBack func()) {
-	if !e.cluster {
+	if !e.runner.Apart() {
 		return func() { <-e.flight }
 	}
 	at, tried := e.flight, make(chan struct{})

@@ -30,6 +30,9 @@ func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
 	case apart && len(batch) > 1:
 		e.deliverEach(ctx, conn, batch)
 		return
+	case script.AcrossSlots(err) && len(batch) > 1: // as all calls were that were in line when the first was refused
+		script.BySlot(batch, func(a asked) string { return a.Key }, func(part []asked) { e.deliver(ctx, conn, part) })
+		return
 	case apart && len(keys) > 1:
 		sent = time.Now()
 		verdicts, err = e.askByKey(ctx, conn, batch[0], keys)

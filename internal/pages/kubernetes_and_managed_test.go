@@ -21,6 +21,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/profiles"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock/election"
 )
@@ -160,7 +161,8 @@ func TestAPodOutlivesRedisAndStopsWithoutIt(t *testing.T) {
 		stopping, stop := context.WithCancel(t.Context())
 		over := make(chan error, 1)
 		go func() { over <- Worker(stopping, srv.Option(), "a", &ready, p.consume("a")) }()
-		time.Sleep(time.Minute)
+		long := redistest.Sized[time.Duration](15, 60, 60) * time.Second
+		time.Sleep(long)
 		require.Equal(t, http.StatusOK, probe(&ready, "/livez"))
 		require.Equal(t, http.StatusServiceUnavailable, probe(&ready, "/readyz"))
 		srv.Heal()
@@ -169,7 +171,7 @@ func TestAPodOutlivesRedisAndStopsWithoutIt(t *testing.T) {
 		require.Equal(t, 16, a)
 
 		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable, Match: func([]string) bool { return true }})
-		time.Sleep(time.Minute)
+		time.Sleep(long)
 		a, _ = p.has()
 		require.Equal(t, 0, a, "no shard is worked on without a lease")
 		require.Equal(t, http.StatusOK, probe(&ready, "/readyz"))

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/redlatchtest"
@@ -255,7 +256,7 @@ func requireUnits(t *testing.T, sales [2]*stock.Stock, sold, held [2]int64) {
 func TestACartOfTwoServersIsSoldOrGivenBackWhoeverDiesWhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for fate, sold := range map[string]int64{"sold": 1, "cancelled": 0} {
-			for lost := range 2 { // the server that does not answer for so long that the caller gives up
+			for lost := range redistest.Sized(1, 2, 2) { // the server that does not answer for so long that the caller gives up
 				srvs, sales := servers(t)
 				orders, cart := &fates{of: map[string]string{}}, map[*stock.Stock]int64{sales[0]: 1, sales[1]: 2}
 				srvs[lost].Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Times: 1000})

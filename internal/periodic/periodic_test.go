@@ -99,6 +99,7 @@ func lead(t *testing.T, option rueidis.ClientOption, who string, entries func() 
 }
 
 func TestEachTickIsInsertedOnceThroughLossesOfTheLeader(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		q := &queue{ticks: map[string][]time.Time{}}
 		o := periodic.Options{CatchUp: 30 * time.Second}
@@ -130,6 +131,7 @@ func TestEachTickIsInsertedOnceThroughLossesOfTheLeader(t *testing.T) {
 }
 
 func TestATickThatFailsIsTriedAgainUntilItIsTooLate(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		q := &queue{ticks: map[string][]time.Time{}}
 		entries := func() ([]periodic.Entry, error) { return []periodic.Entry{q.entry("a", time.Minute)}, nil }
@@ -155,6 +157,7 @@ func TestATickThatFailsIsTriedAgainUntilItIsTooLate(t *testing.T) {
 }
 
 func TestEntriesComeAndGo(t *testing.T) {
+	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		q := &queue{ticks: map[string][]time.Time{}}
 		all, failure := []periodic.Entry{q.entry("a", time.Minute)}, error(nil)

@@ -4,11 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -21,11 +27,13 @@ type scene struct {
 	server     rueidis.Client
 }
 
-// feature is a part of the core. needs are the commands without which it works otherwise, by what then is.
+// feature is a part of the core. needs are the commands without which it works otherwise, by what then is. crowd: it is
+// tried where the slots of keys matter, and with what refuses nothing.
 type feature struct {
 	name  string
 	needs map[string]string
 	try   func(ctx context.Context, s scene) error
+	crowd bool
 }
 
 const (
@@ -33,11 +41,13 @@ const (
 	pollCap  = 50 * time.Millisecond
 )
 
+func untracked(then string) map[string]string { return map[string]string{"CLIENT TRACKING": then} }
+
 var polls = map[string]string{"SUBSCRIBE": "polls"}
 
 // core are the features, in the order of the table.
 var core = []feature{
-	{"lock", nil, func(ctx context.Context, s scene) error {
+	{name: "lock", try: func(ctx context.Context, s scene) error {
 		return s.red.Locks().Reentrant("lock").Do(ctx, func(ctx context.Context) error {
 			if _, err := s.other.Locks().Reentrant("lock").TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 				return fmt.Errorf("another acquires what is held: %w", err)
@@ -45,19 +55,19 @@ var core = []feature{
 			return nil
 		})
 	}},
-	{"contended", polls, func(ctx context.Context, s scene) error {
+	{name: "contended", needs: polls, try: func(ctx context.Context, s scene) error {
 		return handed(ctx, s.other.Locks().Reentrant("contended"), s.red.Locks().Reentrant("contended"))
 	}},
-	{"fair", polls, func(ctx context.Context, s scene) error {
+	{name: "fair", needs: polls, try: func(ctx context.Context, s scene) error {
 		return handed(ctx, s.red.Locks().Fair("fair"), s.other.Locks().Fair("fair"))
 	}},
-	{"read-write", polls, func(ctx context.Context, s scene) error {
+	{name: "read-write", needs: polls, try: func(ctx context.Context, s scene) error {
 		return handed(ctx, s.red.Locks().ReadWrite("rw").Read(), s.other.Locks().ReadWrite("rw").Write())
 	}},
-	{"fenced", polls, func(ctx context.Context, s scene) error {
+	{name: "fenced", needs: polls, try: func(ctx context.Context, s scene) error {
 		return handed(ctx, s.red.Locks().Fenced("fenced"), s.other.Locks().Fenced("fenced"))
 	}},
-	{"renewal", nil, func(ctx context.Context, s scene) error {
+	{name: "renewal", try: func(ctx context.Context, s scene) error {
 		h, err := s.red.Locks().Reentrant("renewed").Lock(ctx)
 		if err != nil {
 			return err
@@ -69,7 +79,7 @@ var core = []feature{
 		}
 		return h.Unlock(ctx)
 	}},
-	{"lost hold", map[string]string{"CLIENT TRACKING": "at renewal"}, func(ctx context.Context, s scene) error {
+	{name: "lost hold", needs: untracked("at renewal"), try: func(ctx context.Context, s scene) error {
 		h, err := s.red.Locks().Reentrant("lost").Lock(ctx)
 		if err != nil {
 			return err
@@ -88,7 +98,7 @@ var core = []feature{
 			return errors.New("a lost hold was not noticed")
 		}
 	}},
-	{"semaphore", polls, func(ctx context.Context, s scene) error {
+	{name: "semaphore", needs: polls, try: func(ctx context.Context, s scene) error {
 		p, err := s.red.Semaphores().Semaphore("permits", 1).Acquire(ctx, 1)
 		if err != nil {
 			return err
@@ -101,7 +111,7 @@ var core = []feature{
 			return p.Release(ctx)
 		})
 	}},
-	{"latch", polls, func(ctx context.Context, s scene) error {
+	{name: "latch", needs: polls, try: func(ctx context.Context, s scene) error {
 		l := s.red.Semaphores().CountDownLatch("latch")
 		if _, err := l.TrySetCount(ctx, 1, time.Minute); err != nil {
 			return err
@@ -111,8 +121,8 @@ var core = []feature{
 			return err
 		}, s.other.Semaphores().CountDownLatch("latch").Await)
 	}},
-	{"stock", map[string]string{"CLIENT TRACKING": "asks when sold out"}, sells},
-	{"counter", map[string]string{"CLIENT TRACKING": "Cached asks"}, func(ctx context.Context, s scene) error {
+	{name: "stock", needs: untracked("asks when sold out"), try: sells},
+	{name: "counter", needs: untracked("Cached asks"), try: func(ctx context.Context, s scene) error {
 		k := s.red.Counters().Counter("counter", rcounter.CounterOptions{TTL: time.Minute})
 		if _, err := k.Incr(ctx); err != nil {
 			return err
@@ -124,7 +134,7 @@ var core = []feature{
 		}
 		return nil
 	}},
-	{"rate limit", nil, func(ctx context.Context, s scene) error {
+	{name: "rate limit", try: func(ctx context.Context, s scene) error {
 		l := s.red.Limiters().Limiter("limit", ratelimit.LimiterOptions{Rate: 1})
 		for _, want := range []bool{true, false} {
 			if a, err := l.Allow(ctx, "user", 1); err != nil || a.Allowed != want {
@@ -133,7 +143,7 @@ var core = []feature{
 		}
 		return nil
 	}},
-	{"election", polls, func(ctx context.Context, s scene) error {
+	{name: "election", needs: polls, try: func(ctx context.Context, s scene) error {
 		l, err := s.red.Elections().Election("leader").Campaign(ctx, "a")
 		if err != nil {
 			return err
@@ -149,7 +159,8 @@ var core = []feature{
 			return l.Resign(ctx)
 		})
 	}},
-	{"messages", nil, func(ctx context.Context, s scene) error {
+	{name: "many at once", try: many, crowd: true},
+	{name: "messages", try: func(ctx context.Context, s scene) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		sub, err := s.red.Hub().Subscribe(ctx, "news")
@@ -218,6 +229,108 @@ func sells(ctx context.Context, s scene) error {
 			return fmt.Errorf("a claim is %v: %w", g.Outcome, err)
 		}
 		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+var tries atomic.Int64
+
+// many has many objects in each call: what is held is renewed, waited for, acquired, counted and limited in a crowd.
+func many(ctx context.Context, s scene) error {
+	const held, callers, rounds = 24, 24, 3
+	try := tries.Add(1)
+	names := func(of string, i int) string { return fmt.Sprint(of, "-", try, "-", i) }
+	holds := make([]*rlock.Hold, held)
+	for i := range holds {
+		h, err := s.other.Locks().Reentrant(names("many", i)).Lock(ctx)
+		if err != nil {
+			return err
+		}
+		holds[i] = h
+		defer func() { _ = h.Unlock(context.WithoutCancel(ctx)) }() // for another try, if this one fails
+	}
+	all, crowd := errgroup.WithContext(ctx)
+	for i := range held {
+		all.Go(func() error {
+			return s.red.Locks().Reentrant(names("many", i)).Do(crowd, func(context.Context) error { return nil })
+		})
+	}
+	all.Go(func() error {
+		time.Sleep(watchdog * 4 / 3)
+		for _, h := range holds {
+			if err := h.Err(); err != nil {
+				return err
+			}
+			if err := h.Unlock(crowd); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i := range callers {
+		all.Go(func() error {
+			l := s.red.Locks().Reentrant(names("crowd-lock", i))
+			p := s.red.Semaphores().Semaphore(names("crowd-permit", i), 1)
+			k := s.red.Counters().Counter(names("crowd", i%8), rcounter.CounterOptions{TTL: time.Minute})
+			limit := s.red.Limiters().Limiter("crowd", ratelimit.LimiterOptions{Rate: 1000, Burst: rounds})
+			for range rounds {
+				err := l.Do(crowd, func(context.Context) error { return nil })
+				if err == nil {
+					err = p.Do(crowd, 1, func(context.Context) error { return nil })
+				}
+				if err == nil {
+					_, err = k.Incr(crowd)
+				}
+				if err == nil {
+					var a ratelimit.Admission
+					if a, err = limit.Allow(crowd, names("", i), 1); err == nil && !a.Allowed {
+						err = errors.New("a unit that is free was refused")
+					}
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	for i := range 8 {
+		if v, err := s.other.Counters().Counter(names("crowd", i),
+			rcounter.CounterOptions{TTL: time.Minute}).Get(ctx); err != nil || v != callers/8*rounds {
+			return fmt.Errorf("%d of a crowd counted %d: %w", callers/8*rounds, v, err)
+		}
+	}
+	return together(ctx, s)
+}
+
+// together has several objects be one step, or an error that says that they cannot.
+func together(ctx context.Context, s scene) error {
+	l, err := rlock.Multi(s.red.Locks().Reentrant("multi1"), s.red.Locks().Reentrant("multi2"))
+	if err != nil {
+		return err
+	}
+	if err := l.Do(ctx, func(ctx context.Context) error {
+		if _, err := s.other.Locks().Reentrant("multi2").TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+			return fmt.Errorf("another acquires what is held: %w", err)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	limit := s.red.Limiters().Limiter("all", ratelimit.LimiterOptions{Rate: 1})
+	d, err := s.red.Limiters().AllowAll(ctx, ratelimit.Take{Limiter: limit, Key: "ann", N: 1},
+		ratelimit.Take{Limiter: limit, Key: "bob", N: 1})
+	apart := slices.ContainsFunc(s.red.Hub().Stats().Lacks, func(l pubsub.Lack) bool {
+		return strings.HasSuffix(l.Command, "several slots")
+	})
+	if apart && errors.Is(err, redlatch.ErrInvalidName) { // as in a Cluster
+		return nil
+	}
+	if err != nil || !d.Allowed || apart {
+		return fmt.Errorf("of several limits, %v: %w", d, err)
 	}
 	return nil
 }

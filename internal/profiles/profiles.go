@@ -23,6 +23,8 @@ type Profile struct {
 	Refuses []Refusal
 	// Literal: a script is refused where it does not name its commands and the elements of KEYS in its calls.
 	Literal bool
+	// OneSlot is the error's text for a script with keys of several slots; "": it runs, or nothing is known.
+	OneSlot string
 	// Limits are what else the documents say that is not tried here.
 	Limits string
 
@@ -88,7 +90,11 @@ const (
 	numsub    = "PUBSUB NUMSUB"
 	info      = "INFO"
 	evalsha   = "EVALSHA"
+	slots     = "keys of several slots"
 )
+
+// crossSlot is Redis' own text for a call with keys of several slots.
+const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 
 // All are the profiles. To see what the library does with each: go test -v ./internal/profiles
 var All = []Profile{
@@ -157,13 +163,16 @@ var All = []Profile{
 			refuse("ERR command is not allowed", "CLUSTER"),
 			assume("ERR command 'config|get' is not allowed", "CONFIG GET"),
 		),
-		Lacks: []string{tracking},
+		OneSlot: crossSlot, // redis.io, "Clustering", "Multi-key operations": a command whose keys are of several slots
+		Lacks:   []string{tracking, slots},
 	},
 	{
 		Name: "Azure Managed Redis, Redis Cloud and Software, databases since 7.4",
 		Source: `"Connection management commands compatibility" and "Pub/sub commands compatibility", redis.io, read ` +
 			`2026-11-28: CLIENT TRACKING and PUBSUB are supported; CLUSTER as before 7.4`,
 		Refuses: refuse("ERR command is not allowed", "CLUSTER"),
+		OneSlot: crossSlot,
+		Lacks:   []string{slots},
 	},
 	{
 		Name: "Upstash",
@@ -179,14 +188,15 @@ var All = []Profile{
 	{
 		Name: "Alibaba Cloud Tair, cluster in proxy mode, script_check_enable 0",
 		Source: `"Limits on commands supported by cluster and read/write splitting instances", alibabacloud.com, read ` +
-			`2026-11-28: no CLIENT ID; the page of 2024 has no WAIT and no HELLO, either (help.aliyun.com 147892). The text: ` +
-			`redisson/redisson#4645, 2022-11-01, and #6716, 2025-08-01`,
+			`2026-11-28: no CLIENT ID; the page of 2024 has no WAIT and no HELLO, either (help.aliyun.com 147892). The texts: ` +
+			`redisson/redisson#4645, 2022-11-01, and #6716, 2025-08-01; of several slots: segmentfault.com ` +
+			`1190000017050169, read 2026-11-28`,
 		Refuses: join(
 			refuse(unknown, "WAIT", "HELLO"),
 			assume(unknown, "CLIENT TRACKING", "CLIENT CACHING", "CONFIG"),
 		),
-		Limits:      "keys of one call are of one slot",
-		Lacks:       []string{tracking},
+		OneSlot:     sameSlot,
+		Lacks:       []string{tracking, slots},
 		MinReplicas: "the server refuses WAIT",
 	},
 	{
@@ -237,7 +247,9 @@ var All = []Profile{
 			refuse("unsupported command '%s'", "CLIENT", "SUBSCRIBE", "SSUBSCRIBE", "WAIT", "PUBSUB", "CLUSTER", "CONFIG"),
 			assume("unsupported command '%s'", "INFO"),
 		),
-		Lacks:       []string{tracking, subscribe, info},
+		OneSlot:     crossSlot, // of the node of a Cluster behind it: it looks at the first key alone
+		Limits:      "before several servers that are no Cluster it has a script run at that of its first key",
+		Lacks:       []string{tracking, subscribe, info, slots},
 		MinReplicas: "the server refuses WAIT",
 		Fails:       map[string]string{"messages": "unsupported command"},
 	},
@@ -307,6 +319,10 @@ func (p *Profile) Before(t testing.TB, server *redistest.Server) *redistest.Serv
 		proxy.Trap(&redistest.Trap{Match: redistest.Command(r.Command), Fate: fate, Every: true,
 			Says: func(words []string) string { return r.text(words) }})
 	}
+	if p.OneSlot != "" {
+		proxy.Trap(&redistest.Trap{Every: true, Fate: redistest.RefuseRequest, Match: redistest.SeveralSlots,
+			Says: func([]string) string { return p.OneSlot }})
+	}
 	if p.Literal {
 		proxy.Trap(&redistest.Trap{Every: true, Fate: redistest.RefuseRequest,
 			Match: func(words []string) bool {
@@ -330,6 +346,9 @@ func (r *Refusal) text(words []string) string {
 	}
 	return fmt.Sprintf(r.Says, command)
 }
+
+// sameSlot is the text of Alibaba Cloud for a script with keys of several slots.
+const sameSlot = "ERR eval/evalsha command keys must be in same slot"
 
 // notLiteral is the text of Alibaba Cloud.
 const notLiteral = "ERR bad lua script for redis cluster, all the keys that the script uses should be passed using " +

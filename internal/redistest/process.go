@@ -76,9 +76,17 @@ func (s *Server) Kill(t testing.TB) {
 }
 
 // Revive starts a killed server again, on the same address and with the same arguments: with what it had written to its
-// directory, or with nothing of that.
+// directory, or with nothing of that. One in a bubble has what it had, or nothing.
 func (s *Server) Revive(t testing.TB, empty bool) {
 	t.Helper()
+	if s.down != nil {
+		if empty {
+			s.Embedded.FlushAll()
+		}
+		s.down.Store(false)
+		s.boot(t, 0)
+		return
+	}
 	if empty {
 		for _, name := range []string{"appendonlydir", "dump.rdb"} {
 			if err := os.RemoveAll(filepath.Join(s.run.dir, name)); err != nil {

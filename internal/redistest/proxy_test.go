@@ -70,6 +70,7 @@ func value(t *testing.T, c rueidis.Client, key string) int64 {
 }
 
 func TestTrapsLoseExactlyTheCallTheyMatch(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		fate   redistest.Fate
 		runs   int64
@@ -108,6 +109,7 @@ func TestTrapsLoseExactlyTheCallTheyMatch(t *testing.T) {
 }
 
 func TestRepliesBeforeALostOnePassAndThoseBehindItAreLost(t *testing.T) {
+	t.Parallel()
 	p, _, beside, _ := through(t)
 	for i := range 20 {
 		marked := fmt.Sprintf("marked%d", i)
@@ -147,6 +149,7 @@ func TestACallThatRunsTwiceIsAnsweredOnce(t *testing.T) {
 }
 
 func TestAHeldRequestRunsWhenReleased(t *testing.T) {
+	t.Parallel()
 	p, behind, beside, _ := through(t, oneConnection)
 	release := make(chan struct{})
 	trap := p.Trap(&redistest.Trap{Match: redistest.With("k"), Fate: redistest.HoldRequest, Release: release})
@@ -160,6 +163,7 @@ func TestAHeldRequestRunsWhenReleased(t *testing.T) {
 }
 
 func TestAHeldReplyComesWhenReleased(t *testing.T) {
+	t.Parallel()
 	p, behind, beside, _ := through(t)
 	release := make(chan struct{})
 	trap := p.Trap(&redistest.Trap{Match: redistest.With("k"), Fate: redistest.HoldReply, Release: release})
@@ -172,6 +176,7 @@ func TestAHeldReplyComesWhenReleased(t *testing.T) {
 }
 
 func TestABlackHoleUpLosesCallsAndOneDownTheirReplies(t *testing.T) {
+	t.Parallel()
 	for d, ran := range map[redistest.Direction]int64{redistest.Up: 1, redistest.Down: 2} {
 		p, behind, beside, _ := through(t, oneConnection)
 		require.NoError(t, incr(short(t, 20*time.Second), behind, "k"))
@@ -192,6 +197,7 @@ func TestABlackHoleUpLosesCallsAndOneDownTheirReplies(t *testing.T) {
 }
 
 func TestHeldBytesArriveAfterTheHeal(t *testing.T) {
+	t.Parallel()
 	p, behind, beside, _ := through(t, oneConnection)
 	require.NoError(t, incr(short(t, 20*time.Second), behind, "k"))
 	p.Hold(redistest.Up)
@@ -205,6 +211,7 @@ func TestHeldBytesArriveAfterTheHeal(t *testing.T) {
 }
 
 func TestDelayIsAddedOnceHoweverManyCallsTravelTogether(t *testing.T) {
+	t.Parallel()
 	p, behind, _, _ := through(t)
 	ctx := short(t, 20*time.Second)
 	require.NoError(t, incr(ctx, behind, "k"))
@@ -225,6 +232,7 @@ func TestDelayIsAddedOnceHoweverManyCallsTravelTogether(t *testing.T) {
 }
 
 func TestCutAndRefuse(t *testing.T) {
+	t.Parallel()
 	p, behind, _, _ := through(t)
 	ctx := short(t, 20*time.Second)
 	require.NoError(t, incr(ctx, behind, "k"))
@@ -239,6 +247,7 @@ func TestCutAndRefuse(t *testing.T) {
 }
 
 func TestSwallowedPushesLeaveRepliesAlone(t *testing.T) {
+	t.Parallel()
 	for name, resp2 := range map[string]bool{"RESP3": false, "RESP2": true} {
 		t.Run(name, func(t *testing.T) {
 			p, behind, beside, _ := through(t, func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = resp2, resp2 })
@@ -275,6 +284,7 @@ func TestSwallowedPushesLeaveRepliesAlone(t *testing.T) {
 }
 
 func TestAStoppedServerStillRunsWhatItsClientGaveUp(t *testing.T) {
+	t.Parallel()
 	// The proxy must not hide this: a reset would throw away what the server has not read.
 	p, _, beside, s := through(t)
 	conn, err := net.Dial("tcp", p.Addr())
@@ -291,6 +301,7 @@ func TestAStoppedServerStillRunsWhatItsClientGaveUp(t *testing.T) {
 }
 
 func TestFramesAreKeptWholeWhateverTheChunks(t *testing.T) {
+	t.Parallel()
 	l, err := redistest.Listen()
 	require.NoError(t, err)
 	defer l.Close()
@@ -325,6 +336,7 @@ func TestFramesAreKeptWholeWhateverTheChunks(t *testing.T) {
 // A byte stream that has lost something says nothing any more: a reply that passed a moment after the Heal would be
 // taken for that of the call whose own was lost.
 func TestNothingPassesOnAConnectionThatHasLostBytes(t *testing.T) {
+	t.Parallel()
 	const connections = 64 // Heal takes a while to reset so many
 	echo := func(w string) string { return fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$4\r\n%s\r\n", w) }
 	s := redistest.Start(t)

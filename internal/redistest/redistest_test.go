@@ -18,6 +18,7 @@ import (
 )
 
 func TestServersAnswer(t *testing.T) {
+	t.Parallel()
 	check := func(t *testing.T, s *redistest.Server) {
 		c := s.Client(t)
 		require.NoError(t, c.Do(context.Background(), c.B().Set().Key("k").Value("v").Build()).Error())
@@ -133,6 +134,7 @@ func TestARevivedServerHasItsDataUnlessItIsToBeEmpty(t *testing.T) {
 }
 
 func TestCommandCallsCountCommandsInsideScripts(t *testing.T) {
+	t.Parallel()
 	c := redistest.Start(t).Client(t)
 	require.NoError(t, c.Do(context.Background(),
 		c.B().Eval().Script("redis.call('set',KEYS[1],1) return 1").Numkeys(1).Key("k").Build()).Error())

@@ -1,8 +1,11 @@
 package redistest
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/redlatch/redlatch/internal/keyname"
 )
 
 // refusing is the call that has a server answer text as an error: a script of one line. So the answer has its place
@@ -36,4 +39,20 @@ func Command(name string) func(words []string) bool {
 		}
 		return true
 	}
+}
+
+// SeveralSlots matches the scripts with keys of several slots, which a node of a Cluster refuses.
+func SeveralSlots(words []string) bool {
+	if !Command("EVAL")(words) && !Command("EVALSHA")(words) || len(words) < 4 {
+		return false
+	}
+	n, _ := strconv.Atoi(words[2])
+	keys := words[3:min(len(words), 3+n)]
+	return slices.ContainsFunc(keys, func(key string) bool { return keyname.Slot(key) != keyname.Slot(keys[0]) })
+}
+
+// RefuseSeveralSlots has the proxy refuse those as the server would.
+func (p *Proxy) RefuseSeveralSlots() *Trap {
+	return p.Trap(&Trap{Match: SeveralSlots, Every: true, Fate: RefuseRequest,
+		Says: func([]string) string { return "CROSSSLOT Keys in request don't hash to the same slot" }})
 }

@@ -13,7 +13,7 @@ import (
 type Clock struct {
 	mu      sync.Mutex
 	samples map[uint16]Estimate // by hash slot: which node serves a slot need not be known here
-	cluster bool
+	apart   func() bool         // see Runner.Apart: there are nodes, each with a clock of its own
 }
 
 // Estimate is what a Clock knows of a server.
@@ -23,12 +23,12 @@ type Estimate struct {
 	Spread time.Duration // the server's time was read somewhere in [At-Spread, At]
 }
 
-func newClock(cluster bool) *Clock {
-	return &Clock{samples: map[uint16]Estimate{}, cluster: cluster}
+func newClock(apart func() bool) *Clock {
+	return &Clock{samples: map[uint16]Estimate{}, apart: apart}
 }
 
 func (c *Clock) slot(key string) uint16 {
-	if !c.cluster {
+	if !c.apart() {
 		return 0
 	}
 	return keyname.Slot(key)

@@ -21,7 +21,7 @@ var without = []string{"unknown command", "unknown subcommand", "unsupported", "
 // Unsupported reports whether err is the answer of a server, or of a proxy before it, that does not do the command, or
 // not for this user. Asking again is in vain, and nothing was done. A command that failed inside a script is not meant.
 func Unsupported(err error) bool {
-	if err == nil || passing(err) {
+	if err == nil || passing(err) || wantsOneSlot(err) {
 		return false
 	}
 	if _, answered := rueidis.IsRedisErr(err); !answered && !errors.Is(err, rueidis.ErrNoCache) {

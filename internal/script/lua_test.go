@@ -244,6 +244,7 @@ func checkNames(file, text string) (wrong []string) {
 }
 
 func TestEveryScriptOfTheModuleDeclaresWhatItUses(t *testing.T) {
+	t.Parallel()
 	var scripts []luaFile
 	folders := map[string]map[string]luaFile{} // of libraries, by name
 	shared := map[string]luaFile{}

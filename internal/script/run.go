@@ -26,6 +26,7 @@ type Conn interface {
 // Runner runs scripts over one client.
 type Runner struct {
 	client  rueidis.Client
+	cluster bool // client is one of a Cluster
 	timeout time.Duration
 	base    time.Time
 	last    []lastAnswer // of a Cluster for each span of slots, because one of its nodes may be silent and the others not
@@ -40,9 +41,8 @@ type Runner struct {
 
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
-	return &Runner{
-		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), late: errCallTimeout,
-		Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
+	r := &Runner{
+		client: client, cluster: client.Mode() == rueidis.ClientModeCluster, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), late: errCallTimeout,
 		Lacks: errs.NewLacks(slog.New(slog.DiscardHandler)),
 		timers: sync.Pool{New: func() any {
 			t := time.NewTimer(time.Hour)
@@ -50,6 +50,8 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 			return t
 		}}, last: make([]lastAnswer, spans(client)),
 	}
+	r.Clock = newClock(r.Apart)
+	return r
 }
 
 // Late has the error of a call that got no reply in time wrap err, where the time is not that of Options.CallTimeout.
@@ -102,7 +104,10 @@ func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, err
 // a call that is made in place.
 func (r *Runner) attemptAt(ctx context.Context, c Call, now time.Duration) (rueidis.RedisMessage, error) {
 	res, err := r.attempt(ctx, c, now)
-	if err = wrap(c.Script, c.Keys[0], err); c.Once {
+	if err != nil {
+		err = r.refusedSlots(c.Keys, err, wrap(c.Script, c.Keys[0], err))
+	}
+	if c.Once {
 		err = errs.Once(err)
 	}
 	return res, err
@@ -388,7 +393,7 @@ func (r *Runner) send(ctx context.Context, c Call, text bool) (res rueidis.Redis
 	switch {
 	case c.Tracked == nil && c.Replicas == 0:
 		return r.client.Do(ctx, c.command(r.client.B(), text)), nil
-	case c.Replicas > 0 && r.client.Mode() == rueidis.ClientModeCluster:
+	case c.Replicas > 0 && r.cluster:
 		return r.sendConfirmed(ctx, c, text)
 	case c.Tracked != nil:
 		return r.sendOn(ctx, c.Tracked, c, text, c.Tracked.B().ClientCaching().Yes())

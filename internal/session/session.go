@@ -103,7 +103,7 @@ func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name str
 	if untouched > 0 {
 		untouched += o.Delay
 	}
-	s.ID, s.Seed = lease.NewConnectionID(untouched)
+	s.ID, s.Seed = lease.NewConnectionID(untouched, s.Hub.Client().Mode() == rueidis.ClientModeCluster)
 	s.Retrier = NewRetrier()
 	s.Waiters = wait.NewWaiters(s.Hub, s.PollCap, woken, waits)
 	s.Waiters.Unclaimed = s.Retrier.Kick

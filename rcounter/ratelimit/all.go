@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Take is N units of Limiter's limit for Key.
@@ -38,7 +38,8 @@ const mostTakes = 16
 //
 // In a Cluster the keys must be in one slot: those that are the same are, and those with the same {tag} in them, as
 // "{acme}" and "{acme}:ann". Otherwise nothing is sent, and the error is ErrInvalidName. (A limit with the key "" is in
-// a slot of its own.)
+// a slot of its own.) So it is behind a proxy that hides a Cluster, from its first refusal of several slots on; that
+// refusal is the same error, and nothing was taken.
 //
 // While the server does not answer, the strictest of the limiters' policies decides about all: Fail, Closed, Local and
 // Open, in this order. Where it is Local, each of those limits decides by itself in this process, and all or none are
@@ -54,6 +55,9 @@ func (c *Client) AllowAll(ctx context.Context, takes ...Take) (decision Decision
 	}
 	began := time.Now()
 	d, err := c.judgeAll(ctx, r)
+	if script.AcrossSlots(err) { // that this is a Cluster is known only now
+		_, err = c.together(ctx, takes)
+	}
 	for i, p := range r.all {
 		a := Admission{}
 		if err == nil {
@@ -119,8 +123,7 @@ func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
 					"of another limit each time")
 			}
 		}
-		if c.calls.Hub.Client().Mode() == rueidis.ClientModeCluster &&
-			keyname.Slot(parts[i].key) != keyname.Slot(parts[0].key) {
+		if c.allows.Apart() && keyname.Slot(parts[i].key) != keyname.Slot(parts[0].key) {
 			return request{}, fmt.Errorf("%w: the limits of %q and %q are in different slots of the Cluster: give both the "+
 				"same key, or keys with the same {tag}", errs.ErrInvalidName, takes[0].Key, t.Key)
 		}

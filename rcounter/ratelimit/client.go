@@ -79,7 +79,6 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if edge(&err); err != nil {
 		return nil, err
 	}
-	cluster := h.Client().Mode() == rueidis.ClientModeCluster
 	c := &Client{
 		calls: calls, observer: o.Observer, allowTimeout: o.AllowTimeout, allows: calls.NewRunner(o.AllowTimeout),
 		refusals: refusals{trust: o.RefusalTrust, base: time.Now()},
@@ -88,8 +87,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		}),
 	}
 	c.allows.Late(errAllowTimeout)
-	c.asks = batch.NewSlots(cluster, 1, c.newAsks)
-	if !cluster {
+	c.asks = batch.NewSlots(c.allows.Apart, 1, c.newAsks)
+	if h.Client().Mode() != rueidis.ClientModeCluster {
 		c.down.pause = o.AllowTimeout
 	}
 	return c, nil

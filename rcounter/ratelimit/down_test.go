@@ -180,7 +180,7 @@ func TestLocalLimitersLetTheSumOfTheirSharesPass(t *testing.T) {
 	began := time.Now()
 	for _, l := range limiters {
 		wg.Go(func() {
-			for time.Since(began) < time.Second {
+			for time.Since(began) < 500*time.Millisecond {
 				a, err := l.Allow(ctx, "", 1)
 				if err != nil {
 					t.Error(err)
@@ -189,6 +189,7 @@ func TestLocalLimitersLetTheSumOfTheirSharesPass(t *testing.T) {
 				if a.Allowed {
 					passed.Add(1)
 				}
+				time.Sleep(500 * time.Microsecond)
 			}
 		})
 	}
@@ -205,7 +206,7 @@ func TestLocalLimitersLetTheSumOfTheirSharesPass(t *testing.T) {
 // is asked while it lasts passes.
 func TestWhatAnOutageLetsPassUnderOpenAndLocal(t *testing.T) {
 	t.Parallel()
-	const processes, rate, burst, phase = 4, 400, 40, 700 * time.Millisecond
+	const processes, rate, burst, phase = 4, 400, 40, 450 * time.Millisecond
 	for policy, share := range map[ratelimit.Policy]float64{ratelimit.Local: 1. / processes, ratelimit.Open: 0} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
@@ -238,7 +239,7 @@ func TestWhatAnOutageLetsPassUnderOpenAndLocal(t *testing.T) {
 						select {
 						case <-over:
 							return
-						case <-time.After(200 * time.Microsecond):
+						case <-time.After(time.Millisecond):
 						}
 					}
 				})

@@ -18,7 +18,7 @@ import (
 // MaxWait at most; and when they have left, the limiter is where it was.
 func TestWaitersThatLeaveCloseNoLimiter(t *testing.T) {
 	t.Parallel()
-	const callers, burst, rate, waiting = 1000, 10, 10, 20
+	const callers, burst, rate, waiting = 500, 10, 10, 20
 	srv := redistest.Embedded(t)
 	srv.Embedded.SetTime(time.Now()) // and there it stands
 	for _, perProcess := range []bool{false, true} {

@@ -189,7 +189,7 @@ func TestNoMorePassThanTheRateFromSeveralProcessesAtOnce(t *testing.T) {
 	}
 	began := micros()
 	var wg sync.WaitGroup
-	stop := time.Now().Add(700 * time.Millisecond)
+	stop := time.Now().Add(400 * time.Millisecond)
 	for i := range 16 {
 		wg.Go(func() {
 			for time.Now().Before(stop) {

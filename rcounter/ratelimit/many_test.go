@@ -19,6 +19,7 @@ import (
 // full, a million keys.
 func TestVeryManyKeysCostMemoryOnlyWhileTheyCount(t *testing.T) {
 	redistest.SkipShort(t)
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	count := redistest.Sized(2_000, 6_000, 1_000_000)

@@ -57,27 +57,40 @@ func TestALimitSetOnTheServerCountsInAllProcesses(t *testing.T) {
 		require.ErrorIs(t, err, errs.ErrInvalidOption)
 		require.ErrorContains(t, err, "n is 51, must be between 1 and Burst, which is 50")
 
-		for _, o := range []ratelimit.LimiterOptions{
-			{Rate: 7, Algorithm: ratelimit.SlidingWindow, Per: time.Minute},
-			{Rate: 7, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Month, Zone: time.UTC},
-			{Rate: 7, Per: time.Microsecond, Burst: 9},
-		} {
-			require.NoError(t, operator.Limiter("api", o).Set(ctx, ""))
-			s, err := users[1].Limiter("api", code).Inspect(ctx)
-			require.NoError(t, err)
-			require.Equal(t, cmp.Or(o.Algorithm, ratelimit.GCRA), s.Algorithm)
-			require.EqualValues(t, 7, s.Rate)
-			require.Equal(t, o.Per, s.Per)
-			require.Equal(t, o.Burst, s.Burst)
-			require.Equal(t, o.Unit, s.Unit)
-			all(max(7, o.Burst))
-		}
 		require.NoError(t, operator.Limiter("api", code).Reset(ctx, "ann"))
 		require.NoError(t, operator.Limiter("api", code).Unset(ctx))
 		s, err = users[1].Limiter("api", code).Inspect(ctx)
 		require.NoError(t, err)
 		require.Equal(t, ratelimit.LimitState{Rate: 5, Per: time.Hour, Burst: 5, Algorithm: ratelimit.GCRA}, s)
 		all(5)
+	})
+}
+
+// Each second a client asks for the limits that it uses; here a second is a moment.
+func TestEveryAlgorithmCanBeSetOnTheServer(t *testing.T) {
+	t.Parallel()
+	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
+		user, operator := on(t, servers[0].Client(t), patient), on(t, servers[0].Client(t), patient)
+		code := user.Limiter("api", ratelimit.LimiterOptions{Rate: 5, Per: time.Hour, Stored: true})
+		for _, o := range []ratelimit.LimiterOptions{
+			{Rate: 7, Algorithm: ratelimit.SlidingWindow, Per: time.Minute},
+			{Rate: 7, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Month, Zone: time.UTC},
+			{Rate: 7, Per: time.Microsecond, Burst: 9},
+		} {
+			require.NoError(t, operator.Limiter("api", o).Set(ctx, ""))
+			s, err := code.Inspect(ctx)
+			require.NoError(t, err)
+			require.Equal(t, cmp.Or(o.Algorithm, ratelimit.GCRA), s.Algorithm)
+			require.EqualValues(t, 7, s.Rate)
+			require.Equal(t, o.Per, s.Per)
+			require.Equal(t, o.Burst, s.Burst)
+			require.Equal(t, o.Unit, s.Unit)
+			redistest.Eventually(t, 3*time.Second, "the limit is known", func() bool {
+				a, err := code.Peek(ctx, "ann")
+				require.NoError(t, err)
+				return a.Remaining == max(7, o.Burst)
+			})
+		}
 	})
 }
 

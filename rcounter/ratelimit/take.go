@@ -3,9 +3,11 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -95,6 +97,10 @@ func (c *Client) take(ctx context.Context, t *takeCall) {
 	t.call.Args = append(make([]string, 0, 8+len(t.requests)), callID())
 	t.write()
 	m, err := c.within(ctx, t.call)
+	if script.AcrossSlots(err) {
+		c.takeApart(ctx, t.requests, err)
+		return
+	}
 	var v []int64
 	if err == nil {
 		if v, err = m.AsIntSlice(); err != nil || len(v) != 4*t.replies {
@@ -108,6 +114,27 @@ func (c *Client) take(ctx context.Context, t *takeCall) {
 		return
 	}
 	t.read(v)
+}
+
+// takeApart makes the calls for requests of several slots, one for each, because the server refused one for all by err.
+// It refuses a request for limits of several slots, too.
+func (c *Client) takeApart(ctx context.Context, requests []*asked, err error) {
+	var rest []*asked
+	for _, r := range requests {
+		if r.Ask.spans() {
+			r.Err = err
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	script.BySlot(rest, func(r *asked) string { return r.Ask.key }, func(part []*asked) {
+		c.take(ctx, &takeCall{requests: part})
+	})
+}
+
+// spans reports whether the limits of a request are of several slots.
+func (r *request) spans() bool {
+	return slices.ContainsFunc(r.all, func(p part) bool { return keyname.Slot(p.key) != keyname.Slot(r.key) })
 }
 
 func unexpected(key string) error { return fmt.Errorf("unexpected reply to take on %q", key) }

@@ -17,7 +17,7 @@ import (
 func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	srv := redistest.Start(t, "--save", "")
+	srv := redistest.Start(t, "--hz", "100") // by default WAIT ends with the next 100 ms, whatever its timeout
 	admin := srv.Client(t)
 	c := on(t, srv.Client(t),
 		redpacket.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})

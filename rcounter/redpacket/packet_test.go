@@ -589,6 +589,18 @@ func TestGrabsOfAProcessShareCalls(t *testing.T) {
 }
 
 // An answer that gives money is confirmed by replicas where that is asked for, and so is its repetition.
+// replicaOf starts a replica, and returns when it has what the server has.
+func replicaOf(t *testing.T, srv *redistest.Server) *redistest.Server {
+	t.Helper()
+	host, port, _ := strings.Cut(srv.Addr(), ":")
+	replica := redistest.Start(t, "--replicaof", host, port)
+	control := srv.Client(t)
+	redistest.Eventually(t, 20*time.Second, "a replica", func() bool {
+		return strings.Contains(text(t, control, "INFO", "replication"), "state=online")
+	})
+	return replica
+}
+
 func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -599,7 +611,7 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	_, err := c.Packet("q").Send(ctx, o)
 	require.ErrorIs(t, err, errs.ErrNotReplicated)
 	p := c.Packet("p")
-	o.OpenFor = time.Second
+	o.OpenFor = 800 * time.Millisecond
 	sent(t, calm, "p", o)
 	for range 2 {
 		s, err := p.Grab(ctx, "ann")
@@ -617,12 +629,7 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 		return errors.Is(err, errs.ErrNotReplicated)
 	})
 
-	host, port, _ := strings.Cut(srv.Addr(), ":")
-	replica := redistest.Start(t, "--replicaof", host, port)
-	control := srv.Client(t)
-	redistest.Eventually(t, 20*time.Second, "a replica", func() bool {
-		return strings.Contains(text(t, control, "INFO", "replication"), "state=online")
-	})
+	replicaOf(t, srv)
 	c = on(t, srv.Client(t),
 		redpacket.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 5 * time.Second})
 	s, err = c.Packet("p").Grab(ctx, "ann")
@@ -631,11 +638,21 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	r, err := c.Packet("p").Refund(ctx)
 	require.NoError(t, err)
 	require.Zero(t, r.Cents)
+}
+
+// A replica that has stopped: what others wrote meanwhile is not confirmed to those who come by a connection of their
+// own.
+func TestSharesThatOthersTookAreConfirmedByReplicas(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	calm := on(t, srv.Client(t), patient)
+	replica := replicaOf(t, srv)
+	c := on(t, srv.Client(t),
+		redpacket.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 5 * time.Second})
+	o := packet(10, 1)
+	o.OpenFor = time.Second
 	epoch, err := c.Packet("r").Send(ctx, o)
 	require.NoError(t, err)
-
-	// a replica that has stopped: what others wrote meanwhile is not confirmed to those who come by a connection of their
-	// own
 	replica.Stop(t)
 	_, err = calm.Packet("r").Grab(ctx, "ann")
 	require.NoError(t, err)

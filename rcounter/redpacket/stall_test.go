@@ -10,6 +10,7 @@ import (
 )
 
 func TestTheEndOfABigRedPacketHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	c := on(t, admin, patient)

@@ -105,7 +105,7 @@ func walkActs(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 	require.NoError(t, err)
 	var trace []string
 	forgotten := 0
-	for range 150 {
+	for range redistest.Sized(100, 100, 150) {
 		var deeds []stock.Deed
 		for _, id := range rnd.Perm(20)[:1+rnd.IntN(12)] {
 			d := stock.Deed{Verb: string("RRRRVOUCCCCCEEXBB"[rnd.IntN(17)]), ID: fmt.Sprint("id", id),

@@ -170,7 +170,7 @@ func walkCarts(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 		require.NoError(t, err)
 	}
 	var trace []string
-	for range 200 {
+	for range redistest.Sized(120, 120, 200) {
 		if srv.Embedded != nil && rnd.IntN(4) == 0 {
 			now += time.Duration(rnd.IntN(6000)) * time.Millisecond
 			srv.Embedded.SetTime(began.Add(now))

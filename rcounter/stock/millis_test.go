@@ -164,7 +164,7 @@ func TestAReservationEndsOnTheServerNoSoonerThanItsHolderThinks(t *testing.T) {
 	_, err := mine.Stock("s").Open(ctx, spec(1))
 	require.NoError(t, err)
 	s, other := mine.Stock("s"), others.Stock("s")
-	for i := range redistest.Sized(150, 150, 2000) {
+	for i := range redistest.Sized(60, 60, 2000) {
 		id := fmt.Sprint("id", i)
 		g, err := s.Reserve(ctx, "ann", stock.Request{ID: id, N: 1}, 3*time.Millisecond)
 		require.NoError(t, err)

@@ -161,7 +161,7 @@ func walk(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *rand.Rand) 
 		require.ErrorIs(t, gotErr, wantErr, "%v", trace)
 		require.Equal(t, want, got, "%v", trace)
 	}
-	for range 200 {
+	for range redistest.Sized(120, 120, 200) {
 		u := users[rnd.IntN(len(users))]
 		switch op := rnd.IntN(100); {
 		case op < 12:

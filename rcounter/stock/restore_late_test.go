@@ -41,7 +41,7 @@ func TestALateRestoreSuspendsNothing(t *testing.T) {
 			require.NoError(t, err)
 		}},
 		"that failed": {has("begin"), func(t *testing.T, s, _ *stock.Stock) {
-			short, cancel := context.WithTimeout(ctx, time.Second)
+			short, cancel := context.WithTimeout(ctx, 600*time.Millisecond)
 			defer cancel()
 			_, err := s.Restore(short, sequence(ann))
 			require.ErrorIs(t, err, errs.ErrUnknownOutcome)
@@ -530,7 +530,7 @@ func TestWhileAStockIsRestoredOthersHearSo(t *testing.T) {
 		require.ErrorIs(t, err, want)
 	}
 	won := sequence(stock.Entry{Claimant: "cid", Ordinal: 1}, stock.Entry{Claimant: "dora", Ordinal: 2})
-	short, cancel := context.WithTimeout(ctx, time.Second)
+	short, cancel := context.WithTimeout(ctx, 600*time.Millisecond)
 	defer cancel()
 	_, err = on(t, newLate(t, srv, has("end")), exact).Stock("s").Restore(short, won)
 	require.ErrorIs(t, err, errs.ErrUnknownOutcome)

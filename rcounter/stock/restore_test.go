@@ -111,7 +111,7 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 				must(t, raw, "FLUSHALL")
 				calm := on(t, raw, exact)
 				s := calm.Stock("s")
-				const limit = 400
+				const limit = 240
 				o := stock.Spec{Limit: limit, PerUser: 5, OpenFor: time.Hour, Ledger: true}
 				_, err := s.Open(ctx, o)
 				require.NoError(t, err)
@@ -308,7 +308,7 @@ func TestRestoreFromAnyPartOfTheWinnersOversellsNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
-	for range 20 {
+	for range redistest.Sized(10, 10, 60) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))

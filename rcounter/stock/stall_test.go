@@ -9,6 +9,7 @@ import (
 )
 
 func TestTheEndOfABigStockHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	c := on(t, admin, exact)

@@ -126,8 +126,8 @@ func TestLastUnitsWinnerGetsTheSameOrdinalOnRetry(t *testing.T) {
 func TestReturnsUnderASoldOutStormAreAllResold(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		const limit = 50
-		storm := 32
+		const limit = 25
+		storm := 16
 		if srv.Embedded != nil {
 			storm = 4 // its Lua is slow under the race detector
 		}

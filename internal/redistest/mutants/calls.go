@@ -3,6 +3,31 @@ package main
 // ofCalls are faults of calls, of handles and their releases.
 var ofCalls = []mutant{
 	{
+		name: "a renewal of several slots that is not made in parts", file: "internal/lease/renew.go", pkg: "rlock",
+		old: "\tcase script.AcrossSlots(err) && len(batch) > 1:", new: "\tcase false:",
+		breaks: "a call that is refused for its slots is made in parts at once",
+		tests:  "TestNoRenewalFailsWhereKeysOfSeveralSlotsAreRefused",
+	},
+	{
+		name: "a shared call that goes on being refused for its slots", file: "internal/batch/coalescer.go", pkg: "rlock",
+		old: "if !l.calls.enter() || l.with.Runner.Apart() {", new: "if !l.calls.enter() {",
+		breaks: "after the first refusal each call is of one slot",
+		tests:  "TestNoAcquisitionFailsWhereKeysOfSeveralSlotsAreRefused",
+	},
+	{
+		name: "a refusal of one slot that is split for ever", file: "internal/script/slots.go", pkg: "internal/script",
+		old: "return keyname.Slot(key) != keyname.Slot(keys[0])", new: "return true",
+		breaks: "a call is made in parts only if its keys are of several slots",
+		tests:  "TestARefusalOfSeveralSlotsIsToldFromWhatFailed",
+	},
+	{
+		name: "limits of several slots that take their neighbours along", file: "rcounter/ratelimit/take.go",
+		pkg: "rcounter/ratelimit",
+		old: "\t\tif r.Ask.spans() {\n", new: "\t\tif r.Ask.spans() || len(requests) > 1 {\n",
+		breaks: "what cannot be one step costs those nothing that share its call",
+		tests:  "TestLimitsOfSeveralSlotsThatAreRefusedAreTakenInParts",
+	},
+	{
 		name: "a name that is another object's key", file: "internal/keyname/keyname.go", pkg: "internal/keyname",
 		old: "if why := derived(key); why != \"\" {", new: "if why := derived(key); why == \"?\" {",
 		breaks: "no object's name is another's key", tests: "TestAKeyThatAnotherObjectHasBesideItsOwnIsRefused",

@@ -1,0 +1,160 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// oneSlot has the proxy refuse what has keys of several slots, and counts that.
+func oneSlot(p *redistest.Proxy) *atomic.Int64 {
+	var refused atomic.Int64
+	p.Trap(&redistest.Trap{Every: true, Fate: redistest.RefuseRequest,
+		Match: func(words []string) bool {
+			if !redistest.SeveralSlots(words) {
+				return false
+			}
+			refused.Add(1)
+			return true
+		},
+		Says: func([]string) string { return "ERR eval/evalsha command keys must be in same slot" }})
+	return &refused
+}
+
+func TestNoRenewalFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Start(t))
+	refused := oneSlot(p)
+	var renewed, failed atomic.Int64
+	var book redistest.Logbook
+	const held, watchdog = 50, 1500 * time.Millisecond
+	r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: watchdog, Logger: book.Logger(),
+		Observer: func(ctx context.Context, e rlock.Event) context.Context {
+			if e.Kind == rlock.EventRenewed {
+				renewed.Add(1)
+				if e.Err != nil {
+					failed.Add(1)
+				}
+			}
+			return ctx
+		}})
+	var holds [held]*rlock.Hold // dropped, they would not be renewed
+	for n := range holds {
+		holds[n] = lock(t, r.locks.Reentrant("l"+strconv.Itoa(n)), within(t))
+	}
+	redistest.Eventually(t, 20*time.Second, "the first renewals", func() bool { return renewed.Load() >= held })
+	first := refused.Load()
+	require.Positive(t, first)
+	redistest.Eventually(t, 20*time.Second, "more renewals", func() bool { return renewed.Load() >= 3*held })
+	require.Zero(t, failed.Load())
+	require.Equal(t, first, refused.Load(), "from then on each call is of one slot")
+	require.Equal(t, "keys of several slots", r.hub.Stats().Lacks[0].Command)
+	require.Equal(t, 1, book.Count("several slots"), &book)
+	for _, h := range holds {
+		require.NoError(t, h.Unlock(within(t)))
+	}
+}
+
+func TestNoAcquisitionFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
+	t.Parallel()
+	near, far, p := redistest.Away(t)
+	refused := oneSlot(p)
+	r := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})
+	m, err := rlock.Multi(r.locks.Reentrant("a"), r.locks.Reentrant("b"))
+	require.NoError(t, err)
+	cycle(t, m)
+	require.EqualValues(t, 1, refused.Load(), "they are acquired one after the other")
+	cycle(t, m)
+	require.EqualValues(t, 1, refused.Load())
+
+	other := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second}) // which knows of nothing yet
+	crowd := func() {
+		var wg sync.WaitGroup
+		for g := range 40 {
+			wg.Go(func() {
+				for range 5 {
+					cycle(t, other.locks.Reentrant("own"+strconv.Itoa(g)))
+				}
+			})
+		}
+		wg.Wait()
+	}
+	crowd()
+	first := refused.Load()
+	require.Greater(t, first, int64(1))
+	shared := other.locks.Stats().SharedCalls
+	crowd()
+	require.Equal(t, first, refused.Load())
+	require.Equal(t, shared, other.locks.Stats().SharedCalls)
+	require.Empty(t, redistest.Objects(keys(t, near.Client(t))))
+}
+
+// One process is a client of the Cluster, and the other sees it as one server: they have the same locks, and each finds
+// the heartbeats of the other. A holder that lives is not taken from, and one that is gone is followed.
+func TestAHolderBehindAProxyIsNotTakenFromByAClientOfTheCluster(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	behind := redistest.OneAddress(t, s)
+	seen := map[string]func(t *testing.T, o rlock.Options) *rig{
+		"Cluster": func(t *testing.T, o rlock.Options) *rig { return newRig(t, s, o) },
+		"proxy": func(t *testing.T, o rlock.Options) *rig {
+			return newRigWith(t, behind, o, func(o *rueidis.ClientOption) { o.DisableCache = true })
+		},
+	}
+	for from, holder := range seen {
+		for to, waiter := range seen {
+			if from == to {
+				continue
+			}
+			for _, dead := range []bool{false, true} {
+				t.Run(fmt.Sprintf("from %s to %s, dead %v", from, to, dead), func(t *testing.T) {
+					t.Parallel()
+					o := living()
+					h, w := holder(t, o), waiter(t, o)
+					var holds [6]*rlock.Hold
+					var acquired atomic.Int64
+					var wg sync.WaitGroup
+					for n := range holds {
+						name := fmt.Sprint(from, dead, n)
+						holds[n] = lock(t, h.locks.Reentrant(name), within(t))
+						_, err := w.locks.Reentrant(name).TryLock(within(t), 0, 0)
+						require.ErrorIs(t, err, errs.ErrNotAcquired)
+						wg.Go(func() {
+							x, err := w.locks.Reentrant(name).Lock(within(t))
+							if err == nil {
+								acquired.Add(1)
+								err = x.Unlock(within(t))
+							}
+							if err != nil {
+								t.Error(err)
+							}
+						})
+					}
+					if dead {
+						h.redis.Close() // without a word; the leases are of minutes
+						wg.Wait()
+						return
+					}
+					time.Sleep(5 * beat) // others take over after three
+					require.Zero(t, acquired.Load())
+					for _, x := range holds {
+						require.NoError(t, x.Err())
+						require.NoError(t, x.Unlock(within(t)))
+					}
+					wg.Wait()
+				})
+			}
+		}
+	}
+}
