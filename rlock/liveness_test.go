@@ -94,6 +94,7 @@ func TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
 	require.Equal(t, "held", holder.Line(t))
 	var taken sync.Map
 	o := living()
+	o.CallTimeout = 5 * time.Second // one that is asked again finds what it has taken over already
 	o.Observer = heeding(rlock.EventTakenOver, func(e rlock.Event) { taken.Store(e.Name, e.Holds) })
 	r := newRig(t, s, o)
 	var wg sync.WaitGroup
