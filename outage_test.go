@@ -389,14 +389,15 @@ func TestEveryCallIsMeasuredInAnOutageOrNamedHere(t *testing.T) {
 func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
+	const callTimeout = callTimeout / 2
 	most := redistest.Sized(200, 200, 1000)
 	const silent, again = "the server does not answer those who wait", "the server answers those who wait again"
 	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
 		books := map[string]*redistest.Logbook{"rlock": {}, "election": {}, "rsemaphore": {}}
 		o := redlatch.Options{CallTimeout: callTimeout,
-			Locks:      func(o *rlock.Options) { o.Logger = books["rlock"].Logger() },
-			Elections:  func(o *election.Options) { o.Logger = books["election"].Logger() },
-			Semaphores: func(o *rsemaphore.Options) { o.Logger = books["rsemaphore"].Logger() }}
+			Locks:      func(o *rlock.Options) { o.Logger, o.PollCap = books["rlock"].Logger(), callTimeout },
+			Elections:  func(o *election.Options) { o.Logger, o.PollCap = books["election"].Logger(), callTimeout },
+			Semaphores: func(o *rsemaphore.Options) { o.Logger, o.PollCap = books["rsemaphore"].Logger(), callTimeout }}
 		red, ctx := connect(o), t.Context()
 		locks, permits, leaders := red.Locks(), red.Semaphores(), red.Elections()
 		taken := connect(patient)

@@ -44,7 +44,7 @@ func Main(m *testing.M, roles map[string]func() error) {
 	if !said {
 		_ = flag.Set("test.parallel", strconv.Itoa(waiters)) // there is one in every test program, and it is a number
 	}
-	debug.SetGCPercent(400) // a test lives shortly, and has little
+	debug.SetGCPercent(1600) // a test lives shortly, and has little
 	reusing = true
 	status := m.Run()
 	endUnused()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,6 +57,9 @@ func TestElectionsWorkInACluster(t *testing.T) {
 	}
 }
 
+var beating = election.Options{Heartbeat: 250 * time.Millisecond, WatchdogTimeout: 5 * time.Minute,
+	CallTimeout: 10 * time.Second}
+
 // The shards of one name are on several nodes; whoever has them, they go to the next.
 func TestShardsWorkInACluster(t *testing.T) {
 	t.Parallel()
@@ -63,7 +67,7 @@ func TestShardsWorkInACluster(t *testing.T) {
 	const n = 6
 	tokens := map[int]int64{}
 	for _, name := range []string{"first", "second"} {
-		p := start(t, s, living)
+		p := start(t, s, beating)
 		shards := p.elections.Shards("jobs", n)
 		has := make(chan *election.Shard, n)
 		ran := make(chan error, 1)
