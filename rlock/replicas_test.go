@@ -16,12 +16,12 @@ import (
 
 func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Start(t, "--hz", "100") // by default WAIT ends with the next 100 ms, whatever its timeout
 	host, port, err := net.SplitHostPort(s.Addr())
 	require.NoError(t, err)
 	replica := redistest.Start(t, "--replicaof", host, port)
 	r := newRig(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second,
-		WatchdogTimeout: 1800 * time.Millisecond})
+		WatchdogTimeout: 1200 * time.Millisecond})
 	redistest.Eventually(t, 20*time.Second, "the replica is in step", func() bool {
 		info, err := r.redis.Do(within(t), r.redis.B().Info().Section("replication").Build()).ToString()
 		return err == nil && strings.Contains(info, "state=online")

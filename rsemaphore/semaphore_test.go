@@ -862,7 +862,7 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	require.NoError(t, err)
 	replica := redistest.Start(t, "--replicaof", host, port)
 	r := newRig(t, s, rsemaphore.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond,
-		CallTimeout: 2 * time.Second, WatchdogTimeout: 1500 * time.Millisecond})
+		CallTimeout: 2 * time.Second, WatchdogTimeout: 1200 * time.Millisecond})
 	sem := r.c.Semaphore("s", 3)
 	redistest.Eventually(t, 20*time.Second, "granted with the replica", func() bool {
 		p, err := sem.TryAcquire(within(t), 1, 0, 0)
