@@ -673,8 +673,9 @@ func TestAWriterThatDiesWhileItWaitsKeepsReadersOutForAWhileOnly(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	const poll = 400 * time.Millisecond
-	dying, alive := newRig(t, p.Server(), rlock.Options{PollCap: poll}), newRig(t, s,
-		rlock.Options{PollCap: 50 * time.Millisecond})
+	dying := newRig(t, p.Server(), rlock.Options{PollCap: poll})
+	// another process each: readers of one that reads already join it
+	alive, next := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
 	rw := alive.locks.ReadWrite("l")
 	r := lock(t, rw.Read(), within(t))
 	ctx, cancel := context.WithCancel(within(t))
@@ -686,7 +687,9 @@ func TestAWriterThatDiesWhileItWaitsKeepsReadersOutForAWhileOnly(t *testing.T) {
 	redistest.Eventually(t, 10*time.Second, "the writer waits", func() bool { return alive.inLine(t, "l") == 1 })
 	p.BlackHole(redistest.Up)
 	began := time.Now()
-	other := lock(t, rw.Read(), within(t)) // by its own end, which the server counts
+	_, err := next.locks.ReadWrite("l").Read().TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, errs.ErrNotAcquired, "at first")
+	other := lock(t, next.locks.ReadWrite("l").Read(), within(t)) // by its own end, which the server counts
 	require.Less(t, time.Since(began), 10*poll)
 	require.NoError(t, other.Unlock(within(t)))
 	require.NoError(t, r.Unlock(within(t)))
