@@ -588,6 +588,7 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 		{ratelimit.LimiterOptions{Rate: 1, WhenDown: ratelimit.Local, Share: 1.5}, "Share is 1.5"},
 		{ratelimit.LimiterOptions{Rate: 1, Share: .5}, "Share is 0.5, must be 0 with Fail"},
 		{ratelimit.LimiterOptions{Rate: 1, PerProcess: true, WhenDown: ratelimit.Open}, `WhenDown is "Open"`},
+		{ratelimit.LimiterOptions{Rate: 1, PerProcess: true, Stored: true}, "Stored is true"},
 		{ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 1_250_999_896_491}, "Burst is"},
 		{ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 1<<63 - 1, PerProcess: true},
 			"Burst is 9223372036854775807"},
