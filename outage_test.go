@@ -73,14 +73,11 @@ type throughOutage func(t *testing.T, name string, connect func(redlatch.Options
 
 // eachOutage runs fn in parallel for each outage on real servers; by default for one on a real server, and for two in
 // simulated time, other ones for each test.
-func eachOutage(t *testing.T, fn throughOutage) { outagesOf(t, 1, 2, fn) }
-
-// outagesOf runs fn for each outage on real servers; by default for so many, and for so many in simulated time.
-func outagesOf(t *testing.T, reals, simulated int, fn throughOutage) {
+func eachOutage(t *testing.T, fn throughOutage) {
 	for i, name := range slices.Sorted(maps.Keys(outages)) {
 		n := (i + len(t.Name())) % len(outages)
-		real := n < reals || redistest.Long()
-		if !real && n >= reals+simulated {
+		real := n < 1 || redistest.Long()
+		if !real && n > 2 {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -267,7 +264,7 @@ func TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo(t *testing.T) {
 func TestAnAnswerFromACacheWaitsForNoConnection(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
-	outagesOf(t, 2, 0, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
+	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
 		red := connect(redlatch.Options{CallTimeout: callTimeout, Stocks: func(o *stock.Options) {
 			o.SoldOutTrust = time.Hour
 		}})

@@ -65,12 +65,11 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 	if err != nil {
 		return "", err
 	}
-	left := age
+	// Only a hit shows that there is a cache: without one a call in place would wait for as long as another dials.
 	if m.IsCacheHit() {
-		left = min(left, time.Duration(m.CachePTTL())*time.Millisecond)
+		t.dials.Store(dials)
+		t.there.Store(now + min(int64(age), m.CachePTTL()*int64(time.Millisecond)))
 	}
-	t.dials.Store(dials)
-	t.there.Store(now + int64(left))
 	return m.ToString()
 }
 
