@@ -107,8 +107,7 @@ func TestATestAsksOnceToRunBesideOthers(t *testing.T) {
 	}
 	for _, functions := range byPackage {
 		asking := map[string]bool{}
-		var asks func(f function) (at []token.Pos)
-		asks = func(f function) (at []token.Pos) {
+		asks := func(f function) (at []token.Pos) {
 			ast.Inspect(f.body, func(n ast.Node) bool {
 				if _, inner := n.(*ast.FuncLit); inner {
 					return false

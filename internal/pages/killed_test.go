@@ -330,7 +330,8 @@ func TestACartKilledAtAnyStepIsSoldOrRefunded(t *testing.T) {
 func eachWayToDie(t *testing.T, story func(t *testing.T, s *shop, fate plan, late, rival, back bool) (reached bool)) {
 	type event struct{ late, rival, back bool }
 	events := []event{{late: true, rival: true, back: true}, {late: true}, {}, {late: true, rival: true}}
-	stride := redistest.Sized(2, 2, 1) // by default every second step: of one event the even ones, of the next the odd ones
+	// by default every second step: of one event the even ones, of the next the odd ones
+	stride := redistest.Sized(2, 2, 1)
 	for i, e := range events[:redistest.Sized(1, 3, 4)] {
 		for _, way := range []string{"killed before", "killed after", "met before"} {
 			steps := i % stride

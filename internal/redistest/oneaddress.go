@@ -178,7 +178,7 @@ var keyless = []string{"PING", "HELLO", "CLIENT", "INFO", "TIME", "PUBLISH", "PU
 
 // nodeOf is which of n nodes runs a call.
 func nodeOf(words []string, n int) int {
-	key := ""
+	var key string
 	switch command := strings.ToUpper(words[0]); {
 	case slices.Contains(keyless, command), len(words) < 2:
 		return 0

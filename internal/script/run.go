@@ -42,7 +42,8 @@ type Runner struct {
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	r := &Runner{
-		client: client, cluster: client.Mode() == rueidis.ClientModeCluster, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), late: errCallTimeout,
+		client: client, cluster: client.Mode() == rueidis.ClientModeCluster, timeout: callTimeout, base: time.Now(),
+		dials: new(atomic.Int64), late: errCallTimeout,
 		Lacks: errs.NewLacks(slog.New(slog.DiscardHandler)),
 		timers: sync.Pool{New: func() any {
 			t := time.NewTimer(time.Hour)

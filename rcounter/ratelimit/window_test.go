@@ -237,7 +237,7 @@ func TestAWindowOfOneProcessEndsWithTheUnitOfTheCalendar(t *testing.T) {
 					time.Sleep(time.Duration(rnd.Int64N(int64(30 * 24 * time.Hour))).Truncate(time.Microsecond))
 					l := c.Limiter(fmt.Sprint(unit, round),
 						ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: unit, Zone: zone, PerProcess: true})
-					left := nextUnit(time.Now(), unit, zone).Sub(time.Now())
+					left := time.Until(nextUnit(time.Now(), unit, zone))
 					a, err := l.Allow(ctx, "", 2)
 					require.NoError(t, err)
 					require.True(t, a.Allowed)
