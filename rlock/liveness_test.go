@@ -106,6 +106,7 @@ func TestAKilledProcessesHoldsAreTakenOverBeforeTheirLeasesEnd(t *testing.T) {
 			over[strings.Fields(kind)[0]] = true
 		}
 	}
+	require.Less(t, len(over), len(waits), "nothing is left to take over")
 	for has, asks := range waits {
 		wg.Go(func() {
 			h, err := kindOf[asks](r.locks, has).Lock(within(t)) // 30 s, of a lease of 5 minutes
