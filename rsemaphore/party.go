@@ -381,8 +381,11 @@ func (p *party) leave(ctx context.Context, cause error) (Arrival, error) {
 
 // end runs one of the verbs that end a generation, until it is answered.
 func (p *party) end(ctx context.Context, verb string) (barrierReply, error) {
-	c := p.b.c
-	r, err := p.exchange(verb, 0).by(ctx, c.runner.Do)
+	c, send := p.b.c, p.b.c.runner.Do
+	if c.session.Inner.Context().Err() != nil { // the hub is closed, and perhaps its client, which refuses every try
+		send = c.runner.Attempt
+	}
+	r, err := p.exchange(verb, 0).by(ctx, send)
 	if err == nil {
 		c.waiters.Wake(p.queueKey())
 	}
