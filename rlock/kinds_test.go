@@ -320,13 +320,14 @@ func TestTokensGrowUnderContentionAndLostReplies(t *testing.T) {
 	s := redistest.Start(t)
 	var mu sync.Mutex
 	var tokens []int64 // in the order in which they were acted under
+	rounds := redistest.Sized(25, 25, 40)
 	var wg sync.WaitGroup
 	for range 3 {
 		p := redistest.NewProxy(t, s)
 		r := newRig(t, p.Server(), rlock.Options{PollCap: 50 * time.Millisecond, CallTimeout: 100 * time.Millisecond})
 		for w := range 4 {
 			wg.Go(func() {
-				for i := range 40 {
+				for i := range rounds {
 					if w == 0 && i%5 == 0 {
 						p.Trap(&redistest.Trap{Match: redistest.With("redisson_lock_token:{l}"), Fate: redistest.LoseReply})
 					}
@@ -352,7 +353,7 @@ func TestTokensGrowUnderContentionAndLostReplies(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.Greater(t, len(tokens), 3*4*40/2)
+	require.Greater(t, len(tokens), 3*4*rounds/2)
 	for i := 1; i < len(tokens); i++ {
 		require.Greater(t, tokens[i], tokens[i-1])
 	}

@@ -194,7 +194,7 @@ func TestPlainScriptsTellTheFirstInLine(t *testing.T) {
 // told of a release, or did those that have just released ask as soon as those that wait, some would get none.
 func TestEveryProcessThatWaitsForAPlainLockGetsItAtTheSameCost(t *testing.T) {
 	t.Parallel()
-	const processes, rounds = 40, 20
+	const processes, rounds = 40, 15
 	rigs := newRigs(t, redistest.Start(t), processes, rlock.Options{})
 	ctx, stop := context.WithCancel(within(t))
 	defer stop()

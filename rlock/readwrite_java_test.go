@@ -266,7 +266,7 @@ func TestGoAndJavaExcludeEachOtherUnderContention(t *testing.T) {
 		time.Sleep(500 * time.Microsecond)
 		readers.Add(-1)
 	}
-	many := redistest.Sized[int32](20, 20, 50)
+	many := redistest.Sized[int32](14, 14, 50)
 	enough := func() bool {
 		return javas[0].Load() > 2*many && javas[1].Load() > many && gos[0].Load() > 2*many && gos[1].Load() > many
 	}

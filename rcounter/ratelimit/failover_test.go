@@ -67,6 +67,10 @@ func TestAFailoverLetsAtMostOneBurstMorePass(t *testing.T) {
 	redistest.Eventually(t, time.Minute, "both limits refuse", func() bool {
 		return counts[0].refused.Load() > 0 && counts[1].refused.Load() > 0
 	})
+	for _, addr := range srv.Addrs { // it is killed now: they need not wait for a second
+		sentinel := &redistest.Server{Addrs: []string{addr}}
+		sentinel.Ask(t, "SENTINEL", "SET", "main", "down-after-milliseconds", "400")
+	}
 	require.NoError(t, srv.Pairs[0].Primary.Process.Kill())
 	after.Store(true)
 	redistest.Eventually(t, time.Minute, "both let pass again", func() bool {
