@@ -24,7 +24,7 @@ func TestTheScriptsAgreeWithTheModelOfTenures(t *testing.T) {
 				s = redistest.Start(t)
 			}
 			g := newScriptRig(t, s)
-			for _, seed := range redistest.Seeds(t, redistest.Sized(3, 4, 200)) {
+			for _, seed := range redistest.Seeds(t, redistest.Sized(1, 4, 200)) {
 				agrees(t, g, seed)
 			}
 		})

@@ -58,6 +58,7 @@ func TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle(t *testing.T) {
 // UnlockAfter leaves a lock taken until the server's end; and where nobody may subscribe, who waits asks once in a
 // PollCap. Either has a bound of its own (progress.go). By default one kind of each is played.
 func TestACrowdThatKeepsOrHearsNothingHasItsOwnBound(t *testing.T) {
+	redistest.SkipShort(t)
 	for how, crowd := range map[string]struct {
 		plan  func(seed uint64, kinds ...string) simulation.Plan
 		kinds []string
