@@ -16,7 +16,7 @@ func TestAddsOfSeveralSlotsThatAreRefusedAreMadeInParts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
-	trap := p.RefuseSeveralSlots()
+	trap, _ := p.RefuseSeveralSlots(redistest.CrossSlot)
 	hub := rig.Hub(t, p.Server().Client(t))
 	c, err := rcounter.New(hub, patient)
 	require.NoError(t, err)

@@ -17,25 +17,13 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// oneSlot has the proxy refuse what has keys of several slots, and counts that.
-func oneSlot(p *redistest.Proxy) *atomic.Int64 {
-	var refused atomic.Int64
-	p.Trap(&redistest.Trap{Every: true, Fate: redistest.RefuseRequest,
-		Match: func(words []string) bool {
-			if !redistest.SeveralSlots(words) {
-				return false
-			}
-			refused.Add(1)
-			return true
-		},
-		Says: func([]string) string { return "ERR eval/evalsha command keys must be in same slot" }})
-	return &refused
-}
+// sameSlot is how a proxy refuses keys of several slots.
+const sameSlot = "ERR eval/evalsha command keys must be in same slot"
 
 func TestNoRenewalFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Start(t))
-	refused := oneSlot(p)
+	_, refused := p.RefuseSeveralSlots(sameSlot)
 	var renewed, failed atomic.Int64
 	var book redistest.Logbook
 	const held, watchdog = 50, 1500 * time.Millisecond
@@ -69,7 +57,7 @@ func TestNoRenewalFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
 func TestNoAcquisitionFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
 	t.Parallel()
 	near, far, p := redistest.Away(t)
-	refused := oneSlot(p)
+	_, refused := p.RefuseSeveralSlots(sameSlot)
 	r := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})
 	m, err := rlock.Multi(r.locks.Reentrant("a"), r.locks.Reentrant("b"))
 	require.NoError(t, err)

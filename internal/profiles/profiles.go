@@ -93,9 +93,6 @@ const (
 	slots     = "keys of several slots"
 )
 
-// crossSlot is Redis' own text for a call with keys of several slots.
-const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
-
 // All are the profiles. To see what the library does with each: go test -v ./internal/profiles
 var All = []Profile{
 	{
@@ -163,7 +160,8 @@ var All = []Profile{
 			refuse("ERR command is not allowed", "CLUSTER"),
 			assume("ERR command 'config|get' is not allowed", "CONFIG GET"),
 		),
-		OneSlot: crossSlot, // redis.io, "Clustering", "Multi-key operations": a command whose keys are of several slots
+		// redis.io, "Clustering", "Multi-key operations": a command whose keys are of several slots
+		OneSlot: redistest.CrossSlot,
 		Lacks:   []string{tracking, slots},
 	},
 	{
@@ -171,7 +169,7 @@ var All = []Profile{
 		Source: `"Connection management commands compatibility" and "Pub/sub commands compatibility", redis.io, read ` +
 			`2026-11-28: CLIENT TRACKING and PUBSUB are supported; CLUSTER as before 7.4`,
 		Refuses: refuse("ERR command is not allowed", "CLUSTER"),
-		OneSlot: crossSlot,
+		OneSlot: redistest.CrossSlot,
 		Lacks:   []string{slots},
 	},
 	{
@@ -247,7 +245,7 @@ var All = []Profile{
 			refuse("unsupported command '%s'", "CLIENT", "SUBSCRIBE", "SSUBSCRIBE", "WAIT", "PUBSUB", "CLUSTER", "CONFIG"),
 			assume("unsupported command '%s'", "INFO"),
 		),
-		OneSlot:     crossSlot, // of the node of a Cluster behind it: it looks at the first key alone
+		OneSlot:     redistest.CrossSlot, // of the node of a Cluster behind it: it looks at the first key alone
 		Limits:      "before several servers that are no Cluster it has a script run at that of its first key",
 		Lacks:       []string{tracking, subscribe, info, slots},
 		MinReplicas: "the server refuses WAIT",

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/keyname"
 )
@@ -51,8 +52,19 @@ func SeveralSlots(words []string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return keyname.Slot(key) != keyname.Slot(keys[0]) })
 }
 
-// RefuseSeveralSlots has the proxy refuse those as the server would.
-func (p *Proxy) RefuseSeveralSlots() *Trap {
-	return p.Trap(&Trap{Match: SeveralSlots, Every: true, Fate: RefuseRequest,
-		Says: func([]string) string { return "CROSSSLOT Keys in request don't hash to the same slot" }})
+// CrossSlot is how a node of a Cluster refuses those.
+const CrossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
+
+// RefuseSeveralSlots has the proxy refuse those by text, and counts them.
+func (p *Proxy) RefuseSeveralSlots(text string) (*Trap, *atomic.Int64) {
+	var refused atomic.Int64
+	match := func(words []string) bool {
+		if !SeveralSlots(words) {
+			return false
+		}
+		refused.Add(1)
+		return true
+	}
+	return p.Trap(&Trap{Match: match, Every: true, Fate: RefuseRequest, Says: func([]string) string { return text }}),
+		&refused
 }

@@ -63,7 +63,7 @@ func TestACallOfSeveralSlotsRunsInParts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := redistest.NewProxy(t, server)
-	p.RefuseSeveralSlots()
+	p.RefuseSeveralSlots(redistest.CrossSlot)
 	r := script.NewRunner(p.Server().Client(t), 20*time.Second)
 	var book redistest.Logbook
 	r.Lacks = errs.NewLacks(book.Logger())

@@ -20,16 +20,7 @@ import (
 func TestLimitsOfSeveralSlotsThatAreRefusedAreTakenInParts(t *testing.T) {
 	t.Parallel()
 	_, far, p := redistest.Away(t)
-	var refused atomic.Int64
-	p.Trap(&redistest.Trap{Every: true, Fate: redistest.RefuseRequest,
-		Match: func(words []string) bool {
-			if !redistest.SeveralSlots(words) {
-				return false
-			}
-			refused.Add(1)
-			return true
-		},
-		Says: func([]string) string { return "CROSSSLOT Keys in request don't hash to the same slot" }})
+	_, refused := p.RefuseSeveralSlots(redistest.CrossSlot)
 	c := on(t, far.Client(t), patient)
 	const burst, callers, keys = 6, 48, 12
 	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: burst})
