@@ -177,6 +177,43 @@ func hold(s *session.Session, name string, of any) (l *lease.Lease, why chan err
 	return l, why
 }
 
+// resource is held, and calls its function when it is being released.
+type resource struct{ sent func() }
+
+func (r *resource) Send(context.Context, bool) (gone bool, err error) {
+	r.sent()
+	return false, nil
+}
+
+func (*resource) Label() string { return "" }
+
+func TestWhatIsBeingReleasedIsNotReentered(t *testing.T) {
+	s := newSession(t, true, session.Options{})
+	of := &session.Handles{Session: s, Noun: "hold", Verb: "Unlock",
+		Ended:    func(context.Context, string, error) {},
+		Released: func(context.Context, *session.Holding, time.Duration, error) {}}
+	o := &session.Holding{Lease: lease.Lease{Name: "a", Key: "a", Owner: s.NewOwner(""), Renew: keep}}
+	sent := 0
+	o.Begin(of, &resource{func() {
+		sent++
+		require.ErrorIs(t, o.Enter(o.Turn()), errs.ErrLost, "its last handle has left")
+		require.Zero(t, o.Count())
+	}})
+	s.Engine.Add(&o.Lease, time.Now(), time.Now(), time.Minute, true, 0)
+	require.NoError(t, s.Enter())
+	first := o.Handle(true)
+
+	require.NoError(t, o.Enter(o.Turn()))
+	require.NoError(t, s.Enter())
+	second := o.Handle(true)
+	require.ErrorIs(t, o.Enter(o.Turn()+1), errs.ErrLost, "nor is another caller's turn")
+	require.NoError(t, first.Release(context.Background(), nil))
+	require.Zero(t, sent)
+	require.NoError(t, second.Release(context.Background(), nil))
+	require.Equal(t, 1, sent)
+	require.ErrorIs(t, o.Enter(o.Turn()), errs.ErrLost)
+}
+
 func TestCloseEndsWaitersAndContextsFirstAndWaitsForReleasesThen(t *testing.T) {
 	s := newSession(t, true, session.Options{})
 	l, why := hold(s, "a", &holder{})

@@ -82,10 +82,14 @@ var ofTenures = []mutant{
 		breaks: "readers that wait are let in together", tests: "TestReadersThatWaitAreLetInTogether",
 	},
 	{
-		name: "a reader that joins what is being given back", file: "internal/session/handle.go", pkg: "rlock",
+		name: "a reader that joins what is being given back", file: "internal/session/handle.go", pkg: "internal/session",
 		old: "o.ended != nil || o.count == 0 || turn != o.turn {", new: "turn != o.turn {",
-		breaks: "no caller joins a tenure whose last reader has left",
-		tests:  "TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock TestAContextOfAnEarlierTurnReentersNothing",
+		breaks: "no caller joins a tenure whose last reader has left", tests: "TestWhatIsBeingReleasedIsNotReentered",
+	},
+	{
+		name: "a re-entry in another caller's turn", file: "internal/session/handle.go", pkg: "internal/session",
+		old: "o.count == 0 || turn != o.turn {", new: "o.count == 0 {",
+		breaks: "a context of an earlier turn re-enters nothing", tests: "TestWhatIsBeingReleasedIsNotReentered",
 	},
 	{
 		name: "a lock that lingers though others wait for it", file: "rlock/turn.go", pkg: "rlock",
