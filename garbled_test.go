@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -24,7 +25,8 @@ func TestAReplyOfAnotherKindIsAnErrorOfEveryVerb(t *testing.T) {
 	t.Parallel()
 	s := redistest.Embedded(t)
 	var garbling atomic.Bool
-	o := redlatch.Options{CallTimeout: time.Minute}
+	o := redlatch.Options{CallTimeout: time.Minute,
+		Limiters: func(o *ratelimit.Options) { o.AllowTimeout = time.Minute }}
 	o.Hub = func(o *pubsub.Options) {
 		o.NewClient = func(o rueidis.ClientOption) (rueidis.Client, error) {
 			c, err := rueidis.NewClient(o)

@@ -26,8 +26,8 @@ func TestNoRenewalFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
 	_, refused := p.RefuseSeveralSlots(sameSlot)
 	var renewed, failed atomic.Int64
 	var book redistest.Logbook
-	const held, watchdog = 50, 1500 * time.Millisecond
-	r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: watchdog, Logger: book.Logger(),
+	const held, watchdog = 50, 2 * time.Second
+	r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: book.Logger(),
 		Observer: func(ctx context.Context, e rlock.Event) context.Context {
 			if e.Kind == rlock.EventRenewed {
 				renewed.Add(1)
@@ -109,6 +109,7 @@ func TestAHolderBehindAProxyIsNotTakenFromByAClientOfTheCluster(t *testing.T) {
 				t.Run(fmt.Sprintf("from %s to %s, dead %v", from, to, dead), func(t *testing.T) {
 					t.Parallel()
 					o := living()
+					o.Heartbeat = 500 * time.Millisecond // three of them outlast a busy machine's pauses
 					h, w := holder(t, o), waiter(t, o)
 					var holds [6]*rlock.Hold
 					var acquired atomic.Int64
@@ -134,7 +135,7 @@ func TestAHolderBehindAProxyIsNotTakenFromByAClientOfTheCluster(t *testing.T) {
 						wg.Wait()
 						return
 					}
-					time.Sleep(5 * beat) // others take over after three
+					time.Sleep(7 * o.Heartbeat / 2) // others take over after three
 					require.Zero(t, acquired.Load())
 					for _, x := range holds {
 						require.NoError(t, x.Err())

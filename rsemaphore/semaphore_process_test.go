@@ -88,7 +88,7 @@ func TestAKilledProcessGivesItsPermitsBackAfterOneLease(t *testing.T) {
 	s := redistest.Start(t)
 	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Minute})
 	sem := r.c.Semaphore("s", 10)
-	c := redistest.Spawn(t, "permit user", s, "s", "10", "1200ms")
+	c := redistest.Spawn(t, "permit user", s, "s", "10", "1800ms")
 	say(t, c, "take 3")
 	require.Equal(t, "got", c.Line(t))
 	lease := func() time.Duration {
