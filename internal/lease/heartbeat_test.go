@@ -278,7 +278,7 @@ func TestABeatIsAChangeOfTheExpiry(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := s.Client(t)
-		r := script.NewRunner(c, time.Second)
+		r := script.NewRunner(c, 10*time.Second)
 		look := func() lease.Beat {
 			b, err := lease.Look(context.Background(), r, "k")
 			require.NoError(t, err)
