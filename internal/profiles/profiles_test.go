@@ -120,17 +120,22 @@ func run(t *testing.T, p profiles.Profile, server *redistest.Server,
 	defer end(other)
 
 	failures := make([]error, len(core))
-	// A machine that stood still has lost a hold of a fraction of a second, or has not had a waiter come in time for the
-	// release that would have shown what it cannot use.
-	lost := func(err error) bool { return errors.Is(err, redlatch.ErrLost) }
-	for n := 0; n == 0 || n < 3 && (slices.ContainsFunc(failures, lost) || len(lacking(red)) < len(p.Lacks)); n++ {
-		var all sync.WaitGroup
-		for i, f := range core {
-			if !f.skips(p) {
-				all.Go(func() { failures[i] = f.try(ctx, scene{red, other, direct}) })
-			}
+	var all sync.WaitGroup
+	for i, f := range core {
+		if f.skips(p) {
+			continue
 		}
-		all.Wait()
+		all.Go(func() {
+			for range 3 { // a machine that stood still has lost a hold of a fraction of a second
+				if failures[i] = f.try(ctx, scene{red, other, direct}); !errors.Is(failures[i], redlatch.ErrLost) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	for n := 0; n < 3 && len(lacking(red)) < len(p.Lacks); n++ { // nor was there a waiter in time for each release
+		_ = handed(ctx, red.Locks().Fair("again"), other.Locks().Fair("again"))
 	}
 	with := <-replicated
 	r.replicas = replicas(t, p, with.red, with.err)
