@@ -227,7 +227,7 @@ func ExampleElection_WithPriority() {
 // Before a machine is stopped its leader hands over; the work ends first. Run does this by itself: this is what
 // programs do that call Campaign.
 func ExampleElection_Drain() {
-	elections, _, end := demoWith(500 * time.Millisecond)
+	elections, _, end := demoWith(200 * time.Millisecond)
 	defer end()
 	ctx := context.Background()
 	scheduler := elections.Election("scheduler")
@@ -255,7 +255,7 @@ func ExampleElection_Drain() {
 
 // Sixteen shards of a queue, divided among the processes that run this.
 func ExampleShards_Run() {
-	elections, _, end := demoWith(300 * time.Millisecond)
+	elections, _, end := demoWith(200 * time.Millisecond)
 	defer end()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -280,7 +280,7 @@ func ExampleShards_Run() {
 
 // A process is drained before it is stopped: its shards move while it still lives.
 func ExampleShards_Drain() {
-	elections, _, end := demoWith(400 * time.Millisecond)
+	elections, _, end := demoWith(200 * time.Millisecond)
 	defer end()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
