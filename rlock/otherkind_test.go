@@ -423,6 +423,36 @@ func takeTurns(t *testing.T, s *redistest.Server) {
 	t.Log("turns of each process:" + all)
 }
 
+// Those that came while the lock was a string stand in its line only. Where it is handed to one that waits for a hash, the
+// hash's waiters would go on among themselves until one of the line polls.
+func TestThoseWhoCameWhileTheLockWasAStringAreServedInTheirTurn(t *testing.T) {
+	t.Parallel()
+	bubble(t, 6, rlock.Options{PollCap: time.Minute}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		h := lock(t, rigs[0].locks.Plain("x"), ctx)
+		served := make(chan int, 2*len(rigs))
+		for i := 1; i <= len(rigs); i++ {
+			locks := rigs[i%len(rigs)].locks // the holder waits again, behind all others
+			l := locks.Plain("x")
+			if i == 1 || i == 5 {
+				l = locks.Reentrant("x")
+			}
+			go func() {
+				if l.Do(ctx, func(context.Context) error { served <- i; return nil }) != nil {
+					served <- -1
+				}
+			}()
+			time.Sleep(100 * time.Millisecond)
+		}
+		began := time.Now()
+		require.NoError(t, h.Unlock(ctx))
+		for i := 1; i <= len(rigs); i++ {
+			require.Equal(t, i, <-served, "in the order in which they came")
+		}
+		require.Less(t, time.Since(began), time.Second, "nobody polls")
+	})
+}
+
 // The reply to a release is lost, and its second run finds a lock of the other kind, which the first has made way for:
 // nothing was lost.
 func TestAReleaseThatMadeWayForTheOtherKindIsNoLoss(t *testing.T) {

@@ -210,6 +210,12 @@ var ofLocks = []mutant{
 		breaks: "processes of two kinds are served in their order", tests: "TestScriptsOfTwoKindsHandTheLockOver",
 	},
 	{
+		name: "a line that is left behind by a hash", file: "rlock/lua/lib/plain_queue.lua", pkg: "rlock",
+		old: "if served and not left then", new: "if false then",
+		breaks: "who waits for a Plain lock is served in its turn by those who do not",
+		tests:  "TestThoseWhoCameWhileTheLockWasAStringAreServedInTheirTurn",
+	},
+	{
 		name: "a Plain release that stops at a process that is gone", file: "rlock/lua/lib/plain_queue.lua", pkg: "rlock",
 		old:    "return tell(line, publish, grants, now) or waiter and hand_over(lock, queue, publish, grants, now)",
 		new:    "return tell(line, publish, grants, now)",

@@ -40,6 +40,19 @@
 --     <-------------------------------------------------------------  "0 0 A"
 --     acquire: it is free
 --
+-- * Who asks while the lock is a string stands in the line only. A release that hands the lock to one that waits for a hash puts those of
+--   the line into that queue, each with the time at which it came:
+--
+--     Plain A                    server                             Reentrant B and C, Plain D, in the order B, D, C
+--     holds the string           queue: B, C   line: D
+--     release: makes the hash, B's; D into the queue  ------------>  on B's channel of grants
+--                                                                   B's release: without D's entry the lock would be C's, then
+--                                                                   B's again, and so on, until D polls
+--     <-------------------------------------------------------------  "0 0 D"
+--
+--   If this release runs twice, the second finds a hash, or changes no place. D leaves: its release removes both entries. D's
+--   process has died: its entry is dropped from the queue, and those behind it in line have theirs.
+--
 --   Other programs release without a word: waiters of both kinds poll. A Fair or ReadWrite lock's waiters stand in queues of their own,
 --   which a Plain lock's release does not serve: they poll, too.
 -- uses: handover, clock, send
@@ -47,6 +60,7 @@
 local RESERVED = 200 -- at most
 local LINE_TTL = 60000 -- more than twice the longest time between two requests of a waiter
 local COME = 100000000000000 -- scores from here on are µs
+local FOLLOW = 100 -- so many at most, the first
 
 -- Whether the lock is left to one with this score. A time that is further ahead than one can be is of before the server's clock
 -- stepped back.
@@ -92,6 +106,21 @@ local function tell(line, publish, grants, now)
   end
 end
 
+-- Have those in line stand in the queue of the locks that are a hash, to which the lock has been handed.
+local function follow(line, queue, now)
+  local all = redis.pcall('ZRANGE', line, COME, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, FOLLOW)
+  local entries = {}
+  for i = 1, #all, 2 do
+    local n = #entries
+    entries[n + 1], entries[n + 2] = all[i + 1], (string.gsub(all[i], ' ', ' 0 '))
+    entries[n + 3], entries[n + 4] = -now, '!' .. (string.match(all[i], '^%S+') or '')
+  end
+  if #entries > 0 then
+    redis.pcall('ZADD', queue, 'NX', unpack(entries)) -- refused when memory is full: they poll
+    redis.pcall('PEXPIRE', queue, QUEUE_TTL)
+  end
+end
+
 -- See to the waiters of a free lock: first the first of the line or of the queue of the locks that are a hash, whichever came first;
 -- if that is gone, the other's. A first in line that was notified before came before all.
 local function pass_on(lock, line, queue, publish, grants, now)
@@ -100,7 +129,11 @@ local function pass_on(lock, line, queue, publish, grants, now)
   if waiter and not string.find(waiter, '^%S+ 0 ') then -- or it is one of the line
     local first = redis.pcall('ZRANGE', line, 0, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, 1)
     if not first[1] or tonumber(first[2]) > tonumber(head[2]) then
-      return hand_over(lock, queue, publish, grants, now) or tell(line, publish, grants, now)
+      local served, left = hand_over(lock, queue, publish, grants, now)
+      if served and not left then
+        follow(line, queue, now)
+      end
+      return served or tell(line, publish, grants, now)
     end
   end
   return tell(line, publish, grants, now) or waiter and hand_over(lock, queue, publish, grants, now)
