@@ -484,13 +484,22 @@ func TestAttemptObeysDeadlinesAndTellsTheirCause(t *testing.T) {
 	require.ErrorIs(t, err, why)
 }
 
+// slowDone is a context whose Done takes a while.
+type slowDone struct{ context.Context }
+
+func (c slowDone) Done() <-chan struct{} {
+	time.Sleep(10 * time.Millisecond)
+	return c.Context.Done()
+}
+
 func TestNothingIsSentUnderAContextThatHasEnded(t *testing.T) {
 	s := redistest.Start(t)
 	c := s.Client(t)
 	r := script.NewRunner(c, slack)
 	why := errors.New("too late")
-	ctx, cancel := context.WithCancelCause(context.Background())
+	inner, cancel := context.WithCancelCause(context.Background())
 	cancel(why)
+	ctx := slowDone{inner} // a goroutine that sends would be ahead of its caller
 	for _, run := range []func(context.Context, script.Call) (rueidis.RedisMessage, error){r.Attempt, r.Do} {
 		_, err := run(ctx, call("k"))
 		require.ErrorIs(t, err, errs.ErrUnavailable)

@@ -70,6 +70,20 @@ func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
 				return ttl
 			}}
 		},
+		"reserved beside one that is over": func(t *testing.T) redistest.Last {
+			s, other := opened(t, 2)
+			return redistest.Last{Once: true, Kept: held(s, "id"), Take: func(t *testing.T) time.Duration {
+				_, err := s.Reserve(ctx, "cid", stock.Request{ID: "first", N: 1}, ttl/2)
+				require.NoError(t, err)
+				g, err := s.Reserve(ctx, "ann", stock.Request{ID: "id", N: 1}, ttl)
+				won(t, g, err)
+				return ttl
+			}, Gone: func(t *testing.T) bool {
+				g, err := other.Reserve(ctx, "bob", stock.Request{ID: "other", N: 2}, time.Minute)
+				require.NoError(t, err)
+				return g.Won()
+			}}
+		},
 		"extended": func(t *testing.T) redistest.Last {
 			s, other := opened(t, 1)
 			return redistest.Last{Gone: another(other), Kept: held(s, "id"), Take: func(t *testing.T) time.Duration {

@@ -115,7 +115,7 @@ func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
 	if rng.IntN(4) == 0 {
 		verbs += "VUEEBXX"
 	}
-	used, last := map[string]bool{}, args[2]
+	used, last := map[string]bool{}, fmt.Sprint((now + time.Minute).Milliseconds())
 	for range 1 + rng.IntN(4) {
 		verb := string(verbs[rng.IntN(len(verbs))])
 		id, claimant, n := fmt.Sprint("id", max(0, i-rng.IntN(12)), ".", rng.IntN(3)), fmt.Sprint("u", rng.IntN(30)),
