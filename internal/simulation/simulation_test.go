@@ -35,7 +35,7 @@ func TestTheSimulatedLibraryKeepsItsPromises(t *testing.T) {
 func TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle(t *testing.T) {
 	redistest.SkipShort(t)
 	var total simulation.Figures
-	usual := []string{"plain"}
+	usual := []string{"plain", "spin"}
 	for _, kind := range redistest.Sized(usual, usual, simulation.Crowds()) {
 		seeds := []uint64{2}
 		if redistest.Long() {

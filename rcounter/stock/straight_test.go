@@ -39,7 +39,14 @@ func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
 	_, rest, ok = strings.Cut(rest, "\nuntil true\n")
 	require.True(t, ok)
 	straight, calls, verbs := 0, 0, map[string]int{}
-	for seed := range redistest.Sized(uint64(4), 4, 150) {
+	seeds := []uint64{0, 1, 2, 6} // of 6 a stock that is sold out has units back
+	if redistest.Long() {
+		seeds = seeds[:0]
+		for seed := range uint64(150) {
+			seeds = append(seeds, seed)
+		}
+	}
+	for _, seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 19))
 		ledger, remember := seed%2 == 1, time.Duration(0)
 		if seed%4 >= 2 {

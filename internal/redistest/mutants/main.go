@@ -120,9 +120,9 @@ func runAll(ctx context.Context, chosen []mutant, log string, show bool) (surviv
 		if done[m.name] {
 			continue
 		}
-		v, bad := b.run(ctx, &m, show)
+		v, bad := b.run(ctx, &m, show, false)
 		for try := 1; try < tries && bad == nil && !v.Killed; try++ { // some faults show only when things happen in one order
-			v, bad = b.run(ctx, &m, show)
+			v, bad = b.run(ctx, &m, show, try == tries-1)
 		}
 		if ctx.Err() != nil {
 			return survivors, ctx.Err()
@@ -175,11 +175,12 @@ func note(log, word, name string) error {
 	return f.Close()
 }
 
-// tries is how often a mutant survives before it counts.
+// tries is how often a mutant survives before it counts. The last time its tests run in full: tests that walk at random
+// walk farther then.
 const tries = 3
 
-// limit is for how long the tests of a mutant run: some mutants make them wait forever.
-const limit = 30 * time.Second
+// limit is for how long the tests of a mutant run, or run in full: some mutants make them wait forever.
+const limit, limitInFull = 30 * time.Second, 5 * time.Minute
 
 // bench compiles the tests of packages, in a folder of its own.
 type bench struct {
@@ -251,7 +252,7 @@ func (b *bench) program(ctx context.Context, m *mutant, text []byte) (bin string
 }
 
 // run runs the tests with the fault in its place.
-func (b *bench) run(ctx context.Context, m *mutant, show bool) (*verdict, error) {
+func (b *bench) run(ctx context.Context, m *mutant, show, long bool) (*verdict, error) {
 	began := time.Now()
 	text, err := m.plant(b.root)
 	if err != nil {
@@ -261,16 +262,17 @@ func (b *bench) run(ctx context.Context, m *mutant, show bool) (*verdict, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s does not compile: %w", m.name, err)
 	}
-	test := exec.CommandContext(ctx, bin, "-test.timeout", limit.String(), "-test.run",
-		"^("+strings.ReplaceAll(m.tests, " ", "|")+")$")
-	test.Dir, test.Env = filepath.Join(b.root, m.pkg), append(os.Environ(), env...)
 	full, err := inFull(b.root, m.pkg)
 	if err != nil {
 		return nil, err
 	}
-	if m.inFull(full) {
-		test.Env = append(test.Env, "REDLATCH_LONG=1")
+	most := limit
+	if long = long || m.inFull(full); long {
+		env, most = append(env, "REDLATCH_LONG=1"), limitInFull
 	}
+	test := exec.CommandContext(ctx, bin, "-test.timeout", most.String(), "-test.run",
+		"^("+strings.ReplaceAll(m.tests, " ", "|")+")$")
+	test.Dir, test.Env = filepath.Join(b.root, m.pkg), append(os.Environ(), env...)
 	out, err := test.CombinedOutput()
 	if show {
 		_, _ = os.Stdout.Write(out) // there is no other place to say so

@@ -46,7 +46,7 @@ var ofTenures = []mutant{
 	},
 	{
 		name: "a forced unlock that its own process hears of later", file: "rlock/force.go", pkg: "rlock",
-		old: "l.c.engine.Lost(held, errs.ErrLost)", new: "_ = held",
+		old: "l.c.engine.Lost(held, errs.ErrLost)", new: "_ = errs.ErrLost",
 		breaks: "a forced unlock ends this client's own hold at once", tests: "TestTheLossOfATenureEndsOneTurn",
 	},
 	{

@@ -68,7 +68,7 @@ var ofWait = []mutant{
 	{
 		name: "a place in silence", file: "internal/wait/handover.go", pkg: "internal/wait",
 		old:    "\tif !w.hears() {\n\t\treturn nil\n\t}\n\tw.q.mu.Lock()\n\tdefer w.q.mu.Unlock()\n\tw.queued = true",
-		new:    "\tif !w.hears() {\n\t\treturn w.entry\n\t}\n\tif !w.asked {",
+		new:    "\tw.q.mu.Lock()\n\tdefer w.q.mu.Unlock()\n\tw.queued = true",
 		breaks: "who hears no grants stands in no queue",
 		tests:  "TestWhoMayNotListenStandsInNoQueue TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle",
 	},
