@@ -134,8 +134,8 @@ func run(t *testing.T, p profiles.Profile, server *redistest.Server,
 		})
 	}
 	all.Wait()
-	for n := 0; n < 3 && len(lacking(red)) < len(p.Lacks); n++ { // nor was there a waiter in time for each release
-		_ = handed(ctx, red.Locks().Fair("again"), other.Locks().Fair("again"))
+	for n := 0; n < 5 && len(lacking(red)) < len(p.Lacks); n++ { // nor was there a waiter in time for each release
+		_ = handed(ctx, red.Locks().Reentrant("again"), other.Locks().Reentrant("again"))
 	}
 	with := <-replicated
 	r.replicas = replicas(t, p, with.red, with.err)
