@@ -423,8 +423,8 @@ func takeTurns(t *testing.T, s *redistest.Server) {
 	t.Log("turns of each process:" + all)
 }
 
-// Those that came while the lock was a string stand in its line only. Where it is handed to one that waits for a hash, the
-// hash's waiters would go on among themselves until one of the line polls.
+// Those that came while the lock was a string stand in its line only. Where it is handed to one that waits for a hash,
+// the hash's waiters would go on among themselves until one of the line polls.
 func TestThoseWhoCameWhileTheLockWasAStringAreServedInTheirTurn(t *testing.T) {
 	t.Parallel()
 	bubble(t, 6, rlock.Options{PollCap: time.Minute}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {

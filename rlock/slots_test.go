@@ -29,7 +29,8 @@ func TestNoRenewalFailsWhereKeysOfSeveralSlotsAreRefused(t *testing.T) {
 	var failed atomic.Pointer[error]
 	var book redistest.Logbook
 	const held, watchdog = 50, 2 * time.Second
-	r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: book.Logger(),
+	r := newRig(t, p.Server(), rlock.Options{
+		WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: book.Logger(),
 		Observer: func(ctx context.Context, e rlock.Event) context.Context {
 			if e.Kind == rlock.EventRenewed {
 				renewed.Add(1)

@@ -145,8 +145,8 @@ var ofLease = []mutant{
 		name: "a hint that is proof", file: "internal/lease/track.go", pkg: "internal/lease",
 		old: "\t\tl.checkAt = now\n\t\tl.schedule()\n\t\theap.Fix(&e.due, " +
 			"int(l.index))\n\t\te.wakeBy(l.next)\n\t}\n}\n\n// CheckAll",
-		new: "\t\tl.deadline = now\n\t\tl.schedule()\n\t\theap.Fix(&e.due, int(l.index))\n\t\te.wakeBy(l.next)\n\t}\n}\n\n// " +
-			"CheckAll",
+		new: "\t\tl.deadline = now\n\t\tl.schedule()\n\t\theap.Fix(&e.due, " +
+			"int(l.index))\n\t\te.wakeBy(l.next)\n\t}\n}\n\n// CheckAll",
 		breaks: "an invalidation has the lease looked at, and proves nothing",
 		tests:  "TestAHintIsFollowedAtOnceButProvesNothing",
 	},
