@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -421,6 +422,64 @@ func takeTurns(t *testing.T, s *redistest.Server) {
 		all += " " + strconv.FormatInt(shares[i].Load(), 10)
 	}
 	t.Log("turns of each process:" + all)
+}
+
+// Most callers give up within 5 ms, in every state, and come again.
+func TestImpatientCallersOfTwoKindsLeaveNothingAndStarveNobody(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	ctx, stop := context.WithTimeout(within(t), redistest.Sized(time.Second, time.Second, 20*time.Second))
+	defer stop()
+	var holders, overlaps, refused atomic.Int64
+	var turns [6]int             // of the patient caller of each process
+	var longest [6]time.Duration // that it waited
+	var wg sync.WaitGroup
+	for i := range longest {
+		locks := newRig(t, s, rlock.Options{PollCap: time.Minute}).locks
+		l := locks.Reentrant("x")
+		if i%2 == 0 {
+			l = locks.Plain("x")
+		}
+		for w := range 4 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					patience := time.Duration(rand.IntN(5000)) * time.Microsecond
+					if w == 0 {
+						patience = time.Minute
+					}
+					began := time.Now()
+					h, err := l.TryLock(ctx, patience, 0)
+					if w == 0 {
+						longest[i] = max(longest[i], time.Since(began))
+					}
+					if err != nil {
+						refused.Add(1)
+						continue
+					}
+					if w == 0 {
+						turns[i]++
+					}
+					if holders.Add(1) > 1 {
+						overlaps.Add(1)
+					}
+					holders.Add(-1)
+					if err := h.Unlock(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	t.Logf("%d refused; the patient had %v turns, and waited for up to %v", refused.Load(), turns, longest)
+	require.Zero(t, overlaps.Load())
+	require.Positive(t, refused.Load())
+	require.Positive(t, slices.Min(turns[:]))
+	require.Less(t, slices.Max(longest[:]), 8*time.Second, "in full: nobody waits for a poll")
+	c := s.Client(t)
+	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool {
+		return len(redistest.Objects(keys(t, c))) == 0
+	})
 }
 
 // Those that came while the lock was a string stand in its line only. Where it is handed to one that waits for a hash,
