@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-
-	"github.com/redlatch/redlatch/internal/keyname"
 )
 
 // Pair is a primary and its replica, as they were started.
@@ -30,13 +28,7 @@ type Replicated struct {
 }
 
 // Of is the pair that has key.
-func (r *Replicated) Of(key string) Pair {
-	i := 0
-	for int(keyname.Slot(key)) >= (i+1)*16384/len(r.Pairs) {
-		i++
-	}
-	return r.Pairs[i]
-}
+func (r *Replicated) Of(key string) Pair { return r.Pairs[partOf(key, len(r.Pairs))] }
 
 // Switch has the primary and the replica of p change places in good order, and returns when both have.
 func (r *Replicated) Switch(t testing.TB, p Pair) {

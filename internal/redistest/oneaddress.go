@@ -190,10 +190,13 @@ func nodeOf(words []string, n int) int {
 	default:
 		key = words[1]
 	}
-	for i := range n {
-		if int(keyname.Slot(key)) < (i+1)*16384/n {
-			return i
-		}
+	return partOf(key, n)
+}
+
+// partOf is in which of n equal parts of the slots a key is.
+func partOf(key string, n int) (i int) {
+	for int(keyname.Slot(key)) >= (i+1)*16384/n {
+		i++
 	}
-	return 0
+	return i
 }
