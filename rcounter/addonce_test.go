@@ -132,6 +132,7 @@ func age(t *testing.T, c rueidis.Client, d time.Duration) {
 }
 
 func TestAnIDThatIsAddedLateKeepsThoseBeforeItNoLonger(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)

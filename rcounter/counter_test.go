@@ -226,6 +226,7 @@ func TestPlainCounterIsRedissonsAtomicLong(t *testing.T) {
 }
 
 func TestAddAgreesWithBigIntegers(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	points := []int64{0, 1, -1, 9, -10, p53, p53 + 1, -p53 - 1, 1e10, 1e11 - 1, -1e10, maxInt, maxInt - 1, minInt,
 		minInt + 1}

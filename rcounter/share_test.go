@@ -20,6 +20,7 @@ import (
 
 // What each Add of a call is answered is what it would have been answered by a call of its own, one after the other.
 func TestAddsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	plain, top := rcounter.CounterOptions{}, rcounter.CounterOptions{Max: bound(10), Min: bound(-10)}
 	full := rcounter.CounterOptions{Initial: 7, Min: bound(minInt), Max: bound(maxInt)}

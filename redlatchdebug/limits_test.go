@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/redlatchdebug"
 	"github.com/redlatch/redlatch/redlatchtest"
@@ -80,6 +81,7 @@ func TestALimitThatRefusedIsShownWithWhatTheServerSaysOfIt(t *testing.T) {
 }
 
 func TestALimiterWhosePolicyAnswersIsShownUntilTheServerDoes(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redlatchtest.New(t)
 	red := srv.Open(redlatch.Options{Limiters: func(o *ratelimit.Options) { o.AllowTimeout = 200 * time.Millisecond }})

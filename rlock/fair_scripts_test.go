@@ -293,6 +293,7 @@ func TestAFairGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 // What Redisson's scripts drop from the line leaves its place behind: it is removed before there are many, and the keys
 // end.
 func TestFairPlacesThatRedissonHasDroppedDoNotPileUp(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)

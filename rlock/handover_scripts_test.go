@@ -591,6 +591,7 @@ func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 
 // TestSomeReleasesAreOpenWhileRedissonListens, and none otherwise.
 func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)

@@ -38,6 +38,7 @@ func anyone(rlock.Holder) bool { return true }
 func withProcess(h rlock.Holder) bool { return h.Process != "" }
 
 func TestWhoGivesUpIsToldWhoHolds(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		host, err := os.Hostname()

@@ -395,6 +395,7 @@ func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
 
 // A thousand locks cost what one does, and short holds nothing.
 func TestOneHeartbeatServesAllLocks(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]

@@ -33,6 +33,7 @@ func entersAfter(t *testing.T, lost time.Time, l *rlock.Lock) {
 // The holder is cut off when it has renewed for a while, when it has been handed the lock, when its lease is its own
 // and when that was extended; in the end nothing of it reaches the server, or the connection is healed and it unlocks.
 func TestNobodyEntersForTheLockDelayAfterALoss(t *testing.T) {
+	redistest.SkipShort(t)
 	ways := map[string]func(t *testing.T, l *rlock.Lock) *rlock.Hold{
 		"renewed": func(t *testing.T, l *rlock.Lock) *rlock.Hold {
 			h := lock(t, l, within(t))

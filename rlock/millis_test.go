@@ -17,6 +17,7 @@ import (
 // that shares its lock with others. A server's clock counts microseconds. The end of a key is the server's own, which
 // TestAServerEndsAKeyOnlyWhenItsWholeMillisecondIsOver looks at.
 func TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	mine, others, third := newRig(t, srv, rlock.Options{}).locks, newRig(t, srv, rlock.Options{}).locks,

@@ -14,6 +14,7 @@ import (
 )
 
 func TestInspectNamesTheProcessOfEachHolderWithoutLiveness(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	bubble(t, 2, rlock.Options{Process: "worker"}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		ctx := context.Background()

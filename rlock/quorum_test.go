@@ -215,6 +215,7 @@ func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
 }
 
 func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for _, n := range []int{3, 4, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -429,6 +430,7 @@ func unlocked(t testing.TB, h *rlock.Hold) {
 }
 
 func TestAQuorumWithoutItsMajorityIsOverByItsOwnClock(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	servers := embedded(t, 3)
 	p := servers.behindProxies(t, quick)
@@ -652,6 +654,7 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 }
 
 func TestCrossingVotesMakeProgress(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	simulated(t, 3, func(t *testing.T, servers quorumServers) {
 		const processes, each = 4, 3
@@ -903,6 +906,7 @@ func TestAQuorumIsJoinedByAnotherProcess(t *testing.T) {
 }
 
 func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	servers := embedded(t, 3)
 	var processes []*process

@@ -347,6 +347,7 @@ func TestGoAndJavaExcludeEachOtherUnderContention(t *testing.T) {
 // While Java writes, a reader of ours listens where Redisson publishes, and its process goes on to listen when it has
 // been let in.
 func TestAListenerOfOursKeepsNoReaderOut(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		a, b := newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond}), newRig(t, s, rlock.Options{})

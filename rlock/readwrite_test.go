@@ -581,6 +581,7 @@ func TestAReadWriteLockWorksInAClusterAndWithBracesInItsName(t *testing.T) {
 }
 
 func TestLostRepliesOfReadersAndWritersCountOnceAndLeaveNothing(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]

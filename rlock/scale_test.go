@@ -101,6 +101,7 @@ func TestManyHeldLocksCostLittle(t *testing.T) {
 
 // Read holds have two keys, which are tracked, and their renewal reads most of the time that the server has for them.
 func TestManyReadHoldsAreAllKept(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		n := redistest.Sized(300, 300, 10_000)

@@ -460,6 +460,7 @@ func TestNoScriptTouchesAKeyOfAnotherType(t *testing.T) {
 // What no client sends would leave a lock without an end, or one that nobody can release: it is refused before anything
 // is done, on a free lock and on one that is held.
 func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)

@@ -82,6 +82,7 @@ func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
 }
 
 func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	var mu sync.Mutex
 	var times []time.Time

@@ -204,6 +204,7 @@ func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
 }
 
 func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for kind, of := range kindOf {
 		simulated(t, 1, func(t *testing.T, servers quorumServers) {

@@ -249,6 +249,7 @@ func TestAWaiterForManySmallWeightsAsksWhenTheyEnd(t *testing.T) {
 }
 
 func TestANumberThatIsNoneIsWrongTypeAndChangesNothing(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)

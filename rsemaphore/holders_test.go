@@ -22,6 +22,7 @@ func named(t *testing.T, acquire func(ctx context.Context) error) (refused *rsem
 }
 
 func TestWhoGetsNoPermitIsToldWhoHoldsSome(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	eachAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		o := patient

@@ -134,6 +134,7 @@ func (m *latchModel) del() bool {
 }
 
 func TestLatchKeepsToItsModel(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	overWires(t, func(t *testing.T, srv *redistest.Server, r *rig, rnd *rand.Rand, twice bool) {
 		began := time.Now().Truncate(time.Millisecond)

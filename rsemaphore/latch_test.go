@@ -502,6 +502,7 @@ func TestARepeatedCountDownDoesNotReachIntoTheNextCount(t *testing.T) {
 }
 
 func TestALatchThatIsSetAgainAndAgainDoesNotGrow(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	start := func() *redistest.Server { return redistest.Start(t) }
 	if testing.Short() {

@@ -393,6 +393,7 @@ func TestAWaiterForPermitsThatWasCutOffForLongHasOtherIDs(t *testing.T) {
 
 // Each of its questions says since when its permits surely were not out.
 func TestAWaiterThatIsHeardOfKeepsItsIDsHoweverLongItWaits(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		s := servers[0]

@@ -16,6 +16,7 @@ const delay = 5 * time.Second
 
 // A holder is cut off after renewals, of a lease of its own, and with heartbeats; then it may be back, and release.
 func TestAPermitThatWasLostIsKeptFromOthersForTheLockDelay(t *testing.T) {
+	redistest.SkipShort(t)
 	takes := map[string]func(c *rsemaphore.Client, lease time.Duration) (*rsemaphore.Permit, error){
 		"Semaphore": func(c *rsemaphore.Client, lease time.Duration) (*rsemaphore.Permit, error) {
 			return c.Semaphore("s", 3).TryAcquire(context.Background(), 2, time.Minute, lease)

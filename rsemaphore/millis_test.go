@@ -15,6 +15,7 @@ import (
 )
 
 func TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	mine, others := newRig(t, srv, rsemaphore.Options{}).c, newRig(t, srv, rsemaphore.Options{}).c

@@ -82,6 +82,7 @@ func (m *model) pick(rnd *rand.Rand) *held {
 func (h *held) live() bool { return !h.gone && (h.end.IsZero() || time.Now().Before(h.end)) }
 
 func TestASemaphoreKeepsToItsModel(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for _, mode := range []string{"once", "twice"} {
 		for seed := range redistest.Sized[uint64](1, 1, 3) {

@@ -124,6 +124,7 @@ func TestAWaiterForThreeIsServedAtTheThirdExpiry(t *testing.T) {
 // A waiter that wants all permits is overtaken while it cannot be served, and by four times as many as it wants at
 // most.
 func TestALargeWaiterIsOvertakenByAtMostFourTimesItsWeight(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	bubble(t, 3, rsemaphore.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
 		ctx, stop := context.WithCancel(context.Background())
@@ -252,6 +253,7 @@ func (c counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 }
 
 func TestManyPermitsAreRenewedInFewCalls(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	var calls atomic.Int64
 	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }

@@ -48,6 +48,7 @@ func (r *rig) spoil(t testing.TB, command, key string) {
 // A key beside a semaphore becomes one of another type: before anything is acquired, while permits are out, while
 // somebody waits. Whatever is refused then, no permit is lost, and none is there twice.
 func TestAPermitBesideAKeyOfAnotherTypeIsNotLost(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	eachAtOnce(t, func(t *testing.T, s *redistest.Server) {
 		o := rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 10 * time.Minute,

@@ -135,6 +135,7 @@ type ofCluster struct{ *tap }
 func (ofCluster) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 
 func TestASilentNodeOfAClusterTakesNoOtherLease(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	const leases = 150 // most of them in a slot, and so in a call, of their own
 	silent := func(key string) bool { return keyname.Slot(key) < 16384/3 }
@@ -276,6 +277,7 @@ func TestTheRecordsOfOneRenewalAreBounded(t *testing.T) {
 
 // They are lined up once: nothing is done about them until a call is answered.
 func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	const leases = 2 * lease.MaxFlights * lease.BatchSize
 	inShop(t, func(t *testing.T, s *shop) {
@@ -300,6 +302,7 @@ func TestLeasesThatWaitForTheirCallCostNothing(t *testing.T) {
 }
 
 func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	const batches, spell = 60, 25 * time.Millisecond
 	inShop(t, func(t *testing.T, s *shop) {

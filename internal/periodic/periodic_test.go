@@ -99,6 +99,7 @@ func lead(t *testing.T, option rueidis.ClientOption, who string, entries func() 
 }
 
 func TestEachTickIsInsertedOnceThroughLossesOfTheLeader(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		q := &queue{ticks: map[string][]time.Time{}}
@@ -157,6 +158,7 @@ func TestATickThatFailsIsTriedAgainUntilItIsTooLate(t *testing.T) {
 }
 
 func TestEntriesComeAndGo(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Simulated(t, 1, func(t *testing.T, servers []*redistest.Server) {
 		q := &queue{ticks: map[string][]time.Time{}}

@@ -35,8 +35,8 @@ func InFull(t testing.TB, shownBy string) {
 	}
 }
 
-// SkipShort skips a test that takes long, with -short: one that waits for seconds, that searches a model, or that shows
-// that other tests find what is planted.
+// SkipShort skips a test that takes long, with -short: one that waits, walks at random, searches a model, tries each
+// instant or a crowd, or that shows that other tests find what is planted. Each takes a tenth of a second and more.
 func SkipShort(t testing.TB) {
 	t.Helper()
 	if testing.Short() && !Long() {

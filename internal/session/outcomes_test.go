@@ -367,6 +367,7 @@ type outcome struct {
 }
 
 func TestHoldsAndPermitsAreReleasedAlike(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	const short = 300 * time.Millisecond
 	quick := settings{call: 100 * time.Millisecond}

@@ -20,6 +20,7 @@ var leased = []string{"reentrant", "nonreentrant", "fenced"}
 // What the scripts reply about a lock, and until when its holders believe, the model of deadlines can do, too: so what
 // is found of the model counts for the library.
 func TestWhatALeaseDoesOnTheWireTheModelOfDeadlinesCanDo(t *testing.T) {
+	redistest.SkipShort(t)
 	total := 0
 	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 2, 200)) {
 		p := leasePlan(seed)

@@ -18,6 +18,7 @@ import (
 // How servers vote, and which tokens they keep, through restarts with their data and without, the model of a Quorum's
 // tokens does, too.
 func TestWhatAQuorumDoesOnTheWireTheModelOfTokensDoes(t *testing.T) {
+	redistest.SkipShort(t)
 	votes, sure, keeps := 0, 0, 0
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 100)) {
 		f, err := followQuorum(t, simulation.Run(t, quorumPlan(2*seed), nil))

@@ -16,6 +16,7 @@ import (
 
 // In full, more than an hour is simulated.
 func TestTheSimulatedLibraryKeepsItsPromises(t *testing.T) {
+	redistest.SkipShort(t)
 	var total simulation.Figures
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 210)) {
 		p := simulation.NewPlan(seed)

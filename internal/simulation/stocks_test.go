@@ -16,6 +16,7 @@ import (
 
 // What the scripts reply about a stock, and what its ledger has, the model of stocks says, too, step by step.
 func TestWhatAStockDoesOnTheWireTheModelOfStocksDoes(t *testing.T) {
+	redistest.SkipShort(t)
 	steps, sold := 0, 0
 	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 2, 200)) {
 		n, units, err := followStocks(simulation.Run(t, stockPlan(seed), nil))

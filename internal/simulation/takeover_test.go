@@ -19,6 +19,7 @@ const trusted = 600 * time.Millisecond
 // With Liveness, what processes see of each other's heartbeats, and which locks they take from whom, the model of
 // take-over can do, too.
 func TestWhatATakeOverDoesOnTheWireTheModelOfTakeOverCanDo(t *testing.T) {
+	redistest.SkipShort(t)
 	looks, taken := 0, 0
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 100)) {
 		f, err := followTakeOver(t, simulation.Run(t, beatingPlan(seed), nil))

@@ -17,6 +17,7 @@ import (
 // What a process of the library does on the wire, the model of tenures can do, too: so what is found of the model
 // counts for the library. Callers of a crowd give up at any moment, and nothing else goes wrong.
 func TestWhatALockDoesOnTheWireTheModelOfTenuresCanDo(t *testing.T) {
+	redistest.SkipShort(t)
 	total := 0
 	seeds := redistest.Sized([]uint64{4}, []uint64{4}, nil) // in which releases name the next
 	switch {

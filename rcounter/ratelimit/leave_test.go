@@ -17,6 +17,7 @@ import (
 // A thousand callers wait without a deadline and leave, as clients do that disconnect. Those that wait do so for
 // MaxWait at most; and when they have left, the limiter is where it was.
 func TestWaitersThatLeaveCloseNoLimiter(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	const callers, burst, rate, waiting = 500, 10, 10, 20
 	srv := redistest.Embedded(t)

@@ -37,6 +37,7 @@ func most(o ratelimit.LimiterOptions) int64 {
 // Requests in one call are answered as one after the other, whatever their limits, and a second run of the call answers
 // the same.
 func TestRequestsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for wire, wrap := range map[string]func(c rueidis.Client) rueidis.Client{
 		"once":  func(c rueidis.Client) rueidis.Client { return c },
@@ -127,6 +128,7 @@ func TestRequestsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 }
 
 func TestRequestsOfACrowdShareCallsAndTakeNoUnitTwice(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		const burst, callers, each = 400, 32, 40

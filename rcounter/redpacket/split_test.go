@@ -112,6 +112,7 @@ func TestSplitRefusesByNameAndValue(t *testing.T) {
 }
 
 func TestTheLargestSplitsWork(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for _, m := range methods {
 		shares, err := redpacket.Split(maxTotal, maxShares, 1, 0, m, nil)

@@ -294,6 +294,7 @@ func namesOf(lines []stock.Line) (names []string) {
 // Carts of many callers at a time, over stocks with few units, with half of the replies lost: no stock sells beyond its
 // limit, no cart is held or sold in part, and whoever asks again gets the same answer.
 func TestCartsOfACrowdAreWholeWhateverRepliesAreLost(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	c := on(t, newLossy(t, srv, func() bool { return rand.IntN(2) == 0 }), patient)

@@ -15,6 +15,7 @@ import (
 // TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold has units reserved in every way, by a server whose clock
 // counts microseconds.
 func TestNoUnitGoesToAnotherBeforeTheEndThatItsHolderWasTold(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	redis := srv.Client(t)

@@ -124,6 +124,7 @@ func TestLastUnitsWinnerGetsTheSameOrdinalOnRetry(t *testing.T) {
 }
 
 func TestReturnsUnderASoldOutStormAreAllResold(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		const limit = 25

@@ -232,6 +232,7 @@ func TestALoopOverLeadersEndsWithTheCauseOfItsContext(t *testing.T) {
 }
 
 func TestAnAnnouncementThatWasLostIsMadeAgain(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	o := patient
 	o.Heartbeat = time.Second

@@ -97,6 +97,7 @@ const settled = 11 * time.Second
 // Workers that come, leave, are cut off, come back and are drained: a shard has one owner, all are owned and divided
 // evenly after a while, and what moves is what has to.
 func TestShardsAreDividedWhateverBecomesOfTheWorkers(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for seed := range uint64(redistest.Sized(1, 2, 30)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -281,6 +282,7 @@ func TestRunOfShardsEndsWithAnErrorOfItsWork(t *testing.T) {
 }
 
 func TestNoTwoProcessesHaveASlot(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	bubble(t, 3, election.Options{}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		var slots []*election.Shard

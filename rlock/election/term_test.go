@@ -17,6 +17,7 @@ import (
 )
 
 func TestALeaderChangesItsValueAndKeepsItsToken(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		p, other := start(t, s, patient), start(t, s, patient)
@@ -116,6 +117,7 @@ func (x *terms) run(ctx context.Context, t *testing.T, e *election.Election, nam
 }
 
 func TestAPreferredCandidateIsHandedTheLeadership(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	bubble(t, 4, election.Options{}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		x := newTerms()
@@ -147,6 +149,7 @@ func TestAPreferredCandidateIsHandedTheLeadership(t *testing.T) {
 // A preferred candidate that restarts again and again takes the leadership at most once in three heartbeats, and one
 // that does not last for three never does.
 func TestPreferredCandidatesThatComeAndGoMoveLittle(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for _, lives := range []time.Duration{2 * time.Second, 3 * time.Second, 6 * time.Second} {
 		bubble(t, 2, election.Options{}, func(t *testing.T, _ *redistest.Server, all []*process) {
@@ -193,6 +196,7 @@ func TestACrashedPreferredCandidateHoldsElectionsUpBriefly(t *testing.T) {
 }
 
 func TestADrainedLeaderRestsWhileAnotherLeads(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	bubble(t, 3, election.Options{}, func(t *testing.T, _ *redistest.Server, all []*process) {
 		x := newTerms()
