@@ -396,7 +396,8 @@ func TestGoAndJavaShareALockUnderContention(t *testing.T) {
 		enough    int
 	}{
 		{1, time.Millisecond, 60}, // whose releases all name somebody of their own
-		{4, 0, 700},               // the first tenure, which nobody waits for yet, has up to 300 turns in its 20 ms
+		// the first tenure, which nobody waits for yet, has up to 300 turns in its 20 ms
+		{4, 0, 700},
 	} {
 		t.Run(fmt.Sprintf("%d processes", v.processes), func(t *testing.T) {
 			t.Parallel()

@@ -365,6 +365,20 @@ func TestProcessesOfTwoKindsTakeTurns(t *testing.T) {
 	}, func(t *testing.T, _ string, start func(testing.TB) *redistest.Server) { takeTurns(t, start(t)) })
 }
 
+// twoKinds is the lock "x" of n processes that hardly poll: a Plain one and a Reentrant one in turn.
+func twoKinds(t *testing.T, s *redistest.Server, n int) (all []*rlock.Lock) {
+	t.Helper()
+	for i := range n {
+		locks := newRig(t, s, rlock.Options{PollCap: time.Minute}).locks
+		if i%2 == 0 {
+			all = append(all, locks.Plain("x"))
+		} else {
+			all = append(all, locks.Reentrant("x"))
+		}
+	}
+	return all
+}
+
 func takeTurns(t *testing.T, s *redistest.Server) {
 	const each, rounds = 3, 15
 	var holders, overlaps atomic.Int64
@@ -373,12 +387,7 @@ func takeTurns(t *testing.T, s *redistest.Server) {
 	defer stop()
 	var wg sync.WaitGroup
 	var errors sync.Map
-	for i := range 2 * each {
-		r := newRig(t, s, rlock.Options{PollCap: time.Minute})
-		l := r.locks.Reentrant("x")
-		if i%2 == 0 {
-			l = r.locks.Plain("x")
-		}
+	for i, l := range twoKinds(t, s, 2*each) {
 		for range 2 {
 			wg.Go(func() {
 				for ctx.Err() == nil {
@@ -434,12 +443,7 @@ func TestImpatientCallersOfTwoKindsLeaveNothingAndStarveNobody(t *testing.T) {
 	var turns [6]int             // of the patient caller of each process
 	var longest [6]time.Duration // that it waited
 	var wg sync.WaitGroup
-	for i := range longest {
-		locks := newRig(t, s, rlock.Options{PollCap: time.Minute}).locks
-		l := locks.Reentrant("x")
-		if i%2 == 0 {
-			l = locks.Plain("x")
-		}
+	for i, l := range twoKinds(t, s, len(longest)) {
 		for w := range 4 {
 			wg.Go(func() {
 				for ctx.Err() == nil {

@@ -41,10 +41,7 @@ func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
 	straight, calls, verbs := 0, 0, map[string]int{}
 	seeds := []uint64{0, 1, 2, 6} // of 6 a stock that is sold out has units back
 	if redistest.Long() {
-		seeds = seeds[:0]
-		for seed := range uint64(150) {
-			seeds = append(seeds, seed)
-		}
+		seeds = redistest.Seeds(t, 150)
 	}
 	for _, seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 19))

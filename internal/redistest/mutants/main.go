@@ -267,7 +267,7 @@ func (b *bench) run(ctx context.Context, m *mutant, show, long bool) (*verdict, 
 		return nil, err
 	}
 	most := limit
-	if long = long || m.inFull(full); long {
+	if long || m.inFull(full) {
 		env, most = append(env, "REDLATCH_LONG=1"), limitInFull
 	}
 	test := exec.CommandContext(ctx, bin, "-test.timeout", most.String(), "-test.run",

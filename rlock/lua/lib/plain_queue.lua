@@ -68,15 +68,20 @@ local function left_to(score, now)
   return score > 1 and score < COME and not expired(score, now) and score <= now + RESERVED
 end
 
--- Stand in the queue of the locks of this name that are a hash, or stamp the entry that is there.
+-- What an entry of the line is called in the queue of the locks of this name that are a hash, and its stamp there.
+local function behind(entry)
+  return (string.gsub(entry, ' ', ' 0 ')), '!' .. (string.match(entry, '^%S+') or '')
+end
+
+-- Stand in that queue, or stamp the entry that is there.
 local function stand_behind(queue, entry, now, us)
-  enter(queue, (string.gsub(entry, ' ', ' 0 ')), now, us)
+  enter(queue, (behind(entry)), now, us)
 end
 
 -- Leave the line, and that queue.
 local function step_out(line, queue, entry)
   redis.call('ZREM', line, entry)
-  redis.call('ZREM', queue, (string.gsub(entry, ' ', ' 0 ')), '!' .. string.match(entry, '^%S+'))
+  redis.call('ZREM', queue, behind(entry))
 end
 
 -- Tell the first in line whose process is there that the lock is free. Returns whether one is
@@ -111,9 +116,8 @@ local function follow(line, queue, now)
   local all = redis.pcall('ZRANGE', line, COME, '+inf', 'BYSCORE', 'WITHSCORES', 'LIMIT', 0, FOLLOW)
   local entries = {}
   for i = 1, #all, 2 do
-    local n = #entries
-    entries[n + 1], entries[n + 2] = all[i + 1], (string.gsub(all[i], ' ', ' 0 '))
-    entries[n + 3], entries[n + 4] = -now, '!' .. (string.match(all[i], '^%S+') or '')
+    local n, entry, stamp = #entries, behind(all[i])
+    entries[n + 1], entries[n + 2], entries[n + 3], entries[n + 4] = all[i + 1], entry, -now, stamp
   end
   if #entries > 0 then
     redis.pcall('ZADD', queue, 'NX', unpack(entries)) -- refused when memory is full: they poll
